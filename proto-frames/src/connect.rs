@@ -1,0 +1,57 @@
+//! The two messages that open a connection, each with a layout of its own: CONNECT and CONNECTED.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::frame::Version;
+use crate::kind::Kind;
+use crate::role::Role;
+
+/// A client's first message: who it is and which of the roles its certificate grants it claims.
+///
+/// `kind` is [`Kind::CONNECT`] from a well-behaved client; whatever came is kept, because refusing is the server's
+/// business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connect {
+    /// Protocol version.
+    pub version: Version,
+    /// Type and operand as they came.
+    pub kind: Kind,
+    /// Roles claimed.
+    pub role: Role,
+    /// The client's UUID.
+    pub source: Uuid,
+    /// Nil from every known client.
+    pub destination: Uuid,
+}
+
+/// The server's answer to a CONNECT it accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connected {
+    /// Protocol version.
+    pub version: Version,
+    /// The server's roles ([`Role::SCHEDULER`]).
+    pub role: Role,
+    /// The server's UUID.
+    pub source: Uuid,
+    /// The client's UUID.
+    pub destination: Uuid,
+    /// The cluster configuration (YAML), may be empty.
+    pub payload: Bytes,
+}
+
+impl Connect {
+    /// The CONNECT of a client of the current version.
+    #[must_use]
+    pub fn new(role: Role, source: Uuid) -> Self {
+        Self { version: Version::CURRENT, kind: Kind::CONNECT, role, source, destination: Uuid::nil() }
+    }
+}
+
+impl Connected {
+    /// The answer of a scheduler of the current version.
+    #[must_use]
+    pub fn new(source: Uuid, destination: Uuid, configuration: Bytes) -> Self {
+        Self { version: Version::CURRENT, role: Role::SCHEDULER, source, destination, payload: configuration }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a frame is: its type and operand, as numbers that survive a round trip even when nobody here knows them.
+
+use std::fmt;
+
+/// The type byte of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameType(pub u8);
+
+impl FrameType {
+    /// Asks for something to be done.
+    pub const COMMAND: Self = Self(0);
+    /// Says how a peer is.
+    pub const STATUS: Self = Self(1);
+    /// Says what went wrong.
+    pub const ERROR: Self = Self(2);
+    /// Says what happened.
+    pub const EVENT: Self = Self(3);
+
+    /// Whether this is one of the four types of the protocol.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
+        self.0 <= 3
+    }
+}
+
+/// A frame's type and operand together, because an operand means nothing without its type.
+///
+/// Operands below 0x40 are the original's and never renumbered; those from 0x40 on are added by this project and sent
+/// only to peers that speak the native encoding, and to launchers only if they announced the capability.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kind {
+    /// The type byte.
+    pub ty: FrameType,
+    /// The operand byte.
+    pub operand: u8,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $ty:ident, $operand:literal, $text:literal;)*) => {
+        impl Kind {
+            $($(#[$doc])* pub const $name: Self = Self { ty: FrameType::$ty, operand: $operand };)*
+
+            /// Every kind this crate has a name for, with that name.
+            pub const NAMED: &'static [(Self, &'static str)] = &[$((Self::$name, $text),)*];
+        }
+    };
+}
+
+kinds! {
+    /// First frame of a client; has its own layout ([`crate::Connect`]).
+    CONNECT = COMMAND, 0, "CONNECT";
+    /// Start a workload ([`crate::payload::Start`]).
+    START = COMMAND, 1, "START";
+    /// What a launcher and its instances use ([`crate::payload::Stats`]).
+    STATS = COMMAND, 2, "STATS";
+    /// Stop everything on a node and take it out of service.
+    EVACUATE = COMMAND, 3, "EVACUATE";
+    /// Delete an instance, or with `stop: true` remove it from its node only.
+    DELETE = COMMAND, 4, "DELETE";
+    /// Give an instance a public address.
+    ASSIGN_PUBLIC_IP = COMMAND, 5, "AssignPublicIP";
+    /// Take a public address back.
+    RELEASE_PUBLIC_IP = COMMAND, 6, "ReleasePublicIP";
+    /// A new cluster configuration.
+    CONFIGURE = COMMAND, 7, "CONFIGURE";
+    /// Attach a volume to an instance.
+    ATTACH_VOLUME = COMMAND, 8, "AttachVolume";
+    /// Put an evacuated node back into service.
+    RESTORE = COMMAND, 9, "Restore";
+    /// The concentrators a concentrator should know.
+    REFRESH_CNCI = COMMAND, 10, "RefreshCNCI";
+    /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
+    QUERY = COMMAND, 0x50, "QUERY";
+    /// Say which events to be sent from now on (added; operators only).
+    WATCH = COMMAND, 0x51, "WATCH";
+
+    /// Answer to CONNECT; has its own layout ([`crate::Connected`]).
+    CONNECTED = STATUS, 0, "CONNECTED";
+    /// The node takes work ([`crate::payload::Ready`]).
+    READY = STATUS, 1, "READY";
+    /// The node has no room; no payload.
+    FULL = STATUS, 2, "FULL";
+    /// The node is going away; no payload.
+    OFFLINE = STATUS, 3, "OFFLINE";
+    /// The node is evacuated; no payload.
+    MAINTENANCE = STATUS, 4, "MAINTENANCE";
+
+    /// The frame's type is none of the four.
+    INVALID_FRAME_TYPE = ERROR, 0, "InvalidFrameType";
+    /// A workload could not be started.
+    START_FAILURE = ERROR, 1, "StartFailure";
+    /// The connection attempt failed; the client may try again.
+    CONNECTION_FAILURE = ERROR, 2, "ConnectionFailure";
+    /// An instance could not be deleted.
+    DELETE_FAILURE = ERROR, 3, "DeleteFailure";
+    /// The connection is refused for good.
+    CONNECTION_ABORTED = ERROR, 4, "ConnectionAborted";
+    /// A CONFIGURE was not understood; carries it back.
+    INVALID_CONFIGURATION = ERROR, 5, "InvalidConfiguration";
+    /// A volume could not be attached.
+    ATTACH_VOLUME_FAILURE = ERROR, 6, "AttachVolumeFailure";
+    /// A public address could not be assigned.
+    ASSIGN_PUBLIC_IP_FAILURE = ERROR, 7, "AssignPublicIPFailure";
+    /// A public address could not be taken back.
+    UNASSIGN_PUBLIC_IP_FAILURE = ERROR, 8, "UnassignPublicIPFailure";
+    /// A frame was refused because of who sent it or what it says, and nothing more specific fits (added).
+    COMMAND_REFUSED = ERROR, 0x40, "CommandRefused";
+
+    /// A tenant has its first instance on a node.
+    TENANT_ADDED = EVENT, 0, "TenantAdded";
+    /// A tenant has no instance left on a node.
+    TENANT_REMOVED = EVENT, 1, "TenantRemoved";
+    /// An instance is gone for good.
+    INSTANCE_DELETED = EVENT, 2, "InstanceDeleted";
+    /// A concentrator instance is up.
+    CONCENTRATOR_INSTANCE_ADDED = EVENT, 3, "ConcentratorInstanceAdded";
+    /// A public address was assigned.
+    PUBLIC_IP_ASSIGNED = EVENT, 4, "PublicIPAssigned";
+    /// A public address was taken back.
+    PUBLIC_IP_UNASSIGNED = EVENT, 5, "PublicIPUnassigned";
+    /// Trace paths of frames.
+    TRACE_REPORT = EVENT, 6, "TraceReport";
+    /// A launcher connected.
+    NODE_CONNECTED = EVENT, 7, "NodeConnected";
+    /// A launcher is gone.
+    NODE_DISCONNECTED = EVENT, 8, "NodeDisconnected";
+    /// An instance no longer runs on its node.
+    INSTANCE_STOPPED = EVENT, 9, "InstanceStopped";
+    /// A controller's standing: master or backup (added).
+    CONTROLLER_STATUS = EVENT, 0x40, "ControllerStatus";
+    /// A START was given to a node (added; to those who watch placements).
+    INSTANCE_PLACED = EVENT, 0x44, "InstancePlaced";
+    /// Answer to [`Kind::QUERY`], to the asker alone (added).
+    QUERY_RESULT = EVENT, 0x50, "QueryResult";
+}
+
+impl Kind {
+    /// The kind with these bytes.
+    #[must_use]
+    pub const fn new(ty: u8, operand: u8) -> Self {
+        Self { ty: FrameType(ty), operand }
+    }
+
+    /// The name, where this crate has one.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        Self::NAMED.iter().find(|(kind, _)| *kind == self).map(|(_, name)| *name)
+    }
+
+    /// Whether this project added the operand (0x40 and above): never sent in the original's encoding.
+    #[must_use]
+    pub const fn is_added(self) -> bool {
+        self.operand >= 0x40
+    }
+}
+
+impl fmt::Display for FrameType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::COMMAND => f.write_str("COMMAND"),
+            Self::STATUS => f.write_str("STATUS"),
+            Self::ERROR => f.write_str("ERROR"),
+            Self::EVENT => f.write_str("EVENT"),
+            Self(other) => write!(f, "{other:#04x}"),
+        }
+    }
+}
+
+impl fmt::Debug for FrameType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Kind {
+    /// The name with its type (`COMMAND START`), or the operand in hex (`EVENT 0x7f`).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{} {name}", self.ty),
+            None => write!(f, "{} {:#04x}", self.ty, self.operand),
+        }
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kind;
+
+    #[test]
+    fn no_two_kinds_share_a_number() {
+        for (i, (kind, name)) in Kind::NAMED.iter().enumerate() {
+            assert!(Kind::NAMED[i + 1..].iter().all(|(other, _)| other != kind), "{name} is there twice");
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_print_in_hex() {
+        assert_eq!(Kind::new(0, 1).to_string(), "COMMAND START");
+        assert_eq!(Kind::new(3, 0x7f).to_string(), "EVENT 0x7f");
+        assert_eq!(Kind::new(9, 3).to_string(), "0x09 0x03");
+    }
+}

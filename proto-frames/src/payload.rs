@@ -1,0 +1,1 @@
+//! Payload types: the YAML documents that frames carry.

@@ -1,0 +1,1 @@
+//! cert (being written).

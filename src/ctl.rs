@@ -1,0 +1,1 @@
+//! ctl (being written).

@@ -1,0 +1,15 @@
+//! The scheduler daemon, its launcher, the operator's client and the certificate tool, as one library; the programs
+//! in `src/bin` are boot sequences over it.
+//!
+//! Layers, each knowing only what stands below it: [`server`], [`launcher`], [`ctl`], [`dev`] (tasks, sockets, files,
+//! processes) over [`net`] (TLS identity, one peer connection) over [`sched`] (the scheduler as a pure state machine)
+//! over the crate `proto_frames` (bytes in, values out).
+
+pub mod cert;
+pub mod ctl;
+pub mod dev;
+pub mod flags;
+pub mod launcher;
+pub mod net;
+pub mod sched;
+pub mod server;

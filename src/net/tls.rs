@@ -1,0 +1,1 @@
+//! TLS configurations of server and client, and the certificate verifiers behind them.
