@@ -1,1 +1,1 @@
-//! sched (being written).
+//! The scheduler as a pure state machine (being put together).
