@@ -44,7 +44,13 @@ impl Connect {
     /// The CONNECT of a client of the current version.
     #[must_use]
     pub fn new(role: Role, source: Uuid) -> Self {
-        Self { version: Version::CURRENT, kind: Kind::CONNECT, role, source, destination: Uuid::nil() }
+        Self {
+            version: Version::CURRENT,
+            kind: Kind::CONNECT,
+            role,
+            source,
+            destination: Uuid::nil(),
+        }
     }
 }
 
@@ -52,6 +58,12 @@ impl Connected {
     /// The answer of a scheduler of the current version.
     #[must_use]
     pub fn new(source: Uuid, destination: Uuid, configuration: Bytes) -> Self {
-        Self { version: Version::CURRENT, role: Role::SCHEDULER, source, destination, payload: configuration }
+        Self {
+            version: Version::CURRENT,
+            role: Role::SCHEDULER,
+            source,
+            destination,
+            payload: configuration,
+        }
     }
 }

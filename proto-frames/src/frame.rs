@@ -41,6 +41,12 @@ impl Frame {
     /// A frame of the current version without a trace.
     #[must_use]
     pub fn new(kind: Kind, origin: Uuid, payload: impl Into<Bytes>) -> Self {
-        Self { version: Version::CURRENT, kind, origin, trace: None, payload: payload.into() }
+        Self {
+            version: Version::CURRENT,
+            kind,
+            origin,
+            trace: None,
+            payload: payload.into(),
+        }
     }
 }

@@ -138,13 +138,19 @@ impl Kind {
     /// The kind with these bytes.
     #[must_use]
     pub const fn new(ty: u8, operand: u8) -> Self {
-        Self { ty: FrameType(ty), operand }
+        Self {
+            ty: FrameType(ty),
+            operand,
+        }
     }
 
     /// The name, where this crate has one.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        Self::NAMED.iter().find(|(kind, _)| *kind == self).map(|(_, name)| *name)
+        Self::NAMED
+            .iter()
+            .find(|(kind, _)| *kind == self)
+            .map(|(_, name)| *name)
     }
 
     /// Whether this project added the operand (0x40 and above): never sent in the original's encoding.
@@ -195,7 +201,10 @@ mod tests {
     #[test]
     fn no_two_kinds_share_a_number() {
         for (i, (kind, name)) in Kind::NAMED.iter().enumerate() {
-            assert!(Kind::NAMED[i + 1..].iter().all(|(other, _)| other != kind), "{name} is there twice");
+            assert!(
+                Kind::NAMED[i + 1..].iter().all(|(other, _)| other != kind),
+                "{name} is there twice"
+            );
         }
     }
 

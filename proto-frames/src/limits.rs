@@ -31,6 +31,9 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_payload_len: MAX_PAYLOAD_LEN, max_connect_len: MAX_CONNECT_LEN }
+        Self {
+            max_payload_len: MAX_PAYLOAD_LEN,
+            max_connect_len: MAX_CONNECT_LEN,
+        }
     }
 }

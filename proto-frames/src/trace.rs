@@ -26,7 +26,12 @@ impl Timestamp {
     pub const UNIX_EPOCH_SECONDS: i64 = 62_135_596_800;
 
     /// Go's zero time: not set.
-    pub const UNSET: Self = Self { seconds: 0, nanos: 0, zone_minutes: -1, zone_seconds: 0 };
+    pub const UNSET: Self = Self {
+        seconds: 0,
+        nanos: 0,
+        zone_minutes: -1,
+        zone_seconds: 0,
+    };
 
     /// The instant `ns` nanoseconds after the Unix epoch, in UTC; 0 is [`Timestamp::UNSET`].
     #[must_use]
@@ -35,7 +40,11 @@ impl Timestamp {
             return Self::UNSET;
         }
         let nanos = i32::try_from(ns.rem_euclid(1_000_000_000)).unwrap_or(0);
-        Self { seconds: ns.div_euclid(1_000_000_000) + Self::UNIX_EPOCH_SECONDS, nanos, ..Self::UNSET }
+        Self {
+            seconds: ns.div_euclid(1_000_000_000) + Self::UNIX_EPOCH_SECONDS,
+            nanos,
+            ..Self::UNSET
+        }
     }
 
     /// Nanoseconds after the Unix epoch, saturating; 0 if not set.
@@ -45,7 +54,9 @@ impl Timestamp {
             return 0;
         }
         let seconds = self.seconds.saturating_sub(Self::UNIX_EPOCH_SECONDS);
-        seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(self.nanos))
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(i64::from(self.nanos))
     }
 
     /// Whether this is Go's zero instant.
