@@ -17,7 +17,9 @@ pub fn double_dashes(args: impl IntoIterator<Item = OsString>, short: &[char]) -
             return arg;
         }
         let Some(text) = arg.to_str() else { return arg };
-        let Some(name) = text.strip_prefix('-') else { return arg };
+        let Some(name) = text.strip_prefix('-') else {
+            return arg;
+        };
         let mut letters = name.chars();
         match (letters.next(), letters.next()) {
             (None | Some('-' | '0'..='9'), _) => arg,
@@ -41,7 +43,10 @@ mod tests {
 
     #[test]
     fn single_dash_flags_get_their_second() {
-        assert_eq!(fixed(&["x", "-cacert", "a.pem", "-v=2", "-v", "2"]), ["x", "--cacert", "a.pem", "--v=2", "--v", "2"]);
+        assert_eq!(
+            fixed(&["x", "-cacert", "a.pem", "-v=2", "-v", "2"]),
+            ["x", "--cacert", "a.pem", "--v=2", "--v", "2"]
+        );
     }
 
     #[test]
