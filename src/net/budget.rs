@@ -25,14 +25,21 @@ impl Budget {
     /// A budget of `limit` bytes. One frame always fits, however large.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit, reader: Mutex::new(None) })
+        Arc::new(Self {
+            used: AtomicUsize::new(0),
+            limit,
+            reader: Mutex::new(None),
+        })
     }
 
     /// Takes `cost` bytes, over the limit if need be: it is reading that stops, not what was read already.
     #[must_use]
     pub fn charge(self: &Arc<Self>, cost: usize) -> Charge {
         self.used.fetch_add(cost, Ordering::Relaxed);
-        Charge { budget: Arc::clone(self), cost }
+        Charge {
+            budget: Arc::clone(self),
+            cost,
+        }
     }
 
     /// Ready while the sender may be read from; else the task is woken once half of the budget is free again.

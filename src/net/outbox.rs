@@ -66,7 +66,12 @@ pub struct Pushed {
 impl<M> Default for Outbox<M> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State { queue: VecDeque::new(), bytes: 0, phase: Phase::Open, writer: None }),
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                bytes: 0,
+                phase: Phase::Open,
+                writer: None,
+            }),
         }
     }
 }
@@ -81,9 +86,16 @@ impl<M> Outbox<M> {
         if state.phase != Phase::Open {
             return Err(message);
         }
-        state.queue.push_back(Queued { message, cost, charge });
+        state.queue.push_back(Queued {
+            message,
+            cost,
+            charge,
+        });
         state.bytes += cost;
-        Ok(Pushed { bytes: state.bytes, writer: state.writer.take() })
+        Ok(Pushed {
+            bytes: state.bytes,
+            writer: state.writer.take(),
+        })
     }
 
     /// Bytes queued.
@@ -106,8 +118,13 @@ impl<M> Outbox<M> {
     /// Gives back what the queued messages hold of their senders' budgets: their peer has stopped reading, and nobody
     /// else is to wait for it. The queue stays bounded because nothing more is placed on such a peer.
     pub fn release_charges(&self) {
-        let charges: Vec<Option<Charge>> =
-            self.state.lock().queue.iter_mut().map(|queued| queued.charge.take()).collect();
+        let charges: Vec<Option<Charge>> = self
+            .state
+            .lock()
+            .queue
+            .iter_mut()
+            .map(|queued| queued.charge.take())
+            .collect();
         drop(charges);
     }
 
@@ -155,7 +172,10 @@ impl<M> Outbox<M> {
         let mut state = self.state.lock();
         state.phase = Phase::Shut;
         state.bytes = 0;
-        std::mem::take(&mut state.queue).into_iter().map(|queued| queued.message).collect()
+        std::mem::take(&mut state.queue)
+            .into_iter()
+            .map(|queued| queued.message)
+            .collect()
     }
 
     fn set_phase(&self, phase: Phase) {

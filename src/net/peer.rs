@@ -79,7 +79,10 @@ pub struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self { progress: PROGRESS_DEADLINE, stall: STALL_TIME }
+        Self {
+            progress: PROGRESS_DEADLINE,
+            stall: STALL_TIME,
+        }
     }
 }
 
@@ -170,7 +173,19 @@ where
             waiting_since: None,
             flow: Flow::Moving,
         };
-        Self { stream, handler, decoder, encoder, outbox, budget, deadlines, incoming, write, frame_begun: None, timer: None }
+        Self {
+            stream,
+            handler,
+            decoder,
+            encoder,
+            outbox,
+            budget,
+            deadlines,
+            incoming,
+            write,
+            frame_begun: None,
+            timer: None,
+        }
     }
 
     /// Pumps until the connection ends; hands the handler back with the reason.
@@ -185,7 +200,12 @@ where
             let _ = tokio::time::timeout(self.deadlines.stall, close).await;
         }
         let begun = |(behind, _): &(usize, Queued<_>)| *behind > self.write.bytes.len();
-        let never_begun = self.write.in_flight.drain(..).skip_while(begun).map(|(_, queued)| queued.message);
+        let never_begun = self
+            .write
+            .in_flight
+            .drain(..)
+            .skip_while(begun)
+            .map(|(_, queued)| queued.message);
         let unsent = never_begun.chain(self.outbox.take_all()).collect();
         (self.handler, End { reason, unsent })
     }
@@ -279,7 +299,9 @@ where
                 break;
             }
             match Pin::new(&mut self.stream).poll_write(cx, &self.write.bytes) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into())),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
+                }
                 Poll::Ready(Ok(count)) => {
                     progress = true;
                     self.advance(count);
@@ -295,7 +317,11 @@ where
         }
         progress |= self.poll_flush(cx)?;
         self.note_progress(progress);
-        if progress { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if progress {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Encodes the next batch; `false` if nothing is queued.
@@ -316,7 +342,8 @@ where
         let mut starts = Vec::with_capacity(taken.len());
         for queued in &taken {
             starts.push(bytes.len());
-            self.handler.encode(&queued.message, &mut self.encoder, bytes);
+            self.handler
+                .encode(&queued.message, &mut self.encoder, bytes);
         }
         let end = bytes.len();
         let behind = starts.into_iter().map(|start| end - start);
@@ -329,7 +356,12 @@ where
         self.write.bytes.advance(count);
         self.write.needs_flush = true;
         let left = self.write.bytes.len();
-        while self.write.in_flight.front().is_some_and(|(behind, _)| *behind > left) {
+        while self
+            .write
+            .in_flight
+            .front()
+            .is_some_and(|(behind, _)| *behind > left)
+        {
             self.write.in_flight.pop_front();
         }
         if left == 0 {
@@ -388,7 +420,12 @@ where
                     self.write.flow = Flow::Stalled;
                     self.handler.flow(Flow::Stalled);
                 }
-                arm(since + if self.write.flow == Flow::Moving { stall } else { progress });
+                arm(since
+                    + if self.write.flow == Flow::Moving {
+                        stall
+                    } else {
+                        progress
+                    });
             }
             let Some(due) = next else {
                 self.timer = None;
