@@ -1,6 +1,9 @@
 //! TLS identity, one peer connection, and the client's end of the handshake. Knows frames, not policy.
 
 pub mod address;
+pub mod budget;
 pub mod identity;
 pub mod link;
+pub mod outbox;
+pub mod peer;
 pub mod tls;

@@ -1,1 +1,45 @@
-//! sched (being written).
+//! The scheduler as a pure state machine: no tokio, clock, files, randomness or hash order. It takes decoded values
+//! and opaque payload bytes; it never parses bytes and never sees a socket.
+//!
+//! [`Scheduler::handle`] takes in each [`Input`]; [`Scheduler::poll_action`] hands out each [`Action`];
+//! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
+
+mod action;
+mod config;
+mod connections;
+mod explain;
+mod forwarding;
+mod ids;
+mod index;
+mod input;
+mod invariants;
+mod ledger;
+mod node;
+mod permissions;
+mod placement;
+mod queries;
+mod reports;
+mod resources;
+mod scheduler;
+mod session;
+mod settle;
+mod table;
+mod timers;
+mod workloads;
+
+pub use action::{
+    Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
+};
+pub use config::{
+    Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_INSTANCES_PER_NODE, MAX_SETTLING, MAX_SETTLING_BYTES,
+    MISSED_STATS, SETTLE_TIME,
+};
+pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+pub use input::{
+    Backlog, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input, InstanceReport, InstanceState, Malformed,
+    Meaning, NodeReport, StartRequest, StatsReport, Target,
+};
+pub use node::NodeStatus;
+pub use queries::{Heartbeat, HeartbeatNode};
+pub use resources::Resources;
+pub use scheduler::{Counters, Scheduler};

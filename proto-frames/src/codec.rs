@@ -2,6 +2,23 @@
 //!
 //! The first byte after the TLS handshake decides a connection's [`Encoding`] for its whole life: 0 is the native
 //! encoding (major byte of CONNECT), anything else a gob stream (length of its first message).
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use proto_frames::{Connect, Decoder, Encoder, Encoding, Limits, Message, Role, Uuid};
+//!
+//! let connect = Message::Connect(Connect::new(Role::AGENT, Uuid::from_u128(7)));
+//! let mut wire = BytesMut::new();
+//! Encoder::new(Encoding::Gob).encode(&connect, &mut wire);
+//!
+//! let mut decoder = Decoder::server(Limits::default());
+//! assert_eq!(decoder.decode(&mut wire), Ok(Some(connect)));
+//! assert_eq!(decoder.encoding(), Some(Encoding::Gob));
+//! assert_eq!(decoder.decode(&mut wire), Ok(None));
+//! ```
+
+mod gob;
+mod native;
 
 use bytes::BytesMut;
 
@@ -34,9 +51,9 @@ pub enum Message {
 #[non_exhaustive]
 pub enum DecodeError {
     /// A length on the wire is over its limit; nothing was allocated for it.
-    #[error("{what} of {len} bytes is over the limit of {limit}")]
+    #[error("{what} of {len} is over the limit of {limit}")]
     TooLong {
-        /// What the length belongs to.
+        /// What the length belongs to, with its unit.
         what: &'static str,
         /// The length the peer stated.
         len: u64,
@@ -52,61 +69,192 @@ pub enum DecodeError {
 }
 
 /// Turns one direction of one connection's bytes into messages.
+///
+/// It keeps no bytes of its own: what is not a whole message yet stays in the caller's buffer, which never needs to
+/// hold more than [`Limits::max_message_len`] bytes and what one read brings. A message that is too long is refused
+/// as soon as its length prefix is there.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
+    expect: Expect,
+    wire: Wire,
+}
+
+/// Which message comes next; the layouts cannot be told apart without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    /// A server's decoder at the start.
+    Connect,
+    /// A client's decoder at the start: CONNECTED, or an ERROR frame instead.
+    Answer,
+    /// Any frame, for the rest of the connection.
+    Frame,
+}
+
+/// The encoding, with what is remembered of the stream so far.
+#[derive(Debug)]
+enum Wire {
+    /// No byte has been seen.
+    Unknown,
+    Native,
+    Gob(gob::Reader),
 }
 
 impl Decoder {
     /// The server's end: expects CONNECT first, in whichever encoding the first byte says.
     #[must_use]
     pub fn server(limits: Limits) -> Self {
-        Self { limits }
+        Self {
+            limits,
+            expect: Expect::Connect,
+            wire: Wire::Unknown,
+        }
     }
 
     /// The client's end: expects CONNECTED, or a refusing ERROR frame, first.
     #[must_use]
-    pub fn client(_encoding: Encoding, limits: Limits) -> Self {
-        Self { limits }
+    pub fn client(encoding: Encoding, limits: Limits) -> Self {
+        Self {
+            limits,
+            expect: Expect::Answer,
+            wire: Wire::new(encoding),
+        }
     }
 
     /// The encoding, once it is known.
     #[must_use]
     pub fn encoding(&self) -> Option<Encoding> {
-        None
+        match self.wire {
+            Wire::Unknown => None,
+            Wire::Native => Some(Encoding::Native),
+            Wire::Gob(_) => Some(Encoding::Gob),
+        }
     }
 
     /// Takes the next whole message off the front of `src`; `None` = more bytes are needed.
     ///
+    /// The payload is a part of `src`'s allocation, not a copy; it keeps that allocation alive.
+    ///
     /// # Errors
-    /// [`DecodeError`] where the bytes cannot be a message; close the connection then.
-    pub fn decode(&mut self, _src: &mut BytesMut) -> Result<Option<Message>, DecodeError> {
-        let _ = self.limits;
-        unimplemented!()
+    /// [`DecodeError`] where the bytes cannot be a message; close the connection then. The bytes stay in `src`, and
+    /// calling again gives the same error.
+    pub fn decode(&mut self, src: &mut BytesMut) -> Result<Option<Message>, DecodeError> {
+        if let Wire::Unknown = self.wire {
+            let Some(&first) = src.first() else {
+                return Ok(None);
+            };
+            self.wire = Wire::new(if first == 0 {
+                Encoding::Native
+            } else {
+                Encoding::Gob
+            });
+        }
+        let message = match &mut self.wire {
+            Wire::Unknown => None,
+            Wire::Native => native::decode(self.expect, &self.limits, src)?,
+            Wire::Gob(reader) => reader.decode(self.expect, &self.limits, src)?,
+        };
+        if message.is_some() {
+            self.expect = Expect::Frame;
+        }
+        Ok(message)
+    }
+
+    /// Whether, after [`Decoder::decode`] has returned `None`, the peer has begun a message that is not all there
+    /// yet: that is when a deadline for the rest of it is due. An idle peer leaves `src` empty.
+    #[must_use]
+    pub fn is_mid_message(&self, src: &BytesMut) -> bool {
+        !src.is_empty()
+    }
+}
+
+impl Wire {
+    fn new(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Native => Self::Native,
+            Encoding::Gob => Self::Gob(gob::Reader::default()),
+        }
     }
 }
 
 /// Turns messages into one direction of one connection's bytes.
+///
+/// Encoding cannot fail. What does not fit the format is cut: a path after 255 nodes, in the native encoding a label
+/// after 255 bytes.
 #[derive(Debug)]
 pub struct Encoder {
-    encoding: Encoding,
+    format: Format,
+}
+
+#[derive(Debug)]
+enum Format {
+    Native,
+    Gob(gob::Writer),
 }
 
 impl Encoder {
     /// An encoder at the start of its stream.
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
-        Self { encoding }
+        let format = match encoding {
+            Encoding::Native => Format::Native,
+            Encoding::Gob => Format::Gob(gob::Writer::default()),
+        };
+        Self { format }
     }
 
     /// Appends the message's bytes to `dst`.
-    pub fn encode(&mut self, _message: &Message, _dst: &mut BytesMut) {
-        let _ = self.encoding;
-        unimplemented!()
+    ///
+    /// # Panics
+    /// If the payload is 4 GiB or longer, which no wire format can say.
+    pub fn encode(&mut self, message: &Message, dst: &mut BytesMut) {
+        match (&mut self.format, message) {
+            (Format::Native, Message::Connect(connect)) => native::encode_connect(connect, dst),
+            (Format::Native, Message::Connected(connected)) => {
+                native::encode_connected(connected, dst)
+            }
+            (Format::Native, Message::Frame(frame)) => native::encode_frame(frame, dst),
+            (Format::Gob(writer), Message::Connect(connect)) => writer.connect(connect, dst),
+            (Format::Gob(writer), Message::Connected(connected)) => {
+                writer.connected(connected, dst)
+            }
+            (Format::Gob(writer), Message::Frame(frame)) => writer.frame(frame, dst),
+        }
     }
 
-    /// Appends a frame's bytes to `dst`; what [`Encoder::encode`] does with a [`Message::Frame`], without the copy.
-    pub fn encode_frame(&mut self, _frame: &Frame, _dst: &mut BytesMut) {
-        unimplemented!()
+    /// Appends a frame's bytes to `dst`; what [`Encoder::encode`] does with a [`Message::Frame`], without needing one.
+    /// In a gob stream the first frame brings its type descriptors along.
+    ///
+    /// # Panics
+    /// If the payload is 4 GiB or longer, which no wire format can say.
+    pub fn encode_frame(&mut self, frame: &Frame, dst: &mut BytesMut) {
+        match &mut self.format {
+            Format::Native => native::encode_frame(frame, dst),
+            Format::Gob(writer) => writer.frame(frame, dst),
+        }
     }
+}
+
+/// A version's major byte on the wire: bit 7 says that a trace (gob: a path trace) comes with the frame.
+const TRACE_BIT: u8 = 0x80;
+
+const fn malformed(what: &'static str) -> DecodeError {
+    DecodeError::Malformed { what }
+}
+
+/// Compares a length from the wire with its limit.
+fn within(what: &'static str, len: u64, limit: usize) -> Result<usize, DecodeError> {
+    match usize::try_from(len) {
+        Ok(len) if len <= limit => Ok(len),
+        _ => Err(DecodeError::TooLong {
+            what,
+            len,
+            limit: limit as u64,
+        }),
+    }
+}
+
+/// A payload's length as both formats write it.
+fn payload_len(payload: &[u8]) -> u32 {
+    u32::try_from(payload.len()).expect("a payload is shorter than 4 GiB")
 }

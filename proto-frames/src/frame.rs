@@ -49,4 +49,42 @@ impl Frame {
             payload: payload.into(),
         }
     }
+
+    /// About how many bytes the frame takes in memory, which is also about what it takes on the wire in either
+    /// encoding: for budgets of queued bytes. Never 0, so that a queue bounded by it is bounded in frames too.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        size_of::<Self>() + self.payload.len() + self.trace.as_ref().map_or(0, |trace| trace.cost())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Frame;
+    use crate::{Kind, Timestamp, Trace, TraceNode, Uuid};
+
+    #[test]
+    fn cost_covers_what_a_frame_holds() {
+        let plain = Frame::new(Kind::FULL, Uuid::nil(), "");
+        let loaded = Frame::new(Kind::START, Uuid::nil(), vec![b'x'; 300]);
+        assert!(plain.cost() > 0);
+        assert_eq!(loaded.cost(), plain.cost() + 300);
+
+        let node = TraceNode {
+            uuid: Uuid::nil(),
+            role: crate::Role::AGENT,
+            tx: Timestamp::UNSET,
+            rx: Timestamp::UNSET,
+        };
+        let trace = Trace {
+            label: "label".into(),
+            path: Some(vec![node; 255]),
+            ..Trace::default()
+        };
+        let traced = Frame {
+            trace: Some(Box::new(trace)),
+            ..plain.clone()
+        };
+        assert!(traced.cost() > plain.cost() + 255 * size_of::<TraceNode>());
+    }
 }

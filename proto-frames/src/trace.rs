@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::limits::MAX_TRACE_NODES;
 use crate::role::Role;
 
 /// An instant of a trace with the time zone its sender noted it in, as Go's `time.Time` travels in gob.
@@ -53,10 +54,9 @@ impl Timestamp {
         if self.is_unset() {
             return 0;
         }
-        let seconds = self.seconds.saturating_sub(Self::UNIX_EPOCH_SECONDS);
-        seconds
-            .saturating_mul(1_000_000_000)
-            .saturating_add(i64::from(self.nanos))
+        let seconds = i128::from(self.seconds) - i128::from(Self::UNIX_EPOCH_SECONDS);
+        let ns = seconds * 1_000_000_000 + i128::from(self.nanos);
+        i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
     }
 
     /// Whether this is Go's zero instant.
@@ -86,9 +86,12 @@ pub struct TraceNode {
 }
 
 /// The trace part of a frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// The first sender's name for the frame, at most 255 bytes, may be empty.
+    /// The first sender's name for the frame, may be empty; what is behind [`MAX_LABEL_LEN`] bytes is lost in the
+    /// native encoding.
+    ///
+    /// [`MAX_LABEL_LEN`]: crate::limits::MAX_LABEL_LEN
     pub label: Bytes,
     /// When the first sender sent it.
     pub start: Timestamp,
@@ -96,4 +99,69 @@ pub struct Trace {
     pub end: Timestamp,
     /// The path, where one is traced: bit 7 of the major byte. `None` = a label only.
     pub path: Option<Vec<TraceNode>>,
+}
+
+impl Trace {
+    /// Appends an entity to the path, where one is traced and has room ([`MAX_TRACE_NODES`]); says whether it did.
+    ///
+    /// [`MAX_TRACE_NODES`]: crate::limits::MAX_TRACE_NODES
+    pub fn push(&mut self, node: TraceNode) -> bool {
+        match &mut self.path {
+            Some(path) if path.len() < MAX_TRACE_NODES => {
+                path.push(node);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// About how many bytes the trace takes in memory; see [`crate::Frame::cost`].
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        let nodes = self.path.as_ref().map_or(0, Vec::len);
+        size_of::<Self>() + self.label.len() + nodes * size_of::<TraceNode>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Timestamp, Trace, TraceNode};
+    use crate::{Role, Uuid};
+
+    #[test]
+    fn nanoseconds_survive_a_round_trip_through_a_timestamp() {
+        for ns in [1, -1, 1_500_000_000, -1_500_000_000, i64::MAX, i64::MIN, 0] {
+            assert_eq!(Timestamp::from_unix_ns(ns).unix_ns(), ns);
+        }
+        assert!(Timestamp::from_unix_ns(0).is_unset());
+    }
+
+    #[test]
+    fn instants_that_nanoseconds_cannot_say_saturate() {
+        let at = |seconds| Timestamp {
+            seconds,
+            nanos: 999_999_999,
+            ..Timestamp::UNSET
+        };
+        assert_eq!(at(i64::MAX).unix_ns(), i64::MAX);
+        assert_eq!(at(i64::MIN).unix_ns(), i64::MIN);
+    }
+
+    #[test]
+    fn a_node_is_appended_only_to_a_path_with_room() {
+        let node = TraceNode {
+            uuid: Uuid::nil(),
+            role: Role::SCHEDULER,
+            tx: Timestamp::UNSET,
+            rx: Timestamp::UNSET,
+        };
+        assert!(!Trace::default().push(node.clone()), "no path is traced");
+        let mut trace = Trace {
+            path: Some(vec![node.clone(); 254]),
+            ..Trace::default()
+        };
+        assert!(trace.push(node.clone()));
+        assert!(!trace.push(node));
+        assert_eq!(trace.path.map(|path| path.len()), Some(255));
+    }
 }

@@ -1,1 +1,212 @@
 //! Who a peer is, as its certificate says: the roles it grants and the UUID it is bound to, if any.
+//!
+//! Says nothing about whether the certificate is to be believed; that is [`crate::net::tls`]'s verifiers.
+
+use std::fmt;
+
+use proto_frames::{Role, Uuid};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The URI in a certificate's alternative names that binds it to a UUID begins so (RFC 9562).
+const UUID_URN: &str = "urn:uuid:";
+
+/// Why a certificate names nobody.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// The bytes are no X.509 certificate, or an extension is damaged.
+    #[error("malformed certificate: {0}")]
+    Malformed(String),
+    /// The extended key usage has none of the role OIDs.
+    #[error("the certificate grants no role (no 1.3.6.1.4.1.343.8.n in its extended key usage)")]
+    NoRole,
+    /// A `urn:uuid:` name is no UUID, or there is more than one.
+    #[error("the certificate's urn:uuid: name is malformed or there is more than one")]
+    BadUuid,
+}
+
+/// What a certificate says of its holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// Every role the holder may claim. The Controller OID grants [`Role::OPERATOR`] too.
+    pub roles: Role,
+    /// The only UUID the holder may claim, where the certificate names one.
+    pub bound_uuid: Option<Uuid>,
+    /// The subject, for logs: `O=ciao`. From the peer; control characters are escaped.
+    pub subject: String,
+    /// SHA-256 of the certificate.
+    pub fingerprint: [u8; 32],
+}
+
+impl PeerIdentity {
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn from_der(certificate: &[u8]) -> Result<Self, IdentityError> {
+        let x509 = parse(certificate)?;
+        let roles = roles(&x509)?;
+        if roles.is_empty() {
+            return Err(IdentityError::NoRole);
+        }
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest.as_ref());
+        Ok(Self {
+            roles,
+            bound_uuid: bound_uuid(&x509)?,
+            subject: x509.subject().to_string().escape_debug().to_string(),
+            fingerprint,
+        })
+    }
+
+    /// Whether the holder may claim these roles in CONNECT: at least one, and none beyond what is granted.
+    #[must_use]
+    pub fn may_claim(&self, roles: Role) -> bool {
+        !roles.is_empty() && self.roles.contains(roles)
+    }
+
+    /// Whether the holder may claim this UUID in CONNECT.
+    #[must_use]
+    pub fn may_be(&self, uuid: Uuid) -> bool {
+        self.bound_uuid.is_none_or(|bound| bound == uuid)
+    }
+}
+
+impl fmt::Display for PeerIdentity {
+    /// For logs: `O=ciao (AGENT|NETAGENT) sha256:1f2e3d4c`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}) sha256:", self.subject, self.roles)?;
+        self.fingerprint
+            .iter()
+            .take(4)
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The certificate's structure.
+pub(crate) fn parse(certificate: &[u8]) -> Result<X509Certificate<'_>, IdentityError> {
+    match X509Certificate::from_der(certificate) {
+        Ok(([], x509)) => Ok(x509),
+        Ok(_) => Err(IdentityError::Malformed("bytes behind its end".to_owned())),
+        Err(error) => Err(IdentityError::Malformed(error.to_string())),
+    }
+}
+
+/// Every role the extended key usage grants; may be none.
+pub(crate) fn roles(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
+    let usage = x509
+        .extended_key_usage()
+        .map_err(|error| IdentityError::Malformed(error.to_string()))?;
+    let mut roles = Role::default();
+    for oid in usage.iter().flat_map(|usage| &usage.value.other) {
+        let Some(arcs) = oid.iter() else { continue };
+        let arcs: Vec<u64> = arcs.collect();
+        let Some(arc) = arcs
+            .strip_prefix(&Role::OID_PREFIX)
+            .filter(|rest| rest.len() == 1)
+        else {
+            continue;
+        };
+        roles |= Role::GRANTS
+            .iter()
+            .find(|(_, n, _)| *n == arc[0])
+            .map(|grant| grant.0)
+            .unwrap_or_default();
+    }
+    if roles.contains(Role::CONTROLLER) {
+        roles |= Role::OPERATOR;
+    }
+    Ok(roles)
+}
+
+/// The UUID in the alternative names, if there is one.
+pub(crate) fn bound_uuid(x509: &X509Certificate<'_>) -> Result<Option<Uuid>, IdentityError> {
+    let names = x509
+        .subject_alternative_name()
+        .map_err(|error| IdentityError::Malformed(error.to_string()))?;
+    let mut bound = None;
+    for name in names.iter().flat_map(|names| &names.value.general_names) {
+        let GeneralName::URI(uri) = name else {
+            continue;
+        };
+        let Some(head) = uri.get(..UUID_URN.len()) else {
+            continue;
+        };
+        if !head.eq_ignore_ascii_case(UUID_URN) {
+            continue;
+        }
+        let uuid = Uuid::try_parse(&uri[UUID_URN.len()..]).map_err(|_| IdentityError::BadUuid)?;
+        if bound.replace(uuid).is_some() {
+            return Err(IdentityError::BadUuid);
+        }
+    }
+    Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::{Role, Uuid};
+
+    use super::{IdentityError, PeerIdentity};
+    use crate::cert::{Anchor, Spec};
+
+    fn signed(spec: &Spec) -> PeerIdentity {
+        let anchor = Anchor::new(&Spec::localhost(Role::SCHEDULER)).unwrap();
+        PeerIdentity::from_der(anchor.sign(spec).unwrap().der()).unwrap()
+    }
+
+    #[test]
+    fn a_controller_certificate_also_makes_an_operator() {
+        let identity = signed(&Spec::localhost(Role::CONTROLLER));
+        assert_eq!(identity.roles, Role::CONTROLLER | Role::OPERATOR);
+        assert!(identity.may_claim(Role::OPERATOR));
+        assert!(!identity.may_claim(Role::AGENT));
+        assert!(!identity.may_claim(Role::CONTROLLER | Role::AGENT));
+        assert!(
+            !identity.may_claim(Role::default()),
+            "no role at all is no claim"
+        );
+        assert_eq!(identity.bound_uuid, None);
+        assert!(identity.may_be(Uuid::new_v4()));
+    }
+
+    #[test]
+    fn a_bound_certificate_allows_its_own_uuid_only() {
+        let uuid = Uuid::new_v4();
+        let identity = signed(&Spec {
+            uuid: Some(uuid),
+            ..Spec::localhost(Role::AGENT)
+        });
+        assert_eq!(identity.bound_uuid, Some(uuid));
+        assert!(identity.may_be(uuid));
+        assert!(!identity.may_be(Uuid::new_v4()));
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_malformed() {
+        assert!(matches!(
+            PeerIdentity::from_der(b"hello"),
+            Err(IdentityError::Malformed(_))
+        ));
+        assert!(matches!(
+            PeerIdentity::from_der(&[]),
+            Err(IdentityError::Malformed(_))
+        ));
+    }
+
+    #[test]
+    fn logs_show_subject_roles_and_the_head_of_the_fingerprint() {
+        let identity = PeerIdentity {
+            roles: Role::AGENT | Role::NETAGENT,
+            bound_uuid: None,
+            subject: "O=ciao".to_owned(),
+            fingerprint: [0xab; 32],
+        };
+        assert_eq!(
+            identity.to_string(),
+            "O=ciao (AGENT|NETAGENT) sha256:abababab"
+        );
+    }
+}

@@ -1,0 +1,406 @@
+//! Messages out of a gob stream.
+
+use bytes::{Buf, Bytes, BytesMut};
+use uuid::Uuid;
+
+use super::number::{Input, peek_uint, signed};
+use super::plan::{Plan, Step};
+use super::types::{Name, TypeId, Types, next_field};
+use crate::codec::{DecodeError, Expect, Message, TRACE_BIT, malformed, within};
+use crate::connect::{Connect, Connected};
+use crate::frame::{Frame, Version};
+use crate::kind::{FrameType, Kind};
+use crate::limits::{Limits, MAX_GOB_DESCRIPTOR_LEN, MAX_GOB_LABEL_LEN, MAX_TRACE_NODES};
+use crate::role::Role;
+use crate::trace::{Timestamp, Trace, TraceNode};
+
+/// What one direction of a gob stream has said about itself so far.
+#[derive(Debug, Default)]
+pub(in crate::codec) struct Reader {
+    types: Types,
+    /// How to read the message type that came last. Forgotten with each new descriptor.
+    plan: Option<Plan>,
+}
+
+impl Reader {
+    /// Takes the next whole message off `src`, and the descriptors before it; see [`crate::Decoder::decode`].
+    pub(in crate::codec) fn decode(
+        &mut self,
+        expect: Expect,
+        limits: &Limits,
+        src: &mut BytesMut,
+    ) -> Result<Option<Message>, DecodeError> {
+        let limit = match expect {
+            Expect::Connect => limits.max_connect_len,
+            Expect::Answer | Expect::Frame => limits.max_message_len(),
+        };
+        while let Some(Envelope { id, body, end }) = Envelope::peek(src, limit)? {
+            let input = Input::new(&src[body..end]);
+            if id < 0 {
+                self.types
+                    .describe(TypeId::new(id.saturating_neg())?, input)?;
+                self.plan = None;
+                src.advance(end);
+                continue;
+            }
+            let plan = plan_for(&mut self.plan, &self.types, TypeId::new(id)?, expect)?;
+            let value = Value::read(input, &self.types, plan, limits)?;
+            let payload_end = end - value.behind_payload;
+            let payload_start = payload_end - value.payload_len;
+            let mut message = match expect {
+                Expect::Connect => value.into_connect().map(Message::Connect)?,
+                Expect::Answer if plan.has(Name::Source) => {
+                    value.into_connected().map(Message::Connected)?
+                }
+                Expect::Answer => value.into_refusal().map(Message::Frame)?,
+                Expect::Frame => Message::Frame(value.into_frame()),
+            };
+            let mut payload = Bytes::new();
+            if payload_end > payload_start {
+                src.advance(payload_start);
+                payload = src.split_to(payload_end - payload_start).freeze();
+                src.advance(end - payload_end);
+            } else {
+                src.advance(end);
+            }
+            match &mut message {
+                Message::Connect(_) => {}
+                Message::Connected(connected) => connected.payload = payload,
+                Message::Frame(frame) => frame.payload = payload,
+            }
+            if expect != Expect::Frame {
+                self.plan = None;
+            }
+            return Ok(Some(message));
+        }
+        Ok(None)
+    }
+}
+
+/// The plan for messages of type `id`: the one in `plan`, or a new one that takes its place.
+fn plan_for<'p>(
+    plan: &'p mut Option<Plan>,
+    types: &Types,
+    id: TypeId,
+    expect: Expect,
+) -> Result<&'p Plan, DecodeError> {
+    if plan.as_ref().is_some_and(|plan| plan.id != id) {
+        *plan = None;
+    }
+    match plan {
+        Some(plan) => Ok(plan),
+        none => Ok(none.insert(Plan::new(types, id, expect)?)),
+    }
+}
+
+/// Where a whole message is: `src[body..end]` is what comes behind its type id.
+struct Envelope {
+    id: i64,
+    body: usize,
+    end: usize,
+}
+
+impl Envelope {
+    /// Looks at the front of `src`; `None` = the message is not all there. Its length is judged as soon as it is.
+    fn peek(src: &[u8], limit: usize) -> Result<Option<Self>, DecodeError> {
+        let Some((len, start)) = peek_uint(src)? else {
+            return Ok(None);
+        };
+        let len = within("gob message, in bytes,", len, limit)?;
+        let end = start + len;
+        let Some((id, id_len)) = peek_uint(&src[start..end.min(src.len())])? else {
+            return if src.len() < end {
+                Ok(None)
+            } else {
+                Err(malformed("gob message: it has no type id"))
+            };
+        };
+        let id = signed(id);
+        if id < 0 {
+            within(
+                "gob type descriptor, in bytes,",
+                len as u64,
+                MAX_GOB_DESCRIPTOR_LEN,
+            )?;
+        }
+        Ok((src.len() >= end).then_some(Self {
+            id,
+            body: start + id_len,
+            end,
+        }))
+    }
+}
+
+/// The fields of whichever message struct came; what did not come is zero, as in Go.
+#[derive(Default)]
+struct Value {
+    major: u8,
+    minor: u8,
+    ty: u8,
+    operand: u8,
+    role: u32,
+    source: Option<Uuid>,
+    destination: Option<Uuid>,
+    origin: Uuid,
+    trace: Option<Box<Trace>>,
+    payload_len: usize,
+    /// Bytes of the message behind the payload.
+    behind_payload: usize,
+}
+
+impl Value {
+    fn read(
+        mut input: Input<'_>,
+        types: &Types,
+        plan: &Plan,
+        limits: &Limits,
+    ) -> Result<Self, DecodeError> {
+        let mut value = Self::default();
+        let mut stated_len = 0;
+        let mut number = 0;
+        while let Some(step) = next_field(&mut input, &mut number, &plan.message)? {
+            let name = match *step {
+                Step::Read(name) => name,
+                Step::Skip(ty) => {
+                    types.skip(ty, &mut input)?;
+                    continue;
+                }
+            };
+            match name {
+                Name::Major => value.major = input.byte()?,
+                Name::Minor => value.minor = input.byte()?,
+                Name::Type => value.ty = input.byte()?,
+                Name::Operand => value.operand = input.byte()?,
+                Name::Role => value.role = input.word()?,
+                Name::Source => {
+                    value.source = Some(read_uuid(
+                        &mut input,
+                        "source UUID: it does not have 16 bytes",
+                    )?)
+                }
+                Name::Destination => {
+                    value.destination = Some(read_uuid(
+                        &mut input,
+                        "destination UUID: it does not have 16 bytes",
+                    )?);
+                }
+                Name::Origin => value.origin = read_uuid_array(&mut input)?,
+                Name::PayloadLength => stated_len = input.word()?,
+                Name::Trace => value.trace = Some(Box::new(read_trace(&mut input, types, plan)?)),
+                Name::Payload => {
+                    let payload = input.bytes()?;
+                    value.payload_len = within(
+                        "payload, in bytes,",
+                        payload.len() as u64,
+                        limits.max_payload_len,
+                    )?;
+                    value.behind_payload = input.len();
+                }
+                _ => return Err(OTHER_STRUCT),
+            }
+        }
+        if input.len() > 0 {
+            return Err(malformed("gob message: bytes are left over"));
+        }
+        if stated_len as usize != value.payload_len {
+            return Err(malformed(
+                "frame: PayloadLength is not the payload's length",
+            ));
+        }
+        value.settle_path()?;
+        Ok(value)
+    }
+
+    /// Brings the path in line with bit 7 of the major byte, which says whether there is one.
+    fn settle_path(&mut self) -> Result<(), DecodeError> {
+        let traced = self.major & TRACE_BIT != 0;
+        self.major &= !TRACE_BIT;
+        match &mut self.trace {
+            None if traced => Err(malformed(
+                "frame: it says it has a path trace and has no trace",
+            )),
+            Some(trace) if traced => {
+                trace.path.get_or_insert_default();
+                Ok(())
+            }
+            Some(trace) if trace.path.is_some() => {
+                Err(malformed("trace: a path in a frame that says it has none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn version(&self) -> Version {
+        Version {
+            major: self.major,
+            minor: self.minor,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::new(self.ty, self.operand)
+    }
+
+    fn into_connect(self) -> Result<Connect, DecodeError> {
+        Ok(Connect {
+            version: self.version(),
+            kind: self.kind(),
+            role: Role(self.role),
+            source: self
+                .source
+                .ok_or(malformed("CONNECT: it has no source UUID"))?,
+            destination: self.destination.unwrap_or_default(),
+        })
+    }
+
+    /// The payload is filled in by the caller, here and below.
+    fn into_connected(self) -> Result<Connected, DecodeError> {
+        if self.kind() != Kind::CONNECTED {
+            return Err(malformed("answer to CONNECT"));
+        }
+        Ok(Connected {
+            version: self.version(),
+            role: Role(self.role),
+            source: self
+                .source
+                .ok_or(malformed("CONNECTED: it has no source UUID"))?,
+            destination: self
+                .destination
+                .ok_or(malformed("CONNECTED: it has no destination UUID"))?,
+            payload: Bytes::new(),
+        })
+    }
+
+    fn into_refusal(self) -> Result<Frame, DecodeError> {
+        if self.ty == FrameType::ERROR.0 {
+            Ok(self.into_frame())
+        } else {
+            Err(malformed("answer to CONNECT"))
+        }
+    }
+
+    fn into_frame(self) -> Frame {
+        Frame {
+            version: self.version(),
+            kind: self.kind(),
+            origin: self.origin,
+            trace: self.trace,
+            payload: Bytes::new(),
+        }
+    }
+}
+
+/// A plan names only the fields of its own struct, so this is never met.
+const OTHER_STRUCT: DecodeError = malformed("gob struct: a field of another struct");
+
+fn read_trace(input: &mut Input<'_>, types: &Types, plan: &Plan) -> Result<Trace, DecodeError> {
+    let mut trace = Trace {
+        label: Bytes::new(),
+        start: Timestamp::UNSET,
+        end: Timestamp::UNSET,
+        path: None,
+    };
+    let mut stated_len = 0;
+    let mut number = 0;
+    while let Some(step) = next_field(input, &mut number, &plan.trace)? {
+        match *step {
+            Step::Read(Name::Label) => {
+                let label = input.bytes()?;
+                within(
+                    "trace label, in bytes,",
+                    label.len() as u64,
+                    MAX_GOB_LABEL_LEN,
+                )?;
+                trace.label = Bytes::copy_from_slice(label);
+            }
+            Step::Read(Name::StartTimestamp) => trace.start = read_time(input)?,
+            Step::Read(Name::EndTimestamp) => trace.end = read_time(input)?,
+            Step::Read(Name::PathLength) => stated_len = input.byte()?,
+            Step::Read(Name::Path) => trace.path = Some(read_path(input, types, plan)?),
+            Step::Read(_) => return Err(OTHER_STRUCT),
+            Step::Skip(ty) => types.skip(ty, input)?,
+        }
+    }
+    if usize::from(stated_len) != trace.path.as_ref().map_or(0, Vec::len) {
+        return Err(malformed("trace: PathLength is not the path's length"));
+    }
+    Ok(trace)
+}
+
+fn read_path(
+    input: &mut Input<'_>,
+    types: &Types,
+    plan: &Plan,
+) -> Result<Vec<TraceNode>, DecodeError> {
+    let count = within(
+        "trace path, in nodes,",
+        input.count()? as u64,
+        MAX_TRACE_NODES,
+    )?;
+    let mut path = Vec::with_capacity(count);
+    for _ in 0..count {
+        path.push(read_node(input, types, plan)?);
+    }
+    Ok(path)
+}
+
+fn read_node(input: &mut Input<'_>, types: &Types, plan: &Plan) -> Result<TraceNode, DecodeError> {
+    const UUID: &str = "trace node UUID: it does not have 16 bytes";
+    let mut uuid = None;
+    let (mut role, mut tx, mut rx) = (0, Timestamp::UNSET, Timestamp::UNSET);
+    let mut number = 0;
+    while let Some(step) = next_field(input, &mut number, &plan.node)? {
+        match *step {
+            Step::Read(Name::Uuid) => uuid = Some(read_uuid(input, UUID)?),
+            Step::Read(Name::Role) => role = input.word()?,
+            Step::Read(Name::TxTimestamp) => tx = read_time(input)?,
+            Step::Read(Name::RxTimestamp) => rx = read_time(input)?,
+            Step::Read(_) => return Err(OTHER_STRUCT),
+            Step::Skip(ty) => types.skip(ty, input)?,
+        }
+    }
+    Ok(TraceNode {
+        uuid: uuid.ok_or(malformed(UUID))?,
+        role: Role(role),
+        tx,
+        rx,
+    })
+}
+
+/// A UUID as `[]byte`.
+fn read_uuid(input: &mut Input<'_>, what: &'static str) -> Result<Uuid, DecodeError> {
+    Uuid::from_slice(input.bytes()?).map_err(|_| malformed(what))
+}
+
+/// A UUID as `[16]byte`: a count and 16 unsigned integers.
+fn read_uuid_array(input: &mut Input<'_>) -> Result<Uuid, DecodeError> {
+    let mut bytes = [0; 16];
+    if input.uint()? != bytes.len() as u64 {
+        return Err(malformed("origin UUID: it does not have 16 bytes"));
+    }
+    for byte in &mut bytes {
+        *byte = input.byte()?;
+    }
+    Ok(Uuid::from_bytes(bytes))
+}
+
+/// A `time.Time`: version (1 or 2) | seconds since year 1 (i64) | ns (i32) | zone offset in minutes (i16) | version 2
+/// only: seconds of the zone offset (i8).
+fn read_time(input: &mut Input<'_>) -> Result<Timestamp, DecodeError> {
+    const MALFORMED: DecodeError = malformed("time in a trace");
+    let (mut fields, zone_seconds) = match input.bytes()? {
+        [1, fields @ ..] if fields.len() == 14 => (fields, 0),
+        [2, fields @ .., seconds] if fields.len() == 14 => (fields, seconds.cast_signed()),
+        _ => return Err(MALFORMED),
+    };
+    let (seconds, nanos, zone_minutes) = (fields.get_i64(), fields.get_i32(), fields.get_i16());
+    if !(0..1_000_000_000).contains(&nanos) {
+        return Err(MALFORMED);
+    }
+    Ok(Timestamp {
+        seconds,
+        nanos,
+        zone_minutes,
+        zone_seconds,
+    })
+}

@@ -1,0 +1,348 @@
+//! The trust anchor: one self-signed certificate that signs all others and that the scheduler also presents as its
+//! server certificate.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pem::Pem;
+use proto_frames::Role;
+use rcgen::string::{Ia5String, PrintableString};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, DnValue,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
+    date_time_ymd,
+};
+use rustls::pki_types::CertificateDer;
+use uuid::Uuid;
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::cert::key;
+use crate::cert::spec::{DEFAULT_ORGANIZATION, Shape, Spec};
+use crate::net::tls::pem::{PemError, certificates, private_key};
+
+/// Why a certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertError {
+    /// The specification grants no role; no peer would accept the certificate.
+    #[error("no role given: a certificate without a role is refused by every peer")]
+    NoRole,
+    /// A name cannot stand in a certificate.
+    #[error("{what} {value:?} cannot be put into a certificate")]
+    BadName {
+        /// Which kind of name.
+        what: &'static str,
+        /// The name.
+        value: String,
+    },
+    /// The anchor's file holds no usable certificate and key.
+    #[error("the anchor cannot be used: {0}")]
+    AnchorPem(#[from] PemError),
+    /// The anchor's certificate is no CA.
+    #[error("the anchor's certificate is not a CA certificate (CA:TRUE): it cannot sign others")]
+    NotACa,
+    /// The anchor's key is not the one its certificate is for.
+    #[error("the anchor's private key does not belong to its certificate")]
+    KeyMismatch,
+    /// The anchor's certificate does not cover the moment the new one is to begin.
+    #[error(
+        "the anchor is not valid at the time the certificate is to begin (it ends {not_after})"
+    )]
+    AnchorOutOfDate {
+        /// End of the anchor's validity, RFC 3339.
+        not_after: String,
+    },
+    /// The anchor's subject has a form that cannot be repeated as issuer.
+    #[error("the anchor's subject has a form that this program cannot repeat as issuer")]
+    UnusableSubject,
+    /// The cryptographic library failed.
+    #[error("making the certificate failed: {0}")]
+    Crypto(String),
+}
+
+/// A certificate with its private key.
+#[derive(Clone)]
+pub struct CertifiedPem {
+    der: CertificateDer<'static>,
+    certificate_pem: String,
+    pem: String,
+}
+
+/// A certificate that signs others, with its private key.
+#[derive(Debug)]
+pub struct Anchor {
+    certified: CertifiedPem,
+    issuer: Issuer<'static, KeyPair>,
+    organization: Option<String>,
+    has_key_identifier: bool,
+    not_after: SystemTime,
+}
+
+impl CertifiedPem {
+    /// The certificate.
+    #[must_use]
+    pub fn der(&self) -> &CertificateDer<'static> {
+        &self.der
+    }
+
+    /// The certificate alone as PEM: what a CA file holds.
+    #[must_use]
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Certificate and private key as PEM, one after the other: what a `cert-….pem` file holds. Secret.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    fn new(certificate: &Certificate, key_pem: &str) -> Self {
+        let der = certificate.der().clone();
+        let certificate_pem = key::encode(&Pem::new("CERTIFICATE", der.as_ref()));
+        let pem = format!("{certificate_pem}{key_pem}");
+        Self {
+            der,
+            certificate_pem,
+            pem,
+        }
+    }
+}
+
+impl std::fmt::Debug for CertifiedPem {
+    /// The certificate only; never the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CertifiedPem")
+            .field("certificate", &self.certificate_pem)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Anchor {
+    /// Makes a new anchor. The scheduler presents it as its own certificate, so `spec` names the scheduler's host.
+    ///
+    /// # Errors
+    /// [`CertError::NoRole`], [`CertError::BadName`], [`CertError::Crypto`].
+    pub fn new(spec: &Spec) -> Result<Self, CertError> {
+        let organization = spec
+            .organization
+            .clone()
+            .unwrap_or_else(|| DEFAULT_ORGANIZATION.to_owned());
+        let mut params = params(spec, &organization)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages.push(KeyUsagePurpose::KeyCertSign);
+        let key = spec.key.generate().map_err(crypto)?;
+        let key_pem = spec.key.to_pem(&key).ok_or_else(unwritable_key)?;
+        let certificate = params.self_signed(&key).map_err(crypto)?;
+        Self::with(CertifiedPem::new(&certificate, &key_pem), key)
+    }
+
+    /// Reads an anchor from the PEM text of its `cert-….pem` file, ours or the original's.
+    ///
+    /// # Errors
+    /// [`CertError::AnchorPem`], [`CertError::NotACa`], [`CertError::KeyMismatch`], [`CertError::UnusableSubject`].
+    pub fn load(pem: &str) -> Result<Self, CertError> {
+        let der = certificates(pem.as_bytes())?.swap_remove(0);
+        let key = private_key(pem.as_bytes())?;
+        let key = KeyPair::try_from(&key).map_err(crypto)?;
+        let certificate_pem = key::encode(&Pem::new("CERTIFICATE", der.as_ref()));
+        Self::with(
+            CertifiedPem {
+                der,
+                certificate_pem,
+                pem: pem.to_owned(),
+            },
+            key,
+        )
+    }
+
+    /// Makes a leaf. Its validity ends with the anchor's at the latest.
+    ///
+    /// # Errors
+    /// [`CertError::NoRole`], [`CertError::BadName`], [`CertError::AnchorOutOfDate`], [`CertError::Crypto`].
+    pub fn sign(&self, spec: &Spec) -> Result<CertifiedPem, CertError> {
+        if spec.not_before >= self.not_after {
+            return Err(CertError::AnchorOutOfDate {
+                not_after: crate::net::tls::date(self.not_after),
+            });
+        }
+        let organization = spec
+            .organization
+            .as_deref()
+            .or(self.organization.as_deref())
+            .unwrap_or_default();
+        let mut params = params(spec, organization)?;
+        params.not_after = params
+            .not_after
+            .min(date_time_ymd(1970, 1, 1) + since_epoch(self.not_after));
+        match spec.shape {
+            Shape::Identified => {
+                params.is_ca = IsCa::ExplicitNoCa;
+                params.use_authority_key_identifier_extension = self.has_key_identifier;
+            }
+            Shape::Original => params.custom_extensions.push(not_a_ca()),
+        }
+        let key = spec.key.generate().map_err(crypto)?;
+        let key_pem = spec.key.to_pem(&key).ok_or_else(unwritable_key)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(crypto)?;
+        Ok(CertifiedPem::new(&certificate, &key_pem))
+    }
+
+    /// The anchor's own certificate and key: the scheduler's `cert-Scheduler-….pem`.
+    #[must_use]
+    pub fn certified(&self) -> &CertifiedPem {
+        &self.certified
+    }
+
+    /// The anchor's certificate alone as PEM: the CA file every peer needs.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        self.certified.certificate_pem()
+    }
+
+    fn with(certified: CertifiedPem, key: KeyPair) -> Result<Self, CertError> {
+        let (_, x509) = X509Certificate::from_der(&certified.der)
+            .map_err(|error| CertError::Crypto(error.to_string()))?;
+        if !x509.is_ca() {
+            return Err(CertError::NotACa);
+        }
+        if x509.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
+            return Err(CertError::KeyMismatch);
+        }
+        let organization = x509
+            .subject()
+            .iter_organization()
+            .next()
+            .and_then(|name| name.as_str().ok())
+            .map(str::to_owned);
+        let has_key_identifier = x509.extensions().iter().any(|e| {
+            matches!(
+                e.parsed_extension(),
+                ParsedExtension::SubjectKeyIdentifier(_)
+            )
+        });
+        let not_after = u64::try_from(x509.validity().not_after.timestamp()).unwrap_or(0);
+        let issuer = Issuer::from_ca_cert_der(&certified.der, key)
+            .map_err(|_| CertError::UnusableSubject)?;
+        let anchor = Self {
+            organization,
+            has_key_identifier,
+            not_after: UNIX_EPOCH + Duration::from_secs(not_after),
+            issuer,
+            certified: certified.clone(),
+        };
+        anchor.check_issuer_is_repeated(x509.subject().as_raw())?;
+        Ok(anchor)
+    }
+
+    /// Peers find the issuer by comparing names byte for byte, and names have more forms than `rcgen` can repeat (several
+    /// values of one kind, rare string types): sign something and look.
+    fn check_issuer_is_repeated(&self, subject: &[u8]) -> Result<(), CertError> {
+        let probe = CertificateParams::default()
+            .signed_by(self.issuer.key(), &self.issuer)
+            .map_err(crypto)?;
+        let (_, x509) =
+            X509Certificate::from_der(probe.der()).map_err(|_| CertError::UnusableSubject)?;
+        if x509.issuer().as_raw() == subject {
+            Ok(())
+        } else {
+            Err(CertError::UnusableSubject)
+        }
+    }
+}
+
+/// What anchor and leaf have in common.
+fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertError> {
+    let mut params = CertificateParams::default();
+    params.not_before = date_time_ymd(1970, 1, 1) + since_epoch(spec.not_before);
+    params.not_after = date_time_ymd(1970, 1, 1) + since_epoch(spec.not_before + spec.lifetime);
+    params.serial_number = Some(SerialNumber::from_slice(Uuid::new_v4().as_bytes()));
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, name_value(organization));
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+    ];
+    params.extended_key_usages = key_usages(spec.roles)?;
+    params.subject_alt_names = alternative_names(spec)?;
+    Ok(params)
+}
+
+/// `anyExtendedKeyUsage`, then one OID per role.
+fn key_usages(roles: Role) -> Result<Vec<ExtendedKeyUsagePurpose>, CertError> {
+    let granted = Role::GRANTS
+        .iter()
+        .filter(|(role, ..)| roles.contains(*role));
+    let oids = granted.map(|(_, arc, _)| {
+        let arcs = Role::OID_PREFIX.into_iter().chain([*arc]);
+        ExtendedKeyUsagePurpose::Other(arcs.collect())
+    });
+    let usages: Vec<_> = std::iter::once(ExtendedKeyUsagePurpose::Any)
+        .chain(oids)
+        .collect();
+    if usages.len() == 1 {
+        Err(CertError::NoRole)
+    } else {
+        Ok(usages)
+    }
+}
+
+fn alternative_names(spec: &Spec) -> Result<Vec<SanType>, CertError> {
+    let ia5 = |what, value: &str| {
+        Ia5String::try_from(value).map_err(|_| CertError::BadName {
+            what,
+            value: value.to_owned(),
+        })
+    };
+    let mut names = Vec::new();
+    for host in &spec.hosts {
+        let plain = host.strip_prefix("*.").unwrap_or(host);
+        if rustls::pki_types::DnsName::try_from(plain).is_err() {
+            return Err(CertError::BadName {
+                what: "host name",
+                value: host.clone(),
+            });
+        }
+        names.push(SanType::DnsName(ia5("host name", host)?));
+    }
+    for email in &spec.emails {
+        names.push(SanType::Rfc822Name(ia5("e-mail address", email)?));
+    }
+    names.extend(spec.ips.iter().copied().map(SanType::IpAddress));
+    if let Some(uuid) = spec.uuid {
+        names.push(SanType::URI(ia5("UUID", &uuid.urn().to_string())?));
+    }
+    Ok(names)
+}
+
+/// The string type Go picks: `PrintableString` where its alphabet suffices, else UTF-8.
+fn name_value(text: &str) -> DnValue {
+    match PrintableString::try_from(text) {
+        Ok(printable) => DnValue::PrintableString(printable),
+        Err(_) => DnValue::Utf8String(text.to_owned()),
+    }
+}
+
+/// Basic constraints without CA, and without the key identifier that `rcgen` adds to its own.
+fn not_a_ca() -> rcgen::CustomExtension {
+    const BASIC_CONSTRAINTS: [u64; 4] = [2, 5, 29, 19];
+    const EMPTY_SEQUENCE: [u8; 2] = [0x30, 0x00];
+    let mut extension =
+        rcgen::CustomExtension::from_oid_content(&BASIC_CONSTRAINTS, EMPTY_SEQUENCE.to_vec());
+    extension.set_criticality(true);
+    extension
+}
+
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn crypto(error: rcgen::Error) -> CertError {
+    CertError::Crypto(error.to_string())
+}
+
+fn unwritable_key() -> CertError {
+    CertError::Crypto("the new key cannot be written as PEM".to_owned())
+}

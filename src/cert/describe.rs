@@ -1,0 +1,1 @@
+//! A certificate as text for people: what `ciao-cert -dump` prints.

@@ -1,0 +1,451 @@
+//! One established connection, pumped by one task: reads and decodes what comes, encodes and writes what is queued.
+//!
+//! An idle connection keeps no buffers. Everything queued is encoded together and written with one call. A peer is
+//! given up only when its writes make no progress for a deadline, or when a frame once begun does not arrive in time.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use proto_frames::{DecodeError, Decoder, Encoder, Message};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::budget::Budget;
+use super::outbox::{Outbox, Queued, Turn};
+
+/// How long a peer's writes may make no progress, and a frame once begun may take (the original's write deadline).
+pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
+
+/// After this long without progress a peer's queue counts as stalled.
+pub const STALL_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes read in one go before they are decoded: large enough for a batch to share one turn of the scheduler's lock.
+const READ_BATCH: usize = 64 * 1024;
+
+/// Room for the first read of a batch: one TLS record.
+const READ_CHUNK: usize = 16 * 1024;
+
+/// Bytes encoded together and written with one call; also what may be in doubt when a connection ends.
+const WRITE_BATCH: usize = 64 * 1024;
+
+/// Payloads up to this size are copied out of the read buffer, so that one of them waiting in a queue does not keep a
+/// whole batch in memory.
+const COPY_UP_TO: usize = 16 * 1024;
+
+/// Batches read in one turn of the task before others get theirs.
+const BATCHES_PER_TURN: usize = 4;
+
+/// How a peer's outbound queue moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// It moves.
+    Moving,
+    /// No byte has left it for [`STALL_TIME`].
+    Stalled,
+}
+
+/// What a connection's owner does with it.
+pub trait Handler {
+    /// What is queued for the peer.
+    type Outgoing;
+
+    /// Takes in what was decoded; empties `messages`.
+    fn received(&mut self, messages: &mut Vec<Message>);
+
+    /// Appends a queued message's bytes to `dst`.
+    fn encode(&mut self, message: &Self::Outgoing, encoder: &mut Encoder, dst: &mut BytesMut);
+
+    /// Queued messages were handed to the socket; `queued` bytes still wait.
+    fn written(&mut self, _queued: usize) {}
+
+    /// The queue stalled, or moves again.
+    fn flow(&mut self, _flow: Flow) {}
+}
+
+/// Deadlines of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadlines {
+    /// See [`PROGRESS_DEADLINE`].
+    pub progress: Duration,
+    /// See [`STALL_TIME`].
+    pub stall: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            progress: PROGRESS_DEADLINE,
+            stall: STALL_TIME,
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum EndReason {
+    /// The peer closed it.
+    #[error("closed by the peer")]
+    Closed,
+    /// This side closed it, after everything queued was written.
+    #[error("closed")]
+    Finished,
+    /// This side ended it at once.
+    #[error("ended by this side")]
+    Shut,
+    /// The peer's bytes are no messages.
+    #[error("its bytes cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    /// Writes made no progress for this long.
+    #[error("it has read nothing for {0:?} while frames wait for it")]
+    WriteStuck(Duration),
+    /// A frame was begun and not completed for this long.
+    #[error("it has not completed the frame it began {0:?} ago")]
+    ReadStuck(Duration),
+    /// The socket failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub struct End<M> {
+    /// Why.
+    pub reason: EndReason,
+    /// Messages of which not one byte was handed to the socket, in order.
+    pub unsent: Vec<M>,
+}
+
+/// One connection and everything its task keeps.
+#[derive(Debug)]
+pub struct Peer<S, H: Handler> {
+    stream: S,
+    handler: H,
+    decoder: Decoder,
+    encoder: Encoder,
+    outbox: Arc<Outbox<H::Outgoing>>,
+    /// While this is used up, nothing is read.
+    budget: Arc<Budget>,
+    deadlines: Deadlines,
+    incoming: BytesMut,
+    write: WriteSide<H::Outgoing>,
+    /// When the frame that is incomplete in `incoming` was begun.
+    frame_begun: Option<Instant>,
+    /// Due when the earliest of the deadlines in force is; absent while none is.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+struct WriteSide<M> {
+    bytes: BytesMut,
+    /// What `bytes` holds, each with the number of bytes between it and the end of the buffer.
+    in_flight: VecDeque<(usize, Queued<M>)>,
+    /// Whether bytes may wait inside the TLS layer.
+    needs_flush: bool,
+    /// When the last progress was made, while something waits to be written.
+    waiting_since: Option<Instant>,
+    flow: Flow,
+}
+
+impl<S, H> Peer<S, H>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    H: Handler,
+{
+    /// A connection past its handshake; `incoming` is what was read beyond it.
+    pub fn new(
+        stream: S,
+        handler: H,
+        (decoder, encoder): (Decoder, Encoder),
+        incoming: BytesMut,
+        (outbox, budget): (Arc<Outbox<H::Outgoing>>, Arc<Budget>),
+        deadlines: Deadlines,
+    ) -> Self {
+        let write = WriteSide {
+            bytes: BytesMut::new(),
+            in_flight: VecDeque::new(),
+            needs_flush: false,
+            waiting_since: None,
+            flow: Flow::Moving,
+        };
+        Self {
+            stream,
+            handler,
+            decoder,
+            encoder,
+            outbox,
+            budget,
+            deadlines,
+            incoming,
+            write,
+            frame_begun: None,
+            timer: None,
+        }
+    }
+
+    /// Pumps until the connection ends; hands the handler back with the reason.
+    pub async fn run(mut self) -> (H, End<H::Outgoing>) {
+        let reason = match self.decode_received() {
+            Ok(()) => poll_fn(|cx| self.poll_turn(cx)).await,
+            Err(error) => error.into(),
+        };
+        if matches!(reason, EndReason::Finished) {
+            let close = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
+            // The peer may be gone already; either way it is over.
+            let _ = tokio::time::timeout(self.deadlines.stall, close).await;
+        }
+        let begun = |(behind, _): &(usize, Queued<_>)| *behind > self.write.bytes.len();
+        let never_begun = self
+            .write
+            .in_flight
+            .drain(..)
+            .skip_while(begun)
+            .map(|(_, queued)| queued.message);
+        let unsent = never_begun.chain(self.outbox.take_all()).collect();
+        (self.handler, End { reason, unsent })
+    }
+
+    /// Everything that can be done now; ready when the connection has ended.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
+        for _ in 0..BATCHES_PER_TURN {
+            let written = match self.poll_write(cx) {
+                Poll::Ready(Err(reason)) => return Poll::Ready(reason),
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            let read = match self.poll_read(cx) {
+                Poll::Ready(Err(reason)) => return Poll::Ready(reason),
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            if !written && !read {
+                return self.poll_deadlines(cx);
+            }
+        }
+        cx.waker().wake_by_ref();
+        self.poll_deadlines(cx)
+    }
+
+    /// Reads and handles one batch; pending when there is nothing to read, or the peer's budget is used up.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndReason>> {
+        if self.budget.poll_ready(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let before = self.incoming.len();
+        let mut result = Poll::Pending;
+        while self.incoming.len() - before < READ_BATCH {
+            self.incoming.reserve(READ_CHUNK);
+            match pin!(self.stream.read_buf(&mut self.incoming)).poll(cx) {
+                Poll::Ready(Ok(0)) => {
+                    result = Poll::Ready(Err(EndReason::Closed));
+                    break;
+                }
+                Poll::Ready(Ok(_)) => result = Poll::Ready(Ok(())),
+                Poll::Ready(Err(error)) => {
+                    result = Poll::Ready(Err(end_of_read(error)));
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.incoming.len() > before
+            && let Err(error) = self.decode_received()
+        {
+            return Poll::Ready(Err(error.into()));
+        }
+        if self.incoming.is_empty() {
+            self.incoming = BytesMut::new();
+        }
+        result
+    }
+
+    fn decode_received(&mut self) -> Result<(), DecodeError> {
+        let mut messages = Vec::new();
+        let result = loop {
+            match self.decoder.decode(&mut self.incoming) {
+                Ok(Some(Message::Frame(mut frame))) => {
+                    if frame.payload.len() <= COPY_UP_TO {
+                        frame.payload = Bytes::copy_from_slice(&frame.payload);
+                    }
+                    messages.push(Message::Frame(frame));
+                }
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if !messages.is_empty() {
+            self.frame_begun = None;
+            self.handler.received(&mut messages);
+        }
+        if self.incoming.is_empty() {
+            self.frame_begun = None;
+        } else {
+            self.frame_begun.get_or_insert_with(Instant::now);
+        }
+        result
+    }
+
+    /// Writes all that is queued; pending when the socket takes no more, or everything was written.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndReason>> {
+        let mut progress = false;
+        loop {
+            if self.write.bytes.is_empty() && !self.fill(cx)? {
+                break;
+            }
+            match Pin::new(&mut self.stream).poll_write(cx, &self.write.bytes) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
+                }
+                Poll::Ready(Ok(count)) => {
+                    progress = true;
+                    self.advance(count);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => {
+                    if self.outbox.is_shut(cx) {
+                        return Poll::Ready(Err(EndReason::Shut));
+                    }
+                    break;
+                }
+            }
+        }
+        progress |= self.poll_flush(cx)?;
+        self.note_progress(progress);
+        if progress {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Encodes the next batch; `false` if nothing is queued.
+    fn fill(&mut self, cx: &Context<'_>) -> Result<bool, EndReason> {
+        let mut taken = VecDeque::new();
+        match self.outbox.poll_take(cx, WRITE_BATCH, &mut taken) {
+            Poll::Ready(Turn::Taken) => {}
+            Poll::Ready(Turn::Shut) => return Err(EndReason::Shut),
+            Poll::Ready(Turn::Finished) if self.write.needs_flush => return Ok(false),
+            Poll::Ready(Turn::Finished) => return Err(EndReason::Finished),
+            Poll::Pending => {
+                self.write.bytes = BytesMut::new();
+                return Ok(false);
+            }
+        }
+        let bytes = &mut self.write.bytes;
+        bytes.reserve(taken.iter().map(|queued| queued.cost).sum());
+        let mut starts = Vec::with_capacity(taken.len());
+        for queued in &taken {
+            starts.push(bytes.len());
+            self.handler
+                .encode(&queued.message, &mut self.encoder, bytes);
+        }
+        let end = bytes.len();
+        let behind = starts.into_iter().map(|start| end - start);
+        self.write.in_flight.extend(behind.zip(taken));
+        Ok(true)
+    }
+
+    /// The socket took `count` bytes: whatever they begin is written, as far as this side can tell.
+    fn advance(&mut self, count: usize) {
+        self.write.bytes.advance(count);
+        self.write.needs_flush = true;
+        let left = self.write.bytes.len();
+        while self
+            .write
+            .in_flight
+            .front()
+            .is_some_and(|(behind, _)| *behind > left)
+        {
+            self.write.in_flight.pop_front();
+        }
+        if left == 0 {
+            self.handler.written(self.outbox.bytes());
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<bool, EndReason> {
+        if !self.write.needs_flush || !self.write.bytes.is_empty() {
+            return Ok(false);
+        }
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => {
+                self.write.needs_flush = false;
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => Err(error.into()),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn note_progress(&mut self, progress: bool) {
+        let is_waiting = !self.write.bytes.is_empty() || self.write.needs_flush;
+        if !is_waiting {
+            self.write.waiting_since = None;
+        } else if progress || self.write.waiting_since.is_none() {
+            self.write.waiting_since = Some(Instant::now());
+        }
+        if progress && self.write.flow == Flow::Stalled {
+            self.write.flow = Flow::Moving;
+            self.handler.flow(Flow::Moving);
+        }
+    }
+
+    /// Looks at the deadlines in force, and arms the timer for the next.
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
+        loop {
+            let now = Instant::now();
+            let Deadlines { progress, stall } = self.deadlines;
+            let mut next: Option<Instant> = None;
+            let mut arm = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
+            // While the peer is not read from, an incomplete frame is not its fault.
+            if let Some(begun) = self.frame_begun
+                && self.budget.poll_ready(cx).is_ready()
+            {
+                if begun + progress <= now {
+                    return Poll::Ready(EndReason::ReadStuck(progress));
+                }
+                arm(begun + progress);
+            }
+            if let Some(since) = self.write.waiting_since {
+                if since + progress <= now {
+                    return Poll::Ready(EndReason::WriteStuck(progress));
+                }
+                if self.write.flow == Flow::Moving && since + stall <= now {
+                    self.write.flow = Flow::Stalled;
+                    self.handler.flow(Flow::Stalled);
+                }
+                arm(since
+                    + if self.write.flow == Flow::Moving {
+                        stall
+                    } else {
+                        progress
+                    });
+            }
+            let Some(due) = next else {
+                self.timer = None;
+                return Poll::Pending;
+            };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+            if timer.deadline() != due {
+                timer.as_mut().reset(due);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// A connection cut without TLS's farewell is how most peers leave; it is no failure worth its own words.
+fn end_of_read(error: io::Error) -> EndReason {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => EndReason::Closed,
+        _ => error.into(),
+    }
+}

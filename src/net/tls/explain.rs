@@ -1,0 +1,102 @@
+//! A failed handshake in words that say whose fault it is.
+
+use std::io;
+
+use rustls::{AlertDescription, CertificateError};
+
+/// What went wrong in a TLS handshake, or on the connection, for logs and messages.
+///
+/// `rustls` prints the reasons of custom verifiers in their `Debug` form and names alerts only; here the reason stands
+/// in words, and an alert about our certificate says that it is ours.
+#[must_use]
+pub fn explain(error: &io::Error) -> String {
+    match error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    {
+        Some(tls) => explain_tls(tls),
+        None => error.to_string(),
+    }
+}
+
+fn explain_tls(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(reason) => format!(
+            "the peer's certificate is refused: {}",
+            explain_certificate(reason)
+        ),
+        rustls::Error::NoCertificatesPresented => "the peer presented no certificate".to_owned(),
+        rustls::Error::AlertReceived(alert) => match blamed(*alert) {
+            Some(reason) => format!("the peer refuses our certificate: {reason}"),
+            None => format!("the peer ended the handshake with the alert {alert:?}"),
+        },
+        rustls::Error::InvalidMessage(_) => format!("the peer does not speak TLS ({error})"),
+        other => other.to_string(),
+    }
+}
+
+/// Why a certificate is refused.
+#[must_use]
+pub fn explain_certificate(error: &CertificateError) -> String {
+    match error {
+        CertificateError::UnknownIssuer => "it is not signed by our CA".to_owned(),
+        CertificateError::BadSignature => {
+            "it is signed by another key than our CA's (a CA of the same name?)".to_owned()
+        }
+        CertificateError::Other(reason) => reason.0.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// What an alert says of our certificate, if it is about that.
+fn blamed(alert: AlertDescription) -> Option<&'static str> {
+    Some(match alert {
+        AlertDescription::UnknownCA => "it is not signed by the peer's CA",
+        AlertDescription::BadCertificate => {
+            "it is damaged, or signed by another key than the peer's CA has"
+        }
+        AlertDescription::CertificateExpired => "it is expired or not yet valid",
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            "it was not sent"
+        }
+        AlertDescription::CertificateUnknown | AlertDescription::UnsupportedCertificate => {
+            "it is of a kind the peer does not accept (has it a role?)"
+        }
+        AlertDescription::CertificateRevoked => "it is revoked",
+        AlertDescription::AccessDenied => "access is denied",
+        AlertDescription::DecryptError => "its signature cannot be verified",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustls::{AlertDescription, CertificateError};
+
+    use super::explain;
+
+    fn explained(error: rustls::Error) -> String {
+        explain(&io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    #[test]
+    fn it_says_whose_certificate_is_at_fault() {
+        let theirs = explained(CertificateError::UnknownIssuer.into());
+        assert_eq!(
+            theirs,
+            "the peer's certificate is refused: it is not signed by our CA"
+        );
+        let ours = explained(rustls::Error::AlertReceived(AlertDescription::UnknownCA));
+        assert_eq!(
+            ours,
+            "the peer refuses our certificate: it is not signed by the peer's CA"
+        );
+    }
+
+    #[test]
+    fn what_is_not_about_tls_keeps_its_words() {
+        assert_eq!(explain(&io::Error::other("cable cut")), "cable cut");
+    }
+}

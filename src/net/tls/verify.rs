@@ -1,0 +1,198 @@
+//! The certificate verifiers behind the TLS configurations.
+//!
+//! SSNTP certificates carry `anyExtendedKeyUsage` and role OIDs instead of `clientAuth`/`serverAuth`, and the original's
+//! trust anchor is CA and server certificate in one; the stock verifiers refuse both. These check the chain with
+//! `rustls-webpki`, leave the handshake's signatures to the provider, and demand a role of the leaf.
+
+use std::sync::Arc;
+
+use proto_frames::Role;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
+};
+use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter};
+
+use crate::net::identity::{self, IdentityError};
+use crate::net::tls::TrustAnchors;
+
+/// The server's certificate does not say that it is a scheduler.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the server's certificate does not grant the SCHEDULER role (it grants {0}); is this address a scheduler?"
+)]
+struct NotAScheduler(Role);
+
+/// Checks chains against the configured anchors.
+#[derive(Debug, Clone)]
+pub(super) struct ChainVerifier {
+    pub(super) anchors: TrustAnchors,
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// What a server asks of its clients' certificates: chain, validity, at least one role.
+#[derive(Debug)]
+pub(super) struct PeerVerifier(pub(super) ChainVerifier);
+
+/// What a client asks of its server's certificate: chain, validity, name, the scheduler's role.
+#[derive(Debug)]
+pub(super) struct SchedulerVerifier(pub(super) ChainVerifier);
+
+/// Accepts any extended key usage: which one a peer needs is its role, checked on the leaf alone. (A validator is also
+/// asked about intermediates, so the role cannot be demanded here.)
+struct AnyUsage;
+
+impl ExtendedKeyUsageValidator for AnyUsage {
+    fn validate(&self, mut usages: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        usages.try_for_each(|usage| usage.map(drop))
+    }
+}
+
+impl ChainVerifier {
+    /// Whether `leaf` is an anchor itself or chains to one, at this time.
+    pub(super) fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
+        let mut in_time = Vec::new();
+        let mut out_of_time = CertificateError::UnknownIssuer;
+        for anchor in self.anchors.anchors.iter() {
+            match anchor.validity.check(now) {
+                Ok(()) if anchor.der == *leaf => return Ok(()),
+                Ok(()) => in_time.push(anchor.trust.clone()),
+                Err(error) => out_of_time = error,
+            }
+        }
+        if in_time.is_empty() {
+            return Err(out_of_time);
+        }
+        let leaf = EndEntityCert::try_from(leaf).map_err(error)?;
+        leaf.verify_for_usage(
+            self.algorithms.all,
+            &in_time,
+            intermediates,
+            now,
+            AnyUsage,
+            None,
+            None,
+        )
+        .map(drop)
+        .map_err(error)
+    }
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    /// None: with hints, a client whose certificate does not match them sends none at all, and nobody learns why it
+    /// was refused.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.0.verify(end_entity, intermediates, now)?;
+        match leaf_roles(end_entity)? {
+            Role(0) => Err(other(IdentityError::NoRole).into()),
+            _ => Ok(ClientCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.algorithms.supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for SchedulerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.0.verify(end_entity, intermediates, now)?;
+        let leaf = rustls::server::ParsedCertificate::try_from(end_entity)?;
+        rustls::client::verify_server_name(&leaf, server_name)?;
+        let roles = leaf_roles(end_entity)?;
+        if !roles.contains(Role::SCHEDULER) {
+            return Err(other(NotAScheduler(roles)).into());
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.algorithms.supported_schemes()
+    }
+}
+
+fn leaf_roles(leaf: &CertificateDer<'_>) -> Result<Role, CertificateError> {
+    let x509 = identity::parse(leaf).map_err(|_| CertificateError::BadEncoding)?;
+    identity::roles(&x509).map_err(|_| CertificateError::BadEncoding)
+}
+
+fn other(error: impl std::error::Error + Send + Sync + 'static) -> CertificateError {
+    CertificateError::Other(OtherError(Arc::new(error)))
+}
+
+/// The alert and the words a failed chain becomes; what has no name of its own keeps its text.
+fn error(error: webpki::Error) -> CertificateError {
+    match error {
+        webpki::Error::BadDer | webpki::Error::BadDerTime => CertificateError::BadEncoding,
+        webpki::Error::CertExpired { time, not_after } => {
+            CertificateError::ExpiredContext { time, not_after }
+        }
+        webpki::Error::CertNotValidYet { time, not_before } => {
+            CertificateError::NotValidYetContext { time, not_before }
+        }
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        webpki::Error::UnsupportedCriticalExtension => CertificateError::UnhandledCriticalExtension,
+        unnamed => other(unnamed),
+    }
+}

@@ -1,0 +1,200 @@
+//! What the core wants done: frames sent, connections ended, things remembered, people told.
+
+use std::fmt;
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    AttachVolumeFailure, CommandRefused, ControllerStatus, DeleteFailure, InstancePlaced, NodeConnected,
+    NodeDisconnected, PublicIpFailure, QueryResult, StartFailure,
+};
+use proto_frames::{Frame, Kind, Role, Uuid};
+
+use super::ids::{InstanceId, SessionId};
+use super::input::{StartRequest, Target};
+
+/// One thing to do, in the order the core decided them.
+#[derive(Debug)]
+pub enum Action {
+    /// Queue a message for a peer. Everything decided while one frame was handled is charged to its sender.
+    Send {
+        /// For whom.
+        to: SessionId,
+        /// What.
+        message: Message,
+    },
+    /// Refuse a peer that asked to be let in, and forget it; it was never a session.
+    Refuse {
+        /// Which one.
+        session: SessionId,
+        /// Why, for people.
+        why: RefusedConnect,
+    },
+    /// End a connection at once and hand in [`super::Input::Disconnected`] with what was still queued for it.
+    Disconnect {
+        /// Which one.
+        session: SessionId,
+        /// Why, for people.
+        why: DisconnectReason,
+    },
+    /// The set of known nodes changed: where there is a state directory, remember it
+    /// ([`super::Scheduler::known_nodes`]).
+    RememberNodes,
+    /// Something people may want to know.
+    Notice(Notice),
+}
+
+/// A message to a peer. Turned into bytes by the peer's writer, in the peer's encoding.
+#[derive(Debug, PartialEq)]
+pub enum Message {
+    /// The answer to an accepted CONNECT: always the first message of a session.
+    Connected {
+        /// The cluster configuration of that moment.
+        configuration: Bytes,
+    },
+    /// A START for the node that was chosen; given back if it could not be written.
+    Start(Box<PlacedStart>),
+    /// A command for an instance on a node; answered with a failure if it could not be written.
+    Targeted(Box<TargetedCommand>),
+    /// Any other frame, carried on as it came.
+    Forward(Frame),
+    /// A START failed.
+    StartFailure(StartFailure),
+    /// A DELETE failed.
+    DeleteFailure(DeleteFailure),
+    /// An AttachVolume failed.
+    AttachVolumeFailure(AttachVolumeFailure),
+    /// An AssignPublicIP or ReleasePublicIP failed; the kind says which.
+    PublicIpFailure(Kind, PublicIpFailure),
+    /// A frame was of none of the four types.
+    InvalidFrameType,
+    /// A CONFIGURE could not be read; carries it back.
+    InvalidConfiguration(Bytes),
+    /// A node is there.
+    NodeConnected(NodeConnected),
+    /// A node is gone.
+    NodeDisconnected(NodeDisconnected),
+    /// A controller's standing (native encoding only).
+    ControllerStatus(ControllerStatus),
+    /// A frame was refused (native encoding only).
+    CommandRefused(CommandRefused),
+    /// A START was given to a node (native encoding only).
+    InstancePlaced(InstancePlaced),
+    /// The answer to a query (native encoding only).
+    QueryResult(Box<QueryResult>),
+}
+
+/// A START on its way to a node.
+#[derive(Debug, PartialEq)]
+pub struct PlacedStart {
+    /// Who sent it.
+    pub sender: SessionId,
+    /// What it asks for.
+    pub request: StartRequest,
+    /// The frame, as it came.
+    pub frame: Frame,
+}
+
+/// A DELETE or AttachVolume on its way to a node.
+#[derive(Debug, PartialEq)]
+pub struct TargetedCommand {
+    /// Who sent it.
+    pub sender: SessionId,
+    /// Instance and node.
+    pub target: Target,
+    /// The volume of an AttachVolume; `None` for a DELETE.
+    pub volume: Option<Box<str>>,
+    /// The frame, as it came.
+    pub frame: Frame,
+}
+
+/// Why a peer was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RefusedConnect {
+    /// It claims no role.
+    #[error("claims no role")]
+    NoRole,
+    /// It claims OPERATOR in an encoding that has no such role.
+    #[error("claims OPERATOR, which only the native encoding has")]
+    OperatorInGob,
+    /// Another certificate is bound to the UUID it claims.
+    #[error("claims the UUID of a peer whose certificate is bound to it, with a certificate that is not")]
+    BoundElsewhere,
+}
+
+/// Why the core ends a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DisconnectReason {
+    /// The same peer has connected anew.
+    #[error("replaced by a newer connection of the same peer")]
+    Replaced,
+}
+
+/// Something people may want to know, worded by its `Display`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A peer was let in.
+    Connected(Uuid, Role),
+    /// A peer has left.
+    Left(Uuid, Role),
+    /// A controller became master.
+    Master(Uuid),
+    /// A frame was refused because of who sent it; said once per session and kind.
+    NotPermitted(Uuid, Role, Kind),
+    /// A frame of unknown type or operand; said once per session and kind.
+    UnknownKind(Uuid, Kind),
+    /// A payload could not be read.
+    Malformed(Uuid, Kind, String),
+    /// A report speaks for another node than its sender; said once per session and kind.
+    Forged(Uuid, Kind, Box<str>),
+    /// A frame is for a peer that is not connected.
+    NoSuchPeer(Kind, Box<str>),
+    /// A START was given to a node.
+    Placed(InstanceId, Uuid),
+    /// A START failed here.
+    Failed(InstanceId, String),
+    /// STARTs of an ended connection wait for the node to come back.
+    InDoubt(Uuid, usize),
+    /// A claim was dropped because its node no longer lists the instance.
+    Dropped(InstanceId, Uuid),
+    /// A StartFailure without an instance could not be matched with a START.
+    UnmatchedFailure(Uuid),
+    /// A START waits for nodes that were there before the restart.
+    Settling(InstanceId),
+}
+
+impl Notice {
+    /// Whether an operator should look at it.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        !matches!(self, Self::Connected(..) | Self::Left(..) | Self::Master(_) | Self::Placed(..) | Self::Settling(_))
+    }
+
+    /// Whether it is said for every START, which is too often for an ordinary log.
+    #[must_use]
+    pub fn is_per_start(&self) -> bool {
+        matches!(self, Self::Placed(..) | Self::Settling(_))
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
+            Self::Left(uuid, role) => write!(f, "{role} {uuid} left"),
+            Self::Master(uuid) => write!(f, "controller {uuid} is master"),
+            Self::NotPermitted(uuid, role, kind) => write!(f, "refused {kind} from {uuid}: not for a {role} to send"),
+            Self::UnknownKind(uuid, kind) => write!(f, "dropped {kind} from {uuid}: not a frame this scheduler knows"),
+            Self::Malformed(uuid, kind, detail) => write!(f, "unusable {kind} from {uuid}: {detail}"),
+            Self::Forged(uuid, kind, node) => write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'"),
+            Self::NoSuchPeer(kind, peer) => write!(f, "{kind} is for '{peer}', which is not connected"),
+            Self::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
+            Self::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
+            Self::InDoubt(node, count) => write!(f, "node {node} is lost with {count} STARTs in doubt"),
+            Self::Dropped(instance, node) => write!(f, "node {node} no longer lists {instance}: claim dropped"),
+            Self::UnmatchedFailure(node) => {
+                write!(f, "StartFailure without an instance from node {node} matches no single START: left to STATS")
+            }
+            Self::Settling(instance) => write!(f, "START {instance} waits for nodes that are still coming back"),
+        }
+    }
+}

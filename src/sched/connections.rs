@@ -1,0 +1,249 @@
+//! Peers come and go: sessions, standing of controllers, nodes found, lost and found again.
+
+use std::time::Instant;
+
+use indexmap::IndexSet;
+use proto_frames::payload::{ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, Topic};
+use proto_frames::{Role, Uuid};
+
+use super::Scheduler;
+use super::action::{Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand};
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::input::{Backlog, Hello};
+use super::node::{Node, Pool, Presence};
+use super::session::{LAUNCHER, Session, identity};
+
+impl Scheduler {
+    pub(super) fn connect(&mut self, now: Instant, id: SessionId, hello: Hello) {
+        if let Err(why) = self.admit(&hello) {
+            return self.act(Action::Refuse { session: id, why });
+        }
+        self.send(id, Message::Connected { configuration: self.cluster.payload.clone() });
+        self.notice(Notice::Connected(hello.uuid, hello.role));
+        let old = self.identities.insert(identity(hello.uuid, hello.role), id);
+        self.sessions.insert(id, Session::new(hello, now));
+        if hello.role.intersects(LAUNCHER) {
+            self.connect_node(now, id, &hello);
+        }
+        if hello.role.contains(Role::CONTROLLER) {
+            self.connect_controller(id, old);
+        }
+        if let Some(old) = old {
+            self.act(Action::Disconnect { session: old, why: DisconnectReason::Replaced });
+        }
+    }
+
+    fn admit(&mut self, hello: &Hello) -> Result<(), RefusedConnect> {
+        if hello.role.is_empty() {
+            return Err(RefusedConnect::NoRole);
+        }
+        if hello.role.contains(Role::OPERATOR) && hello.encoding == proto_frames::Encoding::Gob {
+            return Err(RefusedConnect::OperatorInGob);
+        }
+        if hello.bound {
+            self.bound.insert(hello.uuid);
+        } else if self.bound.contains(&hello.uuid) {
+            return Err(RefusedConnect::BoundElsewhere);
+        }
+        Ok(())
+    }
+
+    /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
+    fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
+        let roles = Role(hello.role.0 & LAUNCHER.0);
+        let key = match self.nodes.by_uuid(hello.uuid) {
+            Some(key) => {
+                self.reattach(now, key, id, roles);
+                key
+            }
+            None => {
+                let node = Node::new(hello.uuid, roles, id, now, self.measured());
+                let key = self.nodes.insert(node);
+                self.enter_tables(key);
+                self.announce_node(key);
+                key
+            }
+        };
+        self.session_mut(id).node = Some(key);
+        self.act(Action::RememberNodes);
+    }
+
+    fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
+        let node = self.nodes.node(key);
+        if let Some(old) = node.session() {
+            self.session_mut(old).node = None;
+            if node.roles == roles {
+                // The same node over a newer connection: its place stays, and nobody else notices.
+                let node = self.nodes.node_mut(key);
+                node.ledger.put_in_doubt();
+                node.attach(id, now);
+                self.filling.swap_remove(&key);
+                return self.refresh_offer(key);
+            }
+            self.lose_node(now, key);
+        }
+        let node = self.nodes.node_mut(key);
+        node.roles = roles;
+        node.attach(id, now);
+        self.enter_tables(key);
+        self.announce_node(key);
+    }
+
+    fn enter_tables(&mut self, key: NodeKey) {
+        let roles = self.nodes.node(key).roles;
+        for pool in Pool::ALL {
+            if roles.contains(pool.role()) {
+                let slot = self.tables[pool as usize].push(key);
+                self.nodes.node_mut(key).slots[pool as usize] = Some(slot);
+            }
+        }
+    }
+
+    fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
+        // A newer connection of a controller takes its place in the order.
+        let place = self.controllers.iter().position(|&other| Some(other) == old);
+        match place {
+            Some(place) => self.controllers[place] = id,
+            None => self.controllers.push(id),
+        }
+        self.tell_standing(id);
+        if place.is_none() && self.is_master(id) {
+            self.notice(Notice::Master(self.session(id).uuid));
+        }
+        let events: Vec<NodeConnected> = self
+            .nodes
+            .iter_from(0)
+            .filter(|(_, node)| node.session().is_some_and(|session| session != id))
+            .map(|(_, node)| NodeConnected { node_uuid: node.uuid.to_string(), node_type: node_type(node.roles) })
+            .collect();
+        for event in events {
+            self.send(id, Message::NodeConnected(event));
+        }
+    }
+
+    fn tell_standing(&mut self, id: SessionId) {
+        if self.session(id).is_native() {
+            let status = if self.is_master(id) { Standing::Master } else { Standing::Backup };
+            self.send(id, Message::ControllerStatus(ControllerStatus { status }));
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, now: Instant, id: SessionId, unsent: Vec<Message>) {
+        let Some(session) = self.sessions.swap_remove(&id) else { return };
+        self.notice(Notice::Left(session.uuid, session.role));
+        let name = identity(session.uuid, session.role);
+        if self.identities.get(&name) == Some(&id) {
+            self.identities.swap_remove(&name);
+        }
+        self.watchers.retain(|&other| other != id);
+        self.pending_answers.retain(|_, asker| *asker != id);
+        if let Some(key) = session.node {
+            self.lose_node(now, key);
+        }
+        if let Some(place) = self.controllers.iter().position(|&other| other == id) {
+            self.controllers.remove(place);
+            if place == 0 {
+                self.promote();
+            }
+        }
+        self.take_back(now, session.uuid, unsent);
+    }
+
+    fn promote(&mut self) {
+        let Some(&master) = self.controllers.first() else { return };
+        self.notice(Notice::Master(self.session(master).uuid));
+        self.tell_standing(master);
+    }
+
+    /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
+    fn lose_node(&mut self, now: Instant, key: NodeKey) {
+        let slots = std::mem::take(&mut self.nodes.node_mut(key).slots);
+        for pool in Pool::ALL {
+            let Some(slot) = slots[pool as usize] else { continue };
+            let nodes = &mut self.nodes;
+            self.tables[pool as usize]
+                .remove(slot, |moved, slot| nodes.node_mut(moved).slots[pool as usize] = Some(slot));
+        }
+        self.filling.swap_remove(&key);
+        let node = self.nodes.node_mut(key);
+        node.presence = Presence::Lost(now);
+        let (uuid, node_type) = (node.uuid, node_type(node.roles));
+        let in_doubt = node.ledger.put_in_doubt();
+        if in_doubt > 0 {
+            self.notice(Notice::InDoubt(uuid, in_doubt));
+        }
+        self.lost.push_back((now + self.config.in_doubt_time, key));
+        let event = NodeDisconnected { node_uuid: uuid.to_string(), node_type };
+        self.tell_controllers(Topic::Nodes, |_| Some(Message::NodeDisconnected(event.clone())));
+    }
+
+    fn announce_node(&mut self, key: NodeKey) {
+        let node = self.nodes.node(key);
+        let event = NodeConnected { node_uuid: node.uuid.to_string(), node_type: node_type(node.roles) };
+        self.tell_controllers(Topic::Nodes, |_| Some(Message::NodeConnected(event.clone())));
+    }
+
+    /// Deals with what an ended connection had not written: STARTs are placed again, commands for it have failed.
+    fn take_back(&mut self, now: Instant, peer: Uuid, unsent: Vec<Message>) {
+        let deleted: IndexSet<InstanceId> = unsent
+            .iter()
+            .filter_map(|message| match message {
+                Message::Targeted(command) if command.volume.is_none() => Some(command.target.instance.clone()),
+                _ => None,
+            })
+            .collect();
+        for message in unsent {
+            match message {
+                Message::Start(start) => self.place_again(now, peer, *start, &deleted),
+                Message::Targeted(command) => {
+                    let TargetedCommand { sender, target, volume, frame } = *command;
+                    self.no_such_instance(sender, frame.kind, &target, volume);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, deleted: &IndexSet<InstanceId>) {
+        let instance = &start.request.instance;
+        let held_here = self.nodes.by_uuid(peer).filter(|key| self.holders.get(instance) == Some(key));
+        if let Some(key) = held_here {
+            let was_unconfirmed =
+                self.nodes.node(key).ledger.get(instance).is_some_and(|entry| entry.unconfirmed().is_some());
+            if !was_unconfirmed {
+                // A repeated START of an instance that runs there: nothing was lost that matters.
+                return;
+            }
+            self.release(key, instance);
+        }
+        if deleted.contains(instance) {
+            return self.fail_start(&start, super::placement::Refusal::Undone);
+        }
+        self.place(now, start);
+    }
+
+    pub(super) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else { return };
+        self.nodes.node_mut(key).backlog = backlog;
+        if backlog == Backlog::Filling {
+            self.filling.insert(key);
+        } else {
+            self.filling.swap_remove(&key);
+        }
+        self.refresh_offer(key);
+    }
+
+    /// A session that the caller knows to be there.
+    pub(super) fn session(&self, id: SessionId) -> &Session {
+        self.sessions.get(&id).expect("the caller holds a live session's id")
+    }
+
+    fn session_mut(&mut self, id: SessionId) -> &mut Session {
+        self.sessions.get_mut(&id).expect("the caller holds a live session's id")
+    }
+}
+
+/// A node with both roles counts as a compute node: original controllers want exactly one event per node.
+pub(super) fn node_type(roles: Role) -> NodeType {
+    if roles.contains(Role::AGENT) { NodeType::ComputeNode } else { NodeType::NetworkNode }
+}

@@ -1,0 +1,183 @@
+//! Every frame's way in: who may send it, what it means, and to whom it is carried.
+
+use std::time::Instant;
+
+use proto_frames::payload::{CommandRefused, RefusalReason, Topic};
+use proto_frames::{Frame, Kind, Role};
+
+use super::Scheduler;
+use super::action::{Message, Notice, PlacedStart};
+use super::ids::{InstanceId, SessionId};
+use super::input::Meaning;
+use super::permissions;
+use super::session::Session;
+
+impl Scheduler {
+    pub(super) fn frame(&mut self, now: Instant, id: SessionId, frame: Frame, meaning: Meaning) {
+        if !self.is_permitted(id, &frame, &meaning) {
+            return;
+        }
+        match meaning {
+            Meaning::Start(request) => self.start(now, PlacedStart { sender: id, request: *request, frame }),
+            Meaning::Ready(report) => self.ready(now, id, report),
+            Meaning::Stats(report) => self.stats(now, id, frame, *report),
+            Meaning::Status => self.status(id, frame.kind),
+            Meaning::Delete(target) => self.delete(id, frame, target),
+            Meaning::AttachVolume { target, volume } => self.to_holder(id, frame, target, Some(volume)),
+            Meaning::Node { node } => self.to_node(id, frame, &node),
+            Meaning::Concentrator { agent } => self.to_concentrator(id, frame, &agent),
+            Meaning::Configure(flags) => self.configure(frame, flags),
+            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),
+            Meaning::StartFailed { node, instance, reason } => {
+                self.start_failed(id, frame, &node, instance, &reason);
+            }
+            Meaning::DeleteFailed { node, instance, no_instance } => {
+                self.delete_failed(id, frame, &node, &instance, no_instance);
+            }
+            Meaning::AttachVolumeFailed { node } => {
+                if !self.is_forged(id, frame.kind, &node) {
+                    self.broadcast(Topic::Failures, id, frame);
+                }
+            }
+            Meaning::Opaque => self.broadcast(topic_of(frame.kind), id, frame),
+            Meaning::Query(query) => self.query(now, id, &query),
+            Meaning::Watch(topics) => self.watch(id, topics),
+            Meaning::Malformed(malformed) => self.malformed(id, frame, malformed),
+        }
+    }
+
+    /// Whether this peer may send this frame; if not, it is counted, logged once, and answered where the peer can
+    /// understand an answer.
+    fn is_permitted(&mut self, id: SessionId, frame: &Frame, meaning: &Meaning) -> bool {
+        let kind = frame.kind;
+        let Some(session) = self.sessions.get(&id) else { return false };
+        let role = session.role;
+        if !kind.ty.is_known() {
+            self.send(id, Message::InvalidFrameType);
+            return self.refuse_unknown(id, kind);
+        }
+        if !permissions::is_handled(kind) {
+            return self.refuse_unknown(id, kind);
+        }
+        let native_only = kind.is_added() && !session.is_native();
+        let only_as_controller = role.contains(Role::CONTROLLER) && !role.contains(Role::OPERATOR);
+        let reason = if native_only || !permissions::may_send(role, kind) {
+            self.notice_once(id, kind, |session| Notice::NotPermitted(session.uuid, session.role, kind));
+            RefusalReason::NotPermitted
+        } else if permissions::needs_master(kind) && only_as_controller && !self.is_master(id) {
+            self.notice_once(id, kind, |session| Notice::NotPermitted(session.uuid, session.role, kind));
+            RefusalReason::NotMaster
+        } else {
+            return true;
+        };
+        self.counters.refused += 1;
+        let detail = match reason {
+            RefusalReason::NotMaster => "this controller is backup: commands are the master's".to_owned(),
+            _ => format!("{kind} is not for a {role} to send"),
+        };
+        self.refuse(id, kind, reason, detail, instance_of(meaning));
+        false
+    }
+
+    fn refuse_unknown(&mut self, id: SessionId, kind: Kind) -> bool {
+        self.counters.unknown += 1;
+        self.notice_once(id, kind, |session| Notice::UnknownKind(session.uuid, kind));
+        false
+    }
+
+    /// Tells a native peer that its frame had no effect; original peers have no word for it.
+    pub(super) fn refuse(
+        &mut self,
+        id: SessionId,
+        kind: Kind,
+        reason: RefusalReason,
+        detail: String,
+        instance: Option<&InstanceId>,
+    ) {
+        if !self.sessions.get(&id).is_some_and(Session::is_native) {
+            return;
+        }
+        let refused = CommandRefused {
+            r#type: kind.ty.0,
+            operand: kind.operand,
+            name: kind.to_string(),
+            reason,
+            detail,
+            instance_uuid: instance.map(ToString::to_string),
+        };
+        self.send(id, Message::CommandRefused(refused));
+    }
+
+    /// Carries a frame to all controllers but its sender, and to operators that watch its topic.
+    pub(super) fn broadcast(&mut self, topic: Topic, from: SessionId, frame: Frame) {
+        let last = self.controllers.len();
+        for at in 0..last {
+            let to = self.controllers[at];
+            if to != from {
+                self.send(to, Message::Forward(frame.clone()));
+            }
+        }
+        if !self.watchers.is_empty() {
+            self.tell_watchers(topic, Some(from), |_| Some(Message::Forward(frame.clone())));
+        }
+    }
+
+    /// Tells all controllers, and operators that watch the topic, something in words fit for each.
+    pub(super) fn tell_controllers(&mut self, topic: Topic, message: impl Fn(&Session) -> Option<Message>) {
+        for at in 0..self.controllers.len() {
+            let to = self.controllers[at];
+            if let Some(message) = message(self.session(to)) {
+                self.send(to, message);
+            }
+        }
+        self.tell_watchers(topic, None, message);
+    }
+
+    /// Tells operators that watch the topic, and do not hear of it as controllers.
+    pub(super) fn tell_watchers(
+        &mut self,
+        topic: Topic,
+        except: Option<SessionId>,
+        message: impl Fn(&Session) -> Option<Message>,
+    ) {
+        for at in 0..self.watchers.len() {
+            let to = self.watchers[at];
+            let session = self.session(to);
+            let hears_as_controller = session.role.contains(Role::CONTROLLER) && topic != Topic::Placements;
+            if Some(to) == except || hears_as_controller || !session.topics.contains(&topic) {
+                continue;
+            }
+            if let Some(message) = message(session) {
+                self.send(to, message);
+            }
+        }
+    }
+
+    fn watch(&mut self, id: SessionId, topics: Vec<Topic>) {
+        self.watchers.retain(|&other| other != id);
+        if !topics.is_empty() {
+            self.watchers.push(id);
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.topics = topics;
+        }
+    }
+}
+
+/// What operators call the frames that are only carried on.
+fn topic_of(kind: Kind) -> Topic {
+    match kind {
+        Kind::ASSIGN_PUBLIC_IP_FAILURE | Kind::UNASSIGN_PUBLIC_IP_FAILURE => Topic::Failures,
+        Kind::TRACE_REPORT => Topic::Stats,
+        _ => Topic::Instances,
+    }
+}
+
+fn instance_of(meaning: &Meaning) -> Option<&InstanceId> {
+    match meaning {
+        Meaning::Start(request) => Some(&request.instance),
+        Meaning::Delete(target) | Meaning::AttachVolume { target, .. } => Some(&target.instance),
+        Meaning::Malformed(malformed) => malformed.instance.as_ref(),
+        _ => None,
+    }
+}

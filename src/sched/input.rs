@@ -1,0 +1,321 @@
+//! What the core is told: a peer came or went, a frame was decoded, a queue filled or drained, time passed.
+
+use bytes::Bytes;
+use proto_frames::payload::{Query, StartFailureReason, Topic};
+use proto_frames::{Encoding, Frame, Role, Uuid};
+
+use super::action::Message;
+use super::ids::{InstanceId, SessionId};
+use super::resources::Resources;
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// A peer asks to be let in: TLS stands and it sent a well-formed CONNECT whose roles its certificate grants.
+    /// Answered by [`Message::Connected`] or [`super::Action::Refuse`].
+    Connect {
+        /// The number of this connection.
+        session: SessionId,
+        /// Who it is.
+        hello: Hello,
+    },
+    /// A connection has ended, by the peer, by an error, or by [`super::Action::Disconnect`]. In the last case the
+    /// server hands this in before anything else.
+    Disconnected {
+        /// Which one.
+        session: SessionId,
+        /// What had been queued for the peer and not begun to be written, in order.
+        unsent: Vec<Message>,
+    },
+    /// A frame came.
+    Frame {
+        /// From whom.
+        session: SessionId,
+        /// The frame, as it is forwarded.
+        frame: Frame,
+        /// What its payload says.
+        meaning: Meaning,
+    },
+    /// A peer's outbound queue filled up, stopped moving, or drained.
+    Backlog {
+        /// Whose.
+        session: SessionId,
+        /// How it stands.
+        backlog: Backlog,
+    },
+    /// Time passed: handed in when [`super::Scheduler::poll_timeout`] says so.
+    Tick,
+}
+
+/// Who a new peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// The roles it claims, all of them granted by its certificate.
+    pub role: Role,
+    /// The encoding it speaks.
+    pub encoding: Encoding,
+    /// Whether its certificate is bound to this very UUID.
+    pub bound: bool,
+}
+
+/// How a peer's outbound queue stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backlog {
+    /// Short: the usual state.
+    #[default]
+    Clear,
+    /// Over its high-water mark but moving: used for placement only where nothing else fits.
+    Filling,
+    /// No byte has left it for a while: nothing is placed there.
+    Stalled,
+}
+
+/// What a frame's payload says: the few decoded values that matter here.
+#[derive(Debug)]
+pub enum Meaning {
+    /// START.
+    Start(Box<StartRequest>),
+    /// DELETE.
+    Delete(Target),
+    /// AttachVolume.
+    AttachVolume {
+        /// Instance and node.
+        target: Target,
+        /// The volume, as the payload writes it.
+        volume: Box<str>,
+    },
+    /// EVACUATE or Restore.
+    Node {
+        /// The node as the payload writes it.
+        node: Box<str>,
+    },
+    /// A command or event for a concentrator's agent: AssignPublicIP, ReleasePublicIP, RefreshCNCI, TenantAdded,
+    /// TenantRemoved.
+    Concentrator {
+        /// The agent as the payload writes it.
+        agent: Box<str>,
+    },
+    /// CONFIGURE with a well-formed payload.
+    Configure(ConfigurationFlags),
+    /// READY.
+    Ready(Box<NodeReport>),
+    /// FULL, OFFLINE or MAINTENANCE: the kind says it.
+    Status,
+    /// STATS.
+    Stats(Box<StatsReport>),
+    /// InstanceDeleted or InstanceStopped.
+    InstanceGone(InstanceId),
+    /// StartFailure from a launcher.
+    StartFailed {
+        /// The node it names; may be empty.
+        node: Box<str>,
+        /// The instance; `None` if the payload names none.
+        instance: Option<InstanceId>,
+        /// Why.
+        reason: StartFailureReason,
+    },
+    /// DeleteFailure from a launcher.
+    DeleteFailed {
+        /// The node it names; may be empty.
+        node: Box<str>,
+        /// The instance.
+        instance: InstanceId,
+        /// Whether the reason is `no_instance`: the node does not have it.
+        no_instance: bool,
+    },
+    /// AttachVolumeFailure from a launcher.
+    AttachVolumeFailed {
+        /// The node it names; may be empty.
+        node: Box<str>,
+    },
+    /// Anything that is only carried on: TraceReport, ConcentratorInstanceAdded, public address events and failures.
+    Opaque,
+    /// QUERY.
+    Query(Box<Query>),
+    /// WATCH: the topics wanted from now on.
+    Watch(Vec<Topic>),
+    /// The payload could not be read.
+    Malformed(Malformed),
+}
+
+/// An instance on a node, as a command names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The node as the payload writes it.
+    pub node: Box<str>,
+}
+
+/// Whose fault a bad payload is, in the protocol's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It is not YAML of the right shape: `invalid_payload`.
+    Payload,
+    /// A value is missing or absurd: `invalid_data`.
+    Data,
+}
+
+/// A payload that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Whose fault.
+    pub fault: Fault,
+    /// The instance it is about, where that much could be read.
+    pub instance: Option<InstanceId>,
+    /// Key, line and reason, for people.
+    pub detail: String,
+}
+
+/// What a START asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartRequest {
+    /// The instance to be.
+    pub instance: InstanceId,
+    /// What it needs.
+    pub asked: Resources,
+    /// Whether it needs a network node rather than a compute node.
+    pub network_node: bool,
+    /// The one node it may run on, by UUID as the payload writes it.
+    pub node_id: Option<Box<str>>,
+    /// The host it may run on, by name.
+    pub hostname: Option<Box<str>>,
+    /// Whether it is a restart; only echoed in failures.
+    pub restart: bool,
+}
+
+/// Parts of a new cluster configuration that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfigurationFlags {
+    /// Whether launchers limit memory; if not, instances are counted as what they use.
+    pub mem_limit: bool,
+    /// Whether launchers limit disk; if not, instances are counted as what they use.
+    pub disk_limit: bool,
+}
+
+impl Default for ConfigurationFlags {
+    /// Both limited, as where the configuration does not say.
+    fn default() -> Self {
+        Self { mem_limit: true, disk_limit: true }
+    }
+}
+
+/// A node's own figures: READY. -1 = unknown, which fits nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeReport {
+    /// The node as the payload writes it; a report about another node is ignored.
+    pub node: Box<str>,
+    /// Memory present and available, in MiB.
+    pub mem_total_mib: i64,
+    /// Memory available: physical, not reduced by what instances may still touch.
+    pub mem_available_mib: i64,
+    /// Disk present, in 10⁶ bytes.
+    pub disk_total_mb: i64,
+    /// Disk available, in 10⁶ bytes.
+    pub disk_available_mb: i64,
+    /// One-minute load average.
+    pub load: i64,
+    /// CPUs online.
+    pub cpus_online: i64,
+    /// Host name.
+    pub hostname: Box<str>,
+    /// STARTs taken in on this connection, where the launcher says so.
+    pub starts_seen: Option<u64>,
+}
+
+/// What runs on a node: STATS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatsReport {
+    /// The node as the payload writes it; a report about another node is refused.
+    pub node: Box<str>,
+    /// STARTs taken in on this connection, where the launcher says so.
+    pub starts_seen: Option<u64>,
+    /// The instances listed.
+    pub instances: Vec<InstanceReport>,
+}
+
+/// One instance in STATS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceReport {
+    /// Which.
+    pub instance: InstanceId,
+    /// Its state in the launcher's words.
+    pub state: InstanceState,
+    /// Memory in use, in MiB; -1 = unknown.
+    pub mem_used_mib: i64,
+    /// Disk in use, in MB; -1 = unknown.
+    pub disk_used_mib: i64,
+    /// What was asked for it, where the launcher says so.
+    pub requested: Option<Resources>,
+}
+
+macro_rules! instance_states {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// An instance's state in its launcher's words.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub enum InstanceState {
+            $($(#[$doc])* $name,)*
+            /// A word this scheduler does not know.
+            #[default]
+            Other,
+        }
+
+        impl InstanceState {
+            /// The state with this name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Self {
+                match name {
+                    $($text => Self::$name,)*
+                    _ => Self::Other,
+                }
+            }
+
+            /// Its name on the wire.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                    Self::Other => "unknown",
+                }
+            }
+        }
+    };
+}
+
+instance_states! {
+    /// Being started.
+    Pending = "pending";
+    /// Running.
+    Active = "active";
+    /// Ended by itself.
+    Exited = "exited";
+    /// Being ended.
+    Stopping = "stopping";
+    /// Ended with an error.
+    ExitFailed = "exit_failed";
+    /// Paused.
+    ExitPaused = "exit_paused";
+    /// Deleted.
+    Deleted = "deleted";
+    /// Not answering.
+    Hung = "hung";
+    /// Not found.
+    Missing = "missing";
+}
+
+/// The cluster configuration as CONNECTED carries it, with what it means here.
+#[derive(Debug, Clone)]
+pub struct ClusterConfiguration {
+    /// The payload, byte for byte; empty = none.
+    pub payload: Bytes,
+    /// What it means here.
+    pub flags: ConfigurationFlags,
+}
+
+impl Default for ClusterConfiguration {
+    fn default() -> Self {
+        Self { payload: Bytes::new(), flags: ConfigurationFlags::default() }
+    }
+}

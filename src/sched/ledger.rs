@@ -1,0 +1,331 @@
+//! One node's claims: an entry per instance on it, what it asked for, and what of that is still to be held back.
+//!
+//! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
+//! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
+
+use std::time::Instant;
+
+use indexmap::IndexMap;
+
+use super::config::Accounting;
+use super::ids::{InstanceId, SessionId};
+use super::input::{InstanceReport, InstanceState};
+use super::resources::{MAX_ADOPTED, Resources};
+
+/// One instance on a node.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    /// What it asked for; zero where nobody said (an instance of an original launcher after a scheduler restart).
+    pub(super) asked: Resources,
+    /// What it uses, from the latest STATS; 0 while unknown.
+    pub(super) used_mem_mib: i64,
+    /// What it uses, from the latest STATS; 0 while unknown.
+    pub(super) used_disk_mib: i64,
+    /// How sure it is.
+    pub(super) phase: Phase,
+    /// When the entry was made.
+    pub(super) since: Instant,
+    /// The launcher's word for its state, from the latest STATS.
+    pub(super) reported: Option<InstanceState>,
+    /// STATS in a row that should have listed it and did not.
+    misses: u8,
+    /// The latest STATS that listed it, by the ledger's count.
+    listed_in: u64,
+}
+
+/// How sure it is that an instance is on its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its START was given to the node, which has not listed it yet.
+    Placed(Unconfirmed),
+    /// As `Placed`, but the connection has ended since.
+    InDoubt(Unconfirmed),
+    /// The node listed it.
+    Running,
+}
+
+/// A START without an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unconfirmed {
+    /// Who is to be told if it fails.
+    pub(super) sender: SessionId,
+    /// Which START on the node's connection it was, from 1.
+    pub(super) ordinal: u64,
+    /// Whether it was a restart; only echoed in failures.
+    pub(super) restart: bool,
+}
+
+/// Which resources count as what is used once an instance is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Measured {
+    pub(super) mem: bool,
+    pub(super) disk: bool,
+}
+
+impl Measured {
+    /// As the settings and the cluster configuration say.
+    pub(super) fn new(accounting: Accounting, mem_limit: bool, disk_limit: bool) -> Self {
+        let all = accounting == Accounting::Measured;
+        Self { mem: all || !mem_limit, disk: all || !disk_limit }
+    }
+}
+
+/// What one STATS changed.
+#[derive(Debug, Default)]
+pub(super) struct StatsOutcome {
+    /// Instances listed that had no entry: adopted.
+    pub(super) adopted: Vec<InstanceId>,
+    /// STARTs in doubt that the node does not have.
+    pub(super) failed: Vec<(InstanceId, Unconfirmed)>,
+    /// Entries dropped after too many STATS without them; the START, if it never was confirmed.
+    pub(super) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
+}
+
+/// The claims on one node.
+#[derive(Debug, Clone)]
+pub(super) struct Ledger {
+    entries: IndexMap<InstanceId, Entry>,
+    measured: Measured,
+    held: Resources,
+    unconfirmed: usize,
+    /// Whether a STATS ever listed an instance: from then on an empty list means something.
+    has_listed: bool,
+    /// STATS applied so far.
+    stats_count: u64,
+}
+
+impl Entry {
+    /// The entry of a START just given to its node.
+    pub(super) fn placed(asked: Resources, since: Instant, unconfirmed: Unconfirmed) -> Self {
+        Self {
+            asked,
+            used_mem_mib: 0,
+            used_disk_mib: 0,
+            phase: Phase::Placed(unconfirmed),
+            since,
+            reported: None,
+            misses: 0,
+            listed_in: 0,
+        }
+    }
+
+    /// The START behind it, while it has no outcome.
+    pub(super) fn unconfirmed(&self) -> Option<Unconfirmed> {
+        match self.phase {
+            Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
+            Phase::Running => None,
+        }
+    }
+
+    /// What of its request the node's reported figures do not show yet.
+    fn held(&self, measured: Measured) -> Resources {
+        let listed = self.phase == Phase::Running;
+        let unused = |asked: i64, used: i64, measured: bool| {
+            if measured && listed { 0 } else { asked.saturating_sub(used.max(0)).max(0) }
+        };
+        Resources {
+            mem_mib: unused(self.asked.mem_mib, self.used_mem_mib, measured.mem),
+            vcpus: self.asked.vcpus,
+            disk_mib: unused(self.asked.disk_mib, self.used_disk_mib, measured.disk),
+        }
+    }
+}
+
+impl Ledger {
+    /// A ledger without entries.
+    pub(super) fn new(measured: Measured) -> Self {
+        Self {
+            entries: IndexMap::new(),
+            measured,
+            held: Resources::ZERO,
+            unconfirmed: 0,
+            has_listed: false,
+            stats_count: 0,
+        }
+    }
+
+    /// What is to be held back from the node's reported figures.
+    pub(super) fn held(&self) -> Resources {
+        self.held
+    }
+
+    /// Instances known.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// STARTs without an outcome.
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.unconfirmed
+    }
+
+    /// The entry of an instance.
+    pub(super) fn get(&self, instance: &InstanceId) -> Option<&Entry> {
+        self.entries.get(instance)
+    }
+
+    /// The entries from a position on; positions shift when entries are released.
+    pub(super) fn entries_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
+        self.entries.iter().skip(start)
+    }
+
+    /// Adds or replaces an entry.
+    pub(super) fn insert(&mut self, instance: InstanceId, entry: Entry) {
+        self.count_in(&entry);
+        if let Some(old) = self.entries.insert(instance, entry) {
+            self.count_out(&old);
+        }
+    }
+
+    /// Takes an entry out.
+    pub(super) fn release(&mut self, instance: &InstanceId) -> Option<Entry> {
+        let entry = self.entries.swap_remove(instance)?;
+        self.count_out(&entry);
+        const SHRINK_ABOVE: usize = 1024;
+        if self.entries.capacity() > SHRINK_ABOVE && self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
+        Some(entry)
+    }
+
+    /// Changes how sure an entry is.
+    pub(super) fn set_phase(&mut self, instance: &InstanceId, phase: Phase) {
+        let Some(mut entry) = self.entries.get(instance).cloned() else { return };
+        entry.phase = phase;
+        entry.misses = 0;
+        self.insert(instance.clone(), entry);
+    }
+
+    /// The one START without an outcome, if there is exactly one.
+    pub(super) fn only_unconfirmed(&self) -> Option<InstanceId> {
+        if self.unconfirmed != 1 {
+            return None;
+        }
+        let (instance, _) = self.entries.iter().find(|(_, entry)| entry.unconfirmed().is_some())?;
+        Some(instance.clone())
+    }
+
+    /// Puts every START given to the node and not confirmed in doubt; says how many there are.
+    pub(super) fn put_in_doubt(&mut self) -> usize {
+        for entry in self.entries.values_mut() {
+            if let Phase::Placed(unconfirmed) = entry.phase {
+                entry.phase = Phase::InDoubt(Unconfirmed { ordinal: 0, ..unconfirmed });
+            }
+        }
+        self.unconfirmed
+    }
+
+    /// Changes what counts as used and recomputes what is held.
+    pub(super) fn set_measured(&mut self, measured: Measured) {
+        self.measured = measured;
+        self.held = self.recomputed().0;
+    }
+
+    /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
+    /// `missed_stats` = STATS in a row without an instance after which its entry is dropped.
+    pub(super) fn apply_stats(
+        &mut self,
+        reports: Vec<InstanceReport>,
+        starts_seen: Option<u64>,
+        missed_stats: u8,
+        now: Instant,
+    ) -> StatsOutcome {
+        let mut outcome = StatsOutcome::default();
+        self.stats_count += 1;
+        // An original launcher's empty list may only mean that it has not looked yet.
+        let is_evidence = starts_seen.is_some() || self.has_listed || !reports.is_empty();
+        self.has_listed |= !reports.is_empty();
+        let listed = reports.len();
+        for report in reports {
+            self.apply_report(report, now, &mut outcome.adopted);
+        }
+        if is_evidence && listed < self.entries.len() {
+            self.count_misses(starts_seen, missed_stats, &mut outcome);
+        }
+        outcome
+    }
+
+    fn apply_report(&mut self, report: InstanceReport, now: Instant, adopted: &mut Vec<InstanceId>) {
+        let stats_count = self.stats_count;
+        let asked = report.requested.map(|requested| requested.clamped(MAX_ADOPTED));
+        let (measured, instance) = (self.measured, report.instance);
+        let Some(entry) = self.entries.get_mut(&instance) else {
+            let mut entry = Entry::placed(
+                asked.unwrap_or_default(),
+                now,
+                Unconfirmed { sender: SessionId(0), ordinal: 0, restart: false },
+            );
+            entry.phase = Phase::Running;
+            entry.used_mem_mib = report.mem_used_mib.max(0);
+            entry.used_disk_mib = report.disk_used_mib.max(0);
+            entry.reported = Some(report.state);
+            entry.listed_in = stats_count;
+            adopted.push(instance.clone());
+            self.insert(instance, entry);
+            return;
+        };
+        let before = entry.held(measured);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        entry.phase = Phase::Running;
+        entry.asked = asked.unwrap_or(entry.asked);
+        entry.used_mem_mib = report.mem_used_mib.max(0);
+        entry.used_disk_mib = report.disk_used_mib.max(0);
+        entry.reported = Some(report.state);
+        entry.misses = 0;
+        entry.listed_in = stats_count;
+        let after = entry.held(measured);
+        self.held -= before;
+        self.held += after;
+    }
+
+    fn count_misses(&mut self, starts_seen: Option<u64>, missed_stats: u8, outcome: &mut StatsOutcome) {
+        let stats_count = self.stats_count;
+        let mut gone = Vec::new();
+        for (instance, entry) in &mut self.entries {
+            if entry.listed_in == stats_count {
+                continue;
+            }
+            match entry.phase {
+                // The first STATS after a reconnect settles what was in doubt.
+                Phase::InDoubt(_) => gone.push((instance.clone(), true)),
+                // The launcher says that it has not seen this START yet.
+                Phase::Placed(start) if starts_seen.is_some_and(|seen| seen < start.ordinal) => {}
+                Phase::Placed(_) | Phase::Running => {
+                    entry.misses += 1;
+                    if entry.misses >= missed_stats {
+                        gone.push((instance.clone(), false));
+                    }
+                }
+            }
+        }
+        for (instance, in_doubt) in gone {
+            let Some(entry) = self.release(&instance) else { continue };
+            match entry.unconfirmed() {
+                Some(start) if in_doubt => outcome.failed.push((instance, start)),
+                start => outcome.dropped.push((instance, start)),
+            }
+        }
+    }
+
+    fn count_in(&mut self, entry: &Entry) {
+        self.held += entry.held(self.measured);
+        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
+    }
+
+    fn count_out(&mut self, entry: &Entry) {
+        self.held -= entry.held(self.measured);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+    }
+
+    /// What is held and how many STARTs have no outcome, from scratch.
+    fn recomputed(&self) -> (Resources, usize) {
+        let held = self.entries.values().fold(Resources::ZERO, |sum, entry| sum + entry.held(self.measured));
+        let unconfirmed = self.entries.values().filter(|entry| entry.unconfirmed().is_some()).count();
+        (held, unconfirmed)
+    }
+
+    /// Whether the running sums are what a walk over the entries finds.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.recomputed() == (self.held, self.unconfirmed)
+    }
+}

@@ -1,0 +1,68 @@
+//! Who may send what, as the table in the protocol's specification says. Standing (master or backup) is not looked at
+//! here.
+
+use proto_frames::{FrameType, Kind, Role};
+
+/// What a role may send.
+const TABLE: &[(Role, &[Kind])] = &[
+    (Role::CONTROLLER, CONTROLLER),
+    (Role::OPERATOR, CONTROLLER),
+    (Role::OPERATOR, &[Kind::WATCH]),
+    (Role::AGENT, LAUNCHER),
+    (Role::NETAGENT, LAUNCHER),
+    (Role::CNCIAGENT, CONCENTRATOR),
+];
+
+const CONTROLLER: &[Kind] = &[
+    Kind::START,
+    Kind::EVACUATE,
+    Kind::DELETE,
+    Kind::ASSIGN_PUBLIC_IP,
+    Kind::RELEASE_PUBLIC_IP,
+    Kind::CONFIGURE,
+    Kind::ATTACH_VOLUME,
+    Kind::RESTORE,
+    Kind::REFRESH_CNCI,
+    Kind::QUERY,
+];
+
+const LAUNCHER: &[Kind] = &[
+    Kind::STATS,
+    Kind::READY,
+    Kind::FULL,
+    Kind::OFFLINE,
+    Kind::MAINTENANCE,
+    Kind::TENANT_ADDED,
+    Kind::TENANT_REMOVED,
+    Kind::INSTANCE_DELETED,
+    Kind::INSTANCE_STOPPED,
+    Kind::TRACE_REPORT,
+    Kind::CONCENTRATOR_INSTANCE_ADDED,
+    Kind::START_FAILURE,
+    Kind::DELETE_FAILURE,
+    Kind::ATTACH_VOLUME_FAILURE,
+];
+
+const CONCENTRATOR: &[Kind] = &[
+    Kind::CONCENTRATOR_INSTANCE_ADDED,
+    Kind::PUBLIC_IP_ASSIGNED,
+    Kind::PUBLIC_IP_UNASSIGNED,
+    Kind::TRACE_REPORT,
+    Kind::ASSIGN_PUBLIC_IP_FAILURE,
+    Kind::UNASSIGN_PUBLIC_IP_FAILURE,
+];
+
+/// Whether any of the roles may send this kind of frame.
+pub(super) fn may_send(role: Role, kind: Kind) -> bool {
+    TABLE.iter().any(|(entitled, kinds)| role.intersects(*entitled) && kinds.contains(&kind))
+}
+
+/// Whether this is a kind the scheduler handles, from whomever.
+pub(super) fn is_handled(kind: Kind) -> bool {
+    TABLE.iter().any(|(_, kinds)| kinds.contains(&kind))
+}
+
+/// Whether only the master among the controllers may send it.
+pub(super) fn needs_master(kind: Kind) -> bool {
+    kind.ty == FrameType::COMMAND && CONTROLLER.contains(&kind) && kind != Kind::QUERY
+}

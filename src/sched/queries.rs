@@ -1,0 +1,218 @@
+//! Read-only pictures for people: pages of nodes, instances and controllers, and the heartbeat's few rows.
+
+use std::time::Instant;
+
+use proto_frames::payload::{ControllerView, InstanceView, NodeView, Query, QueryResult, QueryTopic, Standing};
+use proto_frames::{Role, Uuid};
+
+use super::Scheduler;
+use super::action::Message;
+use super::config::{DEFAULT_QUERY_ROWS, MAX_QUERY_ROWS};
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::ledger::{Entry, Phase};
+use super::node::{Node, NodeStatus, Pool, Presence};
+
+/// Rows looked at for one answer, wanted or not: what bounds the time a query takes.
+const MAX_QUERY_SCAN: usize = 20_000;
+
+/// What the heartbeat line shows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heartbeat {
+    /// Controllers, master first, up to the number asked for.
+    pub controllers: Vec<(Uuid, bool)>,
+    /// All controllers.
+    pub controller_count: usize,
+    /// Compute nodes in order, up to the number asked for.
+    pub nodes: Vec<HeartbeatNode>,
+    /// All compute nodes.
+    pub node_count: usize,
+}
+
+/// One compute node in the heartbeat line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeartbeatNode {
+    /// Which.
+    pub uuid: Uuid,
+    /// What it last said of itself.
+    pub status: NodeStatus,
+    /// Whether it was used last.
+    pub is_most_recently_used: bool,
+    /// Memory free after claims, present, in MiB, and load; `None` before its first report.
+    pub figures: Option<(i64, i64, i64)>,
+}
+
+impl Scheduler {
+    /// The first few controllers and compute nodes, and how many there are.
+    #[must_use]
+    pub fn heartbeat(&self, max_controllers: usize, max_nodes: usize) -> Heartbeat {
+        let table = &self.tables[Pool::Compute as usize];
+        let row = |key: NodeKey| {
+            let node = self.nodes.node(key);
+            let figures = node
+                .report
+                .as_ref()
+                .map(|report| (node.free(&self.config).mem_mib.max(-1), report.mem_total_mib, report.load));
+            HeartbeatNode {
+                uuid: node.uuid,
+                status: node.status,
+                is_most_recently_used: table.most_recently_used() == Some(key),
+                figures,
+            }
+        };
+        Heartbeat {
+            controllers: self
+                .controllers
+                .iter()
+                .take(max_controllers)
+                .map(|&id| (self.session(id).uuid, self.is_master(id)))
+                .collect(),
+            controller_count: self.controllers.len(),
+            nodes: table.iter().take(max_nodes).map(row).collect(),
+            node_count: table.len(),
+        }
+    }
+
+    pub(super) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
+        let mut result = QueryResult { id: query.id, what: query.what, ..QueryResult::default() };
+        match query.what {
+            QueryTopic::Nodes => self.query_nodes(now, query, &mut result),
+            QueryTopic::Instances => self.query_instances(now, query, &mut result),
+            QueryTopic::Controllers => result.controllers = self.controller_rows(now),
+        }
+        self.send(id, Message::QueryResult(Box::new(result)));
+    }
+
+    fn query_nodes(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+        let Some(start) = cursor(query, result) else { return };
+        let (from, _) = start;
+        let pattern = query.r#match.as_deref().unwrap_or_default();
+        let most_recent = Pool::ALL.map(|pool| self.tables[pool as usize].most_recently_used());
+        for (scanned, (key, node)) in self.nodes.iter_from(from).enumerate() {
+            if result.nodes.len() >= limit(query) || scanned >= MAX_QUERY_SCAN {
+                result.next = Some(format!("{}:0", key.0));
+                return;
+            }
+            if matches_node(node, pattern) {
+                let is_most_recent = most_recent.contains(&Some(key));
+                result.nodes.push(self.node_row(now, node, is_most_recent));
+            }
+        }
+    }
+
+    fn node_row(&self, now: Instant, node: &Node, most_recently_used: bool) -> NodeView {
+        let free = node.free(&self.config);
+        let report = node.report.as_deref();
+        let of = |figure: fn(&super::input::NodeReport) -> i64| report.map_or(-1, figure);
+        let status = match node.presence {
+            Presence::Connected(_) => node.status.name(),
+            Presence::Lost(_) => "LOST",
+        };
+        NodeView {
+            node_uuid: node.uuid.to_string(),
+            hostname: node.hostname().to_owned(),
+            roles: node.roles.to_string(),
+            status: status.to_owned(),
+            mem_total_mb: of(|report| report.mem_total_mib),
+            mem_available_mb: of(|report| report.mem_available_mib),
+            mem_free_mb: free.mem_mib.max(-1),
+            disk_total_mb: of(|report| report.disk_total_mb),
+            disk_available_mb: of(|report| report.disk_available_mb),
+            disk_free_mb: free.disk_mib.max(-1),
+            cpus_online: of(|report| report.cpus_online),
+            vcpus_free: free.vcpus.max(-1),
+            load: of(|report| report.load),
+            instances: node.ledger.len() as u64,
+            unconfirmed: node.ledger.unconfirmed() as u64,
+            connected_s: now.saturating_duration_since(node.since).as_secs(),
+            most_recently_used,
+        }
+    }
+
+    fn query_instances(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+        let pattern = query.r#match.as_deref().unwrap_or_default();
+        let named = InstanceId::new(pattern);
+        if let Some(&key) = self.holders.get(&named) {
+            let node = self.nodes.node(key);
+            result.instances.extend(node.ledger.get(&named).map(|entry| instance_row(now, node, &named, entry)));
+            return;
+        }
+        let Some((from, mut first)) = cursor(query, result) else { return };
+        let mut scanned = 0;
+        for (key, node) in self.nodes.iter_from(from) {
+            let by_host = !pattern.is_empty() && node.hostname() == pattern;
+            for (at, (instance, entry)) in node.ledger.entries_from(first).enumerate() {
+                if result.instances.len() >= limit(query) || scanned >= MAX_QUERY_SCAN {
+                    result.next = Some(format!("{}:{}", key.0, first + at));
+                    return;
+                }
+                scanned += 1;
+                if by_host || pattern.is_empty() || instance.to_string().starts_with(pattern) {
+                    result.instances.push(instance_row(now, node, instance, entry));
+                }
+            }
+            first = 0;
+            scanned += 1;
+        }
+    }
+
+    fn controller_rows(&self, now: Instant) -> Vec<ControllerView> {
+        let controllers = self.controllers.iter().map(|&id| {
+            (id, if self.is_master(id) { Standing::Master } else { Standing::Backup })
+        });
+        let operators = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.role.contains(Role::OPERATOR))
+            .filter(|(_, session)| !session.role.contains(Role::CONTROLLER))
+            .map(|(&id, _)| (id, Standing::Operator));
+        let row = |(id, standing): (SessionId, Standing)| {
+            let session = self.session(id);
+            ControllerView {
+                uuid: session.uuid.to_string(),
+                standing,
+                connected_s: now.saturating_duration_since(session.since).as_secs(),
+            }
+        };
+        controllers.chain(operators).take(MAX_QUERY_ROWS).map(row).collect()
+    }
+}
+
+fn instance_row(now: Instant, node: &Node, instance: &InstanceId, entry: &Entry) -> InstanceView {
+    let state = match (node.presence, entry.phase) {
+        (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => "in_doubt",
+        (_, Phase::Placed(_)) => "placed",
+        (_, Phase::Running) => "running",
+    };
+    InstanceView {
+        instance_uuid: instance.to_string(),
+        node_uuid: node.uuid.to_string(),
+        hostname: node.hostname().to_owned(),
+        state: state.to_owned(),
+        reported: entry.reported.map(|state| state.name().to_owned()),
+        mem_mb: entry.asked.mem_mib,
+        vcpus: entry.asked.vcpus,
+        disk_mb: entry.asked.disk_mib,
+        mem_used_mb: entry.used_mem_mib,
+        disk_used_mb: entry.used_disk_mib,
+        age_s: now.saturating_duration_since(entry.since).as_secs(),
+    }
+}
+
+fn matches_node(node: &Node, pattern: &str) -> bool {
+    pattern.is_empty() || node.hostname() == pattern || node.uuid.to_string().starts_with(pattern)
+}
+
+fn limit(query: &Query) -> usize {
+    query.limit.map_or(DEFAULT_QUERY_ROWS, |limit| usize::try_from(limit).unwrap_or(MAX_QUERY_ROWS)).clamp(1, MAX_QUERY_ROWS)
+}
+
+/// Where a page starts: `node:entry`, as an earlier page's `next` said. Rows that leave between two pages may shift
+/// others past the border.
+fn cursor(query: &Query, result: &mut QueryResult) -> Option<(usize, usize)> {
+    let Some(after) = query.after.as_deref() else { return Some((0, 0)) };
+    let parsed = after.split_once(':').and_then(|(node, entry)| Some((node.parse().ok()?, entry.parse().ok()?)));
+    if parsed.is_none() {
+        result.error = Some(format!("query.after is '{after}', which no earlier page gave as its next"));
+    }
+    parsed
+}

@@ -1,0 +1,172 @@
+//! What launchers report: READY, status changes, STATS, instances gone, and what they could not do.
+
+use std::time::Instant;
+
+use proto_frames::payload::{StartFailureReason, Topic};
+use proto_frames::{Frame, Kind};
+
+use super::Scheduler;
+use super::action::{Message, Notice};
+use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use super::input::{NodeReport, StatsReport};
+use super::ledger::{Phase, StatsOutcome};
+use super::node::NodeStatus;
+
+impl Scheduler {
+    pub(super) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
+        let Some(key) = self.node_of(id) else { return };
+        self.nodes.set_report(key, report);
+        let node = self.nodes.node_mut(key);
+        node.status = NodeStatus::Ready;
+        let uuid = node.uuid;
+        self.refresh_offer(key);
+        self.settling.is_back(uuid);
+        if self.settling.len() > 0 {
+            self.retry_settling(now);
+        }
+    }
+
+    pub(super) fn status(&mut self, id: SessionId, kind: Kind) {
+        let Some(key) = self.node_of(id) else { return };
+        self.nodes.node_mut(key).status = match kind {
+            Kind::OFFLINE => NodeStatus::Offline,
+            Kind::MAINTENANCE => NodeStatus::Maintenance,
+            _ => NodeStatus::Full,
+        };
+        self.refresh_offer(key);
+    }
+
+    pub(super) fn stats(&mut self, now: Instant, id: SessionId, frame: Frame, report: StatsReport) {
+        if self.is_forged(id, frame.kind, &report.node) {
+            return;
+        }
+        self.broadcast(Topic::Stats, id, frame);
+        let Some(key) = self.node_of(id) else { return };
+        let missed_stats = self.config.missed_stats;
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        if report.instances.is_empty() && ledger.len() == 0 {
+            return;
+        }
+        let outcome = ledger.apply_stats(report.instances, report.starts_seen, missed_stats, now);
+        self.refresh_offer(key);
+        self.settle_stats(key, outcome);
+    }
+
+    fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
+        for instance in outcome.adopted {
+            // Two nodes may list one instance while it moves: the one that has it here keeps it.
+            self.holders.entry(instance).or_insert(key);
+        }
+        let node = self.nodes.node(key).uuid;
+        let gone = outcome.failed.into_iter().map(|(instance, start)| (instance, Some(start))).chain(outcome.dropped);
+        for (instance, start) in gone {
+            if self.holders.get(&instance) == Some(&key) {
+                self.holders.swap_remove(&instance);
+            }
+            match start {
+                Some(start) => self.fail_unconfirmed(&instance, start),
+                None => self.notice(Notice::Dropped(instance, node)),
+            }
+        }
+    }
+
+    /// InstanceDeleted or InstanceStopped.
+    pub(super) fn instance_gone(&mut self, id: SessionId, frame: Frame, instance: &InstanceId) {
+        if let Some(key) = self.node_of(id) {
+            self.release(key, instance);
+        }
+        self.answer_delete(instance, Topic::Instances, &frame);
+        self.broadcast(Topic::Instances, id, frame);
+    }
+
+    pub(super) fn start_failed(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        node: &str,
+        instance: Option<InstanceId>,
+        reason: &StartFailureReason,
+    ) {
+        if self.is_forged(id, frame.kind, node) {
+            return;
+        }
+        let Some(key) = self.node_of(id) else { return };
+        let ledger = &self.nodes.node(key).ledger;
+        let matched = instance.or_else(|| ledger.only_unconfirmed());
+        let sender =
+            matched.as_ref().and_then(|instance| ledger.get(instance)?.unconfirmed()).map(|start| start.sender);
+        match &matched {
+            Some(instance) if lives_on(reason) => self.confirm(key, instance),
+            Some(instance) => {
+                self.release(key, instance);
+            }
+            None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
+        }
+        if let Some(sender) = sender {
+            self.copy_to_operator(sender, Topic::Failures, &frame);
+        }
+        self.broadcast(Topic::Failures, id, frame);
+    }
+
+    pub(super) fn delete_failed(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        node: &str,
+        instance: &InstanceId,
+        no_instance: bool,
+    ) {
+        if self.is_forged(id, frame.kind, node) {
+            return;
+        }
+        if let Some(key) = self.node_of(id)
+            && no_instance
+        {
+            self.release(key, instance);
+        }
+        self.answer_delete(instance, Topic::Failures, &frame);
+        self.broadcast(Topic::Failures, id, frame);
+    }
+
+    /// Tells the operator whose DELETE this answers, unless it hears of it anyway.
+    fn answer_delete(&mut self, instance: &InstanceId, topic: Topic, frame: &Frame) {
+        if let Some(asker) = self.pending_answers.swap_remove(instance) {
+            self.copy_to_operator(asker, topic, frame);
+        }
+    }
+
+    fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, frame: &Frame) {
+        let is_told_anyway = self.controllers.contains(&operator)
+            || self.sessions.get(&operator).is_none_or(|session| session.topics.contains(&topic));
+        if !is_told_anyway {
+            self.send(operator, Message::Forward(frame.clone()));
+        }
+    }
+
+    fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
+        let node = self.nodes.node_mut(key);
+        node.ledger.set_phase(instance, Phase::Running);
+        self.refresh_offer(key);
+    }
+
+    /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
+    pub(super) fn is_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
+        let Some(session) = self.sessions.get(&id) else { return true };
+        if node.is_empty() || canonical_uuid(node) == Some(session.uuid) {
+            return false;
+        }
+        self.counters.refused += 1;
+        self.notice_once(id, kind, |session| Notice::Forged(session.uuid, kind, node.into()));
+        true
+    }
+
+    /// The node a session reports for; `None` once a newer connection has taken it over.
+    fn node_of(&self, id: SessionId) -> Option<NodeKey> {
+        self.sessions.get(&id)?.node
+    }
+}
+
+/// Whether a StartFailure means that the instance is there all the same.
+fn lives_on(reason: &StartFailureReason) -> bool {
+    matches!(reason, StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists)
+}

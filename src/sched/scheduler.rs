@@ -1,0 +1,175 @@
+//! The state machine itself: its parts, and the three calls that drive it. What happens on each input is in the arms
+//! beside this file: `connections`, `reports`, `placement`, `workloads`, `forwarding`, `timers`, `queries`.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use indexmap::{IndexMap, IndexSet};
+use proto_frames::{Kind, Role, Uuid};
+
+use super::action::{Action, Message, Notice};
+use super::config::Config;
+use super::explain::Explanations;
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::input::{ClusterConfiguration, Input};
+use super::ledger::Measured;
+use super::node::NodeStore;
+use super::session::Session;
+use super::settle::Settling;
+use super::table::Table;
+
+/// The scheduler as a pure state machine: events in, actions out, time passed in.
+///
+/// Hand in each thing that happens with [`Scheduler::handle`], then take everything there is to do from
+/// [`Scheduler::poll_action`], in order. [`Scheduler::poll_timeout`] says when to hand in [`Input::Tick`] at the
+/// latest. The same inputs at the same times give the same actions.
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(super) config: Config,
+    pub(super) cluster: ClusterConfiguration,
+    pub(super) sessions: IndexMap<SessionId, Session>,
+    pub(super) identities: IndexMap<(Uuid, Role), SessionId>,
+    /// UUIDs claimed with a certificate bound to them: nobody else may claim them any more.
+    pub(super) bound: IndexSet<Uuid>,
+    /// Controllers in order; the first is master.
+    pub(super) controllers: Vec<SessionId>,
+    /// Operators that want to hear of something.
+    pub(super) watchers: Vec<SessionId>,
+    pub(super) nodes: NodeStore,
+    /// Compute and network nodes, as [`super::node::Pool`] numbers them.
+    pub(super) tables: [Table; 2],
+    /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
+    pub(super) filling: IndexSet<NodeKey>,
+    /// The node that has, or was given, each instance.
+    pub(super) holders: IndexMap<InstanceId, NodeKey>,
+    /// Operators to whom the end of a DELETE is to be told.
+    pub(super) pending_answers: IndexMap<InstanceId, SessionId>,
+    /// Lost nodes in order of loss, with the moment their time is up.
+    pub(super) lost: VecDeque<(Instant, NodeKey)>,
+    pub(super) settling: Settling,
+    pub(super) explanations: Explanations,
+    pub(super) counters: Counters,
+    actions: VecDeque<Action>,
+}
+
+/// What the core has done so far; all counts start at 0 with the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// STARTs that came in and were not refused.
+    pub starts: u64,
+    /// STARTs given to a node, repeated ones included.
+    pub placed: u64,
+    /// StartFailures sent by the scheduler.
+    pub failed: u64,
+    /// Frames refused because of who sent them or what they claim.
+    pub refused: u64,
+    /// Frames of unknown type or operand.
+    pub unknown: u64,
+    /// Payloads that could not be read.
+    pub malformed: u64,
+}
+
+impl Scheduler {
+    /// A scheduler without peers, whose settle window starts now.
+    #[must_use]
+    pub fn new(config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
+        let settling = Settling::new(&config, now);
+        Self {
+            config,
+            cluster,
+            sessions: IndexMap::new(),
+            identities: IndexMap::new(),
+            bound: IndexSet::new(),
+            controllers: Vec::new(),
+            watchers: Vec::new(),
+            nodes: NodeStore::default(),
+            tables: Default::default(),
+            filling: IndexSet::new(),
+            holders: IndexMap::new(),
+            pending_answers: IndexMap::new(),
+            lost: VecDeque::new(),
+            settling,
+            explanations: Explanations::default(),
+            counters: Counters::default(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes in one thing that happened at `now`. Times never go back.
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Frame { session, frame, meaning } => self.frame(now, session, frame, meaning),
+            Input::Connect { session, hello } => self.connect(now, session, hello),
+            Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
+            Input::Backlog { session, backlog } => self.backlog(session, backlog),
+            Input::Tick => self.tick(now),
+        }
+    }
+
+    /// The next thing to do, if any.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Input::Tick`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let lost = self.lost.front().map(|(due, _)| *due);
+        lost.into_iter().chain(self.settling.deadline()).min()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The UUIDs of all nodes known, those expected back after a restart included, in no particular order.
+    #[must_use]
+    pub fn known_nodes(&self) -> Vec<Uuid> {
+        self.nodes.iter_from(0).map(|(_, node)| node.uuid).chain(self.settling.missing()).collect()
+    }
+
+    pub(super) fn send(&mut self, to: SessionId, message: Message) {
+        self.actions.push_back(Action::Send { to, message });
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        self.actions.push_back(Action::Notice(notice));
+    }
+
+    /// How running instances are counted now.
+    pub(super) fn measured(&self) -> Measured {
+        let flags = self.cluster.flags;
+        Measured::new(self.config.accounting, flags.mem_limit, flags.disk_limit)
+    }
+
+    /// The standing of a controller: the first is master.
+    pub(super) fn is_master(&self, session: SessionId) -> bool {
+        self.controllers.first() == Some(&session)
+    }
+
+    /// Puts what a node offers now into its tables; to be called after every change of it.
+    pub(super) fn refresh_offer(&mut self, key: NodeKey) {
+        let node = self.nodes.node(key);
+        let offer = node.offer(&self.config);
+        for (table, slot) in self.tables.iter_mut().zip(node.slots) {
+            if let Some(slot) = slot {
+                table.set_offer(slot, offer);
+            }
+        }
+    }
+
+    /// Logs something refused once per session and kind.
+    pub(super) fn notice_once(&mut self, session: SessionId, kind: Kind, notice: impl FnOnce(&Session) -> Notice) {
+        let Some(peer) = self.sessions.get_mut(&session) else { return };
+        if peer.is_first_refusal(kind) {
+            let notice = notice(peer);
+            self.notice(notice);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the core knows of one connection.
+
+use std::time::Instant;
+
+use indexmap::IndexSet;
+use proto_frames::payload::Topic;
+use proto_frames::{Encoding, Kind, Role, Uuid};
+
+use super::config::MAX_REFUSED_KINDS;
+use super::ids::NodeKey;
+use super::input::Hello;
+
+/// One connection of one peer.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) uuid: Uuid,
+    pub(super) role: Role,
+    pub(super) encoding: Encoding,
+    pub(super) since: Instant,
+    /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
+    pub(super) node: Option<NodeKey>,
+    /// What an operator wants to hear.
+    pub(super) topics: Vec<Topic>,
+    /// What was refused, so that each kind is logged once.
+    refused: IndexSet<Kind>,
+}
+
+impl Session {
+    pub(super) fn new(hello: Hello, since: Instant) -> Self {
+        Self {
+            uuid: hello.uuid,
+            role: hello.role,
+            encoding: hello.encoding,
+            since,
+            node: None,
+            topics: Vec::new(),
+            refused: IndexSet::new(),
+        }
+    }
+
+    /// Whether it can be sent operands that this project added.
+    pub(super) fn is_native(&self) -> bool {
+        self.encoding == Encoding::Native
+    }
+
+    /// Notes a refusal; whether it is the first of its kind.
+    pub(super) fn is_first_refusal(&mut self, kind: Kind) -> bool {
+        self.refused.len() < MAX_REFUSED_KINDS && self.refused.insert(kind)
+    }
+}
+
+/// The one peer that may have only one session at a time: its UUID, and its role with both kinds of node as one.
+pub(super) fn identity(uuid: Uuid, role: Role) -> (Uuid, Role) {
+    if role.intersects(LAUNCHER) { (uuid, LAUNCHER) } else { (uuid, role) }
+}
+
+/// The roles of a launcher.
+pub(super) const LAUNCHER: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);

@@ -1,0 +1,128 @@
+//! One ordered table of nodes (compute or network) and its cursor: the original's first fit, not most recently used.
+//!
+//! Slots are in order of connection. A slot whose node has left stays behind as a hole until holes outnumber nodes.
+
+use super::ids::NodeKey;
+use super::index::OfferIndex;
+use super::resources::Resources;
+
+/// Fewer holes than this are never worth closing.
+const MIN_HOLES_TO_CLOSE: usize = 32;
+
+/// A place in a [`Table`]; valid until the table says that it moved.
+pub(super) type Slot = u32;
+
+/// Nodes in order of connection, what each offers, and which was used last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<NodeKey>>,
+    offers: OfferIndex,
+    /// The most recently used node's slot.
+    cursor: Option<usize>,
+    holes: usize,
+}
+
+impl Table {
+    /// Nodes in the table.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.holes
+    }
+
+    /// The nodes in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NodeKey> + '_ {
+        self.slots.iter().filter_map(|slot| *slot)
+    }
+
+    /// The node in a slot.
+    pub(super) fn node(&self, slot: Slot) -> Option<NodeKey> {
+        self.slots[slot as usize]
+    }
+
+    /// What is offered at a slot.
+    pub(super) fn offer(&self, slot: Slot) -> Resources {
+        self.offers.offer(slot as usize)
+    }
+
+    /// The most recently used node.
+    pub(super) fn most_recently_used(&self) -> Option<NodeKey> {
+        self.cursor.and_then(|slot| self.slots[slot])
+    }
+
+    /// Appends a node; it offers nothing yet.
+    pub(super) fn push(&mut self, node: NodeKey) -> Slot {
+        self.slots.push(Some(node));
+        self.offers.push(Resources::NEVER);
+        to_slot(self.slots.len() - 1)
+    }
+
+    /// Says what the node in a slot offers.
+    pub(super) fn set_offer(&mut self, slot: Slot, offer: Resources) {
+        self.offers.set(slot as usize, offer);
+    }
+
+    /// Takes a node out. If it was the most recently used, the next search starts at the beginning.
+    /// `moved` is told every node's new slot if the holes were closed.
+    pub(super) fn remove(&mut self, slot: Slot, moved: impl FnMut(NodeKey, Slot)) {
+        let at = slot as usize;
+        self.slots[at] = None;
+        self.offers.set(at, Resources::NEVER);
+        self.holes += 1;
+        if self.cursor == Some(at) {
+            self.cursor = None;
+        }
+        if self.holes >= MIN_HOLES_TO_CLOSE && self.holes > self.len() {
+            self.close_holes(moved);
+        }
+    }
+
+    /// Makes the node in this slot the most recently used.
+    pub(super) fn touch(&mut self, slot: Slot) {
+        self.cursor = Some(slot as usize);
+    }
+
+    /// The slot to use for a request: the first after the most recently used that covers it, else the first of all,
+    /// the most recently used included.
+    pub(super) fn first_fit(&self, asked: &Resources) -> Option<Slot> {
+        let end = self.slots.len();
+        let start = self.cursor.map_or(0, |slot| slot + 1);
+        let after = self.offers.first_covering(asked, start, end);
+        after.or_else(|| self.offers.first_covering(asked, 0, start)).map(to_slot)
+    }
+
+    /// Of some slots, the one that the search order reaches first.
+    pub(super) fn first_in_order(&self, slots: impl Iterator<Item = Slot>) -> Option<Slot> {
+        let cursor = self.cursor;
+        slots.min_by_key(|&slot| (cursor.is_some_and(|cursor| slot as usize <= cursor), slot))
+    }
+
+    fn close_holes(&mut self, mut moved: impl FnMut(NodeKey, Slot)) {
+        let mut kept = Vec::with_capacity(self.len());
+        let mut offers = Vec::with_capacity(self.len());
+        let mut cursor = None;
+        for (at, node) in self.slots.iter().enumerate() {
+            let Some(node) = *node else { continue };
+            if self.cursor == Some(at) {
+                cursor = Some(kept.len());
+            }
+            moved(node, to_slot(kept.len()));
+            kept.push(Some(node));
+            offers.push(self.offers.offer(at));
+        }
+        self.slots = kept;
+        self.offers.rebuild(offers.into_iter());
+        self.cursor = cursor;
+        self.holes = 0;
+    }
+
+    /// Whether holes, length and tree agree with each other.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.holes == self.slots.iter().filter(|slot| slot.is_none()).count()
+            && self.offers.len() == self.slots.len()
+            && self.cursor.is_none_or(|slot| self.slots.get(slot).is_some_and(Option::is_some))
+            && self.offers.is_consistent()
+    }
+}
+
+fn to_slot(at: usize) -> Slot {
+    Slot::try_from(at).expect("a table has fewer than 2^32 slots: sessions are bounded by open files")
+}

@@ -1,0 +1,61 @@
+//! What happens because time passed: lost nodes are given up, the settle window closes.
+
+use std::time::Instant;
+
+use super::Scheduler;
+use super::action::Action;
+use super::ids::NodeKey;
+use super::node::Presence;
+
+impl Scheduler {
+    pub(super) fn tick(&mut self, now: Instant) {
+        while let Some(&(due, key)) = self.lost.front()
+            && due <= now
+        {
+            self.lost.pop_front();
+            self.give_up(due, key);
+        }
+        if self.settling.close_if_due(now) {
+            self.retry_settling(now);
+            self.act(Action::RememberNodes);
+        }
+    }
+
+    /// Forgets a node that has not come back; STARTs in doubt on it have failed.
+    fn give_up(&mut self, due: Instant, key: NodeKey) {
+        let is_due = self
+            .nodes
+            .iter_from(key.0 as usize)
+            .next()
+            .is_some_and(|(found, node)| {
+                found == key && matches!(node.presence, Presence::Lost(at) if at + self.config.in_doubt_time == due)
+            });
+        if !is_due {
+            // It has come back since; if it was lost again, a later turn is its own.
+            return;
+        }
+        let Some(node) = self.nodes.remove(key) else { return };
+        for (instance, entry) in node.ledger.entries_from(0) {
+            if self.holders.get(instance) == Some(&key) {
+                self.holders.swap_remove(instance);
+            }
+            if let Some(start) = entry.unconfirmed() {
+                self.fail_unconfirmed(instance, start);
+            }
+        }
+        self.give_back_memory();
+        self.act(Action::RememberNodes);
+    }
+
+    /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.
+    fn give_back_memory(&mut self) {
+        const SHRINK_ABOVE: usize = 4096;
+        if self.holders.capacity() > SHRINK_ABOVE && self.holders.len() < self.holders.capacity() / 4 {
+            self.holders.shrink_to(2 * self.holders.len());
+        }
+        if self.sessions.capacity() > SHRINK_ABOVE && self.sessions.len() < self.sessions.capacity() / 4 {
+            self.sessions.shrink_to(2 * self.sessions.len());
+            self.identities.shrink_to(2 * self.identities.len());
+        }
+    }
+}

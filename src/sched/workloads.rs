@@ -1,0 +1,173 @@
+//! Commands about what runs already: carried to the node or concentrator they name, or answered if it is not there.
+
+use std::time::Instant;
+
+use proto_frames::payload::{
+    AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason, PublicIpFailure, RefusalReason,
+    StartFailureReason, Topic,
+};
+use proto_frames::{Frame, Kind, Role};
+
+use super::Scheduler;
+use super::action::{Message, Notice, TargetedCommand};
+use super::config::MAX_PENDING_ANSWERS;
+use super::ids::{InstanceId, SessionId, canonical_uuid};
+use super::input::{ConfigurationFlags, Fault, Malformed, Target};
+use super::placement::Refusal;
+use super::session::identity;
+
+impl Scheduler {
+    pub(super) fn delete(&mut self, id: SessionId, frame: Frame, target: Target) {
+        if self.settling.len() > 0
+            && let Some(start) = self.settling.take_instance(&target.instance)
+        {
+            self.fail_start(&start, Refusal::Undone);
+        }
+        if self.session(id).role.contains(Role::OPERATOR) {
+            if self.pending_answers.len() >= MAX_PENDING_ANSWERS {
+                self.pending_answers.swap_remove_index(0);
+            }
+            self.pending_answers.insert(target.instance.clone(), id);
+        }
+        self.to_holder(id, frame, target, None);
+    }
+
+    /// DELETE, and AttachVolume with its volume: for the node the command names.
+    pub(super) fn to_holder(&mut self, id: SessionId, frame: Frame, target: Target, volume: Option<Box<str>>) {
+        let session = canonical_uuid(&target.node)
+            .and_then(|uuid| self.nodes.by_uuid(uuid))
+            .and_then(|key| self.nodes.node(key).session());
+        match session {
+            Some(node) => {
+                let command = TargetedCommand { sender: id, target, volume, frame };
+                self.send(node, Message::Targeted(Box::new(command)));
+            }
+            None => self.no_such_instance(id, frame.kind, &target, volume),
+        }
+    }
+
+    /// Answers a command whose node is not there.
+    pub(super) fn no_such_instance(&mut self, id: SessionId, kind: Kind, target: &Target, volume: Option<Box<str>>) {
+        self.notice(Notice::NoSuchPeer(kind, target.node.clone()));
+        let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
+        if !self.sessions.contains_key(&id) {
+            return;
+        }
+        let message = match volume {
+            Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
+                node_uuid,
+                instance_uuid,
+                volume_uuid: volume.into(),
+                reason: AttachVolumeFailureReason::NoInstance,
+            }),
+            None => {
+                self.pending_answers.swap_remove(&target.instance);
+                let reason = DeleteFailureReason::NoInstance;
+                Message::DeleteFailure(DeleteFailure { node_uuid, instance_uuid, reason })
+            }
+        };
+        self.send(id, message);
+    }
+
+    /// EVACUATE and Restore: for the node the command names.
+    pub(super) fn to_node(&mut self, id: SessionId, frame: Frame, node: &str) {
+        let session = canonical_uuid(node)
+            .and_then(|uuid| self.nodes.by_uuid(uuid))
+            .and_then(|key| self.nodes.node(key).session());
+        match session {
+            Some(node) => self.send(node, Message::Forward(frame)),
+            None => {
+                self.notice(Notice::NoSuchPeer(frame.kind, node.into()));
+                let detail = format!("no node '{node}' is connected; 'ciaoctl nodes' lists those that are");
+                self.refuse(id, frame.kind, RefusalReason::NoSuchNode, detail, None);
+            }
+        }
+    }
+
+    /// Public address commands, RefreshCNCI, and launchers' tenant events: for the concentrator's agent they name.
+    pub(super) fn to_concentrator(&mut self, id: SessionId, frame: Frame, agent: &str) {
+        let session =
+            canonical_uuid(agent).and_then(|uuid| self.identities.get(&identity(uuid, Role::CNCIAGENT)).copied());
+        match session {
+            Some(agent) => self.send(agent, Message::Forward(frame)),
+            None => self.no_such_concentrator(id, &frame, agent),
+        }
+    }
+
+    fn no_such_concentrator(&mut self, id: SessionId, frame: &Frame, agent: &str) {
+        self.notice(Notice::NoSuchPeer(frame.kind, agent.into()));
+        let failure = match frame.kind {
+            Kind::ASSIGN_PUBLIC_IP => Kind::ASSIGN_PUBLIC_IP_FAILURE,
+            Kind::RELEASE_PUBLIC_IP => Kind::UNASSIGN_PUBLIC_IP_FAILURE,
+            kind => {
+                let detail = format!("no concentrator agent '{agent}' is connected");
+                return self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+            }
+        };
+        // The sender's own words come back with a reason; they were well-formed a moment ago.
+        if let Ok(failed) = PublicIpFailure::answering(&frame.payload) {
+            self.send(id, Message::PublicIpFailure(failure, failed));
+        }
+    }
+
+    /// A new cluster configuration: later CONNECTED frames carry it.
+    pub(super) fn configure(&mut self, frame: Frame, flags: ConfigurationFlags) {
+        self.cluster.payload = frame.payload;
+        if self.cluster.flags == flags {
+            return;
+        }
+        self.cluster.flags = flags;
+        let measured = self.measured();
+        let keys: Vec<_> = self.nodes.iter_from(0).map(|(key, _)| key).collect();
+        for key in keys {
+            self.nodes.node_mut(key).ledger.set_measured(measured);
+            self.refresh_offer(key);
+        }
+    }
+
+    /// Answers a frame whose payload could not be read, in the words that its kind has for it.
+    pub(super) fn malformed(&mut self, id: SessionId, frame: Frame, malformed: Malformed) {
+        self.counters.malformed += 1;
+        let kind = frame.kind;
+        let uuid = self.session(id).uuid;
+        self.notice(Notice::Malformed(uuid, kind, malformed.detail.clone()));
+        let instance_uuid = malformed.instance.as_ref().map(ToString::to_string).unwrap_or_default();
+        let is_payload = malformed.fault == Fault::Payload;
+        match kind {
+            Kind::START => self.malformed_start(id, malformed),
+            Kind::DELETE => {
+                let reason = if is_payload {
+                    DeleteFailureReason::InvalidPayload
+                } else {
+                    DeleteFailureReason::InvalidData
+                };
+                let failure = DeleteFailure { node_uuid: String::new(), instance_uuid, reason };
+                self.send(id, Message::DeleteFailure(failure));
+            }
+            Kind::ATTACH_VOLUME => {
+                let reason = if is_payload {
+                    AttachVolumeFailureReason::InvalidPayload
+                } else {
+                    AttachVolumeFailureReason::InvalidData
+                };
+                let (node_uuid, volume_uuid) = (String::new(), String::new());
+                let failure = AttachVolumeFailure { node_uuid, instance_uuid, volume_uuid, reason };
+                self.send(id, Message::AttachVolumeFailure(failure));
+            }
+            Kind::CONFIGURE => self.send(id, Message::InvalidConfiguration(frame.payload)),
+            // The original carries these on unread, so a payload it never looked at must not stop them.
+            Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED => self.broadcast(Topic::Instances, id, frame),
+            Kind::ATTACH_VOLUME_FAILURE => self.broadcast(Topic::Failures, id, frame),
+            _ => self.refuse(id, kind, RefusalReason::InvalidPayload, malformed.detail, malformed.instance.as_ref()),
+        }
+    }
+
+    fn malformed_start(&mut self, id: SessionId, malformed: Malformed) {
+        let reason = match malformed.fault {
+            Fault::Payload => StartFailureReason::InvalidPayload,
+            Fault::Data => StartFailureReason::InvalidData,
+        };
+        let instance = malformed.instance.unwrap_or_else(|| InstanceId::new(""));
+        self.answer_start(id, &instance, reason, false, malformed.detail);
+    }
+}

@@ -1,0 +1,11 @@
+//! Certificates: what the original's look like to us, who is admitted in a real handshake, and the program `ciao-cert`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "common/certs.rs"]
+mod certs;
+
+#[path = "certificates/golden.rs"]
+mod golden;
+#[path = "certificates/handshake.rs"]
+mod handshake;
