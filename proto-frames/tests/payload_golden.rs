@@ -98,6 +98,11 @@ fn every_recorded_payload_is_read_and_written_back_as_it_was() {
             }
         }
     });
-    assert_eq!((same, other), (91, 11));
-    assert_eq!(refused, [""]);
+    assert_eq!((same, other), (94, 11));
+    let broken = r#"COMMAND 1 "start: [\n": line 2 column 1: not valid YAML: did not find expected node content"#;
+    assert_eq!(
+        refused,
+        [broken],
+        "the recording has one payload that is meant to be refused"
+    );
 }
