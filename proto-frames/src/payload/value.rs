@@ -134,6 +134,7 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        self.reader.charge(text.len())?;
         T::parse(text).ok_or_else(|| {
             self.reader.fail(Fault::WrongType {
                 expected: T::EXPECTED,
@@ -324,6 +325,7 @@ impl<T: Value> Value for BTreeMap<String, T> {
             ) -> Result<BTreeMap<String, T>, A::Error> {
                 let mut entries = BTreeMap::new();
                 while let Some(key) = map.next_key_seed(KeyText)? {
+                    self.0.charge(key.len())?;
                     let value = self.0.field(&key, &mut map)?;
                     entries.insert(key, value);
                     if entries.len() > MAX_ENTRIES {
