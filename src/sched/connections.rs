@@ -245,5 +245,5 @@ impl Scheduler {
 
 /// A node with both roles counts as a compute node: original controllers want exactly one event per node.
 pub(super) fn node_type(roles: Role) -> NodeType {
-    if roles.contains(Role::AGENT) { NodeType::ComputeNode } else { NodeType::NetworkNode }
+    if roles.contains(Role::AGENT) { NodeType::Compute } else { NodeType::Network }
 }

@@ -181,8 +181,8 @@ impl Scheduler {
         };
         let network = request.network_node;
         let reason = match refusal {
-            Refusal::NoRoom if network => StartFailureReason::NoNetCn,
-            Refusal::NoRoom if self.tables[Pool::Compute as usize].len() == 0 => StartFailureReason::NoCn,
+            Refusal::NoRoom if network => StartFailureReason::NoNetworkNodes,
+            Refusal::NoRoom if self.tables[Pool::Compute as usize].len() == 0 => StartFailureReason::NoComputeNodes,
             Refusal::NoRoom => StartFailureReason::FullCloud,
             Refusal::Undone | Refusal::Lost => StartFailureReason::LaunchFailure,
         };

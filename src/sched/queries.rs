@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::{ControllerView, InstanceView, NodeView, Query, QueryResult, QueryTopic, Standing};
+use proto_frames::payload::{ControllerView, InstanceView, NodeView, Query, QueryResult, QueryKind, Standing};
 use proto_frames::{Role, Uuid};
 
 use super::Scheduler;
@@ -75,9 +75,9 @@ impl Scheduler {
     pub(super) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
         let mut result = QueryResult { id: query.id, what: query.what, ..QueryResult::default() };
         match query.what {
-            QueryTopic::Nodes => self.query_nodes(now, query, &mut result),
-            QueryTopic::Instances => self.query_instances(now, query, &mut result),
-            QueryTopic::Controllers => result.controllers = self.controller_rows(now),
+            QueryKind::Nodes => self.query_nodes(now, query, &mut result),
+            QueryKind::Instances => self.query_instances(now, query, &mut result),
+            QueryKind::Controllers => result.controllers = self.controller_rows(now),
         }
         self.send(id, Message::QueryResult(Box::new(result)));
     }
@@ -85,7 +85,7 @@ impl Scheduler {
     fn query_nodes(&self, now: Instant, query: &Query, result: &mut QueryResult) {
         let Some(start) = cursor(query, result) else { return };
         let (from, _) = start;
-        let pattern = query.r#match.as_deref().unwrap_or_default();
+        let pattern = query.matching.as_deref().unwrap_or_default();
         let most_recent = Pool::ALL.map(|pool| self.tables[pool as usize].most_recently_used());
         for (scanned, (key, node)) in self.nodes.iter_from(from).enumerate() {
             if result.nodes.len() >= limit(query) || scanned >= MAX_QUERY_SCAN {
@@ -129,7 +129,7 @@ impl Scheduler {
     }
 
     fn query_instances(&self, now: Instant, query: &Query, result: &mut QueryResult) {
-        let pattern = query.r#match.as_deref().unwrap_or_default();
+        let pattern = query.matching.as_deref().unwrap_or_default();
         let named = InstanceId::new(pattern);
         if let Some(&key) = self.holders.get(&named) {
             let node = self.nodes.node(key);
