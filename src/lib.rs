@@ -10,6 +10,8 @@ pub mod ctl;
 pub mod dev;
 pub mod flags;
 pub mod launcher;
+pub mod logging;
 pub mod net;
 pub mod sched;
 pub mod server;
+pub mod shutdown;

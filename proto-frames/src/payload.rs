@@ -1,1 +1,68 @@
 //! Payload types: the YAML documents that frames carry.
+//!
+//! Each type has `decode` and `encode`. Reading is as lenient as the original's peers are (Go's yaml.v2): unknown keys
+//! are ignored, null is a zero value, a string is the text as written, reasons nobody here knows survive. Every payload
+//! passes [`guard`] before it is parsed. What cannot be read is a [`PayloadError`], which names the key and the place.
+//!
+//! A payload that is forwarded is forwarded as the bytes that came; `encode` is for what is said here first.
+
+pub mod attach_volume;
+pub mod concentrator;
+pub mod configure;
+pub mod delete;
+pub mod evacuate;
+pub mod guard;
+pub mod instance_event;
+pub mod node_event;
+pub mod public_ip;
+pub mod query;
+pub mod ready;
+pub mod standing;
+pub mod start;
+pub mod start_failure;
+pub mod stats;
+pub mod tenant;
+pub mod trace_report;
+pub mod watch;
+
+mod emit;
+mod error;
+mod read;
+mod record;
+mod scalar;
+mod value;
+
+pub use attach_volume::{AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason};
+pub use concentrator::{CnciNet, ConcentratorInstanceAdded, RefreshCnci};
+pub use configure::{
+    Configuration, ConfigureController, ConfigureLauncher, ConfigureScheduler, ConfigureStorage,
+};
+pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
+pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
+pub use evacuate::{Evacuate, Restore};
+pub use instance_event::{InstanceDeleted, InstancePlaced, InstanceStopped};
+pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
+pub use public_ip::{
+    AssignPublicIp, AssignPublicIpFailure, PublicIpAssigned, PublicIpUnassigned, ReleasePublicIp,
+    UnassignPublicIpFailure,
+};
+pub use query::{
+    ControllerView, InstanceView, NodeView, PlacementState, Query, QueryKind, QueryResult, Standing,
+};
+pub use ready::{Network, Ready, UNKNOWN};
+pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
+pub use start::{Networking, Requirements, Start, Storage};
+pub use start_failure::{StartFailure, StartFailureReason};
+pub use stats::{InstanceStat, InstanceState, Requested, Stats};
+pub use tenant::{TenantAdded, TenantRemoved};
+pub use trace_report::{TraceReport, TracedFrame, TracedNode};
+pub use value::Present;
+pub use watch::{Topic, Watch};
+
+/// The first of these keys whose value is empty, as an error.
+fn require(values: &[(&str, &String)]) -> Result<(), PayloadError> {
+    match values.iter().find(|(_, value)| value.is_empty()) {
+        Some((key, _)) => Err(PayloadError::missing(*key)),
+        None => Ok(()),
+    }
+}

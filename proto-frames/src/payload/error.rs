@@ -1,0 +1,166 @@
+//! What can be wrong with a payload, where, and whether its form or its values are at fault.
+
+use std::fmt;
+
+/// A payload that was refused: which key, which line, what is wrong with it.
+///
+/// Prints as `start.requirements.mem_mb, line 12 column 13: negative: -1`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct PayloadError {
+    /// Path of the key from the top of the document, such as `start.storage[1].size`; empty where the whole document
+    /// is meant.
+    pub key: String,
+    /// Where the value stands, or for a missing one where the mapping begins that lacks it; `None` where nothing was
+    /// parsed at all.
+    pub position: Option<Position>,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// A place in a payload, both counted from one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Line, counted from one.
+    pub line: usize,
+    /// Column in characters, counted from one.
+    pub column: usize,
+}
+
+/// What is wrong with a payload or one of its values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// There is no document: no bytes, or only comments.
+    #[error("the payload is empty")]
+    Empty,
+    /// The document is longer than [`super::guard`] allows for its kind.
+    #[error("the document has {len} bytes, at most {max} are allowed")]
+    TooLong {
+        /// Bytes of the first document.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// More of what makes YAML parsers slow than [`super::guard`] allows; refused before any parsing.
+    #[error("more than {max} {what}")]
+    TooMuch {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+    /// The document is not YAML, or not YAML this side reads.
+    #[error("not valid YAML: {0}")]
+    Syntax(String),
+    /// The value is of another type than the key takes.
+    #[error("expected {expected}, found {found}")]
+    WrongType {
+        /// What the key takes, in words.
+        expected: &'static str,
+        /// What is there: the text as written (shortened), or `a mapping` and the like.
+        found: String,
+    },
+    /// A list has more entries than are taken.
+    #[error("more than {max} entries")]
+    TooManyEntries {
+        /// The limit.
+        max: usize,
+    },
+    /// The value is needed, and absent or empty.
+    #[error("missing or empty")]
+    Missing,
+    /// An amount is below zero.
+    #[error("negative: {0}")]
+    Negative(i64),
+    /// An amount, or a sum of amounts, that does not fit 64 bits.
+    #[error("too large")]
+    TooLarge,
+    /// A number outside the range that the key allows.
+    #[error("{value} is outside {min} to {max}")]
+    OutOfRange {
+        /// The number.
+        value: i64,
+        /// Smallest allowed.
+        min: i64,
+        /// Largest allowed.
+        max: i64,
+    },
+}
+
+/// Which of the protocol's two words for a bad payload applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadErrorKind {
+    /// `invalid_payload`: the bytes could not be read as this payload.
+    InvalidPayload,
+    /// `invalid_data`: it could be read, but a value is missing or absurd.
+    InvalidData,
+}
+
+impl PayloadError {
+    /// An error about the value at `key`, of unknown place.
+    #[must_use]
+    pub fn new(key: impl Into<String>, fault: Fault) -> Self {
+        Self {
+            key: key.into(),
+            position: None,
+            fault,
+        }
+    }
+
+    /// The value at `key` is needed, and absent or empty.
+    #[must_use]
+    pub fn missing(key: impl Into<String>) -> Self {
+        Self::new(key, Fault::Missing)
+    }
+
+    /// Whether the form or a value is at fault.
+    #[must_use]
+    pub const fn kind(&self) -> PayloadErrorKind {
+        match self.fault {
+            Fault::Empty
+            | Fault::TooLong { .. }
+            | Fault::TooMuch { .. }
+            | Fault::Syntax(_)
+            | Fault::WrongType { .. }
+            | Fault::TooManyEntries { .. } => PayloadErrorKind::InvalidPayload,
+            Fault::Missing | Fault::Negative(_) | Fault::TooLarge | Fault::OutOfRange { .. } => {
+                PayloadErrorKind::InvalidData
+            }
+        }
+    }
+}
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.key.as_str(), self.position) {
+            ("", None) => {}
+            (key, None) => write!(f, "{key}: ")?,
+            ("", Some(at)) => write!(f, "{at}: ")?,
+            (key, Some(at)) => write!(f, "{key}, {at}: ")?,
+        }
+        fmt::Display::fmt(&self.fault, f)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} column {}", self.line, self.column)
+    }
+}
+
+impl PayloadErrorKind {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidPayload => "invalid_payload",
+            Self::InvalidData => "invalid_data",
+        }
+    }
+}
+
+impl fmt::Display for PayloadErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,37 @@
+//! NodeConnected and NodeDisconnected: a launcher came or went.
+
+use super::guard::SMALL;
+use super::record::{payload, record, words};
+
+record! {
+    /// `node_connected: {node_uuid, node_type}`.
+    pub struct NodeConnected {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// Which kind.
+        node_type: NodeType as "node_type",
+    }
+}
+
+record! {
+    /// `node_disconnected: {node_uuid, node_type}`.
+    pub struct NodeDisconnected {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// Which kind.
+        node_type: NodeType as "node_type",
+    }
+}
+
+words! {
+    /// What a node is for.
+    pub enum NodeType {
+        /// Runs tenants' instances.
+        Compute = "compute_node",
+        /// Runs concentrator instances.
+        Network = "network_node",
+    }
+}
+
+payload!(NodeConnected under "node_connected", SMALL);
+payload!(NodeDisconnected under "node_disconnected", SMALL);

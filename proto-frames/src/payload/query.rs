@@ -1,0 +1,186 @@
+//! QUERY and QUERY_RESULT: nodes, instances and controllers as the scheduler sees them (added by this project).
+
+use super::error::{Fault, PayloadError};
+use super::guard::{LARGE, SMALL};
+use super::ready::UNKNOWN;
+use super::record::{payload, record, words};
+
+/// Entries of one answer, unless the query says otherwise.
+pub const DEFAULT_LIMIT: u32 = 500;
+
+/// Most entries that one answer has: about 400 KiB of nodes.
+pub const MAX_LIMIT: u32 = 1000;
+
+record! {
+    /// `query: {id, what, match, after, limit}`.
+    pub struct Query {
+        /// The asker's number for it, given back in the answer.
+        id: u32 as "id",
+        /// What is asked for.
+        what: QueryKind as "what",
+        /// Only entries whose id begins with this, or whose host name is this.
+        matching: Option<String> as "match" unless empty,
+        /// Only entries after this cursor (`next` of an earlier answer).
+        after: Option<String> as "after" unless empty,
+        /// Most entries wanted, 1 to [`MAX_LIMIT`]; [`DEFAULT_LIMIT`] where not said.
+        limit: Option<u32> as "limit" unless empty,
+    }
+}
+
+words! {
+    /// What a query asks for.
+    pub enum QueryKind {
+        /// Nodes.
+        Nodes = "nodes",
+        /// Instances.
+        Instances = "instances",
+        /// Controllers and operators.
+        Controllers = "controllers",
+    }
+}
+
+record! {
+    /// `query_result: {id, what, nodes | instances | controllers, next, error}`.
+    pub struct QueryResult {
+        /// The query's number.
+        id: u32 as "id",
+        /// What was asked for.
+        what: QueryKind as "what",
+        /// The nodes, where those were asked for.
+        nodes: Vec<NodeView> as "nodes" unless empty,
+        /// The instances, where those were asked for.
+        instances: Vec<InstanceView> as "instances" unless empty,
+        /// The controllers, where those were asked for.
+        controllers: Vec<ControllerView> as "controllers" unless empty,
+        /// Where to go on (`after` of the next query); `None` at the end.
+        next: Option<String> as "next" unless empty,
+        /// Why there is no answer, where there is none.
+        error: Option<String> as "error" unless empty,
+    }
+}
+
+record! {
+    /// A node as the scheduler sees it; figures are [`UNKNOWN`] where it does not know them.
+    pub struct NodeView {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// Its host name.
+        hostname: String as "hostname",
+        /// Its roles, such as `AGENT|NETAGENT`.
+        roles: String as "roles",
+        /// `CONNECTED`, `READY`, `FULL`, `OFFLINE`, `MAINTENANCE` or `LOST`.
+        status: String as "status",
+        /// Memory, MiB.
+        mem_total_mb: i64 as "mem_total_mb" = UNKNOWN,
+        /// Memory it reported as available, MiB.
+        mem_available_mb: i64 as "mem_available_mb" = UNKNOWN,
+        /// Memory that is free after claims, MiB.
+        mem_free_mb: i64 as "mem_free_mb" = UNKNOWN,
+        /// Disk, in units of 10⁶ bytes.
+        disk_total_mb: i64 as "disk_total_mb" = UNKNOWN,
+        /// Disk it reported as available, in units of 10⁶ bytes.
+        disk_available_mb: i64 as "disk_available_mb" = UNKNOWN,
+        /// Disk that is free after claims, in the same units.
+        disk_free_mb: i64 as "disk_free_mb" = UNKNOWN,
+        /// CPUs online.
+        cpus_online: i64 as "cpus_online" = UNKNOWN,
+        /// Virtual CPUs that are free after claims.
+        vcpus_free: i64 as "vcpus_free" = UNKNOWN,
+        /// Load average over a minute.
+        load: i64 as "load" = UNKNOWN,
+        /// Instances in its ledger.
+        instances: i64 as "instances",
+        /// Those of them that it has not confirmed.
+        unconfirmed: i64 as "unconfirmed",
+        /// How long it has been connected, seconds.
+        connected_s: i64 as "connected_s",
+        /// Whether it is the most recently used of its table.
+        most_recently_used: bool as "most_recently_used",
+    }
+}
+
+record! {
+    /// An instance as the scheduler sees it; figures are [`UNKNOWN`] where it does not know them.
+    pub struct InstanceView {
+        /// The instance.
+        instance_uuid: String as "instance_uuid",
+        /// The node that has it.
+        node_uuid: String as "node_uuid",
+        /// Host name of the node.
+        hostname: String as "hostname",
+        /// How far it is, for the scheduler.
+        state: PlacementState as "state",
+        /// How it is, in its launcher's words; `None` while no STATS lists it.
+        reported: Option<String> as "reported" unless empty,
+        /// Memory asked for, MiB.
+        mem_mb: i64 as "mem_mb" = UNKNOWN,
+        /// Virtual CPUs asked for.
+        vcpus: i64 as "vcpus" = UNKNOWN,
+        /// Local disk asked for, MiB.
+        disk_mb: i64 as "disk_mb" = UNKNOWN,
+        /// Memory used, MiB.
+        mem_used_mb: i64 as "mem_used_mb" = UNKNOWN,
+        /// Disk used, in units of 10⁶ bytes.
+        disk_used_mb: i64 as "disk_used_mb" = UNKNOWN,
+        /// How long the scheduler has known it, seconds.
+        age_s: i64 as "age_s" = UNKNOWN,
+    }
+}
+
+words! {
+    /// How far an instance is, for the scheduler.
+    pub enum PlacementState {
+        /// Given to a node that has not confirmed it.
+        Placed = "placed",
+        /// Confirmed by its node.
+        Running = "running",
+        /// Its node's connection ended before it confirmed it.
+        InDoubt = "in_doubt",
+    }
+}
+
+record! {
+    /// A controller or operator as the scheduler sees it.
+    pub struct ControllerView {
+        /// Its id.
+        uuid: String as "uuid",
+        /// Its standing.
+        standing: Standing as "standing",
+        /// How long it has been connected, seconds.
+        connected_s: i64 as "connected_s",
+    }
+}
+
+words! {
+    /// What a controller may do.
+    pub enum Standing {
+        /// Its commands count.
+        Master = "master",
+        /// It waits to become master.
+        Backup = "backup",
+        /// An operator's tool: its commands count, it is never master.
+        Operator = "operator",
+    }
+}
+
+payload!(Query under "query", SMALL);
+payload!(QueryResult under "query_result", LARGE);
+
+impl Query {
+    /// Most entries that the answer may have: what the query says, or the default.
+    ///
+    /// # Errors
+    /// `query.limit` is not within 1 to [`MAX_LIMIT`].
+    pub fn checked_limit(&self) -> Result<usize, PayloadError> {
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            let fault = Fault::OutOfRange {
+                value: limit.into(),
+                min: 1,
+                max: MAX_LIMIT.into(),
+            };
+            return Err(PayloadError::new("query.limit", fault));
+        }
+        Ok(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+}

@@ -1,0 +1,391 @@
+//! Reads a payload: guard, first document, full YAML parser, and an error that knows key and line.
+//!
+//! What a value accepts is in [`super::value`]; this file drives it.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::marker::PhantomData;
+
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::error::{Fault, PayloadError, Position};
+use super::guard::{self, Limits};
+use super::value::Value;
+
+/// Decodes the first document of a payload as one value.
+pub(super) fn decode<T: Value>(payload: &[u8], limits: Limits) -> Result<T, PayloadError> {
+    let document = guard::first_document(payload, limits)?;
+    let reader = Reader::default();
+    run(
+        document,
+        &reader,
+        Top {
+            reader: &reader,
+            inner: Seed::new(&reader),
+        },
+    )
+}
+
+/// Decodes the value under the one key that wraps it (`start:` and the like).
+pub(super) fn decode_under<T: Value>(
+    key: &'static str,
+    payload: &[u8],
+    limits: Limits,
+) -> Result<T, PayloadError> {
+    let document = guard::first_document(payload, limits)?;
+    let reader = Reader::default();
+    let inner = Under {
+        key,
+        reader: &reader,
+        value: PhantomData,
+    };
+    run(
+        document,
+        &reader,
+        Top {
+            reader: &reader,
+            inner,
+        },
+    )?
+    .ok_or_else(|| locate(document, PayloadError::missing(key)))
+}
+
+/// Fills in where the value at the error's key stands; for a missing one, the innermost mapping or list around it.
+pub(super) fn locate(document: &[u8], mut error: PayloadError) -> PayloadError {
+    let steps: Vec<&str> = error
+        .key
+        .split(['.', '['])
+        .map(|step| step.trim_end_matches(']'))
+        .collect();
+    if let Some(first) = serde_yaml::Deserializer::from_slice(document).next() {
+        let stop = Find { steps: &steps }.deserialize(first).err();
+        error.position = stop.as_ref().and_then(position);
+    }
+    error
+}
+
+fn run<'de, S: DeserializeSeed<'de>>(
+    document: &'de [u8],
+    reader: &Reader,
+    seed: S,
+) -> Result<S::Value, PayloadError> {
+    match serde_yaml::Deserializer::from_slice(document).next() {
+        None => Err(PayloadError::new("", Fault::Empty)),
+        Some(first) => seed
+            .deserialize(first)
+            .map_err(|error| reader.explain(document, &error)),
+    }
+}
+
+fn position(error: &serde_yaml::Error) -> Option<Position> {
+    error.location().map(|at| Position {
+        line: at.line(),
+        column: at.column(),
+    })
+}
+
+/// Where in the document the parser is, and what a value found wrong there.
+#[derive(Default)]
+pub(super) struct Reader {
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    path: Vec<Step>,
+    fault: Option<Fault>,
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Reader {
+    /// Notes a fault of the value being read and returns the error that stops the parser.
+    pub(super) fn fail<E: de::Error>(&self, fault: Fault) -> E {
+        let error = E::custom(&fault);
+        self.state.borrow_mut().fault.get_or_insert(fault);
+        error
+    }
+
+    /// Notes what the value being read should have been, unless something more precise is known already.
+    pub(super) fn expected(&self, expected: &'static str) {
+        let fault = Fault::WrongType {
+            expected,
+            found: String::new(),
+        };
+        self.state.borrow_mut().fault.get_or_insert(fault);
+    }
+
+    /// Reads the value of `key` in a mapping.
+    pub(super) fn field<'de, T: Value, A: MapAccess<'de>>(
+        &self,
+        key: &str,
+        map: &mut A,
+    ) -> Result<T, A::Error> {
+        self.inside(Step::Key(key.to_owned()), || {
+            map.next_value_seed(Seed::new(self))
+        })
+    }
+
+    /// Reads the next entry of a list.
+    pub(super) fn entry<'de, T: Value, A: SeqAccess<'de>>(
+        &self,
+        index: usize,
+        seq: &mut A,
+    ) -> Result<Option<T>, A::Error> {
+        self.inside(Step::Index(index), || {
+            seq.next_element_seed(Seed::new(self))
+        })
+    }
+
+    /// The path stays as it is where an error ends the reading: that is the path of the error.
+    fn inside<T, E>(&self, step: Step, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.state.borrow_mut().path.push(step);
+        let value = read()?;
+        self.state.borrow_mut().path.pop();
+        Ok(value)
+    }
+
+    /// Turns the parser's error into ours.
+    fn explain(&self, document: &[u8], error: &serde_yaml::Error) -> PayloadError {
+        if let Some(broken) = syntax_error(document) {
+            let fault = Fault::Syntax(without_position(&broken));
+            return PayloadError {
+                key: String::new(),
+                position: position(&broken),
+                fault,
+            };
+        }
+        let state = self.state.borrow();
+        let text = without_position(error);
+        let fault = match state.fault.clone() {
+            Some(Fault::WrongType { expected, found }) if found.is_empty() => match found_in(&text)
+            {
+                Some(found) => Fault::WrongType { expected, found },
+                None => Fault::Syntax(text),
+            },
+            Some(fault) => fault,
+            None => Fault::Syntax(text),
+        };
+        PayloadError {
+            key: path_text(&state.path),
+            position: position(error),
+            fault,
+        }
+    }
+}
+
+/// The syntax error of a document, if it has one: reading values may stop for another reason before it gets there.
+fn syntax_error(document: &[u8]) -> Option<serde_yaml::Error> {
+    let first = serde_yaml::Deserializer::from_slice(document).next()?;
+    first.deserialize_ignored_any(IgnoredAny).err()
+}
+
+/// The parser's words without its ` at line 1 column 2`, which stands in the error's own fields.
+fn without_position(error: &serde_yaml::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" at line ").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+/// What serde's message for a value of the wrong type says is there.
+fn found_in(message: &str) -> Option<String> {
+    let rest = message.split_once("invalid type: ")?.1;
+    let found = rest
+        .split_once(", expected ")
+        .map_or(rest, |(found, _)| found);
+    Some(match found {
+        "map" => "a mapping".to_owned(),
+        "sequence" => "a list".to_owned(),
+        other => shorten(other),
+    })
+}
+
+/// Text from a peer, cut to a length that suits a log line.
+pub(super) fn shorten(text: &str) -> String {
+    /// Long enough for a UUID and the name around it.
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn path_text(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) => {
+                let dot = if text.is_empty() { "" } else { "." };
+                let _ = write!(text, "{dot}{}", shorten(key));
+            }
+            Step::Index(index) => {
+                let _ = write!(text, "[{index}]");
+            }
+        }
+    }
+    text
+}
+
+/// Reads one value of type `T`.
+pub(super) struct Seed<'a, T> {
+    reader: &'a Reader,
+    value: PhantomData<T>,
+}
+
+impl<'a, T> Seed<'a, T> {
+    fn new(reader: &'a Reader) -> Self {
+        Self {
+            reader,
+            value: PhantomData,
+        }
+    }
+}
+
+impl<'de, T: Value> DeserializeSeed<'de> for Seed<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
+        T::read(de, self.reader)
+    }
+}
+
+/// A whole document: there must be one.
+struct Top<'a, S> {
+    reader: &'a Reader,
+    inner: S,
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Top<'_, S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<S::Value, D::Error> {
+        de.deserialize_option(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Top<'_, S> {
+    type Value = S::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<S::Value, E> {
+        Err(self.reader.fail(Fault::Empty))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<S::Value, E> {
+        self.visit_none()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<S::Value, D::Error> {
+        self.inner.deserialize(de)
+    }
+}
+
+/// Reads the value of one key of the outermost mapping.
+struct Under<'a, T> {
+    key: &'static str,
+    reader: &'a Reader,
+    value: PhantomData<T>,
+}
+
+impl<'de, T: Value> DeserializeSeed<'de> for Under<'_, T> {
+    type Value = Option<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Option<T>, D::Error> {
+        let reader = self.reader;
+        de.deserialize_map(self)
+            .inspect_err(|_| reader.expected("a mapping"))
+    }
+}
+
+impl<'de, T: Value> Visitor<'de> for Under<'_, T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<T>, A::Error> {
+        let mut value = None;
+        while let Some(key) = map.next_key_seed(KeyText)? {
+            if key == self.key {
+                value = Some(self.reader.field(self.key, &mut map)?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// A mapping key, as written.
+pub(super) struct KeyText;
+
+impl<'de> DeserializeSeed<'de> for KeyText {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<String, D::Error> {
+        de.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeyText {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+}
+
+/// Walks to a value and stops the parser there with an error, whose place is the value's.
+struct Find<'a> {
+    steps: &'a [&'a str],
+}
+
+impl<'de> DeserializeSeed<'de> for Find<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<(), D::Error> {
+        de.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Find<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another value: this is the place")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if let Some((wanted, rest)) = self.steps.split_first() {
+            while let Some(key) = map.next_key_seed(KeyText)? {
+                if key == *wanted {
+                    return map.next_value_seed(Find { steps: rest });
+                }
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Err(de::Error::custom("here"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        if let Some((wanted, rest)) = self.steps.split_first() {
+            let mut left: usize = wanted.parse().map_err(de::Error::custom)?;
+            while left > 0 && seq.next_element::<IgnoredAny>()?.is_some() {
+                left -= 1;
+            }
+            seq.next_element_seed(Find { steps: rest })?;
+        }
+        Err(de::Error::custom("here"))
+    }
+}

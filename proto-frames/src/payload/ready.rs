@@ -1,0 +1,53 @@
+//! READY: a node takes work, and what it has.
+
+use std::collections::BTreeMap;
+
+use super::guard::SMALL;
+use super::record::{payload, record};
+
+/// What a figure is that a node does not know or does not say: it never fits anything.
+pub const UNKNOWN: i64 = -1;
+
+record! {
+    /// What a node has. Figures are [`UNKNOWN`] where the payload does not say them.
+    pub struct Ready {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// Memory, MiB.
+        mem_total_mb: i64 as "mem_total_mb" = UNKNOWN,
+        /// Memory available now (free and file cache), MiB.
+        mem_available_mb: i64 as "mem_available_mb" = UNKNOWN,
+        /// Disk, in units of 10⁶ bytes.
+        disk_total_mb: i64 as "disk_total_mb" = UNKNOWN,
+        /// Disk available now, in units of 10⁶ bytes.
+        disk_available_mb: i64 as "disk_available_mb" = UNKNOWN,
+        /// Load average over a minute.
+        load: i64 as "load" = UNKNOWN,
+        /// CPUs online.
+        cpus_online: i64 as "cpus_online" = UNKNOWN,
+        /// Its network interfaces.
+        networks: Vec<Network> as "networks",
+        /// Its host name.
+        hostname: String as "hostname",
+        /// Labels of the node (added by this project).
+        labels: BTreeMap<String, String> as "labels" unless empty,
+        /// Further countable resources, by name (added by this project).
+        resources: BTreeMap<String, i64> as "resources" unless empty,
+        /// What the launcher understands beyond the original (added by this project).
+        capabilities: Vec<String> as "capabilities" unless empty,
+        /// How many STARTs these figures know of, on this connection (added by this project).
+        starts_seen: Option<u64> as "starts_seen" unless empty,
+    }
+}
+
+record! {
+    /// One network interface of a node.
+    pub struct Network {
+        /// Its address.
+        ip: String as "ip",
+        /// Its hardware address.
+        mac: String as "mac",
+    }
+}
+
+payload!(Ready, SMALL);

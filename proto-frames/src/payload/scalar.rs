@@ -1,0 +1,133 @@
+//! What the text of a scalar means where a number, a truth value or a string is expected, as Go's yaml.v2 has it.
+//!
+//! Shared by the full parser and the peeks, so that both read `010`, `yes` and `2.0` alike.
+
+/// The whole number that the text stands for: `12`, `+12`, `-1`, `1_000`, `0x1f`, `0b101`, `010` and `0o10` (octal),
+/// or a float without a fraction (`2.0`, `1e3`).
+pub(super) fn int(text: &str) -> Option<i128> {
+    decimal(text).or_else(|| unusual_int(text))
+}
+
+/// The truth value that the text stands for, YAML 1.1's words included.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" | "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            Some(true)
+        }
+        "false" | "False" | "FALSE" | "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            Some(false)
+        }
+        _ => None,
+    }
+}
+
+/// The common form alone: a minus sign at most, then one to eighteen digits without a leading zero.
+fn decimal(text: &str) -> Option<i128> {
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    if !matches!(digits, [b'0'] | [b'1'..=b'9', ..]) || digits.len() > 18 {
+        return None;
+    }
+    let mut value = 0_i64;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + i64::from(digit - b'0');
+    }
+    Some(i128::from(if text.starts_with('-') {
+        -value
+    } else {
+        value
+    }))
+}
+
+fn unusual_int(text: &str) -> Option<i128> {
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    let (negative, digits) = match plain.as_bytes().first()? {
+        b'-' => (true, &plain[1..]),
+        b'+' => (false, &plain[1..]),
+        _ => (false, plain.as_str()),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let (radix, body) = match digits.get(..2) {
+        Some("0x" | "0X") => (16, &digits[2..]),
+        Some("0b" | "0B") => (2, &digits[2..]),
+        Some("0o" | "0O") => (8, &digits[2..]),
+        _ if digits.len() > 1
+            && digits.starts_with('0')
+            && digits.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            (8, &digits[1..])
+        }
+        _ => (10, digits),
+    };
+    let value = if body.starts_with(['+', '-']) {
+        None
+    } else {
+        i128::from_str_radix(body, radix).ok()
+    };
+    let value = value.or_else(|| {
+        if radix == 10 {
+            whole_float(digits)
+        } else {
+            None
+        }
+    })?;
+    Some(if negative { -value } else { value })
+}
+
+/// A float without a fraction that a 64-bit number holds exactly.
+fn whole_float(digits: &str) -> Option<i128> {
+    /// 2⁶³: above it a float's whole value fits no signed 64-bit number.
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    let float: f64 = digits.parse().ok()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole and below 2^63, as just checked"
+    )]
+    (float.fract() == 0.0 && float < LIMIT).then_some(float as i128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{boolean, int};
+
+    #[test]
+    fn numbers_read_as_go_reads_them() {
+        for (text, value) in [
+            ("0", 0),
+            ("12", 12),
+            ("-1", -1),
+            ("+7", 7),
+            ("010", 8),
+            ("-010", -8),
+            ("0o17", 15),
+            ("0x1F", 31),
+            ("0b101", 5),
+            ("1_000", 1000),
+            ("2.0", 2),
+            ("-2.0", -2),
+            ("1e3", 1000),
+            ("00", 0),
+            ("18446744073709551615", 18_446_744_073_709_551_615),
+        ] {
+            assert_eq!(int(text), Some(value), "{text}");
+        }
+        for text in [
+            "", "-", "+", "2.5", "1e400", "08", "0x", "0x-1", "nan", "inf", ".inf", "--1", "1 2",
+            "a", "_", "-_",
+        ] {
+            assert_eq!(int(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_for_truth_read_as_go_reads_them() {
+        assert_eq!(boolean("yes"), Some(true));
+        assert_eq!(boolean("Off"), Some(false));
+        assert_eq!(boolean("tRue"), None);
+        assert_eq!(boolean("1"), None);
+    }
+}

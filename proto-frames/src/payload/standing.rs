@@ -1,0 +1,51 @@
+//! ControllerStatus: a controller's standing. CommandRefused: why a command was not carried out (both added by this
+//! project).
+
+use super::guard::SMALL;
+use super::query::Standing;
+use super::record::{payload, record, words};
+
+record! {
+    /// `controller_status: {status: master|backup}`.
+    pub struct ControllerStatus {
+        /// What the controller is from now on.
+        status: Standing as "status",
+    }
+}
+
+record! {
+    /// `command_refused: {type, operand, name, reason, detail, instance_uuid}`.
+    pub struct CommandRefused {
+        /// Type byte of the refused frame.
+        ty: u8 as "type",
+        /// Operand byte of the refused frame.
+        operand: u8 as "operand",
+        /// The refused frame's kind, for people: `COMMAND DELETE`.
+        name: String as "name",
+        /// Why.
+        reason: RefusalReason as "reason",
+        /// More about it, for people.
+        detail: String as "detail",
+        /// The instance the frame was about, where it was about one.
+        instance_uuid: Option<String> as "instance_uuid" unless empty,
+    }
+}
+
+words! {
+    /// Why a frame was refused.
+    pub enum RefusalReason {
+        /// Its sender is not the master.
+        NotMaster = "not_master",
+        /// Its sender's role may not send it.
+        NotPermitted = "not_permitted",
+        /// The node it is for is not connected.
+        NoSuchNode = "no_such_node",
+        /// Its payload could not be read.
+        InvalidPayload = "invalid_payload",
+        /// It asks for something that is not done here.
+        Unsupported = "unsupported",
+    }
+}
+
+payload!(ControllerStatus under "controller_status", SMALL);
+payload!(CommandRefused under "command_refused", SMALL);

@@ -1,0 +1,176 @@
+//! START: what a workload is and what it needs.
+//!
+//! The payload is a stream of YAML documents, of which the first is this one; what follows it (cloud-init data,
+//! metadata) is for the launcher.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::emit::Emitter;
+use super::error::{Fault, PayloadError};
+use super::guard::{self, SMALL};
+use super::read;
+use super::record::record;
+use super::value::{Present, Value};
+
+/// MiB in a GiB: storage is asked for in GiB, accounted in MiB.
+const MIB_PER_GIB: i64 = 1024;
+
+record! {
+    /// A START: `start: {tenant_uuid, instance_uuid, …}`.
+    pub struct Start {
+        /// The tenant the instance belongs to.
+        tenant_uuid: String as "tenant_uuid",
+        /// The instance, never empty in a START that was decoded.
+        instance_uuid: String as "instance_uuid",
+        /// Image of a container.
+        docker_image: String as "docker_image",
+        /// Firmware of a virtual machine: `efi` or `legacy`.
+        fw_type: String as "fw_type",
+        /// When the instance is to be started again: `all`, `vm` or `host`.
+        persistence: String as "persistence",
+        /// What runs it: `qemu`, `docker`, or this project's `process`.
+        vm_type: String as "vm_type",
+        /// How it is connected.
+        networking: Networking as "networking",
+        /// Its disks.
+        storage: Vec<Storage> as "storage" unless empty,
+        /// What it needs of a node.
+        requirements: Requirements as "requirements",
+        /// Whether an existing instance is to be started again.
+        restart: bool as "restart",
+        /// Program and arguments (`vm_type: process`; added by this project).
+        command: Vec<String> as "command" unless empty,
+        /// Environment of the program (added by this project).
+        env: BTreeMap<String, String> as "env" unless empty,
+        /// Directory the program starts in (added by this project).
+        working_dir: String as "working_dir" unless empty,
+        /// Whether there is a `scheduling` key. It is seen, not kept: encoding does not write it.
+        scheduling: Present as "scheduling" unless empty,
+    }
+}
+
+record! {
+    /// How an instance is connected to its tenant's network.
+    pub struct Networking {
+        /// Hardware address of its interface.
+        vnic_mac: String as "vnic_mac",
+        /// Id of its interface.
+        vnic_uuid: String as "vnic_uuid",
+        /// Its concentrator instance.
+        concentrator_uuid: String as "concentrator_uuid",
+        /// Address of the concentrator.
+        concentrator_ip: String as "concentrator_ip",
+        /// Its subnet.
+        subnet: String as "subnet",
+        /// Number of the subnet, as text.
+        subnet_key: String as "subnet_key",
+        /// Id of the subnet.
+        subnet_uuid: String as "subnet_uuid",
+        /// Its address within the tenant's network.
+        private_ip: String as "private_ip",
+        /// Whether a public address is assigned to it.
+        public_ip: bool as "public_ip",
+    }
+}
+
+record! {
+    /// One disk of an instance.
+    pub struct Storage {
+        /// Volume, where there is one already.
+        id: String as "id" unless empty,
+        /// Whether it can be booted from.
+        boot: bool as "boot" unless empty,
+        /// Place in the boot order.
+        boot_index: i64 as "boot_index" unless empty,
+        /// Whether it goes when the instance goes.
+        ephemeral: bool as "ephemeral" unless empty,
+        /// Whether it is on the node's own disk.
+        local: bool as "local" unless empty,
+        /// Whether it is meant for swapping.
+        swap: bool as "swap" unless empty,
+        /// Any text.
+        tag: String as "tag" unless empty,
+        /// Size, GiB.
+        size: i64 as "size" unless empty,
+    }
+}
+
+record! {
+    /// What an instance needs of a node.
+    pub struct Requirements {
+        /// Memory, MiB.
+        mem_mb: i64 as "mem_mb",
+        /// Virtual CPUs.
+        vcpus: i64 as "vcpus",
+        /// The node it must run on; empty for any.
+        node_id: String as "node_id" unless empty,
+        /// Host name of the node it must run on; empty for any.
+        hostname: String as "hostname" unless empty,
+        /// Whether it must run on a network node rather than a compute node.
+        network_node: bool as "network_node" unless empty,
+        /// Whether it runs with the host's privileges.
+        privileged: bool as "privileged" unless empty,
+    }
+}
+
+impl Start {
+    /// Reads the first document of a START payload.
+    ///
+    /// # Errors
+    /// Names the key, the place and what is wrong: beside what cannot be read, an empty `instance_uuid`, a negative
+    /// amount, and local disks that add up to more than 64 bits of MiB.
+    pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+        let start: Self = read::decode_under("start", payload, SMALL)?;
+        if let Err(error) = start.check() {
+            let document = guard::first_document(payload, SMALL)?;
+            return Err(read::locate(document, error));
+        }
+        Ok(start)
+    }
+
+    /// Writes the document as original controllers write it, without the ones that may follow it.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Emitter::new();
+        out.key("start");
+        self.emit(&mut out);
+        out.finish()
+    }
+
+    /// Disk demand on the node: the sizes of all local disks, MiB; `None` beyond 64 bits.
+    #[must_use]
+    pub fn disk_mib(&self) -> Option<i64> {
+        self.storage
+            .iter()
+            .filter(|disk| disk.local)
+            .try_fold(0_i64, |sum, disk| add_disk(sum, disk.size))
+    }
+
+    fn check(&self) -> Result<(), PayloadError> {
+        if self.instance_uuid.is_empty() {
+            return Err(PayloadError::missing("start.instance_uuid"));
+        }
+        let not_negative = |key: &str, value: i64| {
+            if value < 0 {
+                Err(PayloadError::new(key, Fault::Negative(value)))
+            } else {
+                Ok(())
+            }
+        };
+        not_negative("start.requirements.mem_mb", self.requirements.mem_mb)?;
+        not_negative("start.requirements.vcpus", self.requirements.vcpus)?;
+        for (index, disk) in self.storage.iter().enumerate() {
+            not_negative(&format!("start.storage[{index}].size"), disk.size)?;
+        }
+        self.disk_mib()
+            .map(|_| ())
+            .ok_or_else(|| PayloadError::new("start.storage", Fault::TooLarge))
+    }
+}
+
+/// A disk demand (MiB) with a disk of that size (GiB) added.
+pub(super) fn add_disk(sum_mib: i64, size_gib: i64) -> Option<i64> {
+    sum_mib.checked_add(size_gib.checked_mul(MIB_PER_GIB)?)
+}

@@ -1,0 +1,63 @@
+//! StartFailure: a workload could not be started, and why.
+
+use super::guard::SMALL;
+use super::record::{payload, record, words};
+
+record! {
+    /// `{node_uuid, instance_uuid, reason, restart}`.
+    pub struct StartFailure {
+        /// The node that says so; empty where it is the scheduler.
+        node_uuid: String as "node_uuid",
+        /// The instance; empty where the START could not be read.
+        instance_uuid: String as "instance_uuid",
+        /// Why.
+        reason: StartFailureReason as "reason",
+        /// Whether it was an existing instance that was to be started again.
+        restart: bool as "restart",
+        /// More about it, for people (added by this project).
+        detail: Option<String> as "detail" unless empty,
+    }
+}
+
+words! {
+    /// Why a workload could not be started.
+    pub enum StartFailureReason {
+        /// No node of the cluster has room.
+        FullCloud = "full_cloud",
+        /// The node chosen has no room.
+        FullComputeNode = "full_cn",
+        /// The node chosen is in maintenance.
+        NodeMaintenance = "node_maintenance",
+        /// No compute node is connected.
+        NoComputeNodes = "no_cn",
+        /// No network node is connected or has room.
+        NoNetworkNodes = "no_net_cn",
+        /// The START could not be read.
+        InvalidPayload = "invalid_payload",
+        /// A value of the START is missing or absurd.
+        InvalidData = "invalid_data",
+        /// The instance runs already; not fatal.
+        AlreadyRunning = "already_running",
+        /// The instance exists already; not fatal.
+        InstanceExists = "instance_exists",
+        /// The image could not be had.
+        ImageFailure = "image_failure",
+        /// The instance did not come up.
+        LaunchFailure = "launch_failure",
+        /// The instance's network could not be set up.
+        NetworkFailure = "network_failure",
+    }
+}
+
+impl StartFailureReason {
+    /// Whether the instance is gone for its controller. Words unknown here are not: original controllers take them so.
+    #[must_use]
+    pub const fn is_fatal(&self) -> bool {
+        !matches!(
+            self,
+            Self::AlreadyRunning | Self::InstanceExists | Self::Other(_)
+        )
+    }
+}
+
+payload!(StartFailure, SMALL);

@@ -1,0 +1,107 @@
+//! STATS: what a node has and what its instances use.
+
+use std::collections::BTreeMap;
+
+use super::guard::LARGE;
+use super::ready::{Network, UNKNOWN};
+use super::record::{payload, record, words};
+
+record! {
+    /// READY's figures, the node's status, and its instances. Any figure may be lacking: it is [`UNKNOWN`] then.
+    pub struct Stats {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// `READY`, `FULL` and so on, as its last status frame said.
+        status: String as "status",
+        /// Memory, MiB.
+        mem_total_mb: i64 as "mem_total_mb" = UNKNOWN,
+        /// Memory available now (free and file cache), MiB.
+        mem_available_mb: i64 as "mem_available_mb" = UNKNOWN,
+        /// Disk, in units of 10⁶ bytes.
+        disk_total_mb: i64 as "disk_total_mb" = UNKNOWN,
+        /// Disk available now, in units of 10⁶ bytes.
+        disk_available_mb: i64 as "disk_available_mb" = UNKNOWN,
+        /// Load average over a minute.
+        load: i64 as "load" = UNKNOWN,
+        /// CPUs online.
+        cpus_online: i64 as "cpus_online" = UNKNOWN,
+        /// Its host name.
+        hostname: String as "hostname",
+        /// Its network interfaces.
+        networks: Vec<Network> as "networks",
+        /// Its instances.
+        instances: Vec<InstanceStat> as "instances",
+        /// Labels of the node (added by this project).
+        labels: BTreeMap<String, String> as "labels" unless empty,
+        /// Further countable resources, by name (added by this project).
+        resources: BTreeMap<String, i64> as "resources" unless empty,
+        /// What the launcher understands beyond the original (added by this project).
+        capabilities: Vec<String> as "capabilities" unless empty,
+        /// How many STARTs these figures know of, on this connection (added by this project).
+        starts_seen: Option<u64> as "starts_seen" unless empty,
+    }
+}
+
+record! {
+    /// What one instance uses.
+    pub struct InstanceStat {
+        /// The instance.
+        instance_uuid: String as "instance_uuid",
+        /// How it is.
+        state: InstanceState as "state",
+        /// Address for SSH; empty where there is none.
+        ssh_ip: String as "ssh_ip",
+        /// Port for SSH; 0 where there is none.
+        ssh_port: i64 as "ssh_port",
+        /// Memory used, MiB; negative where not known.
+        memory_usage_mb: i64 as "memory_usage_mb",
+        /// Disk used, in units of 10⁶ bytes; negative where not known.
+        disk_usage_mb: i64 as "disk_usage_mb",
+        /// CPU used, per cent of what it has; negative where not known.
+        cpu_usage: i64 as "cpu_usage",
+        /// Volumes attached.
+        volumes: Vec<String> as "volumes",
+        /// What it asked for (added by this project).
+        requested: Option<Requested> as "requested" unless empty,
+    }
+}
+
+record! {
+    /// What an instance asked for in its START.
+    pub struct Requested {
+        /// Memory, MiB.
+        mem_mb: i64 as "mem_mb",
+        /// Virtual CPUs.
+        vcpus: i64 as "vcpus",
+        /// Local disk, MiB.
+        disk_mb: i64 as "disk_mb",
+        /// Further countable resources, by name.
+        resources: BTreeMap<String, i64> as "resources" unless empty,
+    }
+}
+
+words! {
+    /// How an instance is, in its launcher's words.
+    pub enum InstanceState {
+        /// Being made, or not yet known.
+        Pending = "pending",
+        /// Running.
+        Active = "active",
+        /// There, but not running.
+        Exited = "exited",
+        /// Being stopped.
+        Stopping = "stopping",
+        /// It failed to start.
+        ExitFailed = "exit_failed",
+        /// Paused.
+        ExitPaused = "exit_paused",
+        /// Gone.
+        Deleted = "deleted",
+        /// It does not answer.
+        Hung = "hung",
+        /// It should be there and is not.
+        Missing = "missing",
+    }
+}
+
+payload!(Stats, LARGE);

@@ -1,0 +1,373 @@
+//! The values that payloads are made of: how each is read, leniently as Go's yaml.v2 reads it, and how it is written.
+//!
+//! Null is the zero value of every type. Numbers and truth values take the forms of [`super::scalar`], quoted or not.
+//! A string is the text as written. Of a key that stands twice, the last counts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::emit::Emitter;
+use super::error::Fault;
+use super::guard::MAX_ENTRIES;
+use super::read::{KeyText, Reader, shorten};
+use super::scalar;
+
+/// A value of a payload.
+pub(super) trait Value: Sized {
+    /// Reads it.
+    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error>;
+
+    /// Writes it behind a key or a dash.
+    fn emit(&self, out: &mut Emitter);
+
+    /// Whether it is what is left out where a key is optional.
+    fn is_empty(&self) -> bool;
+}
+
+/// A mapping with known keys; written by the `record!` macro.
+pub(super) trait Record: Default {
+    /// Reads the value of `key` into its field; leaves the map alone and says `false` where it has none.
+    fn set<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        map: &mut A,
+        reader: &Reader,
+    ) -> Result<bool, A::Error>;
+
+    /// Writes all keys, in order.
+    fn emit_fields(&self, out: &mut Emitter);
+}
+
+/// A value that is one scalar.
+pub(super) trait Scalar: Default {
+    /// What it takes, for error messages.
+    const EXPECTED: &'static str;
+
+    /// The value of a scalar's text.
+    fn parse(text: &str) -> Option<Self>;
+}
+
+/// Reads a record; null is one with its default values.
+pub(super) fn read_record<'de, T: Record, D: Deserializer<'de>>(
+    de: D,
+    reader: &Reader,
+) -> Result<T, D::Error> {
+    de.deserialize_option(RecordVisitor {
+        reader,
+        value: PhantomData,
+    })
+    .inspect_err(|_| reader.expected("a mapping"))
+}
+
+/// Reads a scalar; null is its zero value.
+pub(super) fn read_scalar<'de, T: Scalar, D: Deserializer<'de>>(
+    de: D,
+    reader: &Reader,
+) -> Result<T, D::Error> {
+    de.deserialize_option(ScalarVisitor {
+        reader,
+        value: PhantomData,
+    })
+    .inspect_err(|_| reader.expected(T::EXPECTED))
+}
+
+struct RecordVisitor<'a, T> {
+    reader: &'a Reader,
+    value: PhantomData<T>,
+}
+
+impl<'de, T: Record> Visitor<'de> for RecordVisitor<'_, T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_none<E>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
+        de.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        let mut record = T::default();
+        while let Some(key) = map.next_key_seed(KeyText)? {
+            if !record.set(&key, &mut map, self.reader)? {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(record)
+    }
+}
+
+struct ScalarVisitor<'a, T> {
+    reader: &'a Reader,
+    value: PhantomData<T>,
+}
+
+impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_none<E>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
+        de.deserialize_str(self)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        T::parse(text).ok_or_else(|| {
+            self.reader.fail(Fault::WrongType {
+                expected: T::EXPECTED,
+                found: format!("`{}`", shorten(text)),
+            })
+        })
+    }
+}
+
+macro_rules! scalar_value {
+    ($type:ty, $expected:literal, |$text:ident| $parse:expr, |$value:ident, $out:ident| $emit:expr, $empty:expr) => {
+        impl Scalar for $type {
+            const EXPECTED: &'static str = $expected;
+
+            fn parse($text: &str) -> Option<Self> {
+                $parse
+            }
+        }
+
+        impl Value for $type {
+            fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
+                read_scalar(de, reader)
+            }
+
+            fn emit(&self, $out: &mut Emitter) {
+                let $value = self;
+                $emit
+            }
+
+            fn is_empty(&self) -> bool {
+                *self == $empty
+            }
+        }
+    };
+}
+
+macro_rules! int_value {
+    ($($type:ty, $expected:literal;)*) => {
+        $(scalar_value!(
+            $type,
+            $expected,
+            |text| scalar::int(text).and_then(|value| value.try_into().ok()),
+            |value, out| out.int(i128::from(*value)),
+            0
+        );)*
+    };
+}
+
+int_value! {
+    i64, "a whole number";
+    i32, "a whole number of at most 32 bits";
+    u64, "a whole number from 0";
+    u32, "a whole number from 0 to 4294967295";
+    u16, "a whole number from 0 to 65535";
+    u8, "a whole number from 0 to 255";
+}
+scalar_value!(
+    bool,
+    "true or false",
+    |text| scalar::boolean(text),
+    |value, out| out.plain(if *value { "true" } else { "false" }),
+    false
+);
+scalar_value!(
+    String,
+    "text",
+    |text| Some(text.to_owned()),
+    |value, out| out.string(value),
+    *""
+);
+
+impl<T: Value> Value for Option<T> {
+    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
+        struct Optional<'a, T>(&'a Reader, PhantomData<T>);
+
+        impl<'de, T: Value> Visitor<'de> for Optional<'_, T> {
+            type Value = Option<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or nothing")
+            }
+
+            fn visit_none<E>(self) -> Result<Option<T>, E> {
+                Ok(None)
+            }
+
+            fn visit_unit<E>(self) -> Result<Option<T>, E> {
+                Ok(None)
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<Option<T>, D::Error> {
+                T::read(de, self.0).map(Some)
+            }
+        }
+
+        de.deserialize_option(Optional(reader, PhantomData))
+    }
+
+    fn emit(&self, out: &mut Emitter) {
+        match self {
+            Some(value) => value.emit(out),
+            None => out.plain("null"),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
+        struct List<'a, T>(&'a Reader, PhantomData<T>);
+
+        impl<'de, T: Value> Visitor<'de> for List<'_, T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_none<E>(self) -> Result<Vec<T>, E> {
+                Ok(Vec::new())
+            }
+
+            fn visit_unit<E>(self) -> Result<Vec<T>, E> {
+                Ok(Vec::new())
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<Vec<T>, D::Error> {
+                de.deserialize_seq(self)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+                let mut list = Vec::new();
+                while let Some(value) = self.0.entry(list.len(), &mut seq)? {
+                    if list.len() == MAX_ENTRIES {
+                        return Err(self.0.fail(Fault::TooManyEntries { max: MAX_ENTRIES }));
+                    }
+                    list.push(value);
+                }
+                Ok(list)
+            }
+        }
+
+        de.deserialize_option(List(reader, PhantomData))
+            .inspect_err(|_| reader.expected("a list"))
+    }
+
+    fn emit(&self, out: &mut Emitter) {
+        out.list(self, |out, value| value.emit(out));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<T: Value> Value for BTreeMap<String, T> {
+    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
+        struct Entries<'a, T>(&'a Reader, PhantomData<T>);
+
+        impl<'de, T: Value> Visitor<'de> for Entries<'_, T> {
+            type Value = BTreeMap<String, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping")
+            }
+
+            fn visit_none<E>(self) -> Result<BTreeMap<String, T>, E> {
+                Ok(BTreeMap::new())
+            }
+
+            fn visit_unit<E>(self) -> Result<BTreeMap<String, T>, E> {
+                Ok(BTreeMap::new())
+            }
+
+            fn visit_some<D: Deserializer<'de>>(
+                self,
+                de: D,
+            ) -> Result<BTreeMap<String, T>, D::Error> {
+                de.deserialize_map(self)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<BTreeMap<String, T>, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some(key) = map.next_key_seed(KeyText)? {
+                    let value = self.0.field(&key, &mut map)?;
+                    entries.insert(key, value);
+                    if entries.len() > MAX_ENTRIES {
+                        return Err(self.0.fail(Fault::TooManyEntries { max: MAX_ENTRIES }));
+                    }
+                }
+                Ok(entries)
+            }
+        }
+
+        de.deserialize_option(Entries(reader, PhantomData))
+            .inspect_err(|_| reader.expected("a mapping"))
+    }
+
+    fn emit(&self, out: &mut Emitter) {
+        out.mapping(|out| {
+            for (key, value) in self {
+                out.any_key(key);
+                value.emit(out);
+            }
+        });
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+/// Whether a key is there; what it holds is not read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Present(pub bool);
+
+impl Value for Present {
+    fn read<'de, D: Deserializer<'de>>(de: D, _reader: &Reader) -> Result<Self, D::Error> {
+        de.deserialize_ignored_any(IgnoredAny).map(|_| Self(true))
+    }
+
+    /// Writes null: the contents are not known.
+    fn emit(&self, out: &mut Emitter) {
+        out.plain("null");
+    }
+
+    /// Always, so that a key whose contents are not known is not written.
+    fn is_empty(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,30 @@
+//! WATCH: which events an operator wants to be sent from now on (added by this project).
+
+use super::guard::SMALL;
+use super::record::{payload, record, words};
+
+record! {
+    /// `watch: {topics: […]}`; an empty list ends it.
+    pub struct Watch {
+        /// The topics; those of an earlier WATCH no longer count.
+        topics: Vec<Topic> as "topics",
+    }
+}
+
+words! {
+    /// A kind of events.
+    pub enum Topic {
+        /// Nodes that come and go: NodeConnected, NodeDisconnected.
+        Nodes = "nodes",
+        /// What becomes of instances: InstanceDeleted, InstanceStopped, ConcentratorInstanceAdded and the like.
+        Instances = "instances",
+        /// The ERROR frames that controllers get.
+        Failures = "failures",
+        /// The launchers' STATS.
+        Stats = "stats",
+        /// STARTs given to nodes: InstancePlaced.
+        Placements = "placements",
+    }
+}
+
+payload!(Watch under "watch", SMALL);

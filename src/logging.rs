@@ -1,0 +1,230 @@
+//! Logs of all programs: glog's flags, as the original's deployments use them, mapped onto `tracing`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tracing::Level;
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+/// Daily log files kept.
+const MAX_LOG_FILES: usize = 14;
+
+/// glog's flags.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Logging")]
+pub struct LogFlags {
+    /// Log level for V logs: 1 adds what happens to each workload, 2 and more everything
+    #[arg(long = "v", value_name = "N", default_value_t = 0)]
+    pub verbosity: u8,
+    /// Comma-separated list of MODULE=N: another -v for a module, e.g. sched=2
+    #[arg(
+        long,
+        value_name = "PATTERN=N,…",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub vmodule: String,
+    /// Log to standard error instead of files
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
+    pub logtostderr: Flag,
+    /// Log to standard error as well as files
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
+    pub alsologtostderr: Flag,
+    /// Logs at or above this threshold go to standard error besides the files: INFO, WARNING, ERROR, FATAL or 0 to 3
+    #[arg(long, value_name = "LEVEL", default_value = "ERROR")]
+    pub stderrthreshold: Threshold,
+    /// Write log files in this directory
+    #[arg(long = "log_dir", alias = "log-dir", value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+    /// Accepted for compatibility, without effect
+    #[arg(
+        long = "log_backtrace_at",
+        alias = "log-backtrace-at",
+        value_name = "FILE:LINE",
+        hide = true
+    )]
+    pub log_backtrace_at: Option<String>,
+}
+
+/// A boolean flag as Go reads it: `-flag`, `-flag=true`, `-flag=0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flag(pub bool);
+
+impl std::str::FromStr for Flag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Self(true)),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Self(false)),
+            _ => Err("expected true or false".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Flag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// glog's severities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threshold(Level);
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Self(Level::ERROR)
+    }
+}
+
+impl std::str::FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_uppercase().as_str() {
+            "INFO" | "0" => Ok(Self(Level::INFO)),
+            "WARNING" | "1" => Ok(Self(Level::WARN)),
+            "ERROR" | "2" | "FATAL" | "3" => Ok(Self(Level::ERROR)),
+            _ => Err("expected INFO, WARNING, ERROR, FATAL or 0 to 3".to_owned()),
+        }
+    }
+}
+
+/// Where logs go when no flag says so.
+#[derive(Debug, Clone, Copy)]
+pub enum Destination {
+    /// To daily files in this directory, as the original's daemons.
+    Files(&'static str),
+    /// To standard error, as tools and tests want it.
+    Stderr,
+}
+
+/// Why logging cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// `-vmodule` cannot be read.
+    #[error("-vmodule '{0}': expected MODULE=N, separated by commas")]
+    Vmodule(String),
+    /// Logging was set up before.
+    #[error(transparent)]
+    Init(#[from] TryInitError),
+}
+
+/// Sets up logging for the process. Keep the guard until the end: it writes out what is buffered.
+///
+/// # Errors
+/// [`LogError`]. A log directory that cannot be written is no error: logs go to standard error, which says so.
+pub fn init(
+    flags: &LogFlags,
+    program: &'static str,
+    default: Destination,
+) -> Result<Option<WorkerGuard>, LogError> {
+    let filter = filter(flags)?;
+    let (file, failed) = match directory(flags, default) {
+        None => (None, None),
+        Some(directory) => match open(&directory, program) {
+            Ok(opened) => (Some(opened), None),
+            Err(error) => (None, Some((directory, error))),
+        },
+    };
+    let all_to_stderr = file.is_none() || flags.alsologtostderr.0;
+    let stderr_level = if all_to_stderr {
+        LevelFilter::TRACE
+    } else {
+        flags.stderrthreshold.0.into()
+    };
+    let (writer, guard) = file.unzip();
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(writer.map(|writer| fmt::layer().with_ansi(false).with_writer(writer)))
+        .with(
+            fmt::layer()
+                .with_ansi(false)
+                .with_writer(io::stderr)
+                .with_filter(stderr_level),
+        )
+        .try_init()?;
+    if let Some((directory, error)) = failed {
+        tracing::warn!(
+            "cannot log to {}: {error}: logging to standard error",
+            directory.display()
+        );
+    }
+    Ok(guard)
+}
+
+fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
+    if flags.logtostderr.0 {
+        return None;
+    }
+    flags.log_dir.clone().or(match default {
+        Destination::Files(directory) => Some(directory.into()),
+        Destination::Stderr => None,
+    })
+}
+
+fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, WorkerGuard)> {
+    std::fs::create_dir_all(directory)?;
+    let appender = RollingFileAppender::builder()
+        .rotation(Rotation::DAILY)
+        .filename_prefix(program)
+        .filename_suffix("log")
+        .max_log_files(MAX_LOG_FILES)
+        .build(directory)
+        .map_err(io::Error::other)?;
+    Ok(tracing_appender::non_blocking(appender))
+}
+
+/// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones.
+fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
+    let mut filter = EnvFilter::new(format!(
+        "warn,ciao_scheduler={0},proto_frames={0}",
+        level(flags.verbosity)
+    ));
+    for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
+        let directive = part.split_once('=').and_then(|(module, level_text)| {
+            let module = module.trim_end_matches(".go").trim_matches('*');
+            let level = level(level_text.parse().ok()?);
+            format!("ciao_scheduler::{module}={level}").parse().ok()
+        });
+        filter = filter.add_directive(directive.ok_or_else(|| LogError::Vmodule(part.to_owned()))?);
+    }
+    Ok(filter)
+}
+
+fn level(verbosity: u8) -> LevelFilter {
+    match verbosity {
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogFlags, filter};
+
+    #[test]
+    fn vmodule_is_read_as_glog_does() {
+        let with = |vmodule: &str| {
+            filter(&LogFlags {
+                vmodule: vmodule.to_owned(),
+                ..LogFlags::default()
+            })
+        };
+        let text = with("sched=2,server=1").unwrap().to_string();
+        assert!(text.contains("ciao_scheduler::sched=trace"), "{text}");
+        assert!(text.contains("ciao_scheduler::server=debug"), "{text}");
+        assert_eq!(
+            with("sched").unwrap_err().to_string(),
+            "-vmodule 'sched': expected MODULE=N, separated by commas"
+        );
+    }
+}

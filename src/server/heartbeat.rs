@@ -1,0 +1,142 @@
+//! `--heartbeat`: one line a second about controllers and compute nodes, in the original's words.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Zoned;
+use proto_frames::Uuid;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::hub::Hub;
+use crate::sched::{Heartbeat, HeartbeatNode};
+
+/// Controllers shown, as the original.
+const MAX_CONTROLLERS: usize = 2;
+
+/// Compute nodes shown, as the original.
+const MAX_NODES: usize = 4;
+
+/// Lines between two column headers, as the original.
+const HEADER_EVERY: u64 = 22;
+
+/// Prints the heartbeat to standard error; ends never.
+pub(super) async fn beat(hub: Arc<Hub>) {
+    let mut second = interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for count in 0u64.. {
+        second.tick().await;
+        let time = Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
+        if count.is_multiple_of(HEADER_EVERY) {
+            eprintln!("{time} {HEADER}");
+        }
+        let state = hub.read(|scheduler| scheduler.heartbeat(MAX_CONTROLLERS, MAX_NODES));
+        eprintln!("{time} {}", line(&state));
+    }
+}
+
+const HEADER: &str = "Controllers\t\t\t\t\tCompute Nodes";
+
+/// One line, without its time.
+fn line(state: &Heartbeat) -> String {
+    if state.controller_count == 0 && state.node_count == 0 {
+        return "** idle / disconnected **".to_owned();
+    }
+    let mut text = String::new();
+    if state.controllers.is_empty() {
+        text.push_str(" -no Controller- ");
+    }
+    for (at, (uuid, is_master)) in state.controllers.iter().enumerate() {
+        let separator = if at == 0 { "" } else { ", " };
+        let standing = if *is_master { "MASTER" } else { "BACKUP" };
+        let _ = write!(text, "{separator}controller-{}:{standing}", short(uuid));
+    }
+    add_rest(&mut text, state.controller_count - state.controllers.len());
+    text.push('\t');
+    if state.nodes.is_empty() {
+        text.push_str(" -no Compute Nodes-");
+    }
+    for (at, node) in state.nodes.iter().enumerate() {
+        let separator = if at == 0 { "" } else { ", " };
+        text.push_str(separator);
+        add_node(&mut text, node);
+    }
+    add_rest(&mut text, state.node_count - state.nodes.len());
+    text
+}
+
+fn add_node(text: &mut String, node: &HeartbeatNode) {
+    let mark = if node.is_most_recently_used { "*" } else { "" };
+    let _ = write!(
+        text,
+        "node-{}:{}{mark}",
+        short(&node.uuid),
+        node.status.name()
+    );
+    if let Some((free, total, load)) = node.figures {
+        let _ = write!(text, ":{free}/{total},{load}");
+    }
+}
+
+fn add_rest(text: &mut String, rest: usize) {
+    if rest > 0 {
+        let _ = write!(text, ", +{rest} more");
+    }
+}
+
+fn short(uuid: &Uuid) -> String {
+    uuid.simple().to_string()[..8].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heartbeat, HeartbeatNode, Uuid, line};
+    use crate::sched::NodeStatus;
+
+    fn node(first: u32, is_most_recently_used: bool) -> HeartbeatNode {
+        HeartbeatNode {
+            uuid: Uuid::from_fields(first, 0, 0, &[0; 8]),
+            status: NodeStatus::Ready,
+            is_most_recently_used,
+            figures: Some((141_312, 163_840, 2)),
+        }
+    }
+
+    #[test]
+    fn shows_both_sides_and_counts_what_it_leaves_out() {
+        let state = Heartbeat {
+            controllers: vec![
+                (Uuid::from_fields(0x2a7c_3e1d, 0, 0, &[0; 8]), true),
+                (Uuid::from_fields(0x91bd_0f3a, 0, 0, &[0; 8]), false),
+            ],
+            controller_count: 2,
+            nodes: vec![node(0x4cb1_9522, true), node(0x6be5_6328, false)],
+            node_count: 9,
+        };
+        assert_eq!(
+            line(&state),
+            "controller-2a7c3e1d:MASTER, controller-91bd0f3a:BACKUP\t\
+             node-4cb19522:READY*:141312/163840,2, node-6be56328:READY:141312/163840,2, +7 more"
+        );
+    }
+
+    #[test]
+    fn says_which_side_is_missing() {
+        assert_eq!(line(&Heartbeat::default()), "** idle / disconnected **");
+        let nodes = Heartbeat {
+            nodes: vec![node(1, false)],
+            node_count: 1,
+            ..Heartbeat::default()
+        };
+        assert!(line(&nodes).starts_with(" -no Controller- \tnode-00000001:READY:"));
+        let controllers = Heartbeat {
+            controllers: vec![(Uuid::nil(), true)],
+            controller_count: 1,
+            ..Heartbeat::default()
+        };
+        assert_eq!(
+            line(&controllers),
+            "controller-00000000:MASTER\t -no Compute Nodes-"
+        );
+    }
+}

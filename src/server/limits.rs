@@ -1,0 +1,88 @@
+//! Every limit of the server, with its default and the reason for it.
+
+use std::time::Duration;
+
+/// Port of the scheduler, as the original's.
+pub const DEFAULT_PORT: u16 = 8888;
+
+/// Handshakes (TLS and CONNECT) under way at once. More connections wait in the kernel's queue rather than being
+/// turned away: an original client that is cut after TLS never comes back.
+pub const MAX_HANDSHAKES: usize = 1024;
+
+/// How long a peer may take for its TLS handshake.
+pub const TLS_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a peer may take from TLS to its whole CONNECT (the original's figure).
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Open files kept back from connections: listeners, logs, the state directory, standard streams.
+pub const RESERVED_FILES: u64 = 64;
+
+/// Connections the kernel may hold that were not accepted yet, per listening address.
+pub const ACCEPT_BACKLOG: u32 = 4096;
+
+/// First pause after accepting failed, as it does when files run out; doubles up to [`MAX_ACCEPT_PAUSE`].
+pub const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Longest pause after accepting failed.
+pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bytes of a controller's or operator's frames, and of the answers to them, that may be queued: some 8 000 STARTs, a
+/// few milliseconds of work.
+pub const CONTROLLER_BUDGET: usize = 4 * 1024 * 1024;
+
+/// Bytes of any other peer's frames that may be queued: five STATS of a node with 200 instances, so that a controller
+/// which reads nothing until its deadline does not keep launchers waiting.
+pub const LAUNCHER_BUDGET: usize = 256 * 1024;
+
+/// Bytes queued for a launcher from which on it is used only where nothing else fits. A sixteenth of a controller's
+/// budget: that many launchers must back up before one controller is slowed down.
+pub const HIGH_WATER: usize = 256 * 1024;
+
+/// How long queued frames may take to leave when the scheduler shuts down.
+pub const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The limits of a server that can be set.
+#[derive(Debug, Clone)]
+pub struct ServerLimits {
+    /// See [`MAX_HANDSHAKES`].
+    pub max_handshakes: usize,
+    /// See [`TLS_DEADLINE`].
+    pub tls_deadline: Duration,
+    /// See [`CONNECT_DEADLINE`].
+    pub connect_deadline: Duration,
+    /// Most connections at once; by default what the open-files limit allows.
+    pub max_connections: Option<usize>,
+    /// See [`CONTROLLER_BUDGET`].
+    pub controller_budget: usize,
+    /// See [`LAUNCHER_BUDGET`].
+    pub launcher_budget: usize,
+    /// See [`HIGH_WATER`].
+    pub high_water: usize,
+    /// See [`crate::net::peer::PROGRESS_DEADLINE`].
+    pub progress_deadline: Duration,
+    /// See [`crate::net::peer::STALL_TIME`].
+    pub stall_time: Duration,
+    /// See [`DRAIN_DEADLINE`].
+    pub drain_deadline: Duration,
+    /// See [`proto_frames::limits::MAX_PAYLOAD_LEN`].
+    pub max_payload: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            max_handshakes: MAX_HANDSHAKES,
+            tls_deadline: TLS_DEADLINE,
+            connect_deadline: CONNECT_DEADLINE,
+            max_connections: None,
+            controller_budget: CONTROLLER_BUDGET,
+            launcher_budget: LAUNCHER_BUDGET,
+            high_water: HIGH_WATER,
+            progress_deadline: crate::net::peer::PROGRESS_DEADLINE,
+            stall_time: crate::net::peer::STALL_TIME,
+            drain_deadline: DRAIN_DEADLINE,
+            max_payload: proto_frames::limits::MAX_PAYLOAD_LEN,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! One peer's session: what it sends is read, understood and handed to the core in batches.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::BytesMut;
+use proto_frames::{Encoder, Frame, Role, Timestamp, TraceNode, Uuid};
+use tracing::info;
+
+use super::hub::{Hub, PeerState};
+use super::{meaning, render};
+use crate::net::peer::{End, Flow, Handler};
+use crate::sched::{Input, Message, SessionId};
+
+/// The daemon's end of one connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    hub: Arc<Hub>,
+    id: SessionId,
+    peer: Arc<PeerState>,
+    inputs: Vec<Input>,
+}
+
+impl Session {
+    pub(super) fn new(hub: Arc<Hub>, id: SessionId, peer: Arc<PeerState>) -> Self {
+        Self {
+            hub,
+            id,
+            peer,
+            inputs: Vec::new(),
+        }
+    }
+
+    /// The connection is over: tells the core, and the log why.
+    pub(super) fn ended(self, end: End<Message>) {
+        info!(
+            "{} {}: connection {}",
+            self.peer.role, self.peer.uuid, end.reason
+        );
+        self.hub.ended(self.id, end.unsent);
+    }
+
+    fn input(&self, mut frame: Frame) -> Input {
+        if frame.origin.is_nil() {
+            // The native encoding does not repeat the sender in each frame.
+            frame.origin = self.peer.uuid;
+        }
+        if let Some(path) = frame.trace.as_mut().and_then(|trace| trace.path.as_mut())
+            && path.len() < proto_frames::limits::MAX_TRACE_NODES
+        {
+            let (uuid, role) = (self.hub.uuid, Role::SCHEDULER);
+            path.push(TraceNode {
+                uuid,
+                role,
+                tx: Timestamp::UNSET,
+                rx: wall_clock(),
+            });
+        }
+        let meaning = meaning::of(&frame);
+        Input::Frame {
+            session: self.id,
+            frame,
+            meaning,
+        }
+    }
+}
+
+impl Handler for Session {
+    type Outgoing = Message;
+
+    fn received(&mut self, messages: &mut Vec<proto_frames::Message>) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        inputs.extend(messages.drain(..).filter_map(|message| match message {
+            proto_frames::Message::Frame(frame) => Some(self.input(frame)),
+            // The decoder hands out nothing else once CONNECT is through.
+            proto_frames::Message::Connect(_) | proto_frames::Message::Connected(_) => None,
+        }));
+        self.hub.handle(inputs.drain(..), Some(&self.peer.budget));
+        const KEEP_INPUTS: usize = 16;
+        if inputs.capacity() <= KEEP_INPUTS {
+            self.inputs = inputs;
+        }
+    }
+
+    fn encode(&mut self, message: &Message, encoder: &mut Encoder, dst: &mut BytesMut) {
+        render::encode(message, self.hub.uuid, self.peer.uuid, encoder, dst);
+    }
+
+    fn written(&mut self, queued: usize) {
+        self.hub.written(self.id, &self.peer, queued);
+    }
+
+    fn flow(&mut self, flow: Flow) {
+        self.hub.flow(self.id, &self.peer, flow);
+    }
+}
+
+/// Now, for traces.
+pub(super) fn wall_clock() -> Timestamp {
+    let since_epoch = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_unix_ns(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// The scheduler's own frames carry its UUID.
+pub(super) fn stamp_sent(frame: &mut Frame, own: Uuid) {
+    if let Some(path) = frame.trace.as_mut().and_then(|trace| trace.path.as_mut())
+        && let Some(last) = path.last_mut()
+        && last.uuid == own
+    {
+        last.tx = wall_clock();
+    }
+}

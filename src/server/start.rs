@@ -1,0 +1,246 @@
+//! Bringing the daemon up and taking it down: everything that can fail is tried before anything is served.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use proto_frames::Uuid;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
+
+use super::accept::{Places, accept, listen};
+use super::handshake::Acceptor;
+use super::hub::Hub;
+use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
+use super::state::{StateDir, keep_nodes};
+use super::{configuration, heartbeat};
+use crate::net::tls::{self, TlsError};
+use crate::sched::{self, Scheduler};
+
+/// Everything a daemon is started with.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// PEM file with the scheduler's certificate and key.
+    pub cert: PathBuf,
+    /// PEM file with the CA of all peers.
+    pub ca_cert: PathBuf,
+    /// Addresses to listen on; empty = every interface, port [`DEFAULT_PORT`].
+    pub listen: Vec<SocketAddr>,
+    /// Where the cluster configuration is.
+    pub configuration_uri: String,
+    /// Directory for what survives the process; `None` = nothing does.
+    pub state_dir: Option<PathBuf>,
+    /// Whether to print a line a second about the cluster.
+    pub heartbeat: bool,
+    /// Whether only certificates bound to a UUID are let in.
+    pub require_uuid_binding: bool,
+    /// Limits of connections and queues.
+    pub limits: ServerLimits,
+    /// Settings of the core; its UUID and expected nodes are filled in at start.
+    pub scheduler: sched::Config,
+}
+
+/// Why a daemon cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Certificate, key or CA.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}{}", hint(source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The state directory cannot be used.
+    #[error("cannot use the state directory {}: {source}", path.display())]
+    StateDir {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another process has it, '--listen ADDR:PORT' takes a different one"
+        }
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
+        _ => "",
+    }
+}
+
+/// A daemon that listens and has not begun to serve.
+#[derive(Debug)]
+pub struct Server {
+    hub: Arc<Hub>,
+    listeners: Vec<TcpListener>,
+    acceptor: Acceptor,
+    state_dir: Option<StateDir>,
+    heartbeat: bool,
+}
+
+impl Server {
+    /// Loads certificates, opens the state directory and the sockets. Nothing is accepted yet.
+    ///
+    /// # Errors
+    /// [`StartError`]: the first thing that fails.
+    pub fn bind(config: ServerConfig) -> Result<Self, StartError> {
+        let identity = tls::load_identity(&config.cert)?;
+        let anchors = tls::load_anchors(&config.ca_cert)?;
+        let tls = tls::server_config(&identity, &anchors)?;
+        let mut scheduler = config.scheduler;
+        let state_dir = config.state_dir.as_deref().map(StateDir::open).transpose();
+        let in_state_dir = |source| StartError::StateDir {
+            path: config.state_dir.clone().unwrap_or_default(),
+            source,
+        };
+        let state_dir = state_dir.map_err(in_state_dir)?;
+        match &state_dir {
+            Some(directory) => {
+                scheduler.uuid = directory.own_uuid().map_err(in_state_dir)?;
+                scheduler.expected_nodes = directory.nodes();
+            }
+            // The same certificate, the same scheduler.
+            None => {
+                scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
+            }
+        }
+        let listeners = open(&config.listen)?;
+        let (uuid, limits) = (scheduler.uuid, config.limits);
+        let cluster = configuration::load(&config.configuration_uri);
+        let acceptor = Acceptor {
+            tls: TlsAcceptor::from(tls),
+            limits: Arc::new(limits.clone()),
+            require_binding: config.require_uuid_binding,
+        };
+        if !scheduler.expected_nodes.is_empty() {
+            let (count, time) = (scheduler.expected_nodes.len(), scheduler.settle_time);
+            info!(
+                "{count} nodes were known before: STARTs that fit nowhere wait for them, at most {time:?}"
+            );
+        }
+        let scheduler = Scheduler::new(scheduler, cluster, Instant::now());
+        let hub = Arc::new(Hub::new(scheduler, uuid, limits));
+        Ok(Self {
+            hub,
+            listeners,
+            acceptor,
+            state_dir,
+            heartbeat: config.heartbeat,
+        })
+    }
+
+    /// The addresses it listens on, with real ports.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// The scheduler's own UUID.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.hub.uuid
+    }
+
+    /// Serves until `shutdown` ends; then stops accepting, and gives what is queued some time to leave.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let limits = &self.hub.limits;
+        let connections = limits.max_connections.unwrap_or_else(connections_allowed);
+        let places = Places {
+            handshakes: Arc::new(Semaphore::new(limits.max_handshakes)),
+            connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
+        };
+        let mut tasks = JoinSet::new();
+        for listener in self.listeners {
+            tasks.spawn(accept(
+                listener,
+                Arc::clone(&self.hub),
+                self.acceptor.clone(),
+                places.clone(),
+            ));
+        }
+        let hub = Arc::clone(&self.hub);
+        tasks.spawn(async move { hub.keep_time().await });
+        if let Some(directory) = self.state_dir {
+            tasks.spawn(keep_nodes(Arc::clone(&self.hub), directory));
+        }
+        if self.heartbeat {
+            tasks.spawn(heartbeat::beat(Arc::clone(&self.hub)));
+        }
+        shutdown.await;
+        tasks.abort_all();
+        drain(&self.hub).await;
+    }
+}
+
+/// Ends every session once what is queued for it is written, or its time is up.
+async fn drain(hub: &Hub) {
+    let peers = hub.peer_count();
+    hub.begin_shutdown();
+    let deadline = hub.limits.drain_deadline;
+    if peers > 0 && timeout(deadline, hub.emptied.notified()).await.is_err() {
+        warn!(
+            "{} of {peers} peers did not take what was queued within {deadline:?}",
+            hub.peer_count()
+        );
+    }
+}
+
+fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    if addresses.is_empty() {
+        let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
+        return match listen(everywhere) {
+            Ok(listener) => Ok(vec![listener]),
+            // A machine without IPv6.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                let listener =
+                    listen(address).map_err(|source| StartError::Listen { address, source })?;
+                Ok(vec![listener])
+            }
+            Err(source) => Err(StartError::Listen {
+                address: everywhere,
+                source,
+            }),
+        };
+    }
+    let open = |&address| listen(address).map_err(|source| StartError::Listen { address, source });
+    addresses.iter().map(open).collect()
+}
+
+/// Raises the soft limit of open files to the hard one.
+pub(super) fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    ) {
+        warn!("cannot raise the limit of open files: {error}");
+    }
+}
+
+/// Connections that the limit of open files allows.
+fn connections_allowed() -> usize {
+    raise_open_files();
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(files.saturating_sub(RESERVED_FILES))
+        .unwrap_or(usize::MAX)
+        .max(1)
+}
