@@ -14,3 +14,4 @@ pub mod logging;
 pub mod net;
 pub mod sched;
 pub mod server;
+pub mod shutdown;

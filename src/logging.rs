@@ -23,7 +23,12 @@ pub struct LogFlags {
     #[arg(long = "v", value_name = "N", default_value_t = 0)]
     pub verbosity: u8,
     /// Comma-separated list of MODULE=N: another -v for a module, e.g. sched=2
-    #[arg(long, value_name = "PATTERN=N,…", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "PATTERN=N,…",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub vmodule: String,
     /// Log to standard error instead of files
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
@@ -38,7 +43,12 @@ pub struct LogFlags {
     #[arg(long = "log_dir", alias = "log-dir", value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
     /// Accepted for compatibility, without effect
-    #[arg(long = "log_backtrace_at", alias = "log-backtrace-at", value_name = "FILE:LINE", hide = true)]
+    #[arg(
+        long = "log_backtrace_at",
+        alias = "log-backtrace-at",
+        value_name = "FILE:LINE",
+        hide = true
+    )]
     pub log_backtrace_at: Option<String>,
 }
 
@@ -111,7 +121,11 @@ pub enum LogError {
 ///
 /// # Errors
 /// [`LogError`]. A log directory that cannot be written is no error: logs go to standard error, which says so.
-pub fn init(flags: &LogFlags, program: &'static str, default: Destination) -> Result<Option<WorkerGuard>, LogError> {
+pub fn init(
+    flags: &LogFlags,
+    program: &'static str,
+    default: Destination,
+) -> Result<Option<WorkerGuard>, LogError> {
     let filter = filter(flags)?;
     let (file, failed) = match directory(flags, default) {
         None => (None, None),
@@ -121,15 +135,27 @@ pub fn init(flags: &LogFlags, program: &'static str, default: Destination) -> Re
         },
     };
     let all_to_stderr = file.is_none() || flags.alsologtostderr.0;
-    let stderr_level = if all_to_stderr { LevelFilter::TRACE } else { flags.stderrthreshold.0.into() };
+    let stderr_level = if all_to_stderr {
+        LevelFilter::TRACE
+    } else {
+        flags.stderrthreshold.0.into()
+    };
     let (writer, guard) = file.unzip();
     tracing_subscriber::registry()
         .with(filter)
         .with(writer.map(|writer| fmt::layer().with_ansi(false).with_writer(writer)))
-        .with(fmt::layer().with_ansi(false).with_writer(io::stderr).with_filter(stderr_level))
+        .with(
+            fmt::layer()
+                .with_ansi(false)
+                .with_writer(io::stderr)
+                .with_filter(stderr_level),
+        )
         .try_init()?;
     if let Some((directory, error)) = failed {
-        tracing::warn!("cannot log to {}: {error}: logging to standard error", directory.display());
+        tracing::warn!(
+            "cannot log to {}: {error}: logging to standard error",
+            directory.display()
+        );
     }
     Ok(guard)
 }
@@ -158,7 +184,10 @@ fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, WorkerGuard
 
 /// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones.
 fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
-    let mut filter = EnvFilter::new(format!("warn,ciao_scheduler={0},proto_frames={0}", level(flags.verbosity)));
+    let mut filter = EnvFilter::new(format!(
+        "warn,ciao_scheduler={0},proto_frames={0}",
+        level(flags.verbosity)
+    ));
     for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
         let directive = part.split_once('=').and_then(|(module, level_text)| {
             let module = module.trim_end_matches(".go").trim_matches('*');
@@ -184,7 +213,12 @@ mod tests {
 
     #[test]
     fn vmodule_is_read_as_glog_does() {
-        let with = |vmodule: &str| filter(&LogFlags { vmodule: vmodule.to_owned(), ..LogFlags::default() });
+        let with = |vmodule: &str| {
+            filter(&LogFlags {
+                vmodule: vmodule.to_owned(),
+                ..LogFlags::default()
+            })
+        };
         let text = with("sched=2,server=1").unwrap().to_string();
         assert!(text.contains("ciao_scheduler::sched=trace"), "{text}");
         assert!(text.contains("ciao_scheduler::server=debug"), "{text}");

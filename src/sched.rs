@@ -31,13 +31,13 @@ pub use action::{
     Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
 };
 pub use config::{
-    Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_INSTANCES_PER_NODE, MAX_SETTLING, MAX_SETTLING_BYTES,
-    MISSED_STATS, SETTLE_TIME,
+    Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_INSTANCES_PER_NODE, MAX_SETTLING,
+    MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
 };
 pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
-    Backlog, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input, InstanceReport, InstanceState, Malformed,
-    Meaning, NodeReport, StartRequest, StatsReport, Target,
+    Backlog, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input, InstanceReport,
+    InstanceState, Malformed, Meaning, NodeReport, StartRequest, StatsReport, Target,
 };
 pub use node::NodeStatus;
 pub use queries::{Heartbeat, HeartbeatNode};

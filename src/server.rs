@@ -2,19 +2,24 @@
 
 mod accept;
 mod configuration;
+mod flags;
 mod handshake;
 mod heartbeat;
 mod hub;
 mod limits;
 mod meaning;
+mod profile;
 mod render;
 mod session;
 mod start;
 mod state;
 
 pub use configuration::DEFAULT_URI;
+pub use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
 pub use limits::{
-    ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_PORT, DRAIN_DEADLINE, HIGH_WATER, LAUNCHER_BUDGET,
-    MAX_ACCEPT_PAUSE, MAX_HANDSHAKES, MIN_ACCEPT_PAUSE, RESERVED_FILES, ServerLimits, TLS_DEADLINE,
+    ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_PORT, DRAIN_DEADLINE, HIGH_WATER,
+    LAUNCHER_BUDGET, MAX_ACCEPT_PAUSE, MAX_HANDSHAKES, MIN_ACCEPT_PAUSE, RESERVED_FILES,
+    ServerLimits, TLS_DEADLINE,
 };
+pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};

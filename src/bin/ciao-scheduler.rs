@@ -1,1 +1,53 @@
-fn main() {}
+//! The scheduler daemon: reads its flags, tries everything that can fail, serves until told to stop.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::server::{
+    DaemonFlags, LOG_DIR, Profile, SchedulerCommand, SchedulerFlags, Server,
+};
+use ciao_scheduler::{flags, shutdown};
+use clap::Parser as _;
+use tracing::info;
+
+fn main() -> ExitCode {
+    let arguments = flags::double_dashes(std::env::args_os(), &['h', 'V']);
+    let result = match SchedulerFlags::parse_from(arguments) {
+        SchedulerFlags {
+            command: Some(SchedulerCommand::Dev(_flags)),
+            ..
+        } => Ok(()),
+        SchedulerFlags { daemon, .. } if daemon.osprepare.0 => Ok(()),
+        SchedulerFlags { daemon, .. } => run_daemon(&daemon),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ciao-scheduler: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
+    let _log = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
+    let profile = flags.cpuprofile.as_deref().map(|path| {
+        Profile::start(path).with_context(|| format!("cannot profile to {}", path.display()))
+    });
+    let profile = profile.transpose()?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let stop = shutdown::requested().context("cannot listen for signals")?;
+        let server = Server::bind(flags.server_config())?;
+        for address in server.local_addrs()? {
+            info!("scheduler {} listens on {address}", server.uuid());
+        }
+        server.run(stop).await;
+        info!("stopped");
+        anyhow::Ok(())
+    })?;
+    profile.map_or(Ok(()), |profile| {
+        profile.finish().context("cannot write the CPU profile")
+    })
+}

@@ -4,8 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    AttachVolumeFailure, CommandRefused, ControllerStatus, DeleteFailure, InstancePlaced, NodeConnected,
-    NodeDisconnected, PublicIpFailure, QueryResult, StartFailure,
+    AssignPublicIpFailure, AttachVolumeFailure, CommandRefused, ControllerStatus, DeleteFailure,
+    InstancePlaced, NodeConnected, NodeDisconnected, QueryResult, StartFailure,
+    UnassignPublicIpFailure,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 
@@ -63,8 +64,10 @@ pub enum Message {
     DeleteFailure(DeleteFailure),
     /// An AttachVolume failed.
     AttachVolumeFailure(AttachVolumeFailure),
-    /// An AssignPublicIP or ReleasePublicIP failed; the kind says which.
-    PublicIpFailure(Kind, PublicIpFailure),
+    /// An AssignPublicIP failed.
+    AssignPublicIpFailure(Box<AssignPublicIpFailure>),
+    /// A ReleasePublicIP failed.
+    UnassignPublicIpFailure(Box<UnassignPublicIpFailure>),
     /// A frame was of none of the four types.
     InvalidFrameType,
     /// A CONFIGURE could not be read; carries it back.
@@ -117,7 +120,9 @@ pub enum RefusedConnect {
     #[error("claims OPERATOR, which only the native encoding has")]
     OperatorInGob,
     /// Another certificate is bound to the UUID it claims.
-    #[error("claims the UUID of a peer whose certificate is bound to it, with a certificate that is not")]
+    #[error(
+        "claims the UUID of a peer whose certificate is bound to it, with a certificate that is not"
+    )]
     BoundElsewhere,
 }
 
@@ -166,7 +171,14 @@ impl Notice {
     /// Whether an operator should look at it.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        !matches!(self, Self::Connected(..) | Self::Left(..) | Self::Master(_) | Self::Placed(..) | Self::Settling(_))
+        !matches!(
+            self,
+            Self::Connected(..)
+                | Self::Left(..)
+                | Self::Master(_)
+                | Self::Placed(..)
+                | Self::Settling(_)
+        )
     }
 
     /// Whether it is said for every START, which is too often for an ordinary log.
@@ -182,19 +194,40 @@ impl fmt::Display for Notice {
             Self::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
             Self::Left(uuid, role) => write!(f, "{role} {uuid} left"),
             Self::Master(uuid) => write!(f, "controller {uuid} is master"),
-            Self::NotPermitted(uuid, role, kind) => write!(f, "refused {kind} from {uuid}: not for a {role} to send"),
-            Self::UnknownKind(uuid, kind) => write!(f, "dropped {kind} from {uuid}: not a frame this scheduler knows"),
-            Self::Malformed(uuid, kind, detail) => write!(f, "unusable {kind} from {uuid}: {detail}"),
-            Self::Forged(uuid, kind, node) => write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'"),
-            Self::NoSuchPeer(kind, peer) => write!(f, "{kind} is for '{peer}', which is not connected"),
+            Self::NotPermitted(uuid, role, kind) => {
+                write!(f, "refused {kind} from {uuid}: not for a {role} to send")
+            }
+            Self::UnknownKind(uuid, kind) => write!(
+                f,
+                "dropped {kind} from {uuid}: not a frame this scheduler knows"
+            ),
+            Self::Malformed(uuid, kind, detail) => {
+                write!(f, "unusable {kind} from {uuid}: {detail}")
+            }
+            Self::Forged(uuid, kind, node) => {
+                write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'")
+            }
+            Self::NoSuchPeer(kind, peer) => {
+                write!(f, "{kind} is for '{peer}', which is not connected")
+            }
             Self::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
             Self::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
-            Self::InDoubt(node, count) => write!(f, "node {node} is lost with {count} STARTs in doubt"),
-            Self::Dropped(instance, node) => write!(f, "node {node} no longer lists {instance}: claim dropped"),
-            Self::UnmatchedFailure(node) => {
-                write!(f, "StartFailure without an instance from node {node} matches no single START: left to STATS")
+            Self::InDoubt(node, count) => {
+                write!(f, "node {node} is lost with {count} STARTs in doubt")
             }
-            Self::Settling(instance) => write!(f, "START {instance} waits for nodes that are still coming back"),
+            Self::Dropped(instance, node) => {
+                write!(f, "node {node} no longer lists {instance}: claim dropped")
+            }
+            Self::UnmatchedFailure(node) => {
+                write!(
+                    f,
+                    "StartFailure without an instance from node {node} matches no single START: left to STATS"
+                )
+            }
+            Self::Settling(instance) => write!(
+                f,
+                "START {instance} waits for nodes that are still coming back"
+            ),
         }
     }
 }

@@ -28,16 +28,10 @@ pub const MAX_SETTLING_BYTES: usize = 64 * 1024 * 1024;
 pub const MAX_INSTANCES_PER_NODE: usize = 1 << 20;
 
 /// Commands of operators whose answer is still to come; beyond that the oldest is no longer routed back.
-pub const MAX_PENDING_ANSWERS: usize = 65_536;
+pub(super) const MAX_PENDING_ANSWERS: usize = 65_536;
 
 /// Kinds of refused frames remembered per session, so that each is logged once.
-pub const MAX_REFUSED_KINDS: usize = 64;
-
-/// Rows in one answer to a query.
-pub const MAX_QUERY_ROWS: usize = 1000;
-
-/// Rows in one answer to a query that names no limit.
-pub const DEFAULT_QUERY_ROWS: usize = 500;
+pub(super) const MAX_REFUSED_KINDS: usize = 64;
 
 /// How an instance that runs is counted against its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,11 +3,15 @@
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::payload::{ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, Topic};
+use proto_frames::payload::{
+    ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, Topic,
+};
 use proto_frames::{Role, Uuid};
 
 use super::Scheduler;
-use super::action::{Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand};
+use super::action::{
+    Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
+};
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
 use super::node::{Node, Pool, Presence};
@@ -18,7 +22,12 @@ impl Scheduler {
         if let Err(why) = self.admit(&hello) {
             return self.act(Action::Refuse { session: id, why });
         }
-        self.send(id, Message::Connected { configuration: self.cluster.payload.clone() });
+        self.send(
+            id,
+            Message::Connected {
+                configuration: self.cluster.payload.clone(),
+            },
+        );
         self.notice(Notice::Connected(hello.uuid, hello.role));
         let old = self.identities.insert(identity(hello.uuid, hello.role), id);
         self.sessions.insert(id, Session::new(hello, now));
@@ -29,7 +38,10 @@ impl Scheduler {
             self.connect_controller(id, old);
         }
         if let Some(old) = old {
-            self.act(Action::Disconnect { session: old, why: DisconnectReason::Replaced });
+            self.act(Action::Disconnect {
+                session: old,
+                why: DisconnectReason::Replaced,
+            });
         }
     }
 
@@ -69,10 +81,10 @@ impl Scheduler {
     }
 
     fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
-        let node = self.nodes.node(key);
-        if let Some(old) = node.session() {
+        let (old, old_roles) = (self.nodes.node(key).session(), self.nodes.node(key).roles);
+        if let Some(old) = old {
             self.session_mut(old).node = None;
-            if node.roles == roles {
+            if old_roles == roles {
                 // The same node over a newer connection: its place stays, and nobody else notices.
                 let node = self.nodes.node_mut(key);
                 node.ledger.put_in_doubt();
@@ -101,7 +113,10 @@ impl Scheduler {
 
     fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
         // A newer connection of a controller takes its place in the order.
-        let place = self.controllers.iter().position(|&other| Some(other) == old);
+        let place = self
+            .controllers
+            .iter()
+            .position(|&other| Some(other) == old);
         match place {
             Some(place) => self.controllers[place] = id,
             None => self.controllers.push(id),
@@ -114,7 +129,10 @@ impl Scheduler {
             .nodes
             .iter_from(0)
             .filter(|(_, node)| node.session().is_some_and(|session| session != id))
-            .map(|(_, node)| NodeConnected { node_uuid: node.uuid.to_string(), node_type: node_type(node.roles) })
+            .map(|(_, node)| NodeConnected {
+                node_uuid: node.uuid.to_string(),
+                node_type: node_type(node.roles),
+            })
             .collect();
         for event in events {
             self.send(id, Message::NodeConnected(event));
@@ -123,13 +141,19 @@ impl Scheduler {
 
     fn tell_standing(&mut self, id: SessionId) {
         if self.session(id).is_native() {
-            let status = if self.is_master(id) { Standing::Master } else { Standing::Backup };
+            let status = if self.is_master(id) {
+                Standing::Master
+            } else {
+                Standing::Backup
+            };
             self.send(id, Message::ControllerStatus(ControllerStatus { status }));
         }
     }
 
     pub(super) fn disconnected(&mut self, now: Instant, id: SessionId, unsent: Vec<Message>) {
-        let Some(session) = self.sessions.swap_remove(&id) else { return };
+        let Some(session) = self.sessions.swap_remove(&id) else {
+            return;
+        };
         self.notice(Notice::Left(session.uuid, session.role));
         let name = identity(session.uuid, session.role);
         if self.identities.get(&name) == Some(&id) {
@@ -150,7 +174,9 @@ impl Scheduler {
     }
 
     fn promote(&mut self) {
-        let Some(&master) = self.controllers.first() else { return };
+        let Some(&master) = self.controllers.first() else {
+            return;
+        };
         self.notice(Notice::Master(self.session(master).uuid));
         self.tell_standing(master);
     }
@@ -159,10 +185,13 @@ impl Scheduler {
     fn lose_node(&mut self, now: Instant, key: NodeKey) {
         let slots = std::mem::take(&mut self.nodes.node_mut(key).slots);
         for pool in Pool::ALL {
-            let Some(slot) = slots[pool as usize] else { continue };
+            let Some(slot) = slots[pool as usize] else {
+                continue;
+            };
             let nodes = &mut self.nodes;
-            self.tables[pool as usize]
-                .remove(slot, |moved, slot| nodes.node_mut(moved).slots[pool as usize] = Some(slot));
+            self.tables[pool as usize].remove(slot, |moved, slot| {
+                nodes.node_mut(moved).slots[pool as usize] = Some(slot)
+            });
         }
         self.filling.swap_remove(&key);
         let node = self.nodes.node_mut(key);
@@ -173,14 +202,24 @@ impl Scheduler {
             self.notice(Notice::InDoubt(uuid, in_doubt));
         }
         self.lost.push_back((now + self.config.in_doubt_time, key));
-        let event = NodeDisconnected { node_uuid: uuid.to_string(), node_type };
-        self.tell_controllers(Topic::Nodes, |_| Some(Message::NodeDisconnected(event.clone())));
+        let event = NodeDisconnected {
+            node_uuid: uuid.to_string(),
+            node_type,
+        };
+        self.tell_controllers(Topic::Nodes, |_| {
+            Some(Message::NodeDisconnected(event.clone()))
+        });
     }
 
     fn announce_node(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
-        let event = NodeConnected { node_uuid: node.uuid.to_string(), node_type: node_type(node.roles) };
-        self.tell_controllers(Topic::Nodes, |_| Some(Message::NodeConnected(event.clone())));
+        let event = NodeConnected {
+            node_uuid: node.uuid.to_string(),
+            node_type: node_type(node.roles),
+        };
+        self.tell_controllers(Topic::Nodes, |_| {
+            Some(Message::NodeConnected(event.clone()))
+        });
     }
 
     /// Deals with what an ended connection had not written: STARTs are placed again, commands for it have failed.
@@ -188,7 +227,9 @@ impl Scheduler {
         let deleted: IndexSet<InstanceId> = unsent
             .iter()
             .filter_map(|message| match message {
-                Message::Targeted(command) if command.volume.is_none() => Some(command.target.instance.clone()),
+                Message::Targeted(command) if command.volume.is_none() => {
+                    Some(command.target.instance.clone())
+                }
                 _ => None,
             })
             .collect();
@@ -196,7 +237,12 @@ impl Scheduler {
             match message {
                 Message::Start(start) => self.place_again(now, peer, *start, &deleted),
                 Message::Targeted(command) => {
-                    let TargetedCommand { sender, target, volume, frame } = *command;
+                    let TargetedCommand {
+                        sender,
+                        target,
+                        volume,
+                        frame,
+                    } = *command;
                     self.no_such_instance(sender, frame.kind, &target, volume);
                 }
                 _ => {}
@@ -204,12 +250,25 @@ impl Scheduler {
         }
     }
 
-    fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, deleted: &IndexSet<InstanceId>) {
+    fn place_again(
+        &mut self,
+        now: Instant,
+        peer: Uuid,
+        start: PlacedStart,
+        deleted: &IndexSet<InstanceId>,
+    ) {
         let instance = &start.request.instance;
-        let held_here = self.nodes.by_uuid(peer).filter(|key| self.holders.get(instance) == Some(key));
+        let held_here = self
+            .nodes
+            .by_uuid(peer)
+            .filter(|key| self.holders.get(instance) == Some(key));
         if let Some(key) = held_here {
-            let was_unconfirmed =
-                self.nodes.node(key).ledger.get(instance).is_some_and(|entry| entry.unconfirmed().is_some());
+            let was_unconfirmed = self
+                .nodes
+                .node(key)
+                .ledger
+                .get(instance)
+                .is_some_and(|entry| entry.unconfirmed().is_some());
             if !was_unconfirmed {
                 // A repeated START of an instance that runs there: nothing was lost that matters.
                 return;
@@ -223,7 +282,9 @@ impl Scheduler {
     }
 
     pub(super) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
-        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else { return };
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+            return;
+        };
         self.nodes.node_mut(key).backlog = backlog;
         if backlog == Backlog::Filling {
             self.filling.insert(key);
@@ -235,15 +296,23 @@ impl Scheduler {
 
     /// A session that the caller knows to be there.
     pub(super) fn session(&self, id: SessionId) -> &Session {
-        self.sessions.get(&id).expect("the caller holds a live session's id")
+        self.sessions
+            .get(&id)
+            .expect("the caller holds a live session's id")
     }
 
     fn session_mut(&mut self, id: SessionId) -> &mut Session {
-        self.sessions.get_mut(&id).expect("the caller holds a live session's id")
+        self.sessions
+            .get_mut(&id)
+            .expect("the caller holds a live session's id")
     }
 }
 
 /// A node with both roles counts as a compute node: original controllers want exactly one event per node.
 pub(super) fn node_type(roles: Role) -> NodeType {
-    if roles.contains(Role::AGENT) { NodeType::ComputeNode } else { NodeType::NetworkNode }
+    if roles.contains(Role::AGENT) {
+        NodeType::Compute
+    } else {
+        NodeType::Network
+    }
 }

@@ -66,7 +66,12 @@ impl Scheduler {
             hostname: request.hostname.clone(),
             nodes: self.tables[pool_of(request) as usize].len(),
         };
-        if let Some(kept) = self.explanations.kept.iter_mut().find(|kept| kept.shape == shape && kept.uses < REUSED) {
+        if let Some(kept) = self
+            .explanations
+            .kept
+            .iter_mut()
+            .find(|kept| kept.shape == shape && kept.uses < REUSED)
+        {
             kept.uses += 1;
             return kept.text.clone();
         }
@@ -76,7 +81,11 @@ impl Scheduler {
         if kept.len() >= KEPT {
             kept.pop_front();
         }
-        kept.push_back(Kept { shape, text: text.clone(), uses: 0 });
+        kept.push_back(Kept {
+            shape,
+            text: text.clone(),
+            uses: 0,
+        });
         text
     }
 
@@ -125,7 +134,11 @@ impl Tally {
     }
 
     fn to_text(&self, request: &StartRequest, cpu_ratio: f64) -> String {
-        let what = if request.network_node { "network" } else { "compute" };
+        let what = if request.network_node {
+            "network"
+        } else {
+            "compute"
+        };
         if self.nodes == 0 {
             return format!("no {what} node is connected");
         }
@@ -139,18 +152,34 @@ impl Tally {
             }
         };
         let most = self.most_free.unwrap_or_default();
-        add(self.not_named, &|text| text.push_str("not the node or host asked for"));
+        add(self.not_named, &|text| {
+            text.push_str("not the node or host asked for")
+        });
         add(self.not_ready, &|text| text.push_str("not ready"));
-        add(self.backed_up, &|text| text.push_str("not reading what is sent to them"));
+        add(self.backed_up, &|text| {
+            text.push_str("not reading what is sent to them")
+        });
         add(self.unknown, &|text| text.push_str("with unknown figures"));
         add(self.memory, &|text| {
-            let _ = write!(text, "short of memory (asks {} MiB, most free {})", asked.mem_mib, most.mem_mib);
+            let _ = write!(
+                text,
+                "short of memory (asks {} MiB, most free {})",
+                asked.mem_mib, most.mem_mib
+            );
         });
         add(self.vcpus, &|text| {
-            let _ = write!(text, "short of vcpus (asks {}, most free {})", asked.vcpus, most.vcpus);
+            let _ = write!(
+                text,
+                "short of vcpus (asks {}, most free {})",
+                asked.vcpus, most.vcpus
+            );
         });
         add(self.disk, &|text| {
-            let _ = write!(text, "short of disk (asks {} MiB, most free {})", asked.disk_mib, most.disk_mib);
+            let _ = write!(
+                text,
+                "short of disk (asks {} MiB, most free {})",
+                asked.disk_mib, most.disk_mib
+            );
         });
         text.pop();
         let largest_vcpus = (self.largest.vcpus as f64 * cpu_ratio) as i64;

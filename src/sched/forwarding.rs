@@ -18,20 +18,39 @@ impl Scheduler {
             return;
         }
         match meaning {
-            Meaning::Start(request) => self.start(now, PlacedStart { sender: id, request: *request, frame }),
+            Meaning::Start(request) => self.start(
+                now,
+                PlacedStart {
+                    sender: id,
+                    request: *request,
+                    frame,
+                },
+            ),
             Meaning::Ready(report) => self.ready(now, id, report),
             Meaning::Stats(report) => self.stats(now, id, frame, *report),
             Meaning::Status => self.status(id, frame.kind),
             Meaning::Delete(target) => self.delete(id, frame, target),
-            Meaning::AttachVolume { target, volume } => self.to_holder(id, frame, target, Some(volume)),
+            Meaning::AttachVolume { target, volume } => {
+                self.to_holder(id, frame, target, Some(volume))
+            }
             Meaning::Node { node } => self.to_node(id, frame, &node),
-            Meaning::Concentrator { agent } => self.to_concentrator(id, frame, &agent),
+            Meaning::Concentrator { agent, otherwise } => {
+                self.to_concentrator(id, frame, &agent, otherwise)
+            }
             Meaning::Configure(flags) => self.configure(frame, flags),
             Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),
-            Meaning::StartFailed { node, instance, reason } => {
+            Meaning::StartFailed {
+                node,
+                instance,
+                reason,
+            } => {
                 self.start_failed(id, frame, &node, instance, &reason);
             }
-            Meaning::DeleteFailed { node, instance, no_instance } => {
+            Meaning::DeleteFailed {
+                node,
+                instance,
+                no_instance,
+            } => {
                 self.delete_failed(id, frame, &node, &instance, no_instance);
             }
             Meaning::AttachVolumeFailed { node } => {
@@ -50,7 +69,9 @@ impl Scheduler {
     /// understand an answer.
     fn is_permitted(&mut self, id: SessionId, frame: &Frame, meaning: &Meaning) -> bool {
         let kind = frame.kind;
-        let Some(session) = self.sessions.get(&id) else { return false };
+        let Some(session) = self.sessions.get(&id) else {
+            return false;
+        };
         let role = session.role;
         if !kind.ty.is_known() {
             self.send(id, Message::InvalidFrameType);
@@ -62,17 +83,23 @@ impl Scheduler {
         let native_only = kind.is_added() && !session.is_native();
         let only_as_controller = role.contains(Role::CONTROLLER) && !role.contains(Role::OPERATOR);
         let reason = if native_only || !permissions::may_send(role, kind) {
-            self.notice_once(id, kind, |session| Notice::NotPermitted(session.uuid, session.role, kind));
+            self.notice_once(id, kind, |session| {
+                Notice::NotPermitted(session.uuid, session.role, kind)
+            });
             RefusalReason::NotPermitted
         } else if permissions::needs_master(kind) && only_as_controller && !self.is_master(id) {
-            self.notice_once(id, kind, |session| Notice::NotPermitted(session.uuid, session.role, kind));
+            self.notice_once(id, kind, |session| {
+                Notice::NotPermitted(session.uuid, session.role, kind)
+            });
             RefusalReason::NotMaster
         } else {
             return true;
         };
         self.counters.refused += 1;
         let detail = match reason {
-            RefusalReason::NotMaster => "this controller is backup: commands are the master's".to_owned(),
+            RefusalReason::NotMaster => {
+                "this controller is backup: commands are the master's".to_owned()
+            }
             _ => format!("{kind} is not for a {role} to send"),
         };
         self.refuse(id, kind, reason, detail, instance_of(meaning));
@@ -98,7 +125,7 @@ impl Scheduler {
             return;
         }
         let refused = CommandRefused {
-            r#type: kind.ty.0,
+            ty: kind.ty.0,
             operand: kind.operand,
             name: kind.to_string(),
             reason,
@@ -123,7 +150,11 @@ impl Scheduler {
     }
 
     /// Tells all controllers, and operators that watch the topic, something in words fit for each.
-    pub(super) fn tell_controllers(&mut self, topic: Topic, message: impl Fn(&Session) -> Option<Message>) {
+    pub(super) fn tell_controllers(
+        &mut self,
+        topic: Topic,
+        message: impl Fn(&Session) -> Option<Message>,
+    ) {
         for at in 0..self.controllers.len() {
             let to = self.controllers[at];
             if let Some(message) = message(self.session(to)) {
@@ -143,7 +174,8 @@ impl Scheduler {
         for at in 0..self.watchers.len() {
             let to = self.watchers[at];
             let session = self.session(to);
-            let hears_as_controller = session.role.contains(Role::CONTROLLER) && topic != Topic::Placements;
+            let hears_as_controller =
+                session.role.contains(Role::CONTROLLER) && topic != Topic::Placements;
             if Some(to) == except || hears_as_controller || !session.topics.contains(&topic) {
                 continue;
             }

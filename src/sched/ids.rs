@@ -62,7 +62,13 @@ mod tests {
     fn every_text_prints_as_it_came() {
         let uuid = "3390740c-dce9-48d6-b83a-a717417072ce";
         assert!(matches!(InstanceId::new(uuid), InstanceId::Uuid(_)));
-        for text in [uuid, "3390740C-DCE9-48D6-B83A-A717417072CE", "67d86208-b46c-4465-9018-e14187d4010", "", "web-1"] {
+        for text in [
+            uuid,
+            "3390740C-DCE9-48D6-B83A-A717417072CE",
+            "67d86208-b46c-4465-9018-e14187d4010",
+            "",
+            "web-1",
+        ] {
             assert_eq!(InstanceId::new(text).to_string(), text);
         }
     }

@@ -73,7 +73,12 @@ impl OfferIndex {
     }
 
     /// The first slot in `from .. to` that covers `asked`.
-    pub(super) fn first_covering(&self, asked: &Resources, from: usize, to: usize) -> Option<usize> {
+    pub(super) fn first_covering(
+        &self,
+        asked: &Resources,
+        from: usize,
+        to: usize,
+    ) -> Option<usize> {
         let to = to.min(self.len);
         if from >= to {
             return None;
@@ -95,7 +100,11 @@ impl OfferIndex {
             if self.tree[at].covers(asked) {
                 if at >= self.leaves {
                     let slot = at - self.leaves;
-                    return if slot < to { Search::Found(slot) } else { Search::Nothing };
+                    return if slot < to {
+                        Search::Found(slot)
+                    } else {
+                        Search::Nothing
+                    };
                 }
                 at *= 2;
                 continue;
@@ -199,11 +208,26 @@ mod tests {
         let mut index = OfferIndex::default();
         for slot in 0..10_000 {
             let (mem_mib, disk_mib) = if slot % 2 == 0 { (9, 0) } else { (0, 9) };
-            index.push(Resources { mem_mib, vcpus: 9, disk_mib });
+            index.push(Resources {
+                mem_mib,
+                vcpus: 9,
+                disk_mib,
+            });
         }
-        let asked = Resources { mem_mib: 5, vcpus: 1, disk_mib: 5 };
+        let asked = Resources {
+            mem_mib: 5,
+            vcpus: 1,
+            disk_mib: 5,
+        };
         assert_eq!(index.first_covering(&asked, 0, index.len()), None);
-        index.set(9_999, Resources { mem_mib: 5, vcpus: 5, disk_mib: 5 });
+        index.set(
+            9_999,
+            Resources {
+                mem_mib: 5,
+                vcpus: 5,
+                disk_mib: 5,
+            },
+        );
         assert_eq!(index.first_covering(&asked, 3, index.len()), Some(9_999));
     }
 }

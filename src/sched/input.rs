@@ -96,6 +96,8 @@ pub enum Meaning {
     Concentrator {
         /// The agent as the payload writes it.
         agent: Box<str>,
+        /// What the sender is told if the agent is not there; `None` where the protocol has no word for it.
+        otherwise: Option<Box<Message>>,
     },
     /// CONFIGURE with a well-formed payload.
     Configure(ConfigurationFlags),
@@ -198,7 +200,10 @@ pub struct ConfigurationFlags {
 impl Default for ConfigurationFlags {
     /// Both limited, as where the configuration does not say.
     fn default() -> Self {
-        Self { mem_limit: true, disk_limit: true }
+        Self {
+            mem_limit: true,
+            disk_limit: true,
+        }
     }
 }
 
@@ -316,6 +321,9 @@ pub struct ClusterConfiguration {
 
 impl Default for ClusterConfiguration {
     fn default() -> Self {
-        Self { payload: Bytes::new(), flags: ConfigurationFlags::default() }
+        Self {
+            payload: Bytes::new(),
+            flags: ConfigurationFlags::default(),
+        }
     }
 }

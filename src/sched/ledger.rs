@@ -66,7 +66,10 @@ impl Measured {
     /// As the settings and the cluster configuration say.
     pub(super) fn new(accounting: Accounting, mem_limit: bool, disk_limit: bool) -> Self {
         let all = accounting == Accounting::Measured;
-        Self { mem: all || !mem_limit, disk: all || !disk_limit }
+        Self {
+            mem: all || !mem_limit,
+            disk: all || !disk_limit,
+        }
     }
 }
 
@@ -121,7 +124,11 @@ impl Entry {
     fn held(&self, measured: Measured) -> Resources {
         let listed = self.phase == Phase::Running;
         let unused = |asked: i64, used: i64, measured: bool| {
-            if measured && listed { 0 } else { asked.saturating_sub(used.max(0)).max(0) }
+            if measured && listed {
+                0
+            } else {
+                asked.saturating_sub(used.max(0)).max(0)
+            }
         };
         Resources {
             mem_mib: unused(self.asked.mem_mib, self.used_mem_mib, measured.mem),
@@ -182,7 +189,9 @@ impl Ledger {
         let entry = self.entries.swap_remove(instance)?;
         self.count_out(&entry);
         const SHRINK_ABOVE: usize = 1024;
-        if self.entries.capacity() > SHRINK_ABOVE && self.entries.len() < self.entries.capacity() / 4 {
+        if self.entries.capacity() > SHRINK_ABOVE
+            && self.entries.len() < self.entries.capacity() / 4
+        {
             self.entries.shrink_to(2 * self.entries.len());
         }
         Some(entry)
@@ -190,7 +199,9 @@ impl Ledger {
 
     /// Changes how sure an entry is.
     pub(super) fn set_phase(&mut self, instance: &InstanceId, phase: Phase) {
-        let Some(mut entry) = self.entries.get(instance).cloned() else { return };
+        let Some(mut entry) = self.entries.get(instance).cloned() else {
+            return;
+        };
         entry.phase = phase;
         entry.misses = 0;
         self.insert(instance.clone(), entry);
@@ -201,7 +212,10 @@ impl Ledger {
         if self.unconfirmed != 1 {
             return None;
         }
-        let (instance, _) = self.entries.iter().find(|(_, entry)| entry.unconfirmed().is_some())?;
+        let (instance, _) = self
+            .entries
+            .iter()
+            .find(|(_, entry)| entry.unconfirmed().is_some())?;
         Some(instance.clone())
     }
 
@@ -209,7 +223,10 @@ impl Ledger {
     pub(super) fn put_in_doubt(&mut self) -> usize {
         for entry in self.entries.values_mut() {
             if let Phase::Placed(unconfirmed) = entry.phase {
-                entry.phase = Phase::InDoubt(Unconfirmed { ordinal: 0, ..unconfirmed });
+                entry.phase = Phase::InDoubt(Unconfirmed {
+                    ordinal: 0,
+                    ..unconfirmed
+                });
             }
         }
         self.unconfirmed
@@ -245,15 +262,26 @@ impl Ledger {
         outcome
     }
 
-    fn apply_report(&mut self, report: InstanceReport, now: Instant, adopted: &mut Vec<InstanceId>) {
+    fn apply_report(
+        &mut self,
+        report: InstanceReport,
+        now: Instant,
+        adopted: &mut Vec<InstanceId>,
+    ) {
         let stats_count = self.stats_count;
-        let asked = report.requested.map(|requested| requested.clamped(MAX_ADOPTED));
+        let asked = report
+            .requested
+            .map(|requested| requested.clamped(MAX_ADOPTED));
         let (measured, instance) = (self.measured, report.instance);
         let Some(entry) = self.entries.get_mut(&instance) else {
             let mut entry = Entry::placed(
                 asked.unwrap_or_default(),
                 now,
-                Unconfirmed { sender: SessionId(0), ordinal: 0, restart: false },
+                Unconfirmed {
+                    sender: SessionId(0),
+                    ordinal: 0,
+                    restart: false,
+                },
             );
             entry.phase = Phase::Running;
             entry.used_mem_mib = report.mem_used_mib.max(0);
@@ -278,7 +306,12 @@ impl Ledger {
         self.held += after;
     }
 
-    fn count_misses(&mut self, starts_seen: Option<u64>, missed_stats: u8, outcome: &mut StatsOutcome) {
+    fn count_misses(
+        &mut self,
+        starts_seen: Option<u64>,
+        missed_stats: u8,
+        outcome: &mut StatsOutcome,
+    ) {
         let stats_count = self.stats_count;
         let mut gone = Vec::new();
         for (instance, entry) in &mut self.entries {
@@ -299,7 +332,9 @@ impl Ledger {
             }
         }
         for (instance, in_doubt) in gone {
-            let Some(entry) = self.release(&instance) else { continue };
+            let Some(entry) = self.release(&instance) else {
+                continue;
+            };
             match entry.unconfirmed() {
                 Some(start) if in_doubt => outcome.failed.push((instance, start)),
                 start => outcome.dropped.push((instance, start)),
@@ -319,8 +354,14 @@ impl Ledger {
 
     /// What is held and how many STARTs have no outcome, from scratch.
     fn recomputed(&self) -> (Resources, usize) {
-        let held = self.entries.values().fold(Resources::ZERO, |sum, entry| sum + entry.held(self.measured));
-        let unconfirmed = self.entries.values().filter(|entry| entry.unconfirmed().is_some()).count();
+        let held = self.entries.values().fold(Resources::ZERO, |sum, entry| {
+            sum + entry.held(self.measured)
+        });
+        let unconfirmed = self
+            .entries
+            .values()
+            .filter(|entry| entry.unconfirmed().is_some())
+            .count();
         (held, unconfirmed)
     }
 

@@ -91,7 +91,13 @@ pub(super) struct Node {
 
 impl Node {
     /// A node that has just connected.
-    pub(super) fn new(uuid: Uuid, roles: Role, session: SessionId, now: Instant, measured: Measured) -> Self {
+    pub(super) fn new(
+        uuid: Uuid,
+        roles: Role,
+        session: SessionId,
+        now: Instant,
+        measured: Measured,
+    ) -> Self {
         Self {
             uuid,
             roles,
@@ -130,19 +136,26 @@ impl Node {
 
     /// What is free, whether or not the node takes work now: reported, scaled, less what is held.
     pub(super) fn free(&self, config: &Config) -> Resources {
-        let Some(report) = &self.report else { return Resources::NEVER };
+        let Some(report) = &self.report else {
+            return Resources::NEVER;
+        };
         let held = self.ledger.held();
         let free = |available: i64, total: i64, ratio: f64, reserved: i64, held: i64| {
             if available < 0 {
                 return i64::MIN;
             }
             let overcommit = (total.clamp(0, MAX_REPORTED) as f64 * (ratio - 1.0)) as i64;
-            available.min(MAX_REPORTED).saturating_add(overcommit).saturating_sub(reserved).saturating_sub(held)
+            available
+                .min(MAX_REPORTED)
+                .saturating_add(overcommit)
+                .saturating_sub(reserved)
+                .saturating_sub(held)
         };
         let vcpus = if report.cpus_online < 0 {
             i64::MIN
         } else {
-            ((report.cpus_online.min(MAX_REPORTED) as f64 * config.cpu_ratio) as i64).saturating_sub(held.vcpus)
+            ((report.cpus_online.min(MAX_REPORTED) as f64 * config.cpu_ratio) as i64)
+                .saturating_sub(held.vcpus)
         };
         Resources {
             mem_mib: free(
@@ -165,12 +178,18 @@ impl Node {
 
     /// Whether its connection stands, it takes work, and its table of instances has room.
     pub(super) fn takes_work(&self) -> bool {
-        self.session().is_some() && self.status == NodeStatus::Ready && self.ledger.len() < MAX_INSTANCES_PER_NODE
+        self.session().is_some()
+            && self.status == NodeStatus::Ready
+            && self.ledger.len() < MAX_INSTANCES_PER_NODE
     }
 
     /// What the tables offer of it: what is free, if it takes work and its queue is short.
     pub(super) fn offer(&self, config: &Config) -> Resources {
-        if self.takes_work() && self.backlog == Backlog::Clear { self.free(config) } else { Resources::NEVER }
+        if self.takes_work() && self.backlog == Backlog::Clear {
+            self.free(config)
+        } else {
+            Resources::NEVER
+        }
     }
 }
 
@@ -189,12 +208,16 @@ impl NodeStore {
     /// # Panics
     /// If the node was removed: keys are dropped everywhere when a node is.
     pub(super) fn node(&self, key: NodeKey) -> &Node {
-        self.slots[key.0 as usize].as_ref().expect("a node's key is dropped with it")
+        self.slots[key.0 as usize]
+            .as_ref()
+            .expect("a node's key is dropped with it")
     }
 
     /// The node with this key, to be changed. Panics as [`NodeStore::node`].
     pub(super) fn node_mut(&mut self, key: NodeKey) -> &mut Node {
-        self.slots[key.0 as usize].as_mut().expect("a node's key is dropped with it")
+        self.slots[key.0 as usize]
+            .as_mut()
+            .expect("a node's key is dropped with it")
     }
 
     /// The node with this UUID.
@@ -207,14 +230,13 @@ impl NodeStore {
         self.by_hostname.get(hostname).map_or(&[], Vec::as_slice)
     }
 
-    /// Nodes known.
-    pub(super) fn len(&self) -> usize {
-        self.by_uuid.len()
-    }
-
     /// Every node from a key on, in order of keys.
     pub(super) fn iter_from(&self, start: usize) -> impl Iterator<Item = (NodeKey, &Node)> {
-        self.slots.iter().enumerate().skip(start).filter_map(|(at, slot)| Some((key(at), slot.as_ref()?)))
+        self.slots
+            .iter()
+            .enumerate()
+            .skip(start)
+            .filter_map(|(at, slot)| Some((key(at), slot.as_ref()?)))
     }
 
     /// Adds a node.
@@ -255,7 +277,9 @@ impl NodeStore {
     }
 
     fn forget_hostname(&mut self, key: NodeKey, hostname: &str) {
-        let Some(keys) = self.by_hostname.get_mut(hostname) else { return };
+        let Some(keys) = self.by_hostname.get_mut(hostname) else {
+            return;
+        };
         keys.retain(|&other| other != key);
         if keys.is_empty() {
             self.by_hostname.swap_remove(hostname);

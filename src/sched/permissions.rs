@@ -54,7 +54,9 @@ const CONCENTRATOR: &[Kind] = &[
 
 /// Whether any of the roles may send this kind of frame.
 pub(super) fn may_send(role: Role, kind: Kind) -> bool {
-    TABLE.iter().any(|(entitled, kinds)| role.intersects(*entitled) && kinds.contains(&kind))
+    TABLE
+        .iter()
+        .any(|(entitled, kinds)| role.intersects(*entitled) && kinds.contains(&kind))
 }
 
 /// Whether this is a kind the scheduler handles, from whomever.

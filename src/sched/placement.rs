@@ -64,8 +64,15 @@ impl Scheduler {
     }
 
     /// The slots of nodes that a request names and that fit it.
-    fn named<'a>(&'a self, request: &'a StartRequest, pool: Pool) -> impl Iterator<Item = Slot> + 'a {
-        let by_id = request.node_id.as_deref().map(|id| canonical_uuid(id).and_then(|uuid| self.nodes.by_uuid(uuid)));
+    fn named<'a>(
+        &'a self,
+        request: &'a StartRequest,
+        pool: Pool,
+    ) -> impl Iterator<Item = Slot> + 'a {
+        let by_id = request
+            .node_id
+            .as_deref()
+            .map(|id| canonical_uuid(id).and_then(|uuid| self.nodes.by_uuid(uuid)));
         let keys: Vec<NodeKey> = match (by_id, request.hostname.as_deref()) {
             (Some(key), _) => key.into_iter().collect(),
             (None, Some(hostname)) => self.nodes.by_hostname(hostname).to_vec(),
@@ -97,8 +104,11 @@ impl Scheduler {
     fn claim(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
         let node = self.nodes.node_mut(key);
         node.starts_sent += 1;
-        let unconfirmed =
-            Unconfirmed { sender: start.sender, ordinal: node.starts_sent, restart: start.request.restart };
+        let unconfirmed = Unconfirmed {
+            sender: start.sender,
+            ordinal: node.starts_sent,
+            restart: start.request.restart,
+        };
         let entry = Entry::placed(start.request.asked, now, unconfirmed);
         node.ledger.insert(start.request.instance.clone(), entry);
         self.holders.insert(start.request.instance.clone(), key);
@@ -113,13 +123,25 @@ impl Scheduler {
         let (sender, restart) = (start.sender, start.request.restart);
         if node.session().is_none() {
             // The node is lost: this START shares the doubt about the instance.
-            let unconfirmed = Unconfirmed { sender, ordinal: 0, restart };
+            let unconfirmed = Unconfirmed {
+                sender,
+                ordinal: 0,
+                restart,
+            };
             node.ledger.set_phase(instance, Phase::InDoubt(unconfirmed));
             return;
         }
         node.starts_sent += 1;
-        if node.ledger.get(instance).is_some_and(|entry| entry.phase != Phase::Running) {
-            let unconfirmed = Unconfirmed { sender, ordinal: node.starts_sent, restart };
+        if node
+            .ledger
+            .get(instance)
+            .is_some_and(|entry| entry.phase != Phase::Running)
+        {
+            let unconfirmed = Unconfirmed {
+                sender,
+                ordinal: node.starts_sent,
+                restart,
+            };
             node.ledger.set_phase(instance, Phase::Placed(unconfirmed));
         }
         self.hand_over(holder, start);
@@ -128,7 +150,9 @@ impl Scheduler {
     fn hand_over(&mut self, key: NodeKey, start: PlacedStart) {
         self.counters.placed += 1;
         let node = self.nodes.node(key);
-        let Some(session) = node.session() else { return };
+        let Some(session) = node.session() else {
+            return;
+        };
         self.notice(Notice::Placed(start.request.instance.clone(), node.uuid));
         if !self.watchers.is_empty() {
             self.tell_placement(key, &start.request.instance);
@@ -143,7 +167,9 @@ impl Scheduler {
             node_uuid: node.uuid.to_string(),
             hostname: node.hostname().to_owned(),
         };
-        self.tell_watchers(Topic::Placements, None, |_| Some(Message::InstancePlaced(event.clone())));
+        self.tell_watchers(Topic::Placements, None, |_| {
+            Some(Message::InstancePlaced(event.clone()))
+        });
     }
 
     fn hold_or_fail(&mut self, start: PlacedStart) {
@@ -156,7 +182,11 @@ impl Scheduler {
     /// Tries STARTs that wait in the settle window again, in order: a few after each report, all once it has closed.
     pub(super) fn retry_settling(&mut self, now: Instant) {
         let is_open = self.settling.deadline().is_some();
-        let mut attempts = if is_open { RETRIES_PER_READY.min(self.settling.len()) } else { self.settling.len() };
+        let mut attempts = if is_open {
+            RETRIES_PER_READY.min(self.settling.len())
+        } else {
+            self.settling.len()
+        };
         let mut still_waiting = Vec::new();
         while attempts > 0
             && let Some(start) = self.settling.take()
@@ -181,18 +211,32 @@ impl Scheduler {
         };
         let network = request.network_node;
         let reason = match refusal {
-            Refusal::NoRoom if network => StartFailureReason::NoNetCn,
-            Refusal::NoRoom if self.tables[Pool::Compute as usize].len() == 0 => StartFailureReason::NoCn,
+            Refusal::NoRoom if network => StartFailureReason::NoNetworkNodes,
+            Refusal::NoRoom if self.tables[Pool::Compute as usize].len() == 0 => {
+                StartFailureReason::NoComputeNodes
+            }
             Refusal::NoRoom => StartFailureReason::FullCloud,
             Refusal::Undone | Refusal::Lost => StartFailureReason::LaunchFailure,
         };
-        self.answer_start(start.sender, &request.instance, reason, request.restart, detail);
+        self.answer_start(
+            start.sender,
+            &request.instance,
+            reason,
+            request.restart,
+            detail,
+        );
     }
 
     /// Fails a START whose payload is gone: it was written to its node.
     pub(super) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
         let detail = Refusal::Lost.detail().to_owned();
-        self.answer_start(start.sender, instance, StartFailureReason::LaunchFailure, start.restart, detail);
+        self.answer_start(
+            start.sender,
+            instance,
+            StartFailureReason::LaunchFailure,
+            start.restart,
+            detail,
+        );
     }
 
     /// Sends a StartFailure to the sender of a START, or to all controllers if it has left.
@@ -205,7 +249,10 @@ impl Scheduler {
         detail: String,
     ) {
         self.counters.failed += 1;
-        self.notice(Notice::Failed(instance.clone(), format!("{reason}: {detail}")));
+        self.notice(Notice::Failed(
+            instance.clone(),
+            format!("{reason}: {detail}"),
+        ));
         let failure = StartFailure {
             node_uuid: String::new(),
             instance_uuid: instance.to_string(),
@@ -213,15 +260,26 @@ impl Scheduler {
             restart,
             detail: Some(detail),
         };
-        let plain = StartFailure { detail: None, ..failure.clone() };
-        let worded = |native: bool| Message::StartFailure(if native { failure.clone() } else { plain.clone() });
+        let plain = StartFailure {
+            detail: None,
+            ..failure.clone()
+        };
+        let worded = |native: bool| {
+            Message::StartFailure(if native {
+                failure.clone()
+            } else {
+                plain.clone()
+            })
+        };
         match self.sessions.get(&sender) {
             Some(session) => {
                 let message = worded(session.is_native());
                 self.send(sender, message);
                 self.tell_watchers(Topic::Failures, Some(sender), |_| Some(worded(true)));
             }
-            None => self.tell_controllers(Topic::Failures, |session| Some(worded(session.is_native()))),
+            None => {
+                self.tell_controllers(Topic::Failures, |session| Some(worded(session.is_native())))
+            }
         }
     }
 
@@ -248,11 +306,22 @@ impl Refusal {
 
 /// The table a request is for.
 pub(super) fn pool_of(request: &StartRequest) -> Pool {
-    if request.network_node { Pool::Network } else { Pool::Compute }
+    if request.network_node {
+        Pool::Network
+    } else {
+        Pool::Compute
+    }
 }
 
 /// Whether a node is one that the request's `node_id` and `hostname` allow.
 pub(super) fn is_named(node: &Node, request: &StartRequest) -> bool {
-    let id_fits = request.node_id.as_deref().is_none_or(|id| canonical_uuid(id) == Some(node.uuid));
-    id_fits && request.hostname.as_deref().is_none_or(|hostname| hostname == node.hostname())
+    let id_fits = request
+        .node_id
+        .as_deref()
+        .is_none_or(|id| canonical_uuid(id) == Some(node.uuid));
+    id_fits
+        && request
+            .hostname
+            .as_deref()
+            .is_none_or(|hostname| hostname == node.hostname())
 }

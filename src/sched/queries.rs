@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::{ControllerView, InstanceView, NodeView, Query, QueryResult, QueryTopic, Standing};
+use proto_frames::payload::query::MAX_LIMIT;
+use proto_frames::payload::{
+    ControllerView, InstanceView, NodeView, PlacementState, Query, QueryKind, QueryResult, Standing,
+};
 use proto_frames::{Role, Uuid};
 
 use super::Scheduler;
 use super::action::Message;
-use super::config::{DEFAULT_QUERY_ROWS, MAX_QUERY_ROWS};
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::ledger::{Entry, Phase};
 use super::node::{Node, NodeStatus, Pool, Presence};
@@ -48,10 +50,13 @@ impl Scheduler {
         let table = &self.tables[Pool::Compute as usize];
         let row = |key: NodeKey| {
             let node = self.nodes.node(key);
-            let figures = node
-                .report
-                .as_ref()
-                .map(|report| (node.free(&self.config).mem_mib.max(-1), report.mem_total_mib, report.load));
+            let figures = node.report.as_ref().map(|report| {
+                (
+                    node.free(&self.config).mem_mib.max(-1),
+                    report.mem_total_mib,
+                    report.load,
+                )
+            });
             HeartbeatNode {
                 uuid: node.uuid,
                 status: node.status,
@@ -73,19 +78,30 @@ impl Scheduler {
     }
 
     pub(super) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
-        let mut result = QueryResult { id: query.id, what: query.what, ..QueryResult::default() };
-        match query.what {
-            QueryTopic::Nodes => self.query_nodes(now, query, &mut result),
-            QueryTopic::Instances => self.query_instances(now, query, &mut result),
-            QueryTopic::Controllers => result.controllers = self.controller_rows(now),
+        let mut result = QueryResult {
+            id: query.id,
+            what: query.what.clone(),
+            ..QueryResult::default()
+        };
+        match &query.what {
+            QueryKind::Nodes => self.query_nodes(now, query, &mut result),
+            QueryKind::Instances => self.query_instances(now, query, &mut result),
+            QueryKind::Controllers => result.controllers = self.controller_rows(now),
+            QueryKind::Other(what) => {
+                result.error = Some(format!(
+                    "query.what is '{what}': expected nodes, instances or controllers"
+                ));
+            }
         }
         self.send(id, Message::QueryResult(Box::new(result)));
     }
 
     fn query_nodes(&self, now: Instant, query: &Query, result: &mut QueryResult) {
-        let Some(start) = cursor(query, result) else { return };
+        let Some(start) = cursor(query, result) else {
+            return;
+        };
         let (from, _) = start;
-        let pattern = query.r#match.as_deref().unwrap_or_default();
+        let pattern = query.matching.as_deref().unwrap_or_default();
         let most_recent = Pool::ALL.map(|pool| self.tables[pool as usize].most_recently_used());
         for (scanned, (key, node)) in self.nodes.iter_from(from).enumerate() {
             if result.nodes.len() >= limit(query) || scanned >= MAX_QUERY_SCAN {
@@ -121,22 +137,28 @@ impl Scheduler {
             cpus_online: of(|report| report.cpus_online),
             vcpus_free: free.vcpus.max(-1),
             load: of(|report| report.load),
-            instances: node.ledger.len() as u64,
-            unconfirmed: node.ledger.unconfirmed() as u64,
-            connected_s: now.saturating_duration_since(node.since).as_secs(),
+            instances: node.ledger.len() as i64,
+            unconfirmed: node.ledger.unconfirmed() as i64,
+            connected_s: now.saturating_duration_since(node.since).as_secs() as i64,
             most_recently_used,
         }
     }
 
     fn query_instances(&self, now: Instant, query: &Query, result: &mut QueryResult) {
-        let pattern = query.r#match.as_deref().unwrap_or_default();
+        let pattern = query.matching.as_deref().unwrap_or_default();
         let named = InstanceId::new(pattern);
         if let Some(&key) = self.holders.get(&named) {
             let node = self.nodes.node(key);
-            result.instances.extend(node.ledger.get(&named).map(|entry| instance_row(now, node, &named, entry)));
+            result.instances.extend(
+                node.ledger
+                    .get(&named)
+                    .map(|entry| instance_row(now, node, &named, entry)),
+            );
             return;
         }
-        let Some((from, mut first)) = cursor(query, result) else { return };
+        let Some((from, mut first)) = cursor(query, result) else {
+            return;
+        };
         let mut scanned = 0;
         for (key, node) in self.nodes.iter_from(from) {
             let by_host = !pattern.is_empty() && node.hostname() == pattern;
@@ -147,7 +169,9 @@ impl Scheduler {
                 }
                 scanned += 1;
                 if by_host || pattern.is_empty() || instance.to_string().starts_with(pattern) {
-                    result.instances.push(instance_row(now, node, instance, entry));
+                    result
+                        .instances
+                        .push(instance_row(now, node, instance, entry));
                 }
             }
             first = 0;
@@ -157,7 +181,14 @@ impl Scheduler {
 
     fn controller_rows(&self, now: Instant) -> Vec<ControllerView> {
         let controllers = self.controllers.iter().map(|&id| {
-            (id, if self.is_master(id) { Standing::Master } else { Standing::Backup })
+            (
+                id,
+                if self.is_master(id) {
+                    Standing::Master
+                } else {
+                    Standing::Backup
+                },
+            )
         });
         let operators = self
             .sessions
@@ -170,31 +201,35 @@ impl Scheduler {
             ControllerView {
                 uuid: session.uuid.to_string(),
                 standing,
-                connected_s: now.saturating_duration_since(session.since).as_secs(),
+                connected_s: now.saturating_duration_since(session.since).as_secs() as i64,
             }
         };
-        controllers.chain(operators).take(MAX_QUERY_ROWS).map(row).collect()
+        controllers
+            .chain(operators)
+            .take(MAX_LIMIT as usize)
+            .map(row)
+            .collect()
     }
 }
 
 fn instance_row(now: Instant, node: &Node, instance: &InstanceId, entry: &Entry) -> InstanceView {
     let state = match (node.presence, entry.phase) {
-        (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => "in_doubt",
-        (_, Phase::Placed(_)) => "placed",
-        (_, Phase::Running) => "running",
+        (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
+        (_, Phase::Placed(_)) => PlacementState::Placed,
+        (_, Phase::Running) => PlacementState::Running,
     };
     InstanceView {
         instance_uuid: instance.to_string(),
         node_uuid: node.uuid.to_string(),
         hostname: node.hostname().to_owned(),
-        state: state.to_owned(),
+        state,
         reported: entry.reported.map(|state| state.name().to_owned()),
         mem_mb: entry.asked.mem_mib,
         vcpus: entry.asked.vcpus,
         disk_mb: entry.asked.disk_mib,
         mem_used_mb: entry.used_mem_mib,
         disk_used_mb: entry.used_disk_mib,
-        age_s: now.saturating_duration_since(entry.since).as_secs(),
+        age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
     }
 }
 
@@ -203,16 +238,23 @@ fn matches_node(node: &Node, pattern: &str) -> bool {
 }
 
 fn limit(query: &Query) -> usize {
-    query.limit.map_or(DEFAULT_QUERY_ROWS, |limit| usize::try_from(limit).unwrap_or(MAX_QUERY_ROWS)).clamp(1, MAX_QUERY_ROWS)
+    // The server refuses a limit that is out of range before the core hears of it.
+    query.checked_limit().unwrap_or(1)
 }
 
 /// Where a page starts: `node:entry`, as an earlier page's `next` said. Rows that leave between two pages may shift
 /// others past the border.
 fn cursor(query: &Query, result: &mut QueryResult) -> Option<(usize, usize)> {
-    let Some(after) = query.after.as_deref() else { return Some((0, 0)) };
-    let parsed = after.split_once(':').and_then(|(node, entry)| Some((node.parse().ok()?, entry.parse().ok()?)));
+    let Some(after) = query.after.as_deref() else {
+        return Some((0, 0));
+    };
+    let parsed = after
+        .split_once(':')
+        .and_then(|(node, entry)| Some((node.parse().ok()?, entry.parse().ok()?)));
     if parsed.is_none() {
-        result.error = Some(format!("query.after is '{after}', which no earlier page gave as its next"));
+        result.error = Some(format!(
+            "query.after is '{after}', which no earlier page gave as its next"
+        ));
     }
     parsed
 }

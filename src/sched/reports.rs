@@ -58,7 +58,11 @@ impl Scheduler {
             self.holders.entry(instance).or_insert(key);
         }
         let node = self.nodes.node(key).uuid;
-        let gone = outcome.failed.into_iter().map(|(instance, start)| (instance, Some(start))).chain(outcome.dropped);
+        let gone = outcome
+            .failed
+            .into_iter()
+            .map(|(instance, start)| (instance, Some(start)))
+            .chain(outcome.dropped);
         for (instance, start) in gone {
             if self.holders.get(&instance) == Some(&key) {
                 self.holders.swap_remove(&instance);
@@ -93,8 +97,10 @@ impl Scheduler {
         let Some(key) = self.node_of(id) else { return };
         let ledger = &self.nodes.node(key).ledger;
         let matched = instance.or_else(|| ledger.only_unconfirmed());
-        let sender =
-            matched.as_ref().and_then(|instance| ledger.get(instance)?.unconfirmed()).map(|start| start.sender);
+        let sender = matched
+            .as_ref()
+            .and_then(|instance| ledger.get(instance)?.unconfirmed())
+            .map(|start| start.sender);
         match &matched {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
@@ -137,7 +143,10 @@ impl Scheduler {
 
     fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, frame: &Frame) {
         let is_told_anyway = self.controllers.contains(&operator)
-            || self.sessions.get(&operator).is_none_or(|session| session.topics.contains(&topic));
+            || self
+                .sessions
+                .get(&operator)
+                .is_none_or(|session| session.topics.contains(&topic));
         if !is_told_anyway {
             self.send(operator, Message::Forward(frame.clone()));
         }
@@ -151,12 +160,16 @@ impl Scheduler {
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
     pub(super) fn is_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
-        let Some(session) = self.sessions.get(&id) else { return true };
+        let Some(session) = self.sessions.get(&id) else {
+            return true;
+        };
         if node.is_empty() || canonical_uuid(node) == Some(session.uuid) {
             return false;
         }
         self.counters.refused += 1;
-        self.notice_once(id, kind, |session| Notice::Forged(session.uuid, kind, node.into()));
+        self.notice_once(id, kind, |session| {
+            Notice::Forged(session.uuid, kind, node.into())
+        });
         true
     }
 
@@ -168,5 +181,8 @@ impl Scheduler {
 
 /// Whether a StartFailure means that the instance is there all the same.
 fn lives_on(reason: &StartFailureReason) -> bool {
-    matches!(reason, StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists)
+    matches!(
+        reason,
+        StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
+    )
 }

@@ -3,11 +3,11 @@
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// Largest amount believed of a peer that reports one: 2⁵⁰ MiB is a zettabyte. Keeps every sum far from overflow.
-pub const MAX_REPORTED: i64 = 1 << 50;
+pub(super) const MAX_REPORTED: i64 = 1 << 50;
 
 /// Largest amount believed of one instance that somebody else started; times [`super::config::MAX_INSTANCES_PER_NODE`]
 /// it still is no overflow.
-pub const MAX_ADOPTED: i64 = 1 << 40;
+pub(super) const MAX_ADOPTED: i64 = 1 << 40;
 
 /// Memory, vcpus and disk, as asked for or as free. Sums saturate: a peer may report anything up to 2⁶³.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,15 +22,25 @@ pub struct Resources {
 
 impl Resources {
     /// Nothing at all.
-    pub const ZERO: Self = Self { mem_mib: 0, vcpus: 0, disk_mib: 0 };
+    pub const ZERO: Self = Self {
+        mem_mib: 0,
+        vcpus: 0,
+        disk_mib: 0,
+    };
 
     /// Less than any request: what a node offers that takes no work, or whose figure is unknown.
-    pub const NEVER: Self = Self { mem_mib: i64::MIN, vcpus: i64::MIN, disk_mib: i64::MIN };
+    pub const NEVER: Self = Self {
+        mem_mib: i64::MIN,
+        vcpus: i64::MIN,
+        disk_mib: i64::MIN,
+    };
 
     /// Whether a request of `asked` fits into this much.
     #[must_use]
     pub const fn covers(&self, asked: &Self) -> bool {
-        self.mem_mib >= asked.mem_mib && self.vcpus >= asked.vcpus && self.disk_mib >= asked.disk_mib
+        self.mem_mib >= asked.mem_mib
+            && self.vcpus >= asked.vcpus
+            && self.disk_mib >= asked.disk_mib
     }
 
     /// Each amount within `0 ..= limit`.

@@ -98,7 +98,11 @@ impl Scheduler {
     /// Takes in one thing that happened at `now`. Times never go back.
     pub fn handle(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Frame { session, frame, meaning } => self.frame(now, session, frame, meaning),
+            Input::Frame {
+                session,
+                frame,
+                meaning,
+            } => self.frame(now, session, frame, meaning),
             Input::Connect { session, hello } => self.connect(now, session, hello),
             Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
@@ -127,7 +131,11 @@ impl Scheduler {
     /// The UUIDs of all nodes known, those expected back after a restart included, in no particular order.
     #[must_use]
     pub fn known_nodes(&self) -> Vec<Uuid> {
-        self.nodes.iter_from(0).map(|(_, node)| node.uuid).chain(self.settling.missing()).collect()
+        self.nodes
+            .iter_from(0)
+            .map(|(_, node)| node.uuid)
+            .chain(self.settling.missing())
+            .collect()
     }
 
     pub(super) fn send(&mut self, to: SessionId, message: Message) {
@@ -165,8 +173,15 @@ impl Scheduler {
     }
 
     /// Logs something refused once per session and kind.
-    pub(super) fn notice_once(&mut self, session: SessionId, kind: Kind, notice: impl FnOnce(&Session) -> Notice) {
-        let Some(peer) = self.sessions.get_mut(&session) else { return };
+    pub(super) fn notice_once(
+        &mut self,
+        session: SessionId,
+        kind: Kind,
+        notice: impl FnOnce(&Session) -> Notice,
+    ) {
+        let Some(peer) = self.sessions.get_mut(&session) else {
+            return;
+        };
         if peer.is_first_refusal(kind) {
             let notice = notice(peer);
             self.notice(notice);

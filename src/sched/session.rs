@@ -51,7 +51,11 @@ impl Session {
 
 /// The one peer that may have only one session at a time: its UUID, and its role with both kinds of node as one.
 pub(super) fn identity(uuid: Uuid, role: Role) -> (Uuid, Role) {
-    if role.intersects(LAUNCHER) { (uuid, LAUNCHER) } else { (uuid, role) }
+    if role.intersects(LAUNCHER) {
+        (uuid, LAUNCHER)
+    } else {
+        (uuid, role)
+    }
 }
 
 /// The roles of a launcher.

@@ -28,7 +28,12 @@ impl Settling {
     pub(super) fn new(config: &Config, now: Instant) -> Self {
         let missing: IndexSet<Uuid> = config.expected_nodes.iter().copied().collect();
         let until = (!missing.is_empty()).then(|| now + config.settle_time);
-        Self { missing, until, waiting: VecDeque::new(), bytes: 0 }
+        Self {
+            missing,
+            until,
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }
     }
 
     /// When the window closes; `None` once it has.
@@ -49,7 +54,10 @@ impl Settling {
     /// Takes a START in if the window is open and has room, and names its instance; gives it back otherwise.
     pub(super) fn hold(&mut self, start: PlacedStart) -> Result<InstanceId, PlacedStart> {
         let bytes = start.frame.payload.len();
-        if self.until.is_none() || self.len() >= MAX_SETTLING || self.bytes + bytes > MAX_SETTLING_BYTES {
+        if self.until.is_none()
+            || self.len() >= MAX_SETTLING
+            || self.bytes + bytes > MAX_SETTLING_BYTES
+        {
             return Err(start);
         }
         let instance = start.request.instance.clone();
@@ -75,7 +83,10 @@ impl Settling {
 
     /// Takes out a START by its instance: it was deleted, or sent again.
     pub(super) fn take_instance(&mut self, instance: &InstanceId) -> Option<PlacedStart> {
-        let at = self.waiting.iter().position(|start| start.request.instance == *instance)?;
+        let at = self
+            .waiting
+            .iter()
+            .position(|start| start.request.instance == *instance)?;
         let start = self.waiting.remove(at)?;
         self.bytes -= start.frame.payload.len();
         Some(start)

@@ -86,7 +86,9 @@ impl Table {
         let end = self.slots.len();
         let start = self.cursor.map_or(0, |slot| slot + 1);
         let after = self.offers.first_covering(asked, start, end);
-        after.or_else(|| self.offers.first_covering(asked, 0, start)).map(to_slot)
+        after
+            .or_else(|| self.offers.first_covering(asked, 0, start))
+            .map(to_slot)
     }
 
     /// Of some slots, the one that the search order reaches first.
@@ -118,11 +120,14 @@ impl Table {
     pub(super) fn is_consistent(&self) -> bool {
         self.holes == self.slots.iter().filter(|slot| slot.is_none()).count()
             && self.offers.len() == self.slots.len()
-            && self.cursor.is_none_or(|slot| self.slots.get(slot).is_some_and(Option::is_some))
+            && self
+                .cursor
+                .is_none_or(|slot| self.slots.get(slot).is_some_and(Option::is_some))
             && self.offers.is_consistent()
     }
 }
 
 fn to_slot(at: usize) -> Slot {
-    Slot::try_from(at).expect("a table has fewer than 2^32 slots: sessions are bounded by open files")
+    Slot::try_from(at)
+        .expect("a table has fewer than 2^32 slots: sessions are bounded by open files")
 }

@@ -34,7 +34,9 @@ impl Scheduler {
             // It has come back since; if it was lost again, a later turn is its own.
             return;
         }
-        let Some(node) = self.nodes.remove(key) else { return };
+        let Some(node) = self.nodes.remove(key) else {
+            return;
+        };
         for (instance, entry) in node.ledger.entries_from(0) {
             if self.holders.get(instance) == Some(&key) {
                 self.holders.swap_remove(instance);
@@ -50,10 +52,14 @@ impl Scheduler {
     /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.
     fn give_back_memory(&mut self) {
         const SHRINK_ABOVE: usize = 4096;
-        if self.holders.capacity() > SHRINK_ABOVE && self.holders.len() < self.holders.capacity() / 4 {
+        if self.holders.capacity() > SHRINK_ABOVE
+            && self.holders.len() < self.holders.capacity() / 4
+        {
             self.holders.shrink_to(2 * self.holders.len());
         }
-        if self.sessions.capacity() > SHRINK_ABOVE && self.sessions.len() < self.sessions.capacity() / 4 {
+        if self.sessions.capacity() > SHRINK_ABOVE
+            && self.sessions.len() < self.sessions.capacity() / 4
+        {
             self.sessions.shrink_to(2 * self.sessions.len());
             self.identities.shrink_to(2 * self.identities.len());
         }

@@ -1,10 +1,8 @@
 //! Commands about what runs already: carried to the node or concentrator they name, or answered if it is not there.
 
-use std::time::Instant;
-
 use proto_frames::payload::{
-    AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason, PublicIpFailure, RefusalReason,
-    StartFailureReason, Topic,
+    AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
+    RefusalReason, StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind, Role};
 
@@ -33,13 +31,24 @@ impl Scheduler {
     }
 
     /// DELETE, and AttachVolume with its volume: for the node the command names.
-    pub(super) fn to_holder(&mut self, id: SessionId, frame: Frame, target: Target, volume: Option<Box<str>>) {
+    pub(super) fn to_holder(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        target: Target,
+        volume: Option<Box<str>>,
+    ) {
         let session = canonical_uuid(&target.node)
             .and_then(|uuid| self.nodes.by_uuid(uuid))
             .and_then(|key| self.nodes.node(key).session());
         match session {
             Some(node) => {
-                let command = TargetedCommand { sender: id, target, volume, frame };
+                let command = TargetedCommand {
+                    sender: id,
+                    target,
+                    volume,
+                    frame,
+                };
                 self.send(node, Message::Targeted(Box::new(command)));
             }
             None => self.no_such_instance(id, frame.kind, &target, volume),
@@ -47,7 +56,13 @@ impl Scheduler {
     }
 
     /// Answers a command whose node is not there.
-    pub(super) fn no_such_instance(&mut self, id: SessionId, kind: Kind, target: &Target, volume: Option<Box<str>>) {
+    pub(super) fn no_such_instance(
+        &mut self,
+        id: SessionId,
+        kind: Kind,
+        target: &Target,
+        volume: Option<Box<str>>,
+    ) {
         self.notice(Notice::NoSuchPeer(kind, target.node.clone()));
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
         if !self.sessions.contains_key(&id) {
@@ -63,7 +78,11 @@ impl Scheduler {
             None => {
                 self.pending_answers.swap_remove(&target.instance);
                 let reason = DeleteFailureReason::NoInstance;
-                Message::DeleteFailure(DeleteFailure { node_uuid, instance_uuid, reason })
+                Message::DeleteFailure(DeleteFailure {
+                    node_uuid,
+                    instance_uuid,
+                    reason,
+                })
             }
         };
         self.send(id, message);
@@ -78,35 +97,46 @@ impl Scheduler {
             Some(node) => self.send(node, Message::Forward(frame)),
             None => {
                 self.notice(Notice::NoSuchPeer(frame.kind, node.into()));
-                let detail = format!("no node '{node}' is connected; 'ciaoctl nodes' lists those that are");
+                let detail =
+                    format!("no node '{node}' is connected; 'ciaoctl nodes' lists those that are");
                 self.refuse(id, frame.kind, RefusalReason::NoSuchNode, detail, None);
             }
         }
     }
 
     /// Public address commands, RefreshCNCI, and launchers' tenant events: for the concentrator's agent they name.
-    pub(super) fn to_concentrator(&mut self, id: SessionId, frame: Frame, agent: &str) {
-        let session =
-            canonical_uuid(agent).and_then(|uuid| self.identities.get(&identity(uuid, Role::CNCIAGENT)).copied());
+    pub(super) fn to_concentrator(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        agent: &str,
+        otherwise: Option<Box<Message>>,
+    ) {
+        let session = canonical_uuid(agent).and_then(|uuid| {
+            self.identities
+                .get(&identity(uuid, Role::CNCIAGENT))
+                .copied()
+        });
         match session {
             Some(agent) => self.send(agent, Message::Forward(frame)),
-            None => self.no_such_concentrator(id, &frame, agent),
+            None => self.no_such_concentrator(id, frame.kind, agent, otherwise),
         }
     }
 
-    fn no_such_concentrator(&mut self, id: SessionId, frame: &Frame, agent: &str) {
-        self.notice(Notice::NoSuchPeer(frame.kind, agent.into()));
-        let failure = match frame.kind {
-            Kind::ASSIGN_PUBLIC_IP => Kind::ASSIGN_PUBLIC_IP_FAILURE,
-            Kind::RELEASE_PUBLIC_IP => Kind::UNASSIGN_PUBLIC_IP_FAILURE,
-            kind => {
+    fn no_such_concentrator(
+        &mut self,
+        id: SessionId,
+        kind: Kind,
+        agent: &str,
+        otherwise: Option<Box<Message>>,
+    ) {
+        self.notice(Notice::NoSuchPeer(kind, agent.into()));
+        match otherwise {
+            Some(failure) => self.send(id, *failure),
+            None => {
                 let detail = format!("no concentrator agent '{agent}' is connected");
-                return self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+                self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
             }
-        };
-        // The sender's own words come back with a reason; they were well-formed a moment ago.
-        if let Ok(failed) = PublicIpFailure::answering(&frame.payload) {
-            self.send(id, Message::PublicIpFailure(failure, failed));
         }
     }
 
@@ -131,7 +161,11 @@ impl Scheduler {
         let kind = frame.kind;
         let uuid = self.session(id).uuid;
         self.notice(Notice::Malformed(uuid, kind, malformed.detail.clone()));
-        let instance_uuid = malformed.instance.as_ref().map(ToString::to_string).unwrap_or_default();
+        let instance_uuid = malformed
+            .instance
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let is_payload = malformed.fault == Fault::Payload;
         match kind {
             Kind::START => self.malformed_start(id, malformed),
@@ -141,7 +175,11 @@ impl Scheduler {
                 } else {
                     DeleteFailureReason::InvalidData
                 };
-                let failure = DeleteFailure { node_uuid: String::new(), instance_uuid, reason };
+                let failure = DeleteFailure {
+                    node_uuid: String::new(),
+                    instance_uuid,
+                    reason,
+                };
                 self.send(id, Message::DeleteFailure(failure));
             }
             Kind::ATTACH_VOLUME => {
@@ -151,14 +189,27 @@ impl Scheduler {
                     AttachVolumeFailureReason::InvalidData
                 };
                 let (node_uuid, volume_uuid) = (String::new(), String::new());
-                let failure = AttachVolumeFailure { node_uuid, instance_uuid, volume_uuid, reason };
+                let failure = AttachVolumeFailure {
+                    node_uuid,
+                    instance_uuid,
+                    volume_uuid,
+                    reason,
+                };
                 self.send(id, Message::AttachVolumeFailure(failure));
             }
             Kind::CONFIGURE => self.send(id, Message::InvalidConfiguration(frame.payload)),
             // The original carries these on unread, so a payload it never looked at must not stop them.
-            Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED => self.broadcast(Topic::Instances, id, frame),
+            Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED => {
+                self.broadcast(Topic::Instances, id, frame)
+            }
             Kind::ATTACH_VOLUME_FAILURE => self.broadcast(Topic::Failures, id, frame),
-            _ => self.refuse(id, kind, RefusalReason::InvalidPayload, malformed.detail, malformed.instance.as_ref()),
+            _ => self.refuse(
+                id,
+                kind,
+                RefusalReason::InvalidPayload,
+                malformed.detail,
+                malformed.instance.as_ref(),
+            ),
         }
     }
 

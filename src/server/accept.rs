@@ -30,7 +30,11 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 /// # Errors
 /// The system's, e.g. that the address is in use.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() && address.ip().is_unspecified() {
         // All interfaces of both families.
         socket.set_only_v6(false)?;
@@ -52,11 +56,20 @@ pub(super) struct Places {
 }
 
 /// Accepts connections for ever, no more at once than there are places.
-pub(super) async fn accept(listener: TcpListener, hub: Arc<Hub>, acceptor: Acceptor, places: Places) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    hub: Arc<Hub>,
+    acceptor: Acceptor,
+    places: Places,
+) {
     let mut pause = MIN_ACCEPT_PAUSE;
     loop {
-        let Ok(connection) = Arc::clone(&places.connections).acquire_owned().await else { return };
-        let Ok(handshake) = Arc::clone(&places.handshakes).acquire_owned().await else { return };
+        let Ok(connection) = Arc::clone(&places.connections).acquire_owned().await else {
+            return;
+        };
+        let Ok(handshake) = Arc::clone(&places.handshakes).acquire_owned().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((tcp, from)) => {
                 pause = MIN_ACCEPT_PAUSE;
@@ -83,7 +96,14 @@ async fn welcome(
     if let Err(error) = tune(&tcp) {
         debug!("{from}: {error}");
     }
-    match handshake::establish(tcp, &acceptor.tls, &acceptor.limits, acceptor.require_binding).await {
+    match handshake::establish(
+        tcp,
+        &acceptor.tls,
+        &acceptor.limits,
+        acceptor.require_binding,
+    )
+    .await
+    {
         // A task of its own: the handshake's large one ends here.
         Ok(established) => drop(tokio::spawn(serve(established, hub, connection))),
         Err(error @ HandshakeError::Closed) => debug!("{}", handshake::describe(&error, from)),
@@ -94,7 +114,9 @@ async fn welcome(
 
 fn tune(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY);
     socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive)
 }
 
@@ -103,18 +125,38 @@ fn serve(
     hub: Arc<Hub>,
     connection: OwnedSemaphorePermit,
 ) -> impl Future<Output = ()> + Send {
-    let Established { stream, hello, decoder, encoder, incoming } = established;
+    let Established {
+        stream,
+        hello,
+        decoder,
+        encoder,
+        incoming,
+    } = established;
     let limits = &hub.limits;
     let is_controller = hello.role.intersects(Role::CONTROLLER | Role::OPERATOR);
-    let budget = if is_controller { limits.controller_budget } else { limits.launcher_budget };
-    let deadlines = Deadlines { progress: limits.progress_deadline, stall: limits.stall_time };
+    let budget = if is_controller {
+        limits.controller_budget
+    } else {
+        limits.launcher_budget
+    };
+    let deadlines = Deadlines {
+        progress: limits.progress_deadline,
+        stall: limits.stall_time,
+    };
     let state = PeerState::new(hello.uuid, hello.role, budget);
     let id = hub.next_session();
     hub.add_peer(id, Arc::clone(&state));
     hub.handle([Input::Connect { session: id, hello }], Some(&state.budget));
     let queue = (Arc::clone(&state.outbox), Arc::clone(&state.budget));
     let session = Session::new(hub, id, state);
-    let peer = Peer::new(stream, session, (decoder, encoder), incoming, queue, deadlines);
+    let peer = Peer::new(
+        stream,
+        session,
+        (decoder, encoder),
+        incoming,
+        queue,
+        deadlines,
+    );
     async move {
         let (session, end) = peer.run().await;
         session.ended(end);

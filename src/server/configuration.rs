@@ -28,25 +28,39 @@ pub(super) fn load(uri: &str) -> ClusterConfiguration {
 fn read(uri: &str) -> Result<ClusterConfiguration, String> {
     let path = match uri.split_once("://") {
         Some(("file", path)) => path,
-        Some((scheme, _)) => return Err(format!("scheme '{scheme}' is not supported, only file://")),
+        Some((scheme, _)) => {
+            return Err(format!("scheme '{scheme}' is not supported, only file://"));
+        }
         None => uri,
     };
     let path = Path::new(path);
     let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if found.len() > MAX_LEN {
-        return Err(format!("{} bytes are over the limit of {MAX_LEN}", found.len()));
+        return Err(format!(
+            "{} bytes are over the limit of {MAX_LEN}",
+            found.len()
+        ));
     }
     let payload = Bytes::from(std::fs::read(path).map_err(|error| error.to_string())?);
     let parsed = Configuration::decode(&payload).map_err(|error| error.to_string())?;
     let missing = parsed.missing_values();
     if !missing.is_empty() {
-        warn!("cluster configuration {uri}: no value for {}", missing.join(", "));
+        warn!(
+            "cluster configuration {uri}: no value for {}",
+            missing.join(", ")
+        );
     }
-    Ok(ClusterConfiguration { payload, flags: flags(&parsed) })
+    Ok(ClusterConfiguration {
+        payload,
+        flags: flags(&parsed),
+    })
 }
 
 /// What of a configuration matters to the scheduler.
 pub(super) fn flags(configuration: &Configuration) -> ConfigurationFlags {
     let launcher = &configuration.launcher;
-    ConfigurationFlags { mem_limit: launcher.mem_limit, disk_limit: launcher.disk_limit }
+    ConfigurationFlags {
+        mem_limit: launcher.mem_limit,
+        disk_limit: launcher.disk_limit,
+    }
 }

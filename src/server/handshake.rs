@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use proto_frames::{Connect, DecodeError, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid};
+use proto_frames::{
+    Connect, DecodeError, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -71,16 +73,30 @@ pub(super) async fn establish(
         .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
         .map_err(|error| HandshakeError::Tls(explain(&error)))?;
     let identity = identity_of(&stream)?;
-    let mut decoder = Decoder::server(Limits { max_payload_len: limits.max_payload, ..Limits::default() });
+    let mut decoder = Decoder::server(Limits {
+        max_payload_len: limits.max_payload,
+        ..Limits::default()
+    });
     let mut incoming = BytesMut::new();
     let deadline = Instant::now() + limits.connect_deadline;
-    let connect = timeout_at(deadline, read_connect(&mut stream, &mut decoder, &mut incoming))
-        .await
-        .map_err(|_| HandshakeError::ConnectTimeout(limits.connect_deadline))
-        .flatten();
+    let connect = timeout_at(
+        deadline,
+        read_connect(&mut stream, &mut decoder, &mut incoming),
+    )
+    .await
+    .map_err(|_| HandshakeError::ConnectTimeout(limits.connect_deadline))
+    .flatten();
     let encoder = Encoder::new(decoder.encoding().unwrap_or(Encoding::Gob));
-    match connect.and_then(|connect| check(&connect, &identity, require_binding, encoder_kind(&decoder))) {
-        Ok(hello) => Ok(Established { stream, hello, decoder, encoder, incoming }),
+    match connect
+        .and_then(|connect| check(&connect, &identity, require_binding, encoder_kind(&decoder)))
+    {
+        Ok(hello) => Ok(Established {
+            stream,
+            hello,
+            decoder,
+            encoder,
+            incoming,
+        }),
         Err(error) => {
             refuse(&mut stream, encoder, &error, deadline).await;
             Err(error)
@@ -91,7 +107,8 @@ pub(super) async fn establish(
 fn identity_of(stream: &TlsStream<TcpStream>) -> Result<PeerIdentity, HandshakeError> {
     let (_, tls) = stream.get_ref();
     let leaf = tls.peer_certificates().and_then(<[_]>::first);
-    let leaf = leaf.ok_or_else(|| HandshakeError::Tls("the peer presented no certificate".into()))?;
+    let leaf =
+        leaf.ok_or_else(|| HandshakeError::Tls("the peer presented no certificate".into()))?;
     Ok(PeerIdentity::from_der(leaf)?)
 }
 
@@ -128,28 +145,44 @@ fn check(
         return Err(HandshakeError::NotConnect(connect.kind));
     }
     if !identity.may_claim(connect.role) {
-        return Err(HandshakeError::RoleNotGranted { claimed: connect.role, granted: identity.roles });
+        return Err(HandshakeError::RoleNotGranted {
+            claimed: connect.role,
+            granted: identity.roles,
+        });
     }
     match identity.bound_uuid {
         Some(bound) if bound != connect.source => {
-            return Err(HandshakeError::OtherUuid { claimed: connect.source, bound });
+            return Err(HandshakeError::OtherUuid {
+                claimed: connect.source,
+                bound,
+            });
         }
         None if require_binding => return Err(HandshakeError::Unbound),
         _ => {}
     }
     let bound = identity.bound_uuid.is_some();
-    Ok(Hello { uuid: connect.source, role: connect.role, encoding, bound })
+    Ok(Hello {
+        uuid: connect.source,
+        role: connect.role,
+        encoding,
+        bound,
+    })
 }
 
 /// Tells the peer whether trying again may help, and closes.
-async fn refuse(stream: &mut TlsStream<TcpStream>, mut encoder: Encoder, error: &HandshakeError, deadline: Instant) {
+async fn refuse(
+    stream: &mut TlsStream<TcpStream>,
+    mut encoder: Encoder,
+    error: &HandshakeError,
+    deadline: Instant,
+) {
     let kind = match error {
-        HandshakeError::Malformed(_) | HandshakeError::NotConnect(_) | HandshakeError::ConnectTimeout(_) => {
-            Kind::CONNECTION_FAILURE
-        }
-        HandshakeError::RoleNotGranted { .. } | HandshakeError::OtherUuid { .. } | HandshakeError::Unbound => {
-            Kind::CONNECTION_ABORTED
-        }
+        HandshakeError::Malformed(_)
+        | HandshakeError::NotConnect(_)
+        | HandshakeError::ConnectTimeout(_) => Kind::CONNECTION_FAILURE,
+        HandshakeError::RoleNotGranted { .. }
+        | HandshakeError::OtherUuid { .. }
+        | HandshakeError::Unbound => Kind::CONNECTION_ABORTED,
         _ => return,
     };
     let mut bytes = BytesMut::new();
@@ -174,4 +207,13 @@ pub(super) struct Acceptor {
     pub(super) tls: TlsAcceptor,
     pub(super) limits: Arc<ServerLimits>,
     pub(super) require_binding: bool,
+}
+
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The TLS configuration holds the private key.
+        f.debug_struct("Acceptor")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
 }

@@ -67,7 +67,12 @@ fn line(state: &Heartbeat) -> String {
 
 fn add_node(text: &mut String, node: &HeartbeatNode) {
     let mark = if node.is_most_recently_used { "*" } else { "" };
-    let _ = write!(text, "node-{}:{}{mark}", short(&node.uuid), node.status.name());
+    let _ = write!(
+        text,
+        "node-{}:{}{mark}",
+        short(&node.uuid),
+        node.status.name()
+    );
     if let Some((free, total, load)) = node.figures {
         let _ = write!(text, ":{free}/{total},{load}");
     }
@@ -118,10 +123,20 @@ mod tests {
     #[test]
     fn says_which_side_is_missing() {
         assert_eq!(line(&Heartbeat::default()), "** idle / disconnected **");
-        let nodes = Heartbeat { nodes: vec![node(1, false)], node_count: 1, ..Heartbeat::default() };
+        let nodes = Heartbeat {
+            nodes: vec![node(1, false)],
+            node_count: 1,
+            ..Heartbeat::default()
+        };
         assert!(line(&nodes).starts_with(" -no Controller- \tnode-00000001:READY:"));
-        let controllers =
-            Heartbeat { controllers: vec![(Uuid::nil(), true)], controller_count: 1, ..Heartbeat::default() };
-        assert_eq!(line(&controllers), "controller-00000000:MASTER\t -no Compute Nodes-");
+        let controllers = Heartbeat {
+            controllers: vec![(Uuid::nil(), true)],
+            controller_count: 1,
+            ..Heartbeat::default()
+        };
+        assert_eq!(
+            line(&controllers),
+            "controller-00000000:MASTER\t -no Compute Nodes-"
+        );
     }
 }

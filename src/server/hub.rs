@@ -93,7 +93,11 @@ impl Hub {
 
     /// Hands inputs to the core, in order and under one turn of the lock, and puts what it decides on its way.
     /// Everything sent is charged to `budget`, the sender's.
-    pub(super) fn handle(&self, inputs: impl IntoIterator<Item = Input>, budget: Option<&Arc<Budget>>) {
+    pub(super) fn handle(
+        &self,
+        inputs: impl IntoIterator<Item = Input>,
+        budget: Option<&Arc<Budget>>,
+    ) {
         self.turn(budget, |turn, scheduler| {
             for input in inputs {
                 scheduler.handle(turn.now, input);
@@ -104,7 +108,11 @@ impl Hub {
 
     /// One turn of the lock; wakes whom it concerns once it is over.
     fn turn(&self, budget: Option<&Arc<Budget>>, work: impl FnOnce(&mut Turn<'_>, &mut Scheduler)) {
-        let mut turn = Turn { now: Instant::now(), budget, wakers: Vec::new() };
+        let mut turn = Turn {
+            now: Instant::now(),
+            budget,
+            wakers: Vec::new(),
+        };
         let mut scheduler = self.scheduler.lock();
         let timeout = scheduler.poll_timeout();
         work(&mut turn, &mut scheduler);
@@ -149,7 +157,9 @@ impl Hub {
         }
         self.turn(None, |turn, scheduler| {
             // If it was replaced, the core knows already.
-            let Some((_, peer)) = self.peers.remove(&session) else { return };
+            let Some((_, peer)) = self.peers.remove(&session) else {
+                return;
+            };
             unsent.append(&mut peer.late.lock());
             scheduler.handle(turn.now, Input::Disconnected { session, unsent });
             self.dispatch(scheduler, turn);
@@ -168,7 +178,11 @@ impl Hub {
     /// From now on, ends of sessions are no news: the scheduler itself is leaving. Every queue is finished.
     pub(super) fn begin_shutdown(&self) {
         self.shutting_down.store(true, Ordering::SeqCst);
-        let outboxes: Vec<_> = self.peers.iter().map(|peer| Arc::clone(&peer.outbox)).collect();
+        let outboxes: Vec<_> = self
+            .peers
+            .iter()
+            .map(|peer| Arc::clone(&peer.outbox))
+            .collect();
         outboxes.iter().for_each(|outbox| outbox.finish());
         if self.peers.is_empty() {
             self.emptied.notify_one();
@@ -195,7 +209,9 @@ impl Hub {
                     self.refuse(session);
                 }
                 Action::Disconnect { session, why } => {
-                    let Some((_, peer)) = self.peers.remove(&session) else { continue };
+                    let Some((_, peer)) = self.peers.remove(&session) else {
+                        continue;
+                    };
                     info!("{} {}: {why}", peer.role, peer.uuid);
                     let unsent = peer.outbox.shut();
                     scheduler.handle(turn.now, Input::Disconnected { session, unsent });
@@ -204,8 +220,16 @@ impl Hub {
         }
     }
 
-    fn send(&self, scheduler: &mut Scheduler, turn: &mut Turn<'_>, to: SessionId, message: Message) {
-        let Some(peer) = self.peers.get(&to).map(|peer| Arc::clone(&peer)) else { return };
+    fn send(
+        &self,
+        scheduler: &mut Scheduler,
+        turn: &mut Turn<'_>,
+        to: SessionId,
+        message: Message,
+    ) {
+        let Some(peer) = self.peers.get(&to).map(|peer| Arc::clone(&peer)) else {
+            return;
+        };
         let cost = render::cost(&message);
         let charge = turn.budget.map(|budget| budget.charge(cost));
         match peer.outbox.push(message, cost, charge) {
@@ -221,7 +245,9 @@ impl Hub {
     }
 
     fn refuse(&self, session: SessionId) {
-        let Some(peer) = self.peers.get(&session) else { return };
+        let Some(peer) = self.peers.get(&session) else {
+            return;
+        };
         let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), Vec::new());
         // A queue that has just been made takes it.
         let _ = peer.outbox.push(Message::Forward(frame), 0, None);
@@ -239,7 +265,10 @@ impl Hub {
     pub(super) fn flow(&self, session: SessionId, peer: &PeerState, flow: Flow) {
         match flow {
             Flow::Stalled => {
-                warn!("{} {} does not read what is sent to it", peer.role, peer.uuid);
+                warn!(
+                    "{} {} does not read what is sent to it",
+                    peer.role, peer.uuid
+                );
                 self.set_backlog(session, peer, Backlog::Stalled);
                 if peer.role.intersects(LAUNCHERS) {
                     peer.outbox.release_charges();
@@ -248,7 +277,15 @@ impl Hub {
             Flow::Moving => {
                 info!("{} {} reads again", peer.role, peer.uuid);
                 let is_long = peer.outbox.bytes() > self.limits.high_water;
-                self.set_backlog(session, peer, if is_long { Backlog::Filling } else { Backlog::Clear });
+                self.set_backlog(
+                    session,
+                    peer,
+                    if is_long {
+                        Backlog::Filling
+                    } else {
+                        Backlog::Clear
+                    },
+                );
             }
         }
     }
@@ -274,7 +311,13 @@ fn note_high_water(scheduler: &mut Scheduler, now: Instant, session: SessionId, 
     let mut backlog = peer.backlog.lock();
     if *backlog == Backlog::Clear {
         *backlog = Backlog::Filling;
-        scheduler.handle(now, Input::Backlog { session, backlog: Backlog::Filling });
+        scheduler.handle(
+            now,
+            Input::Backlog {
+                session,
+                backlog: Backlog::Filling,
+            },
+        );
     }
 }
 

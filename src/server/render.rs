@@ -21,13 +21,21 @@ pub(super) fn cost(message: &Message) -> usize {
         Message::Connected { configuration } | Message::InvalidConfiguration(configuration) => {
             OWN_MESSAGE_COST + configuration.len()
         }
-        Message::QueryResult(result) => OWN_MESSAGE_COST + ROW_COST * (result.nodes.len() + result.instances.len()),
+        Message::QueryResult(result) => {
+            OWN_MESSAGE_COST + ROW_COST * (result.nodes.len() + result.instances.len())
+        }
         _ => OWN_MESSAGE_COST,
     }
 }
 
 /// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's.
-pub(super) fn encode(message: &Message, own: Uuid, peer: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
+pub(super) fn encode(
+    message: &Message,
+    own: Uuid,
+    peer: Uuid,
+    encoder: &mut Encoder,
+    dst: &mut BytesMut,
+) {
     match message {
         Message::Start(start) => forward(&start.frame, own, encoder, dst),
         Message::Targeted(command) => forward(&command.frame, own, encoder, dst),
@@ -44,7 +52,10 @@ pub(super) fn encode(message: &Message, own: Uuid, peer: Uuid, encoder: &mut Enc
 }
 
 fn forward(frame: &Frame, own: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
-    let is_traced = frame.trace.as_ref().is_some_and(|trace| trace.path.is_some());
+    let is_traced = frame
+        .trace
+        .as_ref()
+        .is_some_and(|trace| trace.path.is_some());
     if is_traced {
         let mut stamped = frame.clone();
         stamp_sent(&mut stamped, own);
@@ -60,8 +71,15 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::StartFailure(failure) => (Kind::START_FAILURE, failure.encode()),
         Message::DeleteFailure(failure) => (Kind::DELETE_FAILURE, failure.encode()),
         Message::AttachVolumeFailure(failure) => (Kind::ATTACH_VOLUME_FAILURE, failure.encode()),
-        Message::PublicIpFailure(kind, failure) => (*kind, failure.encode()),
-        Message::InvalidConfiguration(configuration) => (Kind::INVALID_CONFIGURATION, configuration.clone()),
+        Message::AssignPublicIpFailure(failure) => {
+            (Kind::ASSIGN_PUBLIC_IP_FAILURE, failure.encode())
+        }
+        Message::UnassignPublicIpFailure(failure) => {
+            (Kind::UNASSIGN_PUBLIC_IP_FAILURE, failure.encode())
+        }
+        Message::InvalidConfiguration(configuration) => {
+            (Kind::INVALID_CONFIGURATION, configuration.clone())
+        }
         Message::NodeConnected(event) => (Kind::NODE_CONNECTED, event.encode()),
         Message::NodeDisconnected(event) => (Kind::NODE_DISCONNECTED, event.encode()),
         Message::ControllerStatus(status) => (Kind::CONTROLLER_STATUS, status.encode()),

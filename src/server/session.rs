@@ -23,12 +23,20 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(hub: Arc<Hub>, id: SessionId, peer: Arc<PeerState>) -> Self {
-        Self { hub, id, peer, inputs: Vec::new() }
+        Self {
+            hub,
+            id,
+            peer,
+            inputs: Vec::new(),
+        }
     }
 
     /// The connection is over: tells the core, and the log why.
     pub(super) fn ended(self, end: End<Message>) {
-        info!("{} {}: connection {}", self.peer.role, self.peer.uuid, end.reason);
+        info!(
+            "{} {}: connection {}",
+            self.peer.role, self.peer.uuid, end.reason
+        );
         self.hub.ended(self.id, end.unsent);
     }
 
@@ -41,10 +49,19 @@ impl Session {
             && path.len() < proto_frames::limits::MAX_TRACE_NODES
         {
             let (uuid, role) = (self.hub.uuid, Role::SCHEDULER);
-            path.push(TraceNode { uuid, role, tx: Timestamp::UNSET, rx: wall_clock() });
+            path.push(TraceNode {
+                uuid,
+                role,
+                tx: Timestamp::UNSET,
+                rx: wall_clock(),
+            });
         }
         let meaning = meaning::of(&frame);
-        Input::Frame { session: self.id, frame, meaning }
+        Input::Frame {
+            session: self.id,
+            frame,
+            meaning,
+        }
     }
 }
 
@@ -80,7 +97,9 @@ impl Handler for Session {
 
 /// Now, for traces.
 pub(super) fn wall_clock() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     Timestamp::from_unix_ns(i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX))
 }
 

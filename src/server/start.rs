@@ -73,7 +73,9 @@ pub enum StartError {
 
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::AddrInUse => "; another process has it, '--listen ADDR:PORT' takes a different one",
+        io::ErrorKind::AddrInUse => {
+            "; another process has it, '--listen ADDR:PORT' takes a different one"
+        }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
         _ => "",
     }
@@ -111,7 +113,9 @@ impl Server {
                 scheduler.expected_nodes = directory.nodes();
             }
             // The same certificate, the same scheduler.
-            None => scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint),
+            None => {
+                scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
+            }
         }
         let listeners = open(&config.listen)?;
         let (uuid, limits) = (scheduler.uuid, config.limits);
@@ -123,11 +127,19 @@ impl Server {
         };
         if !scheduler.expected_nodes.is_empty() {
             let (count, time) = (scheduler.expected_nodes.len(), scheduler.settle_time);
-            info!("{count} nodes were known before: STARTs that fit nowhere wait for them, at most {time:?}");
+            info!(
+                "{count} nodes were known before: STARTs that fit nowhere wait for them, at most {time:?}"
+            );
         }
         let scheduler = Scheduler::new(scheduler, cluster, Instant::now());
         let hub = Arc::new(Hub::new(scheduler, uuid, limits));
-        Ok(Self { hub, listeners, acceptor, state_dir, heartbeat: config.heartbeat })
+        Ok(Self {
+            hub,
+            listeners,
+            acceptor,
+            state_dir,
+            heartbeat: config.heartbeat,
+        })
     }
 
     /// The addresses it listens on, with real ports.
@@ -154,7 +166,12 @@ impl Server {
         };
         let mut tasks = JoinSet::new();
         for listener in self.listeners {
-            tasks.spawn(accept(listener, Arc::clone(&self.hub), self.acceptor.clone(), places.clone()));
+            tasks.spawn(accept(
+                listener,
+                Arc::clone(&self.hub),
+                self.acceptor.clone(),
+                places.clone(),
+            ));
         }
         let hub = Arc::clone(&self.hub);
         tasks.spawn(async move { hub.keep_time().await });
@@ -176,7 +193,10 @@ async fn drain(hub: &Hub) {
     hub.begin_shutdown();
     let deadline = hub.limits.drain_deadline;
     if peers > 0 && timeout(deadline, hub.emptied.notified()).await.is_err() {
-        warn!("{} of {peers} peers did not take what was queued within {deadline:?}", hub.peer_count());
+        warn!(
+            "{} of {peers} peers did not take what was queued within {deadline:?}",
+            hub.peer_count()
+        );
     }
 }
 
@@ -188,10 +208,14 @@ fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
             Ok(listener) => Ok(vec![listener]),
             // A machine without IPv6.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                let listener = listen(address).map_err(|source| StartError::Listen { address, source })?;
+                let listener =
+                    listen(address).map_err(|source| StartError::Listen { address, source })?;
                 Ok(vec![listener])
             }
-            Err(source) => Err(StartError::Listen { address: everywhere, source }),
+            Err(source) => Err(StartError::Listen {
+                address: everywhere,
+                source,
+            }),
         };
     }
     let open = |&address| listen(address).map_err(|source| StartError::Listen { address, source });
@@ -201,7 +225,13 @@ fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
 /// Raises the soft limit of open files to the hard one.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+    if let Err(error) = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    ) {
         warn!("cannot raise the limit of open files: {error}");
     }
 }
@@ -210,5 +240,7 @@ pub(super) fn raise_open_files() {
 fn connections_allowed() -> usize {
     raise_open_files();
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(files.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX).max(1)
+    usize::try_from(files.saturating_sub(RESERVED_FILES))
+        .unwrap_or(usize::MAX)
+        .max(1)
 }

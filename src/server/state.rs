@@ -33,7 +33,9 @@ impl StateDir {
     /// Opens the directory, making it if need be.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
-        Ok(Self { path: path.to_owned() })
+        Ok(Self {
+            path: path.to_owned(),
+        })
     }
 
     /// The UUID kept there; a new one is kept from now on if there is none.
@@ -63,7 +65,9 @@ impl StateDir {
             warn!("{}: {error}: not waiting for earlier nodes", path.display());
             String::new()
         });
-        text.lines().filter_map(|line| Uuid::try_parse(line).ok()).collect()
+        text.lines()
+            .filter_map(|line| Uuid::try_parse(line).ok())
+            .collect()
     }
 
     fn save_nodes(&self, nodes: &[Uuid]) -> io::Result<()> {

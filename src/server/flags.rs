@@ -1,0 +1,262 @@
+//! The daemon's command line: the original's flags with their defaults, and what this project adds.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use proto_frames::Uuid;
+
+use super::limits::ServerLimits;
+use super::start::ServerConfig;
+use super::{DEFAULT_PORT, DEFAULT_URI};
+use crate::dev::DevFlags;
+use crate::logging::{Flag, LogFlags};
+use crate::sched::{self, Accounting};
+
+/// The original's default certificate.
+const DEFAULT_CERT: &str = "/etc/pki/ciao/cert-server-localhost.pem";
+
+/// The default certificate of the original's later releases, tried when the first does not exist.
+const LATER_DEFAULT_CERT: &str = "/etc/pki/ciao/cert-Scheduler-localhost.pem";
+
+/// The original's log directory.
+pub const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
+
+/// Takes in launchers and controllers over SSNTP and gives every START to a node that fits.
+///
+/// All flags take one dash or two, as in the original: -cert FILE, --cert=FILE.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ciao-scheduler",
+    version,
+    args_conflicts_with_subcommands = true
+)]
+pub struct SchedulerFlags {
+    /// What to do instead of running the daemon
+    #[command(subcommand)]
+    pub command: Option<SchedulerCommand>,
+    /// How to run the daemon
+    #[command(flatten)]
+    pub daemon: DaemonFlags,
+}
+
+/// What the program can do besides being the daemon.
+#[derive(Debug, Subcommand)]
+pub enum SchedulerCommand {
+    /// Run a whole cluster on this machine: throw-away certificates, the scheduler, three launchers
+    Dev(DevFlags),
+}
+
+/// The daemon's flags.
+#[derive(Debug, Args)]
+pub struct DaemonFlags {
+    /// Server certificate with its private key
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CERT)]
+    pub cert: PathBuf,
+    /// CA certificate
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
+    )]
+    pub cacert: PathBuf,
+    /// Emit status heartbeat text
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
+    pub heartbeat: Flag,
+    /// Write a CPU profile (pprof) to this file when the daemon stops
+    #[arg(long, value_name = "FILE")]
+    pub cpuprofile: Option<PathBuf>,
+    /// Where the cluster configuration is
+    #[arg(long = "configuration-uri", value_name = "URI", default_value = DEFAULT_URI)]
+    pub configuration_uri: String,
+    /// Accepted for compatibility: there is nothing to install
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
+    pub osprepare: Flag,
+    /// Address to listen on, e.g. 127.0.0.1:8888; may be repeated [default: port 8888 on all interfaces]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub listen: Vec<SocketAddr>,
+    /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Let in only peers whose certificate is bound to their UUID (ciao-cert -uuid)
+    #[arg(long)]
+    pub require_uuid_binding: bool,
+    /// How running instances count
+    #[command(flatten)]
+    pub accounting: AccountingFlags,
+    /// Limits of connections, queues and waits
+    #[command(flatten)]
+    pub limits: LimitFlags,
+    /// Where logs go
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+/// How running instances count against their nodes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Accounting")]
+pub struct AccountingFlags {
+    /// Count an instance as what it asked for (requested), or as what it uses once it runs (measured)
+    #[arg(long, value_name = "HOW", default_value = "requested", value_parser = parse_accounting)]
+    pub accounting: Accounting,
+    /// Virtual CPUs offered per CPU
+    #[arg(long, value_name = "RATIO", default_value_t = sched::CPU_RATIO, value_parser = parse_ratio)]
+    pub cpu_ratio: f64,
+    /// Memory offered per memory present
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = parse_ratio)]
+    pub mem_ratio: f64,
+    /// Disk offered per disk present
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = parse_ratio)]
+    pub disk_ratio: f64,
+    /// Memory of every node that is never offered, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub reserved_mem: i64,
+    /// Disk of every node that is never offered, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub reserved_disk: i64,
+}
+
+/// Every limit that can be set.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitFlags {
+    /// How long STARTs written to a node that is lost wait for it
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
+    pub in_doubt_time: Duration,
+    /// STATS in a row without an instance after which its claim is dropped
+    #[arg(long, value_name = "N", default_value_t = sched::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
+    pub missed_stats: u8,
+    /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub settle_time: Duration,
+    /// Handshakes under way at once; further connections wait to be accepted
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes)]
+    pub max_handshakes: usize,
+    /// Connections at once [default: what the limit of open files allows]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// How long a peer may take for TLS
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub tls_deadline: Duration,
+    /// How long a peer may take for its CONNECT
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub connect_deadline: Duration,
+    /// How long a peer may read nothing while frames wait for it, or take for a frame once begun
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub progress_deadline: Duration,
+    /// How long a node may read nothing before no START is given to it
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub stall_time: Duration,
+    /// How long queued frames may take to leave when the daemon stops
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub drain_deadline: Duration,
+    /// Bytes of one controller's frames that may be queued before it is no longer read from
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().controller_budget)]
+    pub controller_budget: usize,
+    /// Bytes of one launcher's frames that may be queued before it is no longer read from
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().launcher_budget)]
+    pub launcher_budget: usize,
+    /// Bytes queued for a node from which on it is used only where nothing else fits
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().high_water)]
+    pub high_water: usize,
+    /// Largest payload of a frame, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().max_payload)]
+    pub max_payload: usize,
+}
+
+impl DaemonFlags {
+    /// What the daemon is started with.
+    #[must_use]
+    pub fn server_config(&self) -> ServerConfig {
+        ServerConfig {
+            cert: self.certificate(),
+            ca_cert: self.cacert.clone(),
+            listen: self.listen.clone(),
+            configuration_uri: self.configuration_uri.clone(),
+            state_dir: self.state_dir.clone(),
+            heartbeat: self.heartbeat.0,
+            require_uuid_binding: self.require_uuid_binding,
+            limits: self.limits.server(),
+            scheduler: self.scheduler(),
+        }
+    }
+
+    fn certificate(&self) -> PathBuf {
+        let later = Path::new(LATER_DEFAULT_CERT);
+        let is_default = self.cert == Path::new(DEFAULT_CERT);
+        if is_default && !self.cert.exists() && later.exists() {
+            later.to_owned()
+        } else {
+            self.cert.clone()
+        }
+    }
+
+    fn scheduler(&self) -> sched::Config {
+        sched::Config {
+            accounting: self.accounting.accounting,
+            cpu_ratio: self.accounting.cpu_ratio,
+            mem_ratio: self.accounting.mem_ratio,
+            disk_ratio: self.accounting.disk_ratio,
+            reserved_mem_mib: self.accounting.reserved_mem,
+            reserved_disk_mib: self.accounting.reserved_disk,
+            in_doubt_time: self.limits.in_doubt_time,
+            missed_stats: self.limits.missed_stats,
+            settle_time: self.limits.settle_time,
+            ..sched::Config::new(Uuid::nil())
+        }
+    }
+}
+
+impl LimitFlags {
+    fn server(&self) -> ServerLimits {
+        ServerLimits {
+            max_handshakes: self.max_handshakes.max(1),
+            tls_deadline: self.tls_deadline,
+            connect_deadline: self.connect_deadline,
+            max_connections: self.max_connections,
+            controller_budget: self.controller_budget,
+            launcher_budget: self.launcher_budget,
+            high_water: self.high_water,
+            progress_deadline: self.progress_deadline,
+            stall_time: self.stall_time,
+            drain_deadline: self.drain_deadline,
+            max_payload: self.max_payload,
+        }
+    }
+}
+
+/// An address as people write it: `127.0.0.1`, `[::1]:9000`, `scheduler.example:8888`.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(ip) = text.parse() {
+        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+    }
+    let with_port = if text.contains(':') {
+        text.to_owned()
+    } else {
+        format!("{text}:{DEFAULT_PORT}")
+    };
+    let mut found = with_port
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; expected HOST:PORT"))?;
+    found
+        .next()
+        .ok_or_else(|| format!("'{text}' has no address"))
+}
+
+fn parse_accounting(text: &str) -> Result<Accounting, String> {
+    match text {
+        "requested" => Ok(Accounting::Requested),
+        "measured" => Ok(Accounting::Measured),
+        _ => Err("expected requested or measured".to_owned()),
+    }
+}
+
+fn parse_ratio(text: &str) -> Result<f64, String> {
+    /// No machine offers more than this many times what it has.
+    const MAX_RATIO: f64 = 1000.0;
+    match text.parse::<f64>() {
+        Ok(ratio) if ratio > 0.0 && ratio <= MAX_RATIO => Ok(ratio),
+        _ => Err(format!("expected a number above 0, at most {MAX_RATIO}")),
+    }
+}
