@@ -1,6 +1,21 @@
 //! A client's connection to the scheduler: TLS, CONNECT, CONNECTED, then frames both ways.
+//!
+//! [`connect`] opens one; launchers, controllers and operators' tools use it. One task serves it, the same
+//! [`crate::net::peer`] that the daemon pumps its connections with: everything queued is written with one call, and
+//! no buffer is kept while nothing moves, so that a process can hold thousands of links. Nothing here reconnects: that
+//! is its user's business, with [`connect_first`] and [`crate::net::address::Backoff`].
+
+mod connect;
+mod linger;
+mod queue;
+
+use std::sync::Arc;
 
 use proto_frames::{Connected, Encoding, Frame, Role, Uuid};
+
+pub use connect::{ConnectError, Timeouts, connect, connect_first};
+use queue::Queues;
+pub use queue::{MAX_INBOUND_BYTES, MAX_OUTBOUND_BYTES};
 
 /// What a client says of itself in CONNECT, and how.
 #[derive(Debug, Clone)]
@@ -24,51 +39,103 @@ pub struct Link {
     pub receiver: LinkReceiver,
 }
 
-/// Queues frames for the scheduler.
+/// Queues frames for the scheduler. Dropping the last sender and the receiver closes the connection.
 #[derive(Debug, Clone)]
-pub struct LinkSender {}
+pub struct LinkSender {
+    held: Arc<Held>,
+}
 
-/// Hands out the scheduler's frames in order.
+/// Hands out the scheduler's frames in order. While it is gone but a sender is left, received frames are thrown away.
 #[derive(Debug)]
-pub struct LinkReceiver {}
+pub struct LinkReceiver {
+    held: Arc<Held>,
+}
 
 /// The connection is over; `0` says why, for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("connection lost: {0}")]
 pub struct LinkClosed(pub String);
 
+/// The users' common hold on the queues: when the last lets go, the connection is closed.
+#[derive(Debug)]
+struct Held(Arc<Queues>);
+
 impl LinkSender {
-    /// Queues a frame; waits while the queue is full.
+    /// Queues a frame; waits while more than [`MAX_OUTBOUND_BYTES`] are queued. Frames of one sender leave in order.
     ///
     /// # Errors
-    /// [`LinkClosed`] once the connection has ended.
-    #[expect(clippy::unused_async, reason = "outline")]
-    pub async fn send(&self, _frame: Frame) -> Result<(), LinkClosed> {
-        unimplemented!()
+    /// [`LinkClosed`] once the connection has ended or is being closed.
+    pub async fn send(&self, frame: Frame) -> Result<(), LinkClosed> {
+        self.held.0.push_outbound(frame).await
     }
 
-    /// Waits until everything queued has been written to the socket.
+    /// Waits until everything queued so far has been written to the socket.
     ///
     /// # Errors
-    /// [`LinkClosed`] once the connection has ended.
-    #[expect(clippy::unused_async, reason = "outline")]
+    /// [`LinkClosed`] if the connection ends before that.
     pub async fn flush(&self) -> Result<(), LinkClosed> {
-        unimplemented!()
+        self.held.0.written().await
     }
 
-    /// Ends the connection after what is queued has been written.
+    /// Ends the connection after what is queued has been written; [`LinkSender::closed`] waits for that.
     pub fn close(&self) {
-        unimplemented!()
+        self.held.0.begin_close();
+    }
+
+    /// Waits until the connection has ended, and says why.
+    pub async fn closed(&self) -> LinkClosed {
+        self.held.0.ended().await
     }
 }
 
 impl LinkReceiver {
-    /// The next frame, in the order the scheduler sent them.
+    /// The next frame, in the order the scheduler sent them. Cancelling it loses nothing.
     ///
     /// # Errors
     /// [`LinkClosed`] once the connection has ended and every frame received before that was handed out.
-    #[expect(clippy::unused_async, reason = "outline")]
     pub async fn recv(&mut self) -> Result<Frame, LinkClosed> {
-        unimplemented!()
+        self.held.0.inbound(Queues::pop_inbound).await
     }
+
+    /// Waits for a frame, then moves every frame that is there to the end of `frames`.
+    ///
+    /// # Errors
+    /// As [`LinkReceiver::recv`].
+    pub async fn recv_batch(&mut self, frames: &mut Vec<Frame>) -> Result<(), LinkClosed> {
+        self.held
+            .0
+            .inbound(|queues| queues.drain_inbound(frames))
+            .await
+    }
+
+    /// The next frame if one is there already.
+    ///
+    /// # Errors
+    /// As [`LinkReceiver::recv`].
+    pub fn try_recv(&mut self) -> Result<Option<Frame>, LinkClosed> {
+        self.held.0.pop_inbound()
+    }
+}
+
+impl Drop for LinkReceiver {
+    fn drop(&mut self) {
+        self.held.0.discard_inbound();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.begin_close();
+    }
+}
+
+/// Both ends of a new link's queues.
+fn halves(queues: &Arc<Queues>) -> (LinkSender, LinkReceiver) {
+    let held = Arc::new(Held(Arc::clone(queues)));
+    (
+        LinkSender {
+            held: Arc::clone(&held),
+        },
+        LinkReceiver { held },
+    )
 }

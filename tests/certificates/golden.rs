@@ -119,38 +119,41 @@ fn our_certificates_have_the_originals_shape() {
         })
         .unwrap();
     assert_eq!(
-        shape(anchor.certified().der()),
-        shape(&certificate("cert-Scheduler-localhost.pem"))
+        outline(anchor.certified().der()),
+        outline(&certificate("cert-Scheduler-localhost.pem"))
     );
     assert_eq!(
-        shape(leaf.der()),
-        shape(&certificate("cert-CNAgent-NetworkingAgent-localhost.pem"))
+        outline(leaf.der()),
+        outline(&certificate("cert-CNAgent-NetworkingAgent-localhost.pem"))
     );
 }
 
-/// All but keys, signatures, serial numbers, dates and the order of extensions.
-fn shape(der: &[u8]) -> (Vec<u8>, Vec<u8>, String, Vec<(String, bool, Vec<u8>)>) {
+/// All of a certificate but keys, signatures, serial numbers, dates and the order of extensions.
+#[derive(Debug, PartialEq)]
+struct Outline {
+    subject: Vec<u8>,
+    issuer: Vec<u8>,
+    algorithm: String,
+    extensions: Vec<Extension>,
+}
+
+/// An extension's OID, whether it is critical, and its value.
+type Extension = (String, bool, Vec<u8>);
+
+fn outline(der: &[u8]) -> Outline {
     const SUBJECT_KEY_IDENTIFIER: &str = "2.5.29.14";
     let (_, x509) = X509Certificate::from_der(der).unwrap();
-    let mut extensions: Vec<_> = x509
-        .extensions()
-        .iter()
-        .map(|e| {
-            let oid = e.oid.to_id_string();
-            let value = if oid == SUBJECT_KEY_IDENTIFIER {
-                Vec::new()
-            } else {
-                e.value.to_vec()
-            };
-            (oid, e.critical, value)
-        })
-        .collect();
+    let extensions = x509.extensions().iter().map(|extension| {
+        let oid = extension.oid.to_id_string();
+        let value = if oid == SUBJECT_KEY_IDENTIFIER { &[][..] } else { extension.value };
+        (oid, extension.critical, value.to_vec())
+    });
+    let mut extensions: Vec<_> = extensions.collect();
     extensions.sort();
-    let algorithm = x509.signature_algorithm.algorithm.to_id_string();
-    (
-        x509.subject().as_raw().to_vec(),
-        x509.issuer().as_raw().to_vec(),
-        algorithm,
+    Outline {
+        subject: x509.subject().as_raw().to_vec(),
+        issuer: x509.issuer().as_raw().to_vec(),
+        algorithm: x509.signature_algorithm.algorithm.to_id_string(),
         extensions,
-    )
+    }
 }

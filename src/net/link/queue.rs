@@ -1,0 +1,265 @@
+//! What a link's users and its pump share: frames to write, frames received, both bounded in bytes, and how it ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use proto_frames::{Encoder, Frame, Message};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::net::budget::{Budget, Charge};
+use crate::net::link::LinkClosed;
+use crate::net::outbox::Outbox;
+use crate::net::peer::Handler;
+
+/// Bytes that may wait to be written; senders wait beyond it. A few thousand STARTs, or one frame of the largest
+/// payload.
+pub const MAX_OUTBOUND_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes received and not yet taken by the receiver; the socket is not read from beyond it.
+pub const MAX_INBOUND_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a queued frame costs beside its payload.
+const FRAME_COST: usize = size_of::<Outgoing>();
+
+/// Both queues of one link.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) outbox: Arc<Outbox<Outgoing>>,
+    pub(super) budget: Arc<Budget>,
+    /// Bytes of room in the outbox. Closed with the link.
+    room: Arc<Semaphore>,
+    state: Mutex<State>,
+    /// To those who wait for a flush or the end.
+    progress: Notify,
+    /// To the receiver: a frame, or the end.
+    inbound_ready: Notify,
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    frame: Frame,
+    /// How many frames were queued up to this one.
+    number: u64,
+    /// Its room in the outbox, given back when it is written or dropped.
+    _room: OwnedSemaphorePermit,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queued: u64,
+    written: u64,
+    inbound: VecDeque<(Frame, Charge)>,
+    receiver: Receiver,
+    ended: Option<LinkClosed>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Receiver {
+    #[default]
+    Listening,
+    /// What is received from now on interests nobody.
+    Gone,
+}
+
+/// The pump's end of the queues.
+#[derive(Debug)]
+pub(super) struct Pumped {
+    pub(super) queues: Arc<Queues>,
+    /// The last frame encoded.
+    encoded: u64,
+}
+
+/// For senders.
+impl Queues {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            outbox: Arc::default(),
+            budget: Budget::new(MAX_INBOUND_BYTES),
+            room: Arc::new(Semaphore::new(MAX_OUTBOUND_BYTES)),
+            state: Mutex::default(),
+            progress: Notify::new(),
+            inbound_ready: Notify::new(),
+        })
+    }
+
+    pub(super) async fn push_outbound(&self, frame: Frame) -> Result<(), LinkClosed> {
+        let cost = cost(&frame);
+        // One that is larger than all the room waits until it is alone. Room is given in the order it is asked for,
+        // which keeps each sender's frames in order.
+        let share = u32::try_from(cost.min(MAX_OUTBOUND_BYTES)).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(share).await else {
+            return Err(self.reason());
+        };
+        let pushed = {
+            // Numbered and queued in one step, so that the numbers are in the queue's order.
+            let mut state = self.state.lock();
+            let number = state.queued + 1;
+            let pushed = self.outbox.push(
+                Outgoing {
+                    frame,
+                    number,
+                    _room: room,
+                },
+                cost,
+                None,
+            );
+            state.queued += u64::from(pushed.is_ok());
+            pushed
+        };
+        match pushed {
+            Ok(pushed) => {
+                if let Some(writer) = pushed.writer {
+                    writer.wake();
+                }
+                Ok(())
+            }
+            Err(_) => Err(self.reason()),
+        }
+    }
+
+    /// Waits until everything queued before the call has been written.
+    pub(super) async fn written(&self) -> Result<(), LinkClosed> {
+        let goal = self.state.lock().queued;
+        self.progress_until(|state| {
+            if state.written >= goal {
+                return Some(Ok(()));
+            }
+            state.ended.clone().map(Err)
+        })
+        .await
+    }
+
+    pub(super) fn begin_close(&self) {
+        self.room.close();
+        self.outbox.finish();
+    }
+
+    pub(super) async fn ended(&self) -> LinkClosed {
+        self.progress_until(|state| state.ended.clone()).await
+    }
+
+    async fn progress_until<T>(&self, mut look: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let progress = self.progress.notified();
+            tokio::pin!(progress);
+            // Registered before looking, so that nothing between the two is missed.
+            progress.as_mut().enable();
+            if let Some(found) = look(&self.state.lock()) {
+                return found;
+            }
+            progress.await;
+        }
+    }
+
+    fn reason(&self) -> LinkClosed {
+        let ended = self.state.lock().ended.clone();
+        ended.unwrap_or_else(|| LinkClosed("it is being closed on this side".to_owned()))
+    }
+}
+
+/// For the receiver.
+impl Queues {
+    /// Waits until `take` finds something, or the link has ended and there is nothing left.
+    pub(super) async fn inbound<T>(
+        &self,
+        mut take: impl FnMut(&Self) -> Result<Option<T>, LinkClosed>,
+    ) -> Result<T, LinkClosed> {
+        loop {
+            if let Some(taken) = take(self)? {
+                return Ok(taken);
+            }
+            self.inbound_ready.notified().await;
+        }
+    }
+
+    /// The next frame; `None` if nothing is there yet.
+    pub(super) fn pop_inbound(&self) -> Result<Option<Frame>, LinkClosed> {
+        let mut state = self.state.lock();
+        match (state.inbound.pop_front(), &state.ended) {
+            (Some((frame, charge)), _) => {
+                drop(state);
+                drop(charge);
+                Ok(Some(frame))
+            }
+            (None, Some(reason)) => Err(reason.clone()),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Everything that is there; `None` if nothing is.
+    pub(super) fn drain_inbound(&self, into: &mut Vec<Frame>) -> Result<Option<()>, LinkClosed> {
+        let mut state = self.state.lock();
+        let taken = std::mem::take(&mut state.inbound);
+        if taken.is_empty() {
+            return state.ended.clone().map_or(Ok(None), Err);
+        }
+        drop(state);
+        into.extend(taken.into_iter().map(|(frame, _)| frame));
+        Ok(Some(()))
+    }
+
+    pub(super) fn discard_inbound(&self) {
+        let discarded = {
+            let mut state = self.state.lock();
+            state.receiver = Receiver::Gone;
+            std::mem::take(&mut state.inbound)
+        };
+        drop(discarded);
+    }
+}
+
+/// For the pump.
+impl Pumped {
+    pub(super) fn new(queues: Arc<Queues>) -> Self {
+        Self { queues, encoded: 0 }
+    }
+
+    /// The link is over. What was received can still be taken.
+    pub(super) fn end(&self, reason: String) {
+        self.queues
+            .state
+            .lock()
+            .ended
+            .get_or_insert(LinkClosed(reason));
+        self.queues.room.close();
+        self.queues.progress.notify_waiters();
+        self.queues.inbound_ready.notify_one();
+    }
+}
+
+impl Handler for Pumped {
+    type Outgoing = Outgoing;
+
+    fn received(&mut self, messages: &mut Vec<Message>) {
+        let mut state = self.queues.state.lock();
+        for message in messages.drain(..) {
+            // Behind its first message the decoder yields nothing but frames.
+            let Message::Frame(frame) = message else {
+                continue;
+            };
+            if state.receiver == Receiver::Listening {
+                let charge = self.queues.budget.charge(cost(&frame));
+                state.inbound.push_back((frame, charge));
+            }
+        }
+        drop(state);
+        self.queues.inbound_ready.notify_one();
+    }
+
+    fn encode(&mut self, message: &Outgoing, encoder: &mut Encoder, dst: &mut BytesMut) {
+        encoder.encode_frame(&message.frame, dst);
+        self.encoded = message.number;
+    }
+
+    fn written(&mut self, _queued: usize) {
+        self.queues.state.lock().written = self.encoded;
+        self.queues.progress.notify_waiters();
+    }
+}
+
+fn cost(frame: &Frame) -> usize {
+    FRAME_COST + frame.payload.len()
+}
