@@ -9,3 +9,5 @@ mod certs;
 mod golden;
 #[path = "certificates/handshake.rs"]
 mod handshake;
+#[path = "certificates/program.rs"]
+mod program;
