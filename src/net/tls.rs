@@ -3,6 +3,7 @@
 //! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate check.
 //! What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,6 +34,9 @@ pub use explain::{explain, explain_certificate};
 pub const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
 
+/// The mode bits by which a group or everybody may read or write.
+const OTHERS: u32 = 0o066;
+
 /// Our own certificate with its key.
 #[derive(Debug)]
 pub struct Identity {
@@ -54,7 +58,17 @@ struct Validity {
 /// # Errors
 /// [`TlsError`] but `NotACa`, `NotSignedByCa`, `Config`.
 pub fn load_identity(path: &Path) -> Result<Identity, TlsError> {
-    Identity::from_pem(&read(path)?, path, UnixTime::now())
+    let identity = Identity::from_pem(&read(path)?, path, UnixTime::now())?;
+    // The original's tool makes its files so.
+    if let Ok(metadata) = path.metadata()
+        && metadata.permissions().mode() & OTHERS != 0
+    {
+        tracing::warn!(
+            "{}: the private key in it can be read by others; chmod 600",
+            path.display()
+        );
+    }
+    Ok(identity)
 }
 
 /// Reads the CA certificates from a PEM file, and checks that they are CAs and at least one is in time.
