@@ -9,7 +9,7 @@
 //! - [`number`]: gob's variable-length integers, and the two ends they are read from and written to.
 //! - [`types`]: the descriptors a stream brings, and skipping over values by them.
 //! - [`plan`]: from a struct's descriptor to the steps that read its values.
-//! - [`read`]: messages in; [`write`]: messages out.
+//! - [`read`]: messages in; [`mod@write`]: messages out.
 
 mod number;
 mod plan;

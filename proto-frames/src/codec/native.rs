@@ -258,7 +258,7 @@ fn take_uuid(src: &mut impl Buf) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// Appends CONNECT.
+/// Appends CONNECT. Its first byte, the major version, must be 0: that is how a server knows the encoding.
 pub(super) fn encode_connect(connect: &Connect, dst: &mut BytesMut) {
     let header = Header {
         traced: false,
