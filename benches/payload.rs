@@ -67,13 +67,18 @@ instances:
 ";
 
 fn start(c: &mut Criterion) {
-    let first = START.windows(5).position(|at| at == b"\n...\n").map_or(START.len(), |at| at + 1);
+    let first = START
+        .windows(5)
+        .position(|at| at == b"\n...\n")
+        .map_or(START.len(), |at| at + 1);
     let mut long = START.to_vec();
     long.extend_from_slice("write: [{[{\n".repeat(20 * 1024 / 12).as_bytes());
     let mut group = c.benchmark_group("start");
     group.throughput(Throughput::Bytes(u64::try_from(first).unwrap_or(0)));
     group.bench_function("peek", |b| b.iter(|| peek::start(black_box(START))));
-    group.bench_function("peek, 20 KiB behind it", |b| b.iter(|| peek::start(black_box(&long))));
+    group.bench_function("peek, 20 KiB behind it", |b| {
+        b.iter(|| peek::start(black_box(&long)))
+    });
     group.bench_function("full", |b| b.iter(|| Start::decode(black_box(START))));
     group.finish();
 }
@@ -100,7 +105,9 @@ fn write(c: &mut Criterion) {
         reason: StartFailureReason::FullCloud,
         ..StartFailure::default()
     };
-    c.bench_function("write a StartFailure", |b| b.iter(|| black_box(&failure).encode()));
+    c.bench_function("write a StartFailure", |b| {
+        b.iter(|| black_box(&failure).encode())
+    });
 }
 
 criterion_group!(benches, start, ready, stats, write);
