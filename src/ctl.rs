@@ -1,1 +1,21 @@
-//! ctl (being written).
+//! The operator's client, `ciaoctl`.
+//!
+//! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
+//! - [`event`], [`track`], [`start_file`], [`resolve`], [`table`], [`units`]: what is known, remembered and shown, pure.
+//! - [`commands`]: one after the other what `ciaoctl` can do; [`load`] is the load generator.
+//! - [`args`], [`exit`]: the command line and the exit codes.
+
+pub mod args;
+pub mod client;
+pub mod commands;
+pub mod event;
+pub mod exit;
+pub mod load;
+pub mod resolve;
+pub mod run;
+pub mod start_file;
+pub mod table;
+pub mod track;
+pub mod units;
+
+pub use run::run;

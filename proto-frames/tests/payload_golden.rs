@@ -99,7 +99,7 @@ fn every_recorded_payload_is_read_and_written_back_as_it_was() {
         }
     });
     assert_eq!((same, other), (94, 11));
-    let broken = r#"COMMAND 1 "start: [\n": line 2 column 1: not valid YAML: did not find expected node content, while parsing a flow node at line 2 column 1"#;
+    let broken = r#"COMMAND 1 "start: [\n": line 2 column 1: not valid YAML: did not find expected node content, while parsing a flow node"#;
     assert_eq!(
         refused,
         [broken],

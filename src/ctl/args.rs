@@ -1,0 +1,326 @@
+//! The command line of `ciaoctl`: what `clap` parses, and nothing about what is done with it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::ctl::exit::Exit;
+use crate::ctl::load::LoadArgs;
+
+/// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
+pub const MAX_COUNT: u32 = 10_000;
+
+/// Operator's client of a ciao-scheduler.
+///
+/// Connects as an operator, beside any running controller and without ever becoming master.
+#[derive(Debug, Parser)]
+#[command(name = "ciaoctl", version, after_help = Exit::help(), propagate_version = true)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options that every command takes, before or after its name.
+#[derive(Debug, Clone, Args)]
+pub struct GlobalArgs {
+    /// Scheduler to connect to, as HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT
+    #[arg(
+        long,
+        global = true,
+        env = "CIAO_SERVER",
+        default_value = "localhost:8888",
+        value_name = "ADDR"
+    )]
+    pub server: String,
+    /// Certificate and key of a controller, one PEM file
+    /// [default: /etc/pki/ciao/cert-Controller-localhost.pem]
+    #[arg(long, global = true, env = "CIAO_CERT", value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// CA certificate of the cluster, PEM [default: /etc/pki/ciao/CAcert-localhost.pem]
+    #[arg(long, global = true, env = "CIAO_CACERT", value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// Directory with CAcert-localhost.pem and cert-ROLE-localhost.pem, as `ciao-cert -all` makes it; --cert and
+    /// --cacert come first
+    #[arg(long, global = true, env = "CIAO_CERTS", value_name = "DIR")]
+    pub certs: Option<PathBuf>,
+    /// Longest time to wait, for example 5s or 10m [default: 10s to connect, 30s for an answer, 1h with --wait]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Print JSON for programs: one document, or one line per event with `watch`
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `ciaoctl` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What needs a session with the scheduler.
+    #[command(flatten)]
+    Session(SessionCommand),
+    /// Generate load: simulated launchers, and STARTs as fast as they are taken
+    Load(LoadArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// What `ciaoctl` can do in a session with the scheduler.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// Start the workloads of START files
+    Start(StartArgs),
+    /// Start a program on some node
+    Run(RunArgs),
+    /// Delete instances, by UUID or a unique prefix of it
+    Delete(InstanceArgs),
+    /// Take instances off their node only, as before a move
+    Stop(InstanceArgs),
+    /// Stop everything on a node and take it out of service
+    Evacuate(NodeArgs),
+    /// Put an evacuated node back into service
+    Restore(NodeArgs),
+    /// List the nodes
+    Nodes(ListArgs),
+    /// List the instances
+    Instances(ListArgs),
+    /// List the controllers and operators
+    Controllers(ListArgs),
+    /// Show events as they come
+    Watch(WatchArgs),
+}
+
+/// How far `start` and `run` wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    /// Until the instance runs on its node
+    Running,
+    /// Until the workload has ended
+    Exited,
+}
+
+/// Options that `start` and `run` share.
+#[derive(Debug, Clone, Args)]
+pub struct SubmitArgs {
+    /// How many instances to start of each
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
+    pub count: u32,
+    /// Wait until it is running or has exited; the exit code then says how it ended
+    #[arg(
+        long,
+        value_name = "UNTIL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "exited"
+    )]
+    pub wait: Option<WaitFor>,
+    /// Print instance UUIDs only
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `ciaoctl start`.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// START payloads (YAML), sent as they are; - is the standard input. An instance UUID is put in where the file has
+    /// none or --count asks for several
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What to do with them.
+    #[command(flatten)]
+    pub submit: SubmitArgs,
+}
+
+/// `ciaoctl run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Memory, in MiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..))]
+    pub mem: i64,
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub cpus: i64,
+    /// Local disk, in MiB, rounded up to whole GiB
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub disk: i64,
+    /// Variable of the program's environment; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Directory to run it in
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<String>,
+    /// Node to run on: host name, UUID, or a unique prefix of it
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+    /// Tenant it belongs to
+    #[arg(
+        long,
+        value_name = "UUID",
+        default_value = "00000000-0000-0000-0000-000000000000"
+    )]
+    pub tenant: String,
+    /// What to do with it.
+    #[command(flatten)]
+    pub submit: SubmitArgs,
+    /// The program and its arguments, after --
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<String>,
+}
+
+/// `ciaoctl delete` and `ciaoctl stop`.
+#[derive(Debug, Args)]
+pub struct InstanceArgs {
+    /// Instances: UUIDs or unique prefixes
+    #[arg(required = true, value_name = "INSTANCE")]
+    pub instances: Vec<String>,
+    /// Wait until they are gone
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// `ciaoctl evacuate` and `ciaoctl restore`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// The node: host name, UUID, or a unique prefix of it
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Wait until it is done
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// The commands that list.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only what has this host name or a UUID that begins so
+    #[arg(value_name = "MATCH")]
+    pub matching: Option<String>,
+    /// No line with the columns' names
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Whole UUIDs instead of their beginnings
+    #[arg(long)]
+    pub full: bool,
+    /// Print UUIDs only
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `ciaoctl watch`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// What to hear of, separated by commas
+    #[arg(long, value_delimiter = ',', value_enum, default_values = ["nodes", "instances", "failures", "placements"])]
+    pub topics: Vec<TopicArg>,
+    /// End after this many events
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+/// A topic of `watch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TopicArg {
+    /// Nodes that come and go
+    Nodes,
+    /// Instances that end
+    Instances,
+    /// What could not be done
+    Failures,
+    /// Every report of every node
+    Stats,
+    /// Which node each START is given to
+    Placements,
+}
+
+/// Reads a duration as people write it (`5s`, `1m 30s`).
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 5s or 10m"))
+}
+
+/// Reads `NAME=VALUE`.
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("write it as NAME=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::{Cli, Command, SessionCommand, WaitFor};
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wait_alone_means_until_it_has_exited() {
+        for (line, expected) in [
+            ("ciaoctl start a.yaml", None),
+            ("ciaoctl start --wait a.yaml", Some(WaitFor::Exited)),
+            (
+                "ciaoctl start --wait=running a.yaml",
+                Some(WaitFor::Running),
+            ),
+        ] {
+            let Command::Session(SessionCommand::Start(start)) = parse(line).unwrap().command
+            else {
+                panic!("not a start")
+            };
+            assert_eq!(start.submit.wait, expected, "{line}");
+            assert_eq!(start.files.len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn run_takes_everything_behind_the_dashes_as_it_is() {
+        let line = "ciaoctl run --mem 64 --cpus 1 --env A=b=c -- sh -c --wait";
+        let Command::Session(SessionCommand::Run(run)) = parse(line).unwrap().command else {
+            panic!("not a run")
+        };
+        assert_eq!(run.program, ["sh", "-c", "--wait"]);
+        assert_eq!(run.env, [("A".to_owned(), "b=c".to_owned())]);
+        assert!(run.submit.wait.is_none());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "ciaoctl start",
+            "ciaoctl start --count 0 a.yaml",
+            "ciaoctl start --count 10001 a.yaml",
+            "ciaoctl run --mem 64 --cpus 1",
+            "ciaoctl run --mem 0 --cpus 1 -- true",
+            "ciaoctl run --mem 64 --cpus 1 --env =x -- true",
+            "ciaoctl nodes --timeout soon",
+            "ciaoctl watch --topics weather",
+        ] {
+            assert_eq!(
+                parse(line).map(|_| ()).unwrap_err().exit_code(),
+                2,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn global_options_go_before_or_after_the_command() {
+        let before = parse("ciaoctl --server a:1 --json nodes").unwrap().global;
+        let after = parse("ciaoctl nodes --server a:1 --json").unwrap().global;
+        assert_eq!((before.server, before.json), (after.server, after.json));
+    }
+}

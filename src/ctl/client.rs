@@ -1,0 +1,473 @@
+//! A session with the scheduler as OPERATOR: commands and their answers, queries and their pages, events as they come.
+//!
+//! One task owns a [`Client`]; there is no other task behind it but the connection's own. Whatever arrives while
+//! something else is waited for is kept, bounded, for [`Client::next_event`]. Rendering and policy (how long to wait,
+//! what to print) belong to the callers.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    CommandRefused, ControllerView, Delete, Evacuate, InstancePlaced, InstanceView, NodeView,
+    Query, QueryKind, QueryResult, Restore, StartFailure, Topic, Watch,
+};
+use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use tokio::time::Instant;
+
+use crate::ctl::event::Event;
+use crate::ctl::event::text::{refusal, start_failure};
+use crate::net::address::{AddressError, Endpoint};
+use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
+use crate::net::tls::{self, TlsError};
+
+/// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
+pub const MAX_BACKLOG: usize = 65_536;
+
+/// Rows asked for with one QUERY: the most that the scheduler gives at once.
+pub const PAGE: u32 = 1_000;
+
+/// Pages read for one listing: a hundred times the largest cluster this is built for, so a cursor that never ends does.
+pub const MAX_PAGES: usize = 10_000;
+
+/// How a [`Client`] connects.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// The scheduler, as `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
+    pub server: String,
+    /// PEM file with certificate and key of a controller.
+    pub cert: PathBuf,
+    /// PEM file with the cluster's CA certificate.
+    pub cacert: PathBuf,
+    /// Longest time until CONNECTED.
+    pub connect_timeout: Duration,
+    /// Longest time until the answer to a command or query.
+    pub answer_timeout: Duration,
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The scheduler's address makes no sense.
+    #[error("{0}")]
+    Address(#[from] AddressError),
+    /// A certificate file cannot be used.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// The scheduler does not answer or does not accept us.
+    #[error("{0}")]
+    Link(#[from] link::ConnectError),
+    /// It all took too long.
+    #[error("no connection to {server} within {}", humantime::format_duration(*.waited))]
+    TimedOut {
+        /// The scheduler's address.
+        server: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+/// Everything of a kind, as the scheduler sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The nodes, if those were asked for.
+    pub nodes: Vec<NodeView>,
+    /// The instances, if those were asked for.
+    pub instances: Vec<InstanceView>,
+    /// The controllers and operators, if those were asked for.
+    pub controllers: Vec<ControllerView>,
+}
+
+/// Why something asked of the scheduler has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection ended.
+    #[error("{0}")]
+    Closed(#[from] LinkClosed),
+    /// The answer did not come in time; the command may still have had its effect.
+    #[error("no {what} within {}", humantime::format_duration(*.waited))]
+    NoAnswer {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        waited: Duration,
+    },
+    /// The scheduler refused the command.
+    #[error("{}", refusal(.0))]
+    Refused(Box<CommandRefused>),
+    /// The scheduler could not answer a query.
+    #[error("the scheduler cannot list {what}: {reason}")]
+    Query {
+        /// What was asked for: `nodes`, `instances`, `controllers`.
+        what: QueryKind,
+        /// What it says.
+        reason: String,
+    },
+}
+
+/// Why a START was not given to a node.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No node took it.
+    #[error("{}", start_failure(.0))]
+    Failed(Box<StartFailure>),
+    /// There is no answer, or it was refused as a command.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Sends STARTs in a [`Client`]'s session.
+#[derive(Debug, Clone)]
+pub struct Submitter {
+    uuid: Uuid,
+    sender: LinkSender,
+}
+
+/// A session with the scheduler.
+#[derive(Debug)]
+pub struct Client {
+    uuid: Uuid,
+    scheduler: Uuid,
+    sender: LinkSender,
+    receiver: LinkReceiver,
+    answer_timeout: Duration,
+    topics: Vec<Topic>,
+    last_query: u32,
+    backlog: VecDeque<Event>,
+    missed: u64,
+}
+
+impl Client {
+    /// Connects as OPERATOR and waits until the scheduler has accepted that.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: what went wrong, at which address, and what to look at.
+    pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
+        let endpoint: Endpoint = config.server.parse()?;
+        let tls = tls::client_config(
+            &tls::load_identity(&config.cert)?,
+            &tls::load_anchors(&config.cacert)?,
+        )?;
+        let hello = Hello {
+            role: Role::OPERATOR,
+            uuid: Uuid::new_v4(),
+            encoding: Encoding::Native,
+        };
+        let limit = config.connect_timeout;
+        let timeouts = Timeouts {
+            dial: limit,
+            handshake: limit,
+            ..Timeouts::default()
+        };
+        let connecting = link::connect(&endpoint, &tls, &hello, &timeouts);
+        let late = |_| ConnectError::TimedOut {
+            server: config.server.clone(),
+            waited: limit,
+        };
+        let link = tokio::time::timeout(limit, connecting)
+            .await
+            .map_err(late)??;
+        Ok(Self {
+            uuid: hello.uuid,
+            scheduler: link.connected.source,
+            sender: link.sender,
+            receiver: link.receiver,
+            answer_timeout: config.answer_timeout,
+            topics: Vec::new(),
+            last_query: 0,
+            backlog: VecDeque::new(),
+            missed: 0,
+        })
+    }
+
+    /// The scheduler's UUID.
+    #[must_use]
+    pub fn scheduler(&self) -> Uuid {
+        self.scheduler
+    }
+
+    /// Events that were dropped because more than [`MAX_BACKLOG`] came while something else was waited for.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// Hears of these topics from now on, and of no others.
+    ///
+    /// # Errors
+    /// [`LinkClosed`]. A refusal comes as an [`Event::Refused`].
+    pub async fn watch(&mut self, topics: &[Topic]) -> Result<(), LinkClosed> {
+        self.topics = topics.to_vec();
+        let watch = Watch {
+            topics: self.topics.clone(),
+        };
+        self.send(Kind::WATCH, watch.encode()).await
+    }
+
+    /// Hears of this topic as well.
+    ///
+    /// # Errors
+    /// [`LinkClosed`].
+    pub async fn watch_also(&mut self, topic: Topic) -> Result<(), LinkClosed> {
+        if self.topics.contains(&topic) {
+            return Ok(());
+        }
+        let topics: Vec<Topic> = self.topics.iter().cloned().chain([topic]).collect();
+        self.watch(&topics).await
+    }
+
+    /// The next event of the topics watched, or the next answer to something sent without waiting; the oldest first.
+    ///
+    /// Cancelling it loses nothing.
+    ///
+    /// # Errors
+    /// [`LinkClosed`] once the connection has ended and everything received before was handed out.
+    pub async fn next_event(&mut self) -> Result<Event, LinkClosed> {
+        if let Some(event) = self.backlog.pop_front() {
+            return Ok(event);
+        }
+        loop {
+            match self.receive().await? {
+                Event::QueryResult(_) => {} // of a query that was given up
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// Submits a START and waits until it is given to a node. What happens to it there comes as events.
+    ///
+    /// # Errors
+    /// [`StartError`]: no node took it, it was refused, or there was no answer.
+    pub async fn start(
+        &mut self,
+        instance_uuid: &str,
+        payload: Bytes,
+    ) -> Result<InstancePlaced, StartError> {
+        self.watch_also(Topic::Placements)
+            .await
+            .map_err(ClientError::from)?;
+        self.submitter()
+            .submit(payload)
+            .await
+            .map_err(ClientError::from)?;
+        let answer = self.wait_for(
+            "answer to START",
+            self.answer_timeout,
+            |event| match event {
+                Event::Placed(placed) if placed.instance_uuid == instance_uuid => Ok(Ok(placed)),
+                Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
+                    Ok(Err(failure))
+                }
+                other => Err(other),
+            },
+        );
+        answer
+            .await?
+            .map_err(|failure| StartError::Failed(Box::new(failure)))
+    }
+
+    /// A second hand for submitting STARTs while this one takes events in.
+    #[must_use]
+    pub fn submitter(&self) -> Submitter {
+        Submitter {
+            uuid: self.uuid,
+            sender: self.sender.clone(),
+        }
+    }
+
+    /// The oldest event that came while something else was waited for; never waits.
+    pub fn kept_event(&mut self) -> Option<Event> {
+        self.backlog.pop_front()
+    }
+
+    /// Asks a node to delete an instance, or to stop it only; what comes of it comes as events.
+    ///
+    /// # Errors
+    /// [`LinkClosed`].
+    pub async fn delete(&self, delete: &Delete) -> Result<(), LinkClosed> {
+        self.send(Kind::DELETE, delete.encode()).await
+    }
+
+    /// Takes a node out of service and waits until the scheduler has passed that on.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if the scheduler would not.
+    pub async fn evacuate(&mut self, node_uuid: &str) -> Result<(), ClientError> {
+        let evacuate = Evacuate {
+            workload_agent_uuid: node_uuid.to_owned(),
+        };
+        self.command(Kind::EVACUATE, evacuate.encode()).await
+    }
+
+    /// Puts a node back into service and waits until the scheduler has passed that on.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if the scheduler would not.
+    pub async fn restore(&mut self, node_uuid: &str) -> Result<(), ClientError> {
+        let restore = Restore {
+            workload_agent_uuid: node_uuid.to_owned(),
+        };
+        self.command(Kind::RESTORE, restore.encode()).await
+    }
+
+    /// Waits until the scheduler has dealt with everything sent so far: its own refusals are then among the events,
+    /// because frames of one connection are handled and answered in order.
+    ///
+    /// # Errors
+    /// [`ClientError::NoAnswer`] and [`ClientError::Closed`].
+    pub async fn sync(&mut self) -> Result<(), ClientError> {
+        let smallest = Query {
+            limit: Some(1),
+            ..self.query_for(QueryKind::Controllers, None)
+        };
+        self.ask(smallest).await.map(drop)
+    }
+
+    /// Everything of a kind as the scheduler sees it: all pages, one result.
+    ///
+    /// # Errors
+    /// [`ClientError`]; a listing is whole or an error.
+    pub async fn list(
+        &mut self,
+        what: QueryKind,
+        matching: Option<&str>,
+    ) -> Result<Listing, ClientError> {
+        let mut listing = Listing::default();
+        let mut after = None;
+        for _ in 0..MAX_PAGES {
+            let query = Query {
+                after,
+                ..self.query_for(what.clone(), matching)
+            };
+            let page = self.ask(query).await?;
+            listing.nodes.extend(page.nodes);
+            listing.instances.extend(page.instances);
+            listing.controllers.extend(page.controllers);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(listing),
+            }
+        }
+        Err(ClientError::Query {
+            what,
+            reason: format!("no end after {MAX_PAGES} pages"),
+        })
+    }
+}
+
+impl Client {
+    /// Sends a command that has no answer of its own where it succeeds.
+    async fn command(&mut self, kind: Kind, payload: Bytes) -> Result<(), ClientError> {
+        self.send(kind, payload).await?;
+        self.sync().await?;
+        let refused =
+            |event: &Event| matches!(event, Event::Refused(refused) if kind_of(refused) == kind);
+        match self
+            .backlog
+            .iter()
+            .position(refused)
+            .and_then(|at| self.backlog.remove(at))
+        {
+            Some(Event::Refused(refusal)) => Err(ClientError::Refused(Box::new(refusal))),
+            _ => Ok(()),
+        }
+    }
+
+    fn query_for(&mut self, what: QueryKind, matching: Option<&str>) -> Query {
+        self.last_query = self.last_query.wrapping_add(1);
+        Query {
+            id: self.last_query,
+            what,
+            matching: matching.map(Into::into),
+            after: None,
+            limit: Some(PAGE),
+        }
+    }
+
+    /// Sends a query and waits for the result that carries its number.
+    async fn ask(&mut self, query: Query) -> Result<QueryResult, ClientError> {
+        let (id, what) = (query.id, query.what.clone());
+        self.send(Kind::QUERY, query.encode()).await?;
+        let answer = self.wait_for(
+            "answer to QUERY",
+            self.answer_timeout,
+            |event| match event {
+                Event::QueryResult(result) if result.id == id => Ok(Ok(*result)),
+                Event::Refused(refusal) if kind_of(&refusal) == Kind::QUERY => Ok(Err(refusal)),
+                other => Err(other),
+            },
+        );
+        match answer.await? {
+            Ok(QueryResult {
+                error: Some(reason),
+                ..
+            }) => Err(ClientError::Query { what, reason }),
+            Ok(result) => Ok(result),
+            Err(refusal) => Err(ClientError::Refused(Box::new(refusal))),
+        }
+    }
+
+    /// Reads events until `pick` takes one; those it gives back are kept for [`Client::next_event`].
+    async fn wait_for<T>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut pick: impl FnMut(Event) -> Result<T, Event>,
+    ) -> Result<T, ClientError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let Ok(event) = tokio::time::timeout_at(deadline, self.receive()).await else {
+                return Err(ClientError::NoAnswer {
+                    what: what.to_owned(),
+                    waited: patience,
+                });
+            };
+            match pick(event?) {
+                Ok(picked) => return Ok(picked),
+                Err(event) => self.keep(event),
+            }
+        }
+    }
+
+    fn keep(&mut self, event: Event) {
+        if matches!(event, Event::QueryResult(_)) {
+            return; // of a query that was given up
+        }
+        if self.backlog.len() == MAX_BACKLOG {
+            self.backlog.pop_front();
+            self.missed += 1;
+        }
+        self.backlog.push_back(event);
+    }
+
+    async fn receive(&mut self) -> Result<Event, LinkClosed> {
+        self.receiver
+            .recv()
+            .await
+            .map(|frame| Event::from_frame(&frame))
+    }
+
+    async fn send(&self, kind: Kind, payload: Bytes) -> Result<(), LinkClosed> {
+        self.sender.send(Frame::new(kind, self.uuid, payload)).await
+    }
+}
+
+impl Submitter {
+    /// Submits a START without waiting: its placement (if watched) or failure comes as an event.
+    ///
+    /// # Errors
+    /// [`LinkClosed`].
+    pub async fn submit(&self, payload: Bytes) -> Result<(), LinkClosed> {
+        self.sender
+            .send(Frame::new(Kind::START, self.uuid, payload))
+            .await
+    }
+}
+
+fn kind_of(refused: &CommandRefused) -> Kind {
+    Kind::new(refused.ty, refused.operand)
+}

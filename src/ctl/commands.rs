@@ -1,0 +1,170 @@
+//! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
+
+pub mod instances;
+pub mod listing;
+pub mod nodes;
+pub mod start;
+pub mod watch;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::ctl::args::{GlobalArgs, SessionCommand};
+use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
+use crate::ctl::exit::Exit;
+use crate::ctl::load::LoadError;
+use crate::ctl::resolve::ResolveError;
+use crate::ctl::start_file::StartFileError;
+use crate::net::link::LinkClosed;
+
+/// Longest time until a connection stands, unless `--timeout` says otherwise.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time until an answer, unless `--timeout` says otherwise: above a scheduler's in-doubt time of 15 s.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest time that `--wait` waits, unless `--timeout` says otherwise.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// Where the original's deployment puts certificates.
+const PKI: &str = "/etc/pki/ciao";
+
+/// Why a command was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// No connection.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// No answer, or a refusal.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// A name means nothing or too much.
+    #[error("{0}")]
+    Resolve(#[from] ResolveError),
+    /// A START file cannot be used.
+    #[error("{0}")]
+    StartFile(#[from] StartFileError),
+    /// The command line makes no sense as a whole.
+    #[error("{0}")]
+    Usage(String),
+    /// What `--wait` waits for did not happen in time.
+    #[error("{what} not within {}", humantime::format_duration(*.waited))]
+    NotInTime {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        waited: Duration,
+    },
+    /// A load run has no result.
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CommandError {
+    /// The exit code it stands for.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Connect(ConnectError::Address(_)) => Exit::Usage,
+            Self::Connect(_) | Self::Client(ClientError::Closed(_)) => Exit::Connection,
+            Self::Client(ClientError::NoAnswer { .. }) | Self::NotInTime { .. } => Exit::Timeout,
+            Self::Client(ClientError::Refused(_) | ClientError::Query { .. }) => Exit::Refused,
+            Self::Resolve(_) => Exit::NotFound,
+            Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
+            Self::Load(LoadError::NotMaster) => Exit::Refused,
+            Self::Load(LoadError::NotReady { .. }) => Exit::Timeout,
+            Self::Load(LoadError::Driver { .. } | LoadError::NoLauncher { .. }) => Exit::Connection,
+            Self::Load(_) => Exit::Usage,
+            // Whoever read the output has had enough: nothing went wrong.
+            Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Output(_) => Exit::Output,
+        }
+    }
+}
+
+impl From<LinkClosed> for CommandError {
+    fn from(closed: LinkClosed) -> Self {
+        Self::Client(closed.into())
+    }
+}
+
+/// What every command has: the session, the way to print, and how long to wait.
+pub struct Context<'a> {
+    /// The session.
+    pub client: Client,
+    /// Standard output, or what a test reads.
+    pub out: &'a mut dyn Write,
+    /// Whether output is for programs.
+    pub json: bool,
+    /// How long `--wait` waits.
+    pub patience: Duration,
+}
+
+/// Runs a command that needs a session.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn run(
+    command: SessionCommand,
+    global: &GlobalArgs,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandError> {
+    let requests = match &command {
+        // Before connecting: a file that cannot be used is not the scheduler's business.
+        SessionCommand::Start(args) => start::read(args)?,
+        _ => Vec::new(),
+    };
+    let client = Client::connect(&client_config(global)).await?;
+    let patience = global.timeout.unwrap_or(WAIT_TIMEOUT);
+    let mut context = Context {
+        client,
+        out,
+        json: global.json,
+        patience,
+    };
+    match command {
+        SessionCommand::Start(args) => start::submit(&mut context, requests, &args.submit).await,
+        SessionCommand::Run(args) => start::run(&mut context, &args).await,
+        SessionCommand::Delete(args) => {
+            instances::delete(&mut context, &args, instances::Ending::Delete).await
+        }
+        SessionCommand::Stop(args) => {
+            instances::delete(&mut context, &args, instances::Ending::Stop).await
+        }
+        SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
+        SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
+        SessionCommand::Nodes(args) => listing::nodes(&mut context, &args).await,
+        SessionCommand::Instances(args) => listing::instances(&mut context, &args).await,
+        SessionCommand::Controllers(args) => listing::controllers(&mut context, &args).await,
+        SessionCommand::Watch(args) => watch::watch(&mut context, &args).await,
+    }
+}
+
+/// How the options say to connect.
+#[must_use]
+pub fn client_config(global: &GlobalArgs) -> ClientConfig {
+    let directory = global.certs.as_deref();
+    ClientConfig {
+        server: global.server.clone(),
+        cert: file(
+            global.cert.as_deref(),
+            directory,
+            "cert-Controller-localhost.pem",
+        ),
+        cacert: file(global.cacert.as_deref(), directory, "CAcert-localhost.pem"),
+        connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
+        answer_timeout: global.timeout.unwrap_or(ANSWER_TIMEOUT),
+    }
+}
+
+fn file(named: Option<&Path>, directory: Option<&Path>, name: &str) -> PathBuf {
+    named.map_or_else(
+        || directory.unwrap_or(Path::new(PKI)).join(name),
+        Into::into,
+    )
+}

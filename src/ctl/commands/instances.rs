@@ -1,0 +1,208 @@
+//! `ciaoctl delete` and `ciaoctl stop`.
+
+use proto_frames::payload::{Delete, QueryKind, Topic};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::ctl::args::InstanceArgs;
+use crate::ctl::client::Client;
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::event::Event;
+use crate::ctl::exit::Exit;
+use crate::ctl::resolve::{Candidate, resolve};
+
+/// What is done with an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It is gone for good.
+    Delete,
+    /// It leaves its node only.
+    Stop,
+}
+
+/// One instance that is to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    instance_uuid: String,
+    node_uuid: String,
+    hostname: String,
+    outcome: Outcome,
+}
+
+/// How far that is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    /// Its node was asked.
+    Sent,
+    /// It stopped by itself while it was being deleted.
+    Stopped,
+    /// Done.
+    Gone,
+    /// Not done, for this reason.
+    Failed(String),
+}
+
+/// Ends instances: resolves all names first, so that a wrong one leaves everything as it is.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn delete(
+    context: &mut Context<'_>,
+    args: &InstanceArgs,
+    ending: Ending,
+) -> Result<Exit, CommandError> {
+    let mut targets = Vec::new();
+    for name in &args.instances {
+        let target = target(&mut context.client, name).await?;
+        if !targets
+            .iter()
+            .any(|known: &Target| known.instance_uuid == target.instance_uuid)
+        {
+            targets.push(target);
+        }
+    }
+    if args.wait {
+        context.client.watch_also(Topic::Instances).await?;
+    }
+    for target in &targets {
+        let delete = Delete {
+            instance_uuid: target.instance_uuid.clone(),
+            workload_agent_uuid: target.node_uuid.clone(),
+            stop: ending == Ending::Stop,
+        };
+        context.client.delete(&delete).await?;
+    }
+    context.client.sync().await?;
+    while let Some(event) = context.client.kept_event() {
+        observe(&mut targets, &event, ending);
+    }
+    if args.wait {
+        wait(context, &mut targets, ending).await?;
+    }
+    print(context, &targets, ending)?;
+    Ok(exit(&targets, args.wait))
+}
+
+/// The instance a name means, and its node.
+async fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
+    let listing = client.list(QueryKind::Instances, Some(name)).await?;
+    let candidates = listing.instances.iter().map(|view| Candidate {
+        uuid: view.instance_uuid.clone(),
+        hostname: None,
+        about: format!("{} on {}", view.state, view.hostname),
+    });
+    let meant = resolve("instance", name, candidates.collect())?;
+    let view = listing
+        .instances
+        .into_iter()
+        .find(|view| view.instance_uuid == meant.uuid);
+    let (node_uuid, hostname) = view
+        .map(|view| (view.node_uuid, view.hostname))
+        .unwrap_or_default();
+    Ok(Target {
+        instance_uuid: meant.uuid,
+        node_uuid,
+        hostname,
+        outcome: Outcome::Sent,
+    })
+}
+
+/// Takes events in until every instance is gone or has failed to go.
+async fn wait(
+    context: &mut Context<'_>,
+    targets: &mut [Target],
+    ending: Ending,
+) -> Result<(), CommandError> {
+    let deadline = Instant::now() + context.patience;
+    while targets
+        .iter()
+        .any(|target| matches!(target.outcome, Outcome::Sent | Outcome::Stopped))
+    {
+        match tokio::time::timeout_at(deadline, context.client.next_event()).await {
+            Ok(event) => observe(targets, &event?, ending),
+            Err(_) => return Ok(()), // the outcome says which are not done
+        }
+    }
+    Ok(())
+}
+
+fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
+    let Some(id) = event.instance_uuid() else {
+        return;
+    };
+    let Some(target) = targets.iter_mut().find(|target| target.instance_uuid == id) else {
+        return;
+    };
+    target.outcome = match (event, &target.outcome) {
+        (_, Outcome::Gone | Outcome::Failed(_)) => return,
+        (Event::InstanceDeleted(_), _) => Outcome::Gone,
+        (Event::InstanceStopped(_), _) if ending == Ending::Stop => Outcome::Gone,
+        (Event::InstanceStopped(_), _) => Outcome::Stopped,
+        // It had ended by itself before its node was asked.
+        (Event::DeleteFailure(_), Outcome::Stopped) => Outcome::Gone,
+        (Event::DeleteFailure(failure), _) => Outcome::Failed(failure.reason.to_string()),
+        (Event::Refused(refused), _) => {
+            Outcome::Failed(format!("{}: {}", refused.reason, refused.detail))
+        }
+        _ => return,
+    };
+}
+
+fn exit(targets: &[Target], waited: bool) -> Exit {
+    let of = |target: &Target| match &target.outcome {
+        Outcome::Gone => Exit::Done,
+        Outcome::Failed(_) => Exit::Refused,
+        Outcome::Sent | Outcome::Stopped => [Exit::Done, Exit::Timeout][usize::from(waited)],
+    };
+    targets.iter().map(of).fold(Exit::Done, Exit::and)
+}
+
+fn print(
+    context: &mut Context<'_>,
+    targets: &[Target],
+    ending: Ending,
+) -> Result<(), CommandError> {
+    if context.json {
+        let rows: Vec<Value> = targets.iter().map(|target| target.json(ending)).collect();
+        writeln!(context.out, "{:#}", json!({ "instances": rows }))?;
+        return Ok(());
+    }
+    for target in targets {
+        writeln!(context.out, "{}", target.line(ending))?;
+    }
+    Ok(())
+}
+
+impl Target {
+    fn word(&self, ending: Ending) -> &'static str {
+        match (&self.outcome, ending) {
+            (Outcome::Sent | Outcome::Stopped, _) => "sent",
+            (Outcome::Gone, Ending::Delete) => "deleted",
+            (Outcome::Gone, Ending::Stop) => "stopped",
+            (Outcome::Failed(_), _) => "failed",
+        }
+    }
+
+    fn line(&self, ending: Ending) -> String {
+        let (id, host) = (&self.instance_uuid, &self.hostname);
+        match &self.outcome {
+            Outcome::Sent | Outcome::Stopped => format!("{id} asked {host} to end it"),
+            Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),
+            Outcome::Failed(reason) => format!("{id} not ended on {host}: {reason}"),
+        }
+    }
+
+    fn json(&self, ending: Ending) -> Value {
+        let reason = match &self.outcome {
+            Outcome::Failed(reason) => Some(reason),
+            _ => None,
+        };
+        json!({
+            "instance_uuid": self.instance_uuid,
+            "node_uuid": self.node_uuid,
+            "hostname": self.hostname,
+            "outcome": self.word(ending),
+            "reason": reason,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! `ciaoctl evacuate` and `ciaoctl restore`, and which node a name means.
+
+use std::time::Duration;
+
+use proto_frames::payload::{NodeView, QueryKind};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::ctl::args::NodeArgs;
+use crate::ctl::client::Client;
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::exit::Exit;
+use crate::ctl::resolve::{Candidate, resolve};
+
+/// How often `--wait` looks at the node: its status changes within a report or two.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Takes a node out of service; with `--wait`, until nothing runs on it.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn evacuate(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit, CommandError> {
+    let node = node(&mut context.client, &args.node).await?;
+    context.client.evacuate(&node.uuid).await?;
+    if args.wait {
+        let empty = |view: &NodeView| view.status == "MAINTENANCE" && view.instances == 0;
+        wait(context, &node, "empty and in maintenance", empty).await?;
+    }
+    report(
+        context,
+        &node,
+        if args.wait {
+            "evacuated"
+        } else {
+            "asked to evacuate"
+        },
+    )
+}
+
+/// Puts a node back into service; with `--wait`, until it takes work.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn restore(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit, CommandError> {
+    let node = node(&mut context.client, &args.node).await?;
+    context.client.restore(&node.uuid).await?;
+    if args.wait {
+        let serving = |view: &NodeView| matches!(view.status.as_str(), "READY" | "FULL");
+        wait(context, &node, "back in service", serving).await?;
+    }
+    report(
+        context,
+        &node,
+        if args.wait {
+            "restored"
+        } else {
+            "asked to come back"
+        },
+    )
+}
+
+/// The node that a host name, a UUID or a unique beginning of one means.
+///
+/// # Errors
+/// [`CommandError::Resolve`], [`CommandError::Client`].
+pub async fn node(client: &mut Client, name: &str) -> Result<Candidate, CommandError> {
+    let listing = client.list(QueryKind::Nodes, Some(name)).await?;
+    let candidates = listing.nodes.into_iter().map(|view| Candidate {
+        uuid: view.node_uuid,
+        about: format!("{} {}", view.hostname, view.status),
+        hostname: Some(view.hostname),
+    });
+    Ok(resolve("node", name, candidates.collect())?)
+}
+
+/// Looks at a node until it is as it should be.
+async fn wait(
+    context: &mut Context<'_>,
+    node: &Candidate,
+    what: &str,
+    done: impl Fn(&NodeView) -> bool,
+) -> Result<(), CommandError> {
+    let deadline = Instant::now() + context.patience;
+    let client = &mut context.client;
+    let looking = async {
+        loop {
+            let listing = client.list(QueryKind::Nodes, Some(&node.uuid)).await?;
+            if listing
+                .nodes
+                .iter()
+                .any(|view| view.node_uuid == node.uuid && done(view))
+            {
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    let late = CommandError::NotInTime {
+        what: format!("{node} {what}:"),
+        waited: context.patience,
+    };
+    timeout_at(deadline, looking).await.unwrap_or(Err(late))
+}
+
+fn report(context: &mut Context<'_>, node: &Candidate, what: &str) -> Result<Exit, CommandError> {
+    if context.json {
+        let object = json!({"node_uuid": node.uuid, "hostname": node.hostname, "outcome": what});
+        writeln!(context.out, "{object:#}")?;
+    } else {
+        writeln!(context.out, "{node} {what}")?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,111 @@
+//! What the scheduler tells an operator: frames turned into events, and events into a line for people or an object for
+//! programs.
+
+use proto_frames::payload::{
+    AttachVolumeFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure, InstanceDeleted,
+    InstancePlaced, InstanceStopped, NodeConnected, NodeDisconnected, PayloadError, QueryResult,
+    StartFailure, Stats,
+};
+use proto_frames::{Frame, Kind};
+
+pub mod text;
+
+/// One frame from the scheduler.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// A launcher connected.
+    NodeConnected(NodeConnected),
+    /// A launcher is gone.
+    NodeDisconnected(NodeDisconnected),
+    /// A START was given to a node.
+    Placed(InstancePlaced),
+    /// A START failed.
+    StartFailure(StartFailure),
+    /// An instance is gone for good.
+    InstanceDeleted(InstanceDeleted),
+    /// An instance no longer runs on its node.
+    InstanceStopped(InstanceStopped),
+    /// An instance could not be deleted.
+    DeleteFailure(DeleteFailure),
+    /// A volume could not be attached.
+    AttachVolumeFailure(AttachVolumeFailure),
+    /// A concentrator instance is up.
+    ConcentratorAdded(ConcentratorInstanceAdded),
+    /// What a node and its instances use.
+    Stats(Box<Stats>),
+    /// The scheduler refused a command of ours.
+    Refused(CommandRefused),
+    /// The answer to a query of ours.
+    QueryResult(Box<QueryResult>),
+    /// A frame of a kind this program has no words for.
+    Other {
+        /// Its kind.
+        kind: Kind,
+        /// Its payload as text, invalid UTF-8 replaced.
+        payload: String,
+    },
+    /// A frame whose payload is not what its kind promises.
+    Unreadable {
+        /// Its kind.
+        kind: Kind,
+        /// What is wrong with it.
+        error: PayloadError,
+    },
+}
+
+impl Event {
+    /// Reads a frame; never fails, because an operator wants to see also what is odd.
+    #[must_use]
+    pub fn from_frame(frame: &Frame) -> Self {
+        let payload = &frame.payload;
+        let event = match frame.kind {
+            Kind::NODE_CONNECTED => NodeConnected::decode(payload).map(Self::NodeConnected),
+            Kind::NODE_DISCONNECTED => {
+                NodeDisconnected::decode(payload).map(Self::NodeDisconnected)
+            }
+            Kind::INSTANCE_PLACED => InstancePlaced::decode(payload).map(Self::Placed),
+            Kind::START_FAILURE => StartFailure::decode(payload).map(Self::StartFailure),
+            Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).map(Self::InstanceDeleted),
+            Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).map(Self::InstanceStopped),
+            Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
+            Kind::ATTACH_VOLUME_FAILURE => {
+                AttachVolumeFailure::decode(payload).map(Self::AttachVolumeFailure)
+            }
+            Kind::CONCENTRATOR_INSTANCE_ADDED => {
+                ConcentratorInstanceAdded::decode(payload).map(Self::ConcentratorAdded)
+            }
+            Kind::STATS => Stats::decode(payload).map(|stats| Self::Stats(Box::new(stats))),
+            Kind::COMMAND_REFUSED => CommandRefused::decode(payload).map(Self::Refused),
+            Kind::QUERY_RESULT => {
+                QueryResult::decode(payload).map(|result| Self::QueryResult(Box::new(result)))
+            }
+            kind => {
+                return Self::Other {
+                    kind,
+                    payload: String::from_utf8_lossy(payload).into_owned(),
+                };
+            }
+        };
+        event.unwrap_or_else(|error| Self::Unreadable {
+            kind: frame.kind,
+            error,
+        })
+    }
+
+    /// The instance it is about, if it is about one.
+    #[must_use]
+    pub fn instance_uuid(&self) -> Option<&str> {
+        match self {
+            Self::Placed(e) => Some(&e.instance_uuid),
+            Self::StartFailure(e) => Some(&e.instance_uuid),
+            Self::InstanceDeleted(e) => Some(&e.instance_uuid),
+            Self::InstanceStopped(e) => Some(&e.instance_uuid),
+            Self::DeleteFailure(e) => Some(&e.instance_uuid),
+            Self::AttachVolumeFailure(e) => Some(&e.instance_uuid),
+            Self::ConcentratorAdded(e) => Some(&e.instance_uuid),
+            Self::Refused(e) => e.instance_uuid.as_deref(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Events as one line for people and as one object for programs.
+
+use proto_frames::payload::{CommandRefused, StartFailure, Stats};
+use serde_json::{Value, json};
+
+use crate::ctl::event::Event;
+use crate::ctl::units::{elide, mebibytes, plain, short};
+
+/// Characters of an unknown payload that a line shows.
+const MAX_SHOWN: usize = 120;
+
+impl Event {
+    /// One line for people, without the time; control characters that a peer put in are escaped.
+    #[must_use]
+    pub fn line(&self) -> String {
+        plain(&self.raw_line()).into_owned()
+    }
+
+    fn raw_line(&self) -> String {
+        match self {
+            Self::NodeConnected(e) => format!("node {} connected ({})", e.node_uuid, e.node_type),
+            Self::NodeDisconnected(e) => {
+                format!("node {} disconnected ({})", e.node_uuid, e.node_type)
+            }
+            Self::Placed(e) => format!(
+                "instance {} placed on {} ({})",
+                e.instance_uuid,
+                e.hostname,
+                short(&e.node_uuid)
+            ),
+            Self::StartFailure(e) => format!("instance {} {}", e.instance_uuid, start_failure(e)),
+            Self::InstanceDeleted(e) => format!(
+                "instance {} deleted{}",
+                e.instance_uuid,
+                status(e.exit_code)
+            ),
+            Self::InstanceStopped(e) => format!(
+                "instance {} stopped{}",
+                e.instance_uuid,
+                status(e.exit_code)
+            ),
+            Self::DeleteFailure(e) => {
+                format!(
+                    "instance {} not deleted on {}: {}",
+                    e.instance_uuid,
+                    short(&e.node_uuid),
+                    e.reason
+                )
+            }
+            Self::AttachVolumeFailure(e) => {
+                format!(
+                    "volume {} not attached to instance {}: {}",
+                    e.volume_uuid, e.instance_uuid, e.reason
+                )
+            }
+            Self::ConcentratorAdded(e) => {
+                format!(
+                    "concentrator instance {} is up at {}",
+                    e.instance_uuid, e.concentrator_ip
+                )
+            }
+            Self::Stats(e) => stats(e),
+            Self::Refused(e) => refusal(e),
+            Self::QueryResult(e) => format!("answer to query {}", e.id),
+            Self::Other { kind, payload } => format!("{kind} {}", elide(payload, MAX_SHOWN)),
+            Self::Unreadable { kind, error } => format!("{kind} that cannot be read: {error}"),
+        }
+    }
+
+    /// One object with stable names; `event` says what it is.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        match self {
+            Self::NodeConnected(e) => {
+                json!({"event": "node_connected", "node_uuid": e.node_uuid, "node_type": e.node_type.as_str()})
+            }
+            Self::NodeDisconnected(e) => {
+                json!({"event": "node_disconnected", "node_uuid": e.node_uuid, "node_type": e.node_type.as_str()})
+            }
+            Self::Placed(e) => json!({
+                "event": "instance_placed", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
+                "hostname": e.hostname,
+            }),
+            Self::StartFailure(e) => json!({
+                "event": "start_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
+                "reason": e.reason.as_str(), "restart": e.restart, "detail": e.detail,
+            }),
+            Self::InstanceDeleted(e) => {
+                json!({"event": "instance_deleted", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
+            }
+            Self::InstanceStopped(e) => {
+                json!({"event": "instance_stopped", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
+            }
+            Self::DeleteFailure(e) => json!({
+                "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
+                "reason": e.reason.as_str(),
+            }),
+            Self::AttachVolumeFailure(e) => json!({
+                "event": "attach_volume_failure", "instance_uuid": e.instance_uuid, "volume_uuid": e.volume_uuid,
+                "node_uuid": e.node_uuid, "reason": e.reason.as_str(),
+            }),
+            Self::ConcentratorAdded(e) => json!({
+                "event": "concentrator_instance_added", "instance_uuid": e.instance_uuid,
+                "tenant_uuid": e.tenant_uuid, "concentrator_ip": e.concentrator_ip,
+                "concentrator_mac": e.concentrator_mac,
+            }),
+            Self::Stats(e) => stats_json(e),
+            Self::Refused(e) => json!({
+                "event": "command_refused", "command": e.name, "reason": e.reason.as_str(), "detail": e.detail,
+                "instance_uuid": e.instance_uuid,
+            }),
+            Self::QueryResult(e) => json!({"event": "query_result", "id": e.id}),
+            Self::Other { kind, payload } => {
+                json!({"event": "other", "kind": kind.to_string(), "payload": payload})
+            }
+            Self::Unreadable { kind, error } => {
+                json!({"event": "unreadable", "kind": kind.to_string(), "error": error.to_string()})
+            }
+        }
+    }
+}
+
+/// `could not be started: full_cloud: 3 of 3 nodes lack memory`.
+#[must_use]
+pub fn start_failure(failure: &StartFailure) -> String {
+    match &failure.detail {
+        Some(detail) => format!("could not be started: {}: {detail}", failure.reason),
+        None => format!("could not be started: {}", failure.reason),
+    }
+}
+
+/// `COMMAND DELETE refused: no_such_node: …`.
+#[must_use]
+pub fn refusal(refused: &CommandRefused) -> String {
+    format!(
+        "{} refused: {}: {}",
+        refused.name, refused.reason, refused.detail
+    )
+}
+
+fn status(exit_code: Option<i64>) -> String {
+    exit_code.map_or_else(String::new, |code| format!(", exit status {code}"))
+}
+
+fn stats(stats: &Stats) -> String {
+    format!(
+        "node {} ({}) {}, {} of {} memory available, load {}, {} instances",
+        stats.hostname,
+        short(&stats.node_uuid),
+        stats.status,
+        mebibytes(stats.mem_available_mb),
+        mebibytes(stats.mem_total_mb),
+        stats.load,
+        stats.instances.len()
+    )
+}
+
+fn stats_json(stats: &Stats) -> Value {
+    let instances: Vec<Value> = stats
+        .instances
+        .iter()
+        .map(|instance| {
+            json!({
+                "instance_uuid": instance.instance_uuid, "state": instance.state.as_str(),
+                "memory_usage_mb": instance.memory_usage_mb, "disk_usage_mb": instance.disk_usage_mb,
+                "cpu_usage": instance.cpu_usage,
+            })
+        })
+        .collect();
+    json!({
+        "event": "stats", "node_uuid": stats.node_uuid, "hostname": stats.hostname, "status": stats.status.to_string(),
+        "mem_total_mb": stats.mem_total_mb, "mem_available_mb": stats.mem_available_mb,
+        "disk_total_mb": stats.disk_total_mb, "disk_available_mb": stats.disk_available_mb,
+        "cpus_online": stats.cpus_online, "load": stats.load, "instances": instances,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proto_frames::payload::{InstanceStopped, NodeConnected, NodeType};
+    use proto_frames::{Frame, Kind, Uuid};
+
+    use super::*;
+
+    fn event(kind: Kind, payload: impl Into<Bytes>) -> Event {
+        Event::from_frame(&Frame::new(kind, Uuid::nil(), payload))
+    }
+
+    #[test]
+    fn events_are_one_line_each() {
+        let connected = NodeConnected {
+            node_uuid: "n1".into(),
+            node_type: NodeType::Compute,
+        };
+        let stopped = InstanceStopped {
+            instance_uuid: "i1".into(),
+            exit_code: Some(3),
+        };
+        for (kind, payload, line) in [
+            (Kind::NODE_CONNECTED, connected.encode(), "node n1 connected (compute_node)"),
+            (Kind::INSTANCE_STOPPED, stopped.encode(), "instance i1 stopped, exit status 3"),
+            (
+                Kind::START_FAILURE,
+                "node_uuid: \"\"\ninstance_uuid: i1\nreason: full_cloud\nrestart: false\ndetail: \"a\\nb\"\n".into(),
+                r"instance i1 could not be started: full_cloud: a\nb",
+            ),
+            (Kind::new(3, 0x7f), "x: 1".into(), "EVENT 0x7f x: 1"),
+        ] {
+            assert_eq!(event(kind, payload).line(), line);
+        }
+    }
+
+    #[test]
+    fn a_payload_that_cannot_be_read_is_shown_as_such() {
+        let event = event(Kind::INSTANCE_PLACED, "[");
+        assert!(
+            event
+                .line()
+                .starts_with("EVENT InstancePlaced that cannot be read: "),
+            "{}",
+            event.line()
+        );
+        assert_eq!(event.json()["event"], "unreadable");
+    }
+
+    #[test]
+    fn reports_of_nodes_are_summed_up_for_people_and_whole_for_programs() {
+        let payload = "node_uuid: 4cb19522-aaaa\nstatus: READY\nmem_total_mb: 2048\nmem_available_mb: 512\nload: 1\n\
+                       hostname: a\ninstances:\n- instance_uuid: i1\n  state: active\n  memory_usage_mb: 40\n";
+        let event = event(Kind::STATS, payload);
+        assert_eq!(
+            event.line(),
+            "node a (4cb19522) READY, 512 MiB of 2.0 GiB memory available, load 1, 1 instances"
+        );
+        assert_eq!(event.json()["instances"][0]["memory_usage_mb"], 40);
+    }
+}

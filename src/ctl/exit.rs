@@ -1,0 +1,115 @@
+//! What `ciaoctl` tells its caller by its exit code: one documented table, shown by `ciaoctl --help`.
+
+use std::process::ExitCode;
+
+/// How a command ended, as scripts see it. The numbers are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Done = 0,
+    /// The cluster said no: `StartFailure`, `DeleteFailure`, a refused command.
+    Refused = 1,
+    /// The command line or a START file cannot be used.
+    Usage = 2,
+    /// No usable connection: nobody listens, a certificate is not accepted, the connection was lost.
+    Connection = 3,
+    /// An answer, or what `--wait` waits for, did not come in time.
+    Timeout = 4,
+    /// No node or instance has that name, or several have.
+    NotFound = 5,
+    /// With `--wait`: a workload ended with a non-zero exit status.
+    Workload = 6,
+    /// The output could not be written (a reader that stops reading is no failure).
+    Output = 7,
+}
+
+impl Exit {
+    /// Every exit code with what it means.
+    pub const TABLE: [(Self, &'static str); 8] = [
+        (Self::Done, "everything asked for was done"),
+        (
+            Self::Refused,
+            "the cluster said no (StartFailure, DeleteFailure, refused command)",
+        ),
+        (
+            Self::Usage,
+            "the command line or a START file cannot be used",
+        ),
+        (
+            Self::Connection,
+            "cannot connect, not accepted, or the connection was lost",
+        ),
+        (
+            Self::Timeout,
+            "an answer, or what --wait waits for, did not come in time",
+        ),
+        (
+            Self::NotFound,
+            "no node or instance has that name, or several have",
+        ),
+        (
+            Self::Workload,
+            "with --wait: a workload ended with a non-zero exit status",
+        ),
+        (Self::Output, "the output could not be written"),
+    ];
+
+    /// The number.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The exit code of a command that did several things which ended as `self` and `other`: the one that a caller has
+    /// to act on first (connection, timeout, usage, name, refusal, workload, in this order).
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        const ORDER: [Exit; 7] = [
+            Exit::Output,
+            Exit::Connection,
+            Exit::Timeout,
+            Exit::Usage,
+            Exit::NotFound,
+            Exit::Refused,
+            Exit::Workload,
+        ];
+        ORDER
+            .into_iter()
+            .find(|exit| [self, other].contains(exit))
+            .unwrap_or(Self::Done)
+    }
+
+    /// [`Exit::TABLE`] as the end of the help text.
+    #[must_use]
+    pub fn help() -> String {
+        let lines = Self::TABLE.map(|(exit, meaning)| format!("  {}  {meaning}", exit.code()));
+        format!("Exit codes:\n{}", lines.join("\n"))
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Exit;
+
+    #[test]
+    fn the_table_names_every_code_once_and_in_order() {
+        let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn of_two_endings_the_one_to_act_on_first_wins() {
+        assert_eq!(Exit::Done.and(Exit::Done), Exit::Done);
+        assert_eq!(Exit::Workload.and(Exit::Refused), Exit::Refused);
+        assert_eq!(Exit::Refused.and(Exit::Timeout), Exit::Timeout);
+        assert_eq!(Exit::Timeout.and(Exit::Connection), Exit::Connection);
+        assert_eq!(Exit::Workload.and(Exit::Done), Exit::Workload);
+    }
+}

@@ -1,0 +1,293 @@
+//! The side of a load run that sends STARTs: an operator in the native encoding, a controller in the original's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proto_frames::payload::{Topic, Watch};
+use proto_frames::{Encoding, Frame, Kind, Uuid};
+use tokio::io::{ReadHalf, WriteHalf, split};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
+
+use crate::ctl::load::payloads::{RunId, StartTemplate, reason_in};
+use crate::ctl::load::peer::{Dialer, Inbound, Outbound, PeerError};
+use crate::ctl::load::record::Recorder;
+
+/// Bytes written at once when pipelining: one full TLS record.
+const CHUNK_LEN: usize = 16 * 1024;
+
+/// Number of the START that finds out whether a controller is master; never the number of a measured one.
+const PROBE: usize = 0xffff_ffff_ffff;
+
+/// How long a master may take to say that a START for a node that does not exist fits nowhere.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long one START may be under way before the window is opened all the same: longer than a scheduler holds a START
+/// in doubt.
+const STALL: Duration = Duration::from_secs(40);
+
+/// Stalls after which sending is given up.
+const MAX_STALLS: u32 = 5;
+
+/// What to send.
+#[derive(Debug)]
+pub struct Drive {
+    /// How many STARTs.
+    pub starts: usize,
+    /// Their payload.
+    pub template: StartTemplate,
+    /// STARTs per second; `None` = as fast as they are taken.
+    pub rate: Option<f64>,
+    /// When to give up.
+    pub deadline: Instant,
+}
+
+/// How sending ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Driven {
+    /// STARTs handed to the socket.
+    pub sent: usize,
+    /// Why it ended early, if it did.
+    pub stopped: Option<String>,
+}
+
+/// The driving connection.
+#[derive(Debug)]
+pub struct Driver {
+    uuid: Uuid,
+    encoding: Encoding,
+    writer: WriteHalf<TlsStream<TcpStream>>,
+    outbound: Outbound,
+    heard: Arc<Heard>,
+    recorder: Arc<Recorder>,
+    listener: JoinHandle<()>,
+}
+
+/// What the driving connection was told.
+#[derive(Debug)]
+struct Heard {
+    run: RunId,
+    recorder: Arc<Recorder>,
+    /// Launchers of this run whose STATS came through: their READY has been dealt with.
+    reports: AtomicU64,
+    probe_answered: Notify,
+    changed: Notify,
+    closed: Mutex<Option<String>>,
+}
+
+impl Driver {
+    /// Connects, and in the native encoding asks for the launchers' STATS.
+    ///
+    /// # Errors
+    /// [`PeerError`].
+    pub async fn connect(
+        dialer: &Dialer,
+        encoding: Encoding,
+        run: RunId,
+        recorder: Arc<Recorder>,
+    ) -> Result<Self, PeerError> {
+        let mut peer = dialer.dial(Uuid::new_v4(), None).await?;
+        if encoding == Encoding::Native {
+            let watch = Watch {
+                topics: vec![Topic::Stats],
+            };
+            peer.send(&[Frame::new(Kind::WATCH, peer.uuid, watch.encode())])
+                .await?;
+        }
+        let (reader, writer) = split(peer.stream);
+        let heard = Arc::new(Heard {
+            run,
+            recorder: recorder.clone(),
+            reports: AtomicU64::new(0),
+            probe_answered: Notify::new(),
+            changed: Notify::new(),
+            closed: Mutex::new(None),
+        });
+        let listener = tokio::spawn(listen(reader, peer.inbound, heard.clone()));
+        Ok(Self {
+            uuid: peer.uuid,
+            encoding,
+            writer,
+            outbound: peer.outbound,
+            heard,
+            recorder,
+            listener,
+        })
+    }
+
+    /// Waits until the STATS of `launchers` launchers have come through, and then asks for no more of them.
+    ///
+    /// # Errors
+    /// How many have, at the deadline.
+    pub async fn wait_for_reports(
+        &mut self,
+        launchers: usize,
+        deadline: Instant,
+    ) -> Result<(), u64> {
+        loop {
+            let changed = self.heard.changed.notified();
+            let reports = self.heard.reports.load(Relaxed);
+            if reports >= launchers as u64 {
+                break;
+            }
+            if self.heard.closed.lock().is_some()
+                || tokio::time::timeout_at(deadline, changed).await.is_err()
+            {
+                return Err(reports);
+            }
+        }
+        if self.encoding == Encoding::Native {
+            let quiet = Watch { topics: Vec::new() };
+            self.outbound
+                .push(&Frame::new(Kind::WATCH, self.uuid, quiet.encode()));
+            // A connection that ended here is found out by the first START.
+            let _ = self.outbound.flush(&mut self.writer).await;
+        }
+        Ok(())
+    }
+
+    /// Whether STARTs of this connection are heeded: a backup controller's are not. Asked by a START for a node that
+    /// does not exist, which a master is told fits nowhere.
+    pub async fn is_heeded(&mut self) -> bool {
+        if self.encoding == Encoding::Native {
+            return true; // an operator always is
+        }
+        let probe = StartTemplate::new(self.heard.run, 1, 1, Some(Uuid::new_v4()), 0).start(PROBE);
+        self.outbound
+            .push(&Frame::new(Kind::START, self.uuid, probe));
+        let answered = async {
+            self.outbound.flush(&mut self.writer).await.ok()?;
+            self.heard.probe_answered.notified().await;
+            Some(())
+        };
+        matches!(
+            tokio::time::timeout(PROBE_TIMEOUT, answered).await,
+            Ok(Some(()))
+        )
+    }
+
+    /// Sends the STARTs, as many at a time as the recorder's window admits; calls `half_way` once, half way.
+    pub async fn drive(&mut self, drive: &Drive, mut half_way: impl FnMut()) -> Driven {
+        let per_write = (CHUNK_LEN / drive.template.size()).max(1);
+        let began = Instant::now();
+        let (mut sent, mut stalls) = (0, 0);
+        let stopped = loop {
+            if sent == drive.starts {
+                break None;
+            }
+            let wanted = per_write
+                .min(drive.starts - sent)
+                .min(if drive.rate.is_some() { 1 } else { per_write });
+            if let Some(rate) = drive.rate {
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "a pace needs no more than 52 bits"
+                )]
+                tokio::time::sleep_until(began + Duration::from_secs_f64(sent as f64 / rate)).await;
+            }
+            let admitted = match tokio::time::timeout(STALL, self.recorder.admit(wanted)).await {
+                Ok(admitted) => admitted,
+                Err(_) if stalls == MAX_STALLS => {
+                    break Some(format!("{MAX_STALLS} STARTs had no answer for {STALL:?}"));
+                }
+                Err(_) => {
+                    stalls += 1;
+                    1
+                }
+            };
+            if let Some(reason) = self.heard.closed.lock().clone() {
+                break Some(reason);
+            }
+            if let Err(reason) = self
+                .write(&drive.template, sent..sent + admitted, drive.deadline)
+                .await
+            {
+                break Some(reason);
+            }
+            let before = sent;
+            sent += admitted;
+            if before < drive.starts / 2 && sent >= drive.starts / 2 {
+                half_way();
+            }
+        };
+        Driven { sent, stopped }
+    }
+
+    /// Writes these STARTs in one go.
+    async fn write(
+        &mut self,
+        template: &StartTemplate,
+        seqs: std::ops::Range<usize>,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        for seq in seqs.clone() {
+            self.outbound
+                .push(&Frame::new(Kind::START, self.uuid, template.start(seq)));
+        }
+        seqs.for_each(|seq| self.recorder.sent(seq));
+        match tokio::time::timeout_at(deadline, self.outbound.flush(&mut self.writer)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(_) => Err("the time limit was reached while sending".into()),
+        }
+    }
+
+    /// Waits until the fate of the STARTs sent is known, nothing has changed for `grace`, or `deadline`.
+    pub async fn settle(&self, sent: usize, grace: Duration, deadline: Instant) {
+        self.recorder.settle(sent, grace, deadline.into_std()).await;
+    }
+
+    /// Why the connection ended, if it did.
+    #[must_use]
+    pub fn closed(&self) -> Option<String> {
+        self.heard.closed.lock().clone()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+/// Notes what the scheduler says until the connection ends.
+async fn listen(
+    mut stream: ReadHalf<TlsStream<TcpStream>>,
+    mut inbound: Inbound,
+    heard: Arc<Heard>,
+) {
+    let error = loop {
+        match inbound.next(&mut stream).await {
+            Ok(frame) => heard.note(&frame),
+            Err(e) => break e,
+        }
+    };
+    *heard.closed.lock() = Some(error.to_string());
+    heard.changed.notify_waiters();
+}
+
+impl Heard {
+    fn note(&self, frame: &Frame) {
+        match frame.kind {
+            Kind::STATS if self.run.reported(&frame.payload) => {
+                self.reports.fetch_add(1, Relaxed);
+                self.changed.notify_waiters();
+            }
+            Kind::START_FAILURE | Kind::COMMAND_REFUSED => self.note_failure(&frame.payload),
+            _ => {}
+        }
+    }
+
+    fn note_failure(&self, payload: &[u8]) {
+        match self.run.seq_in(payload) {
+            Some(PROBE) => self.probe_answered.notify_one(),
+            Some(seq) => self.recorder.failed(seq, reason_in(payload)),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The simulated launchers of a load run: each a connection of its own that says READY, reports once, and notes every
+//! START it gets.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use proto_frames::{Frame, Kind, Uuid};
+use socket2::SockRef;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::ctl::load::payloads::{self, RunId};
+use crate::ctl::load::peer::{Dialer, Peer, PeerError};
+use crate::ctl::load::record::{Receiver, Recorder};
+
+/// Connections made from one source address: Linux gives out 28 232 ports per address and destination by default.
+pub const PER_SOURCE: usize = 20_000;
+
+/// Handshakes under way at once.
+const PARALLEL_DIALS: usize = 64;
+
+/// Different connect errors that are told apart.
+const MAX_ERRORS: usize = 8;
+
+/// What the simulated launchers are.
+#[derive(Debug, Clone)]
+pub struct LauncherPlan {
+    /// How many.
+    pub count: usize,
+    /// The first so many are cut half way.
+    pub victims: usize,
+    /// Memory each reports, in MiB.
+    pub mem_mib: u64,
+    /// The run they belong to.
+    pub run: RunId,
+    /// Whether to spread them over several loopback addresses.
+    pub spread: bool,
+}
+
+/// The connected launchers. Dropping it ends them.
+#[derive(Debug)]
+pub struct Launchers {
+    tasks: JoinSet<()>,
+    victims: Vec<AbortHandle>,
+    shared: Arc<Shared>,
+}
+
+/// What all launcher tasks know.
+#[derive(Debug)]
+struct Shared {
+    plan: LauncherPlan,
+    recorder: Arc<Recorder>,
+    next: AtomicUsize,
+    /// Connections that the other side ended.
+    cut: AtomicU64,
+    errors: Mutex<BTreeMap<String, u64>>,
+    /// STARTs per launcher.
+    received: Vec<AtomicU64>,
+    nodes: Mutex<Vec<Uuid>>,
+}
+
+impl Launchers {
+    /// Connects all of them; those that cannot connect by the deadline are counted as errors.
+    pub async fn connect(
+        dialer: Dialer,
+        plan: LauncherPlan,
+        recorder: Arc<Recorder>,
+        deadline: Instant,
+    ) -> Self {
+        let received = (0..plan.count).map(|_| AtomicU64::new(0)).collect();
+        let shared = Arc::new(Shared {
+            plan,
+            recorder,
+            next: AtomicUsize::new(0),
+            cut: AtomicU64::new(0),
+            errors: Mutex::new(BTreeMap::new()),
+            received,
+            nodes: Mutex::new(Vec::new()),
+        });
+        let mut dials = JoinSet::new();
+        for _ in 0..PARALLEL_DIALS.min(shared.plan.count) {
+            dials.spawn(connect_some(dialer.clone(), shared.clone(), deadline));
+        }
+        let mut launchers = Self {
+            tasks: JoinSet::new(),
+            victims: Vec::new(),
+            shared,
+        };
+        while let Some(connected) = dials.join_next().await {
+            for (index, peer) in connected.unwrap_or_default() {
+                launchers.run(index, peer);
+            }
+        }
+        launchers
+    }
+
+    /// How many are connected or were.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.shared.nodes.lock().len()
+    }
+
+    /// UUIDs of those that connected.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Uuid> {
+        self.shared.nodes.lock().clone()
+    }
+
+    /// Why others could not connect, and how many each.
+    #[must_use]
+    pub fn errors(&self) -> BTreeMap<String, u64> {
+        self.shared.errors.lock().clone()
+    }
+
+    /// Connections that the scheduler ended.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        self.shared.cut.load(Relaxed)
+    }
+
+    /// The fewest and the most STARTs that one of them received.
+    #[must_use]
+    pub fn spread(&self) -> (u64, u64) {
+        let counts = || self.shared.received.iter().map(|count| count.load(Relaxed));
+        (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
+    }
+
+    /// Cuts the connections of the victims, as a crash of theirs would.
+    pub fn kill_victims(&mut self) -> usize {
+        self.victims.drain(..).map(|victim| victim.abort()).count()
+    }
+
+    fn run(&mut self, index: usize, peer: Peer) {
+        let handle = self.tasks.spawn(listen(index, peer, self.shared.clone()));
+        if index < self.shared.plan.victims {
+            self.victims.push(handle);
+        }
+    }
+}
+
+/// Connects launchers until none is left to connect.
+async fn connect_some(
+    dialer: Dialer,
+    shared: Arc<Shared>,
+    deadline: Instant,
+) -> Vec<(usize, Peer)> {
+    let mut connected = Vec::new();
+    loop {
+        let index = shared.next.fetch_add(1, Relaxed);
+        if index >= shared.plan.count {
+            return connected;
+        }
+        let dialled =
+            tokio::time::timeout_at(deadline, connect_one(&dialer, &shared.plan, index)).await;
+        match dialled.unwrap_or(Err(PeerError::Timeout)) {
+            Ok(peer) => {
+                shared.nodes.lock().push(peer.uuid);
+                connected.push((index, peer));
+            }
+            Err(e) => {
+                let mut errors = shared.errors.lock();
+                let full = errors.len() >= MAX_ERRORS;
+                let text = e.to_string();
+                *errors
+                    .entry(if full { "others".into() } else { text })
+                    .or_default() += 1;
+            }
+        }
+    }
+}
+
+async fn connect_one(
+    dialer: &Dialer,
+    plan: &LauncherPlan,
+    index: usize,
+) -> Result<Peer, PeerError> {
+    let node = Uuid::new_v4();
+    let source = plan.spread.then(|| source_address(index));
+    let mut peer = dialer.dial(node, source).await?;
+    if index < plan.victims {
+        SockRef::from(peer.stream.get_ref().0).set_linger(Some(std::time::Duration::ZERO))?;
+    }
+    let hostname = plan.run.hostname(index);
+    let ready = Frame::new(
+        Kind::READY,
+        node,
+        payloads::ready(node, &hostname, plan.mem_mib),
+    );
+    let stats = Frame::new(
+        Kind::STATS,
+        node,
+        payloads::stats(node, &hostname, plan.mem_mib),
+    );
+    peer.send(&[ready, stats]).await?;
+    Ok(peer)
+}
+
+/// The loopback address from which launcher number `index` connects.
+fn source_address(index: usize) -> IpAddr {
+    let host = u8::try_from(index / PER_SOURCE + 1).unwrap_or(u8::MAX);
+    Ipv4Addr::new(127, 0, 0, host).into()
+}
+
+/// Notes every START until the connection ends.
+async fn listen(index: usize, mut peer: Peer, shared: Arc<Shared>) {
+    let receiver = if index < shared.plan.victims {
+        Receiver::Victim
+    } else {
+        Receiver::Survivor
+    };
+    let mut last = None;
+    while let Ok(frame) = peer.recv().await {
+        if frame.kind != Kind::START {
+            continue;
+        }
+        shared.received[index].fetch_add(1, Relaxed);
+        match shared.plan.run.seq_in(&frame.payload) {
+            Some(seq) => shared.recorder.received(seq, receiver, &mut last),
+            None => shared.recorder.foreign(),
+        }
+    }
+    shared.cut.fetch_add(1, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_addresses_change_every_twenty_thousand() {
+        assert_eq!(source_address(0).to_string(), "127.0.0.1");
+        assert_eq!(source_address(19_999).to_string(), "127.0.0.1");
+        assert_eq!(source_address(20_000).to_string(), "127.0.0.2");
+        assert_eq!(source_address(99_999).to_string(), "127.0.0.5");
+    }
+}

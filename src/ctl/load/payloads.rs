@@ -1,0 +1,201 @@
+//! The payloads of a load run: made from templates and read by looking for one key, because a parser per frame would
+//! make the generator the bottleneck.
+
+use bytes::{Bytes, BytesMut};
+use proto_frames::Uuid;
+
+/// Disk each simulated launcher reports, in units of 10⁶ bytes; STARTs of a load run ask for none.
+const DISK_MB: u64 = 500_000;
+
+/// CPUs each simulated launcher reports: so many that memory alone decides.
+const CPUS: u64 = 1_000_000;
+
+/// Length of a UUID in text.
+const UUID_LEN: usize = 36;
+
+const INSTANCE_KEY: &[u8] = b"instance_uuid: ";
+
+/// What marks the messages of one run: the first eight digits of its instances' UUIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunId(u32);
+
+impl RunId {
+    /// The mark with this number.
+    #[must_use]
+    pub fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// UUID of instance number `seq`, a valid version 4 UUID in text.
+    #[must_use]
+    pub fn instance(self, seq: usize) -> String {
+        format!("{:08x}-0000-4000-8000-{seq:012x}", self.0)
+    }
+
+    /// The number of the first instance that a payload names, if it is one of this run.
+    #[must_use]
+    pub fn seq_in(self, payload: &[u8]) -> Option<usize> {
+        let value = value_of(payload, INSTANCE_KEY)?;
+        let id = std::str::from_utf8(value.get(..UUID_LEN)?).ok()?;
+        let (run, rest) = id.split_at_checked(8)?;
+        let seq = rest.strip_prefix("-0000-4000-8000-")?;
+        (u32::from_str_radix(run, 16) == Ok(self.0)).then_some(())?;
+        usize::from_str_radix(seq, 16).ok()
+    }
+
+    /// Host name of simulated launcher number `index`.
+    #[must_use]
+    pub fn hostname(self, index: usize) -> String {
+        format!("load-{:08x}-{index}", self.0)
+    }
+
+    /// Whether a STATS payload comes from a launcher of this run.
+    #[must_use]
+    pub fn reported(self, payload: &[u8]) -> bool {
+        let mark = format!("load-{:08x}-", self.0);
+        value_of(payload, b"hostname: ").is_some_and(|value| value.starts_with(mark.as_bytes()))
+    }
+}
+
+/// The reason in a StartFailure payload.
+#[must_use]
+pub fn reason_in(payload: &[u8]) -> &str {
+    value_of(payload, b"reason: ")
+        .and_then(|value| std::str::from_utf8(value).ok())
+        .unwrap_or("unreadable")
+}
+
+/// READY of a simulated launcher with this much memory, in MiB.
+#[must_use]
+pub fn ready(node: Uuid, hostname: &str, mem_mib: u64) -> Bytes {
+    format!(
+        "node_uuid: {node}\nmem_total_mb: {mem_mib}\nmem_available_mb: {mem_mib}\ndisk_total_mb: {DISK_MB}\n\
+         disk_available_mb: {DISK_MB}\nload: 0\ncpus_online: {CPUS}\nnetworks: []\nhostname: {hostname}\n"
+    )
+    .into()
+}
+
+/// STATS of a simulated launcher: number `seq` of those it sends, none of its instances listed.
+#[must_use]
+pub fn stats(node: Uuid, hostname: &str, mem_mib: u64) -> Bytes {
+    format!(
+        "node_uuid: {node}\nstatus: READY\nmem_total_mb: {mem_mib}\nmem_available_mb: {mem_mib}\nload: 0\n\
+         cpus_online: {CPUS}\nhostname: {hostname}\n"
+    )
+    .into()
+}
+
+/// The STARTs of a run: one template in which the instance's UUID is put.
+#[derive(Debug, Clone)]
+pub struct StartTemplate {
+    run: RunId,
+    bytes: Vec<u8>,
+    /// Where the instance's UUID stands in `bytes`.
+    at: usize,
+}
+
+impl StartTemplate {
+    /// STARTs that ask for `mem_mib` and `vcpus`, pinned to `node` if there is one, with `pad` bytes of comment.
+    #[must_use]
+    pub fn new(run: RunId, mem_mib: u64, vcpus: u64, node: Option<Uuid>, pad: usize) -> Self {
+        let pin = node.map_or_else(String::new, |node| format!("    node_id: {node}\n"));
+        let mut text = format!(
+            "start:\n  tenant_uuid: 2491851d-dce9-48d6-b83a-a717417072ce\n  instance_uuid: {}\n  \
+             docker_image: docker/latest\n  fw_type: efi\n  persistence: host\n  vm_type: qemu\n  networking:\n    \
+             vnic_mac: \"\"\n    vnic_uuid: \"\"\n    concentrator_uuid: \"\"\n    concentrator_ip: \"\"\n    \
+             subnet: \"\"\n    subnet_key: \"\"\n    subnet_uuid: \"\"\n    private_ip: \"\"\n    public_ip: false\n  \
+             requirements:\n    mem_mb: {mem_mib}\n    vcpus: {vcpus}\n{pin}  restart: false\n",
+            run.instance(0)
+        );
+        if pad > 0 {
+            text.push('#');
+            text.push_str(&"x".repeat(pad));
+            text.push('\n');
+        }
+        let bytes = text.into_bytes();
+        let at =
+            position(&bytes, INSTANCE_KEY).expect("the template has the key") + INSTANCE_KEY.len();
+        Self { run, bytes, at }
+    }
+
+    /// The START of instance number `seq`.
+    #[must_use]
+    pub fn start(&self, seq: usize) -> Bytes {
+        let mut bytes = BytesMut::from(&self.bytes[..]);
+        bytes[self.at..self.at + UUID_LEN].copy_from_slice(self.run.instance(seq).as_bytes());
+        bytes.freeze()
+    }
+
+    /// Size of each payload, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// What stands behind `key` on its line, without quotes.
+fn value_of<'a>(payload: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let value = &payload[position(payload, key)? + key.len()..];
+    let value = &value[..value
+        .iter()
+        .position(|byte| matches!(byte, b'\n' | b'\r'))
+        .unwrap_or(value.len())];
+    match value {
+        [b'"' | b'\'', inner @ .., b'"' | b'\''] => Some(inner),
+        _ => Some(value),
+    }
+}
+
+fn position(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_start_comes_back_out_of_it() {
+        let run = RunId::new(0xbeef);
+        let template = StartTemplate::new(run, 4096, 2, None, 100);
+        for seq in [0, 1, 4095, 123_456_789] {
+            let start = template.start(seq);
+            assert_eq!(run.seq_in(&start), Some(seq));
+            assert_eq!(start.len(), template.size());
+        }
+        assert_eq!(
+            RunId::new(0xbee0).seq_in(&template.start(7)),
+            None,
+            "another run's"
+        );
+    }
+
+    #[test]
+    fn quoted_values_and_strangers_are_understood() {
+        let run = RunId::new(1);
+        assert_eq!(
+            run.seq_in(b"instance_uuid: \"00000001-0000-4000-8000-00000000000a\"\r\n"),
+            Some(10)
+        );
+        assert_eq!(run.seq_in(b"instance_uuid: 1\n"), None);
+        assert_eq!(
+            run.seq_in("instance_uuid: ééééééééééééééééééé\n".as_bytes()),
+            None
+        );
+        assert_eq!(run.seq_in(b""), None);
+        assert_eq!(
+            reason_in(b"node_uuid: x\nreason: full_cloud\nrestart: false\n"),
+            "full_cloud"
+        );
+        assert_eq!(reason_in(b"nothing"), "unreadable");
+    }
+
+    #[test]
+    fn a_runs_own_reports_are_told_from_others() {
+        let (run, node) = (RunId::new(7), Uuid::nil());
+        assert!(run.reported(&stats(node, &run.hostname(3), 1)));
+        assert!(!run.reported(&stats(node, "load-elsewhere", 1)));
+    }
+}

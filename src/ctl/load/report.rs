@@ -1,0 +1,418 @@
+//! The result of a load run, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use crate::ctl::exit::Exit;
+use crate::ctl::load::process::Usage;
+use crate::ctl::load::record::Totals;
+
+/// What a run measured.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// `native` or `gob`.
+    pub encoding: &'static str,
+    /// `closed loop`, `window of N`, `unlimited`.
+    pub pipeline: String,
+    /// Launchers asked for.
+    pub launchers: usize,
+    /// Those that connected.
+    pub connected: usize,
+    /// From the first dial until every READY had been dealt with.
+    pub connect: Duration,
+    /// Connect errors and how many of each.
+    pub connect_errors: BTreeMap<String, u64>,
+    /// Launcher connections that the scheduler ended.
+    pub cut: u64,
+    /// Launchers that were cut half way on purpose.
+    pub killed: usize,
+    /// Size of each START's payload, in bytes.
+    pub start_len: usize,
+    /// The counts.
+    pub totals: Totals,
+    /// First START sent until last one received.
+    pub span: Duration,
+    /// Sent to received, in ns.
+    pub latencies: Histogram<u64>,
+    /// Fewest and most STARTs that one launcher received.
+    pub spread: (u64, u64),
+    /// CPU time this process took for the STARTs, in seconds.
+    pub own_cpu_s: f64,
+    /// Figures of the server (`--pid`).
+    pub server: Option<ServerUsage>,
+    /// Why it ended early, if it did.
+    pub stopped: Option<String>,
+}
+
+/// The server before, between and after.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ServerUsage {
+    /// Before the first launcher connected.
+    pub idle: Usage,
+    /// When all were connected.
+    pub connected: Usage,
+    /// After the last START.
+    pub after: Usage,
+}
+
+impl Report {
+    /// STARTs received per second.
+    #[must_use]
+    pub fn starts_per_s(&self) -> f64 {
+        per(
+            self.totals.received + self.totals.received_by_victims,
+            self.span.as_secs_f64(),
+        )
+    }
+
+    /// Done, or refused where a START vanished, came twice or came out of order.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        let totals = &self.totals;
+        let wrong = totals.lost_without_error
+            + totals.duplicates
+            + totals.inversions
+            + totals.failed_though_received;
+        match &self.stopped {
+            Some(_) => Exit::Timeout,
+            None if wrong > 0 || totals.lost > 0 && self.killed == 0 => Exit::Refused,
+            None => Exit::Done,
+        }
+    }
+
+    /// One object with stable names; times in µs or s, memory in KiB, as the names say.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let totals = &self.totals;
+        json!({
+            "encoding": self.encoding,
+            "pipeline": self.pipeline,
+            "launchers": self.launchers,
+            "launchers_connected": self.connected,
+            "launchers_cut_by_server": self.cut,
+            "launchers_killed": self.killed,
+            "connect_s": round(self.connect.as_secs_f64(), 3),
+            "connect_per_s": round(per(self.connected as u64, self.connect.as_secs_f64()), 1),
+            "connect_errors": self.connect_errors,
+            "start_bytes": self.start_len,
+            "sent": totals.sent,
+            "received": totals.received,
+            "received_by_killed": totals.received_by_victims,
+            "failed": totals.failed,
+            "failures": totals.reasons,
+            "lost": totals.lost,
+            "lost_without_error": totals.lost_without_error,
+            "failed_though_received": totals.failed_though_received,
+            "duplicates": totals.duplicates,
+            "inversions": totals.inversions,
+            "foreign": totals.foreign,
+            "elapsed_s": round(self.span.as_secs_f64(), 3),
+            "starts_per_s": round(self.starts_per_s(), 1),
+            "latency_us": self.latency_json(),
+            "per_launcher": {"min": self.spread.0, "max": self.spread.1},
+            "generator_cpu_us_per_start": round(per_start_us(self.own_cpu_s, totals.sent), 2),
+            "server": self.server.map(|server| server.json(totals.sent, self.connected)),
+            "stopped": self.stopped,
+        })
+    }
+
+    fn latency_json(&self) -> Value {
+        let quantile = |q| round(us(self.latencies.value_at_quantile(q)), 1);
+        json!({
+            "mean": round(self.latencies.mean() / 1e3, 1),
+            "p50": quantile(0.5),
+            "p90": quantile(0.9),
+            "p99": quantile(0.99),
+            "p999": quantile(0.999),
+            "max": round(us(self.latencies.max()), 1),
+        })
+    }
+}
+
+impl ServerUsage {
+    fn json(&self, starts: u64, connections: usize) -> Value {
+        let cpu_s = self.after.cpu_s_since(&self.connected);
+        let connect_cpu_s = self.connected.cpu_s_since(&self.idle);
+        json!({
+            "cpu_s": round(cpu_s, 3),
+            "cpu_us_per_start": round(per_start_us(cpu_s, starts), 2),
+            "cpu_us_per_connect": round(per_start_us(connect_cpu_s, connections as u64), 1),
+            "rss_idle_kib": self.idle.rss_kib,
+            "rss_connected_kib": self.connected.rss_kib,
+            "rss_after_kib": self.after.rss_kib,
+            "rss_peak_kib": self.after.rss_peak_kib,
+            "rss_kib_per_connection": round(self.kib_per_connection(connections), 1),
+        })
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "KiB of a process are far below 2^52"
+    )]
+    fn kib_per_connection(&self, connections: usize) -> f64 {
+        let grown = self.connected.rss_kib.saturating_sub(self.idle.rss_kib);
+        if connections == 0 {
+            0.0
+        } else {
+            grown as f64 / connections as f64
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    /// Some ten lines for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let totals = &self.totals;
+        let connect_s = self.connect.as_secs_f64();
+        writeln!(
+            f,
+            "launchers    {} of {} connected and ready in {connect_s:.2} s ({}, {:.0}/s)",
+            self.connected,
+            self.launchers,
+            self.encoding,
+            per(self.connected as u64, connect_s)
+        )?;
+        writeln!(
+            f,
+            "starts       {} sent ({}, {} bytes each), {} received, {} failed",
+            totals.sent, self.pipeline, self.start_len, totals.received, totals.failed
+        )?;
+        writeln!(
+            f,
+            "throughput   {:.0}/s over {:.3} s",
+            self.starts_per_s(),
+            self.span.as_secs_f64()
+        )?;
+        self.write_latencies(f)?;
+        writeln!(
+            f,
+            "lost         {} ({} without an error), duplicates {}, out of order {}",
+            totals.lost, totals.lost_without_error, totals.duplicates, totals.inversions
+        )?;
+        writeln!(
+            f,
+            "per launcher {} to {} STARTs",
+            self.spread.0, self.spread.1
+        )?;
+        self.write_oddities(f)?;
+        if let Some(server) = &self.server {
+            server.write(f, totals.sent, self.connected)?;
+        }
+        write!(
+            f,
+            "generator    {:.1} µs CPU per START",
+            per_start_us(self.own_cpu_s, totals.sent)
+        )
+    }
+}
+
+impl Report {
+    fn write_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::from("latency      ");
+        for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
+            write!(
+                line,
+                "{name} {:.0} µs, ",
+                us(self.latencies.value_at_quantile(quantile))
+            )?;
+        }
+        writeln!(f, "{line}max {:.0} µs", us(self.latencies.max()))
+    }
+
+    /// The lines that a clean run does not have.
+    fn write_oddities(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let totals = &self.totals;
+        for (reason, count) in &totals.reasons {
+            writeln!(f, "failure      {count} × {reason}")?;
+        }
+        for (error, count) in &self.connect_errors {
+            writeln!(f, "not connected {count} × {error}")?;
+        }
+        if self.killed > 0 {
+            writeln!(
+                f,
+                "killed       {} launchers, which had {} STARTs",
+                self.killed, totals.received_by_victims
+            )?;
+        }
+        for (count, what) in [
+            (self.cut, "launcher connections ended by the scheduler"),
+            (totals.foreign, "STARTs received that are not of this run"),
+            (
+                totals.failed_though_received,
+                "STARTs called failed that a launcher has",
+            ),
+        ] {
+            if count > 0 {
+                writeln!(f, "odd          {count} {what}")?;
+            }
+        }
+        self.stopped
+            .iter()
+            .try_for_each(|reason| writeln!(f, "stopped      {reason}"))
+    }
+}
+
+impl ServerUsage {
+    fn write(&self, f: &mut fmt::Formatter<'_>, starts: u64, connections: usize) -> fmt::Result {
+        writeln!(
+            f,
+            "server       {:.1} µs CPU per START, {:.0} µs per connect; memory {} KiB idle, {} connected ({:.1} per \
+             connection), {} after, {} at most",
+            per_start_us(self.after.cpu_s_since(&self.connected), starts),
+            per_start_us(self.connected.cpu_s_since(&self.idle), connections as u64),
+            self.idle.rss_kib,
+            self.connected.rss_kib,
+            self.kib_per_connection(connections),
+            self.after.rss_kib,
+            self.after.rss_peak_kib
+        )
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of a run are far below 2^52"
+)]
+fn per(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of a run are far below 2^52"
+)]
+fn per_start_us(seconds: f64, count: u64) -> f64 {
+    if count > 0 {
+        seconds * 1e6 / count as f64
+    } else {
+        0.0
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "nanoseconds of a run are below 2^52"
+)]
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut latencies = Histogram::new(3).unwrap();
+        [80_000, 90_000, 100_000, 1_000_000]
+            .into_iter()
+            .for_each(|ns| latencies.record(ns).unwrap());
+        let usage = |cpu_s, rss_kib| Usage {
+            threads_s: cpu_s,
+            ticks_s: cpu_s,
+            rss_kib,
+            rss_peak_kib: rss_kib + 1,
+        };
+        Report {
+            encoding: "native",
+            pipeline: "closed loop".into(),
+            launchers: 10,
+            connected: 10,
+            connect: Duration::from_millis(500),
+            connect_errors: BTreeMap::new(),
+            cut: 0,
+            killed: 0,
+            start_len: 600,
+            totals: Totals {
+                sent: 1000,
+                received: 1000,
+                ..Totals::default()
+            },
+            span: Duration::from_secs(2),
+            latencies,
+            spread: (100, 100),
+            own_cpu_s: 0.02,
+            server: Some(ServerUsage {
+                idle: usage(1.0, 100),
+                connected: usage(1.5, 260),
+                after: usage(1.51, 300),
+            }),
+            stopped: None,
+        }
+    }
+
+    #[test]
+    fn a_clean_run_is_done_and_reads_so() {
+        let report = report();
+        assert_eq!(report.exit(), Exit::Done);
+        let text = report.to_string();
+        for line in [
+            "launchers    10 of 10 connected and ready in 0.50 s (native, 20/s)",
+            "starts       1000 sent (closed loop, 600 bytes each), 1000 received, 0 failed",
+            "throughput   500/s over 2.000 s",
+            "latency      p50 90 µs, p90 1000 µs, p99 1000 µs, p99.9 1000 µs, max 1000 µs",
+            "lost         0 (0 without an error), duplicates 0, out of order 0",
+            "server       10.0 µs CPU per START, 50000 µs per connect; memory 100 KiB idle, 260 connected (16.0 per \
+             connection), 300 after, 301 at most",
+            "generator    20.0 µs CPU per START",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
+        }
+        assert!(!text.contains("odd"), "{text}");
+    }
+
+    #[test]
+    fn whatever_went_wrong_shows_in_text_and_exit_code() {
+        for damage in [
+            |t: &mut Totals| t.lost_without_error = 1,
+            |t: &mut Totals| t.duplicates = 1,
+            |t: &mut Totals| t.inversions = 1,
+            |t: &mut Totals| t.failed_though_received = 1,
+            |t: &mut Totals| t.lost = 1,
+        ] {
+            let mut report = report();
+            damage(&mut report.totals);
+            assert_eq!(report.exit(), Exit::Refused, "{:?}", report.totals);
+        }
+        let mut killed = report();
+        (killed.killed, killed.totals.lost, killed.totals.failed) = (1, 5, 5);
+        assert_eq!(
+            killed.exit(),
+            Exit::Done,
+            "lost with an error, to a launcher that was killed"
+        );
+        let stopped = Report {
+            stopped: Some("the time limit was reached".into()),
+            ..report()
+        };
+        assert_eq!(stopped.exit(), Exit::Timeout);
+        assert!(
+            stopped
+                .to_string()
+                .contains("stopped      the time limit was reached")
+        );
+    }
+
+    #[test]
+    fn json_has_stable_names_and_plain_numbers() {
+        let value = report().json();
+        assert_eq!(value["starts_per_s"], 500.0);
+        assert_eq!(value["latency_us"]["p50"], 90.0);
+        assert_eq!(value["server"]["cpu_us_per_start"], 10.0);
+        assert_eq!(value["server"]["rss_kib_per_connection"], 16.0);
+        assert_eq!(value["stopped"], Value::Null);
+    }
+}

@@ -1,0 +1,182 @@
+//! From what an operator types to the one node or instance it means.
+
+use crate::ctl::units::short;
+
+/// Candidates that an error lists; the rest is counted.
+const MAX_LISTED: usize = 10;
+
+/// Something that can be meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its UUID (or other identifier).
+    pub uuid: String,
+    /// The host name, if it is something that has one of its own.
+    pub hostname: Option<String>,
+    /// What distinguishes it, for people: `node-a, READY`.
+    pub about: String,
+}
+
+/// Why a name means nothing in particular.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// Nothing has that name.
+    #[error(
+        "no {kind} is called {name:?} or has a UUID that begins so; `ciaoctl {kind}s` lists them"
+    )]
+    NotFound {
+        /// `node` or `instance`.
+        kind: &'static str,
+        /// What was typed.
+        name: String,
+    },
+    /// Several have.
+    #[error("{name:?} means {} {kind}s; give more of the UUID:{}", candidates.len(), listed(candidates))]
+    Ambiguous {
+        /// `node` or `instance`.
+        kind: &'static str,
+        /// What was typed.
+        name: String,
+        /// All that it can mean.
+        candidates: Vec<Candidate>,
+    },
+}
+
+/// The one candidate that `name` means: the one with this UUID; else the one with this host name; else the one whose
+/// UUID begins so, in either case of letters.
+///
+/// # Errors
+/// [`ResolveError`].
+pub fn resolve(
+    kind: &'static str,
+    name: &str,
+    candidates: Vec<Candidate>,
+) -> Result<Candidate, ResolveError> {
+    let tiers: [fn(&Candidate, &str) -> bool; 3] = [
+        |candidate, name| candidate.uuid.eq_ignore_ascii_case(name),
+        |candidate, name| candidate.hostname.as_deref() == Some(name),
+        |candidate, name| {
+            candidate
+                .uuid
+                .get(..name.len())
+                .is_some_and(|begin| begin.eq_ignore_ascii_case(name))
+        },
+    ];
+    if !name.is_empty() {
+        for fits in tiers {
+            let mut fitting: Vec<Candidate> = candidates
+                .iter()
+                .filter(|c| fits(c, name))
+                .cloned()
+                .collect();
+            match fitting.len() {
+                0 => {}
+                1 => return Ok(fitting.remove(0)),
+                _ => {
+                    return Err(ResolveError::Ambiguous {
+                        kind,
+                        name: name.to_owned(),
+                        candidates: fitting,
+                    });
+                }
+            }
+        }
+    }
+    Err(ResolveError::NotFound {
+        kind,
+        name: name.to_owned(),
+    })
+}
+
+fn listed(candidates: &[Candidate]) -> String {
+    let mut text = String::new();
+    for candidate in candidates.iter().take(MAX_LISTED) {
+        text.push_str(&format!("\n  {}  {}", candidate.uuid, candidate.about));
+    }
+    if candidates.len() > MAX_LISTED {
+        text.push_str(&format!("\n  and {} more", candidates.len() - MAX_LISTED));
+    }
+    text
+}
+
+impl std::fmt::Display for Candidate {
+    /// `node-a (4cb19522)`, or the whole UUID of what has no host name.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.hostname {
+            Some(hostname) => write!(f, "{hostname} ({})", short(&self.uuid)),
+            None => f.write_str(&self.uuid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> Vec<Candidate> {
+        [
+            ("4cb19522-0000", "a"),
+            ("4cb19533-0000", "b"),
+            ("beef0000-0000", "4cb1"),
+            ("cafe0000-0000", "b"),
+        ]
+        .map(|(uuid, host)| Candidate {
+            uuid: uuid.into(),
+            hostname: Some(host.into()),
+            about: "READY".into(),
+        })
+        .into()
+    }
+
+    fn meant(name: &str) -> Result<String, ResolveError> {
+        resolve("node", name, nodes()).map(|candidate| candidate.uuid)
+    }
+
+    #[test]
+    fn a_uuid_a_host_name_or_a_unique_beginning_will_do() {
+        assert_eq!(meant("beef0000-0000").unwrap(), "beef0000-0000");
+        assert_eq!(meant("a").unwrap(), "4cb19522-0000");
+        assert_eq!(meant("4CB19533").unwrap(), "4cb19533-0000");
+        assert_eq!(
+            meant("4cb1").unwrap(),
+            "beef0000-0000",
+            "a host name comes before a beginning"
+        );
+    }
+
+    #[test]
+    fn what_means_several_lists_them() {
+        let error = meant("4cb195").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "\"4cb195\" means 2 nodes; give more of the UUID:\n  4cb19522-0000  READY\n  4cb19533-0000  READY"
+        );
+        assert!(
+            matches!(meant("b"), Err(ResolveError::Ambiguous { .. })),
+            "two nodes with one host name"
+        );
+        let many = (0..25).map(|i| Candidate {
+            uuid: format!("ab{i}"),
+            hostname: None,
+            about: String::new(),
+        });
+        let error = resolve("instance", "ab", many.collect())
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("\n  and 15 more"), "{error}");
+    }
+
+    #[test]
+    fn what_means_nothing_says_where_to_look() {
+        for name in ["zz", "", "4cb19522-0000-and-more", "é"] {
+            assert!(
+                matches!(meant(name), Err(ResolveError::NotFound { .. })),
+                "{name}"
+            );
+        }
+        assert_eq!(
+            meant("zz").unwrap_err().to_string(),
+            "no node is called \"zz\" or has a UUID that begins so; `ciaoctl nodes` lists them"
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! START files: read as bytes, sent as bytes. The only thing ever put in is an instance's UUID, in the text, so that
+//! whatever else the file says arrives as its author wrote it.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use proto_frames::limits::MAX_PAYLOAD_LEN;
+use proto_frames::payload::{Fault, PayloadError, Start};
+
+/// A START payload as a file has it.
+#[derive(Debug, Clone)]
+pub struct StartFile {
+    name: String,
+    bytes: Bytes,
+    /// The instance it names; `None` = it names none.
+    instance_uuid: Option<String>,
+}
+
+/// One START to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartRequest {
+    /// Where it comes from, for messages: a file's name, or the program's.
+    pub name: String,
+    /// The instance it starts.
+    pub instance_uuid: String,
+    /// The payload to send.
+    pub payload: Bytes,
+}
+
+/// Why a START file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartFileError {
+    /// It cannot be read.
+    #[error("{name}: {source}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is larger than a frame may be.
+    #[error("{name}: larger than the {MAX_PAYLOAD_LEN} bytes that a frame may carry")]
+    TooLarge {
+        /// The file.
+        name: String,
+    },
+    /// Its first document is not a START.
+    #[error("{name}: not a START payload: {reason}")]
+    NotAStart {
+        /// The file.
+        name: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// It needs an instance UUID, and there is no safe place to write one.
+    #[error(
+        "{name}: no place to put an instance UUID; write `start:` on a line of its own and under it, indented, \
+         `instance_uuid:` with a UUID or with nothing"
+    )]
+    NoPlace {
+        /// The file.
+        name: String,
+    },
+}
+
+impl StartFile {
+    /// Reads a file; `-` is the standard input.
+    ///
+    /// # Errors
+    /// [`StartFileError`], naming the file.
+    pub fn read(path: &Path) -> Result<Self, StartFileError> {
+        let name = if path == Path::new("-") {
+            "standard input".into()
+        } else {
+            path.display().to_string()
+        };
+        let mut bytes = Vec::new();
+        // One byte more than allowed, to know that there is more.
+        let limit = MAX_PAYLOAD_LEN as u64 + 1;
+        let read = if path == Path::new("-") {
+            io::stdin().lock().take(limit).read_to_end(&mut bytes)
+        } else {
+            std::fs::File::open(PathBuf::from(path))
+                .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        };
+        match read {
+            Err(source) => Err(StartFileError::Unreadable { name, source }),
+            Ok(len) if len > MAX_PAYLOAD_LEN => Err(StartFileError::TooLarge { name }),
+            Ok(_) => Self::parse(name, bytes.into()),
+        }
+    }
+
+    /// Takes a payload from elsewhere; `name` is for messages.
+    ///
+    /// # Errors
+    /// [`StartFileError::NotAStart`].
+    pub fn parse(name: String, bytes: Bytes) -> Result<Self, StartFileError> {
+        let instance_uuid = match Start::decode(&bytes) {
+            Ok(start) => Some(start.instance_uuid),
+            Err(PayloadError {
+                key,
+                fault: Fault::Missing,
+                ..
+            }) if key == "start.instance_uuid" => None,
+            Err(e) => {
+                return Err(StartFileError::NotAStart {
+                    name,
+                    reason: e.to_string(),
+                });
+            }
+        };
+        Ok(Self {
+            name,
+            bytes,
+            instance_uuid,
+        })
+    }
+
+    /// The STARTs that `count` instances of this file need: the file as it is for one that names its instance, with a
+    /// UUID from `new_uuid` put in otherwise.
+    ///
+    /// # Errors
+    /// [`StartFileError::NoPlace`] where one is needed and cannot be put in.
+    pub fn requests(
+        &self,
+        count: u32,
+        mut new_uuid: impl FnMut() -> String,
+    ) -> Result<Vec<StartRequest>, StartFileError> {
+        if let (1, Some(instance_uuid)) = (count, self.instance_uuid.clone()) {
+            return Ok(vec![StartRequest {
+                name: self.name.clone(),
+                instance_uuid,
+                payload: self.bytes.clone(),
+            }]);
+        }
+        (0..count).map(|_| self.with_instance(new_uuid())).collect()
+    }
+
+    fn with_instance(&self, instance_uuid: String) -> Result<StartRequest, StartFileError> {
+        let payload = instance_edit(&self.bytes)
+            .map(|edit| edit.apply(&self.bytes, &instance_uuid))
+            // The text was edited by its looks: only what reads back as meant is sent.
+            .filter(|payload| {
+                Start::decode(payload).is_ok_and(|start| start.instance_uuid == instance_uuid)
+            })
+            .ok_or_else(|| StartFileError::NoPlace {
+                name: self.name.clone(),
+            })?;
+        Ok(StartRequest {
+            name: self.name.clone(),
+            instance_uuid,
+            payload,
+        })
+    }
+}
+
+/// How to put an instance's UUID into a START's text.
+#[derive(Debug, PartialEq, Eq)]
+enum Edit {
+    /// The value of `instance_uuid` is there, at this place.
+    Value(Range<usize>),
+    /// There is no such key: a line goes here, indented so many spaces.
+    Line { at: usize, indent: usize },
+}
+
+impl Edit {
+    fn apply(&self, text: &[u8], instance_uuid: &str) -> Bytes {
+        let (range, new) = match self {
+            Self::Value(range) => (range.clone(), format!(" {instance_uuid}")),
+            Self::Line { at, indent } => (
+                *at..*at,
+                format!("{:indent$}instance_uuid: {instance_uuid}\n", ""),
+            ),
+        };
+        [&text[..range.start], new.as_bytes(), &text[range.end..]]
+            .concat()
+            .into()
+    }
+}
+
+/// Finds the place among the keys right under a `start:` that stands on a line of its own.
+fn instance_edit(text: &[u8]) -> Option<Edit> {
+    const KEY: &[u8] = b"instance_uuid:";
+    let mut lines = lines(text)
+        .skip_while(|(_, line)| !is_key_alone(line, b"start:"))
+        .skip(1);
+    let mut first: Option<(usize, usize)> = None;
+    for (at, line) in &mut lines {
+        let indent = line.iter().take_while(|byte| **byte == b' ').count();
+        let content = line[indent..].trim_ascii_end();
+        if content.is_empty() || content[0] == b'#' {
+            continue;
+        }
+        let (_, expected) = *first.get_or_insert((at, indent));
+        if indent == 0 || indent < expected {
+            break;
+        }
+        if indent == expected && content.starts_with(KEY) {
+            let begin = at + indent + KEY.len();
+            let value = &content[KEY.len()..];
+            let comment = value
+                .windows(2)
+                .position(|pair| pair == b" #")
+                .unwrap_or(value.len());
+            return Some(Edit::Value(begin..begin + comment));
+        }
+    }
+    first
+        .filter(|(_, indent)| *indent > 0)
+        .map(|(at, indent)| Edit::Line { at, indent })
+}
+
+/// Whether a line is this key at the margin with nothing but a comment behind it.
+fn is_key_alone(line: &[u8], key: &[u8]) -> bool {
+    line.strip_prefix(key).is_some_and(|rest| {
+        let rest = rest.trim_ascii();
+        rest.is_empty() || rest[0] == b'#'
+    })
+}
+
+/// The lines of a text with the offset of each, line ends included.
+fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = 0;
+    text.split_inclusive(|byte| *byte == b'\n')
+        .map(move |line| {
+            at += line.len();
+            (at - line.len(), line)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+    fn requests(text: &str, count: u32) -> Result<Vec<StartRequest>, StartFileError> {
+        let mut n = 0;
+        StartFile::parse("a.yaml".into(), Bytes::copy_from_slice(text.as_bytes()))?.requests(
+            count,
+            || {
+                n += 1;
+                format!("{}{n}", &ID[..35])
+            },
+        )
+    }
+
+    fn filled(text: &str) -> String {
+        String::from_utf8(requests(text, 1).unwrap()[0].payload.to_vec()).unwrap()
+    }
+
+    const REST: &str =
+        "  vm_type: process\n  command: [a]\n  requirements: {mem_mb: 1, vcpus: 1}\n";
+
+    #[test]
+    fn a_file_that_names_its_instance_is_sent_byte_for_byte() {
+        let text = format!(
+            "# mine\nstart:\n  instance_uuid: \"{ID}\" # kept\n{REST}...\n#cloud-config\n{{[\n"
+        );
+        let requests = requests(&text, 1).unwrap();
+        assert_eq!(requests[0].payload, text.as_bytes());
+        assert_eq!(requests[0].instance_uuid, ID);
+    }
+
+    #[test]
+    fn an_empty_instance_gets_a_uuid_and_nothing_else_changes() {
+        let new = format!("{}1", &ID[..35]);
+        for empty in ["", " \"\"", " ''"] {
+            let text = format!(
+                "---\nstart: # x\n  # y\n  tenant_uuid: t\n  instance_uuid:{empty} # here\n{REST}...\nrest\n"
+            );
+            let expected = text.replace(&format!("uuid:{empty} #"), &format!("uuid: {new} #"));
+            assert_eq!(filled(&text), expected);
+        }
+    }
+
+    #[test]
+    fn an_absent_instance_gets_a_line_at_the_others_depth() {
+        let new = format!("{}1", &ID[..35]);
+        let text = format!("start:\n\n{REST}");
+        assert_eq!(
+            filled(&text),
+            format!("start:\n\n  instance_uuid: {new}\n{REST}")
+        );
+    }
+
+    #[test]
+    fn several_instances_of_one_file_get_uuids_of_their_own() {
+        let text = format!("start:\n  instance_uuid: {ID}\n{REST}");
+        let requests = requests(&text, 3).unwrap();
+        let ids: Vec<&str> = requests.iter().map(|r| &r.instance_uuid[35..]).collect();
+        assert_eq!(ids, ["1", "2", "3"]);
+        for request in requests {
+            let start = Start::decode(&request.payload).unwrap();
+            assert_eq!(start.instance_uuid, request.instance_uuid);
+            assert_eq!(start.vm_type, "process");
+        }
+    }
+
+    #[test]
+    fn a_key_of_the_same_name_deeper_down_is_left_alone() {
+        let new = format!("{}1", &ID[..35]);
+        let text = format!("start:\n  networking:\n    instance_uuid: x\n{REST}");
+        assert_eq!(
+            filled(&text),
+            format!("start:\n  instance_uuid: {new}\n  networking:\n    instance_uuid: x\n{REST}")
+        );
+    }
+
+    #[test]
+    fn where_there_is_no_safe_place_the_error_says_what_to_write() {
+        let text = "start: {vm_type: process, command: [a], requirements: {mem_mb: 1, vcpus: 1}}\n";
+        let error = requests(text, 1).unwrap_err();
+        assert!(matches!(error, StartFileError::NoPlace { .. }));
+        assert!(
+            error
+                .to_string()
+                .starts_with("a.yaml: no place to put an instance UUID; write `start:`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_start_is_refused_by_name() {
+        let error = requests("stop:\n  x: 1\n", 1).unwrap_err().to_string();
+        assert!(
+            error.starts_with("a.yaml: not a START payload: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = StartFile::read(Path::new("/nonexistent/x.yaml"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("/nonexistent/x.yaml: "), "{error}");
+    }
+}

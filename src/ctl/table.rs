@@ -1,0 +1,376 @@
+//! Listings as tables for people, as identifiers for pipes, and as one JSON document for programs. Pure: rows in, text
+//! out.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use proto_frames::payload::{ControllerView, InstanceView, NodeView};
+use serde_json::{Value, json};
+
+use crate::ctl::units::{
+    UNKNOWN, count, mebibytes, megabytes, plain, prefix, span, unique_prefix_len,
+};
+
+/// How a table is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether the first line names the columns.
+    pub headers: bool,
+    /// Whether UUIDs are whole; else as much of each as tells them apart.
+    pub full_ids: bool,
+}
+
+/// One kind of thing that can be listed.
+pub trait Row {
+    /// The name of the list in JSON.
+    const LIST: &'static str;
+    /// The columns: name, and whether it holds amounts (printed flush right).
+    const COLUMNS: &'static [(&'static str, bool)];
+
+    /// Its UUID.
+    fn id(&self) -> &str;
+    /// The other UUID that a row shows, if there is one.
+    fn other_id(&self) -> Option<&str> {
+        None
+    }
+    /// The cells; `id` shortens a UUID.
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String>;
+    /// An object with stable names; what is not known is null.
+    fn json(&self) -> Value;
+}
+
+/// A table; empty text for no rows without headers.
+#[must_use]
+pub fn table<R: Row>(rows: &[R], style: Style) -> String {
+    let len = unique_prefix_len(rows.iter().map(Row::id));
+    let other = unique_prefix_len(rows.iter().filter_map(Row::other_id));
+    let len = if style.full_ids {
+        usize::MAX
+    } else {
+        len.max(other)
+    };
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if style.headers {
+        table.set_header(R::COLUMNS.iter().map(|(name, _)| *name));
+    }
+    for row in rows {
+        let cells = row.cells(&|id| prefix(id, len).to_owned());
+        table.add_row(cells.iter().map(|cell| plain(cell)));
+    }
+    for (at, (_, amount)) in R::COLUMNS.iter().enumerate() {
+        if let Some(column) = table.column_mut(at) {
+            column.set_padding((0, 2));
+            column.set_cell_alignment(if *amount {
+                CellAlignment::Right
+            } else {
+                CellAlignment::Left
+            });
+        }
+    }
+    table
+        .lines()
+        .fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+/// Whole UUIDs, one a line.
+#[must_use]
+pub fn ids<R: Row>(rows: &[R]) -> String {
+    rows.iter()
+        .fold(String::new(), |text, row| text + row.id() + "\n")
+}
+
+/// One document: `{"nodes": [...]}`.
+#[must_use]
+pub fn document<R: Row>(rows: &[R]) -> Value {
+    json!({ R::LIST: rows.iter().map(Row::json).collect::<Vec<_>>() })
+}
+
+/// A figure of which -1 says that it is not known.
+fn known(figure: i64) -> Option<i64> {
+    (figure >= 0).then_some(figure)
+}
+
+/// `FREE/TOTAL` with units.
+fn of(free: i64, total: i64, unit: fn(i64) -> String) -> String {
+    format!("{} / {}", unit(free), unit(total))
+}
+
+impl Row for NodeView {
+    const LIST: &'static str = "nodes";
+    const COLUMNS: &'static [(&'static str, bool)] = &[
+        ("NODE", false),
+        ("HOST", false),
+        ("STATUS", false),
+        ("ROLES", false),
+        ("MEMORY FREE", true),
+        ("DISK FREE", true),
+        ("VCPUS FREE", true),
+        ("LOAD", true),
+        ("INSTANCES", true),
+        ("CONNECTED", true),
+    ];
+
+    fn id(&self) -> &str {
+        &self.node_uuid
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        let unconfirmed = if self.unconfirmed > 0 {
+            format!(" ({} new)", self.unconfirmed)
+        } else {
+            String::new()
+        };
+        vec![
+            id(&self.node_uuid),
+            self.hostname.clone(),
+            self.status.clone(),
+            self.roles.clone(),
+            of(self.mem_free_mb, self.mem_total_mb, mebibytes),
+            of(self.disk_free_mb, self.disk_total_mb, megabytes),
+            count(self.vcpus_free),
+            count(self.load),
+            format!("{}{unconfirmed}", self.instances),
+            span(self.connected_s),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "node_uuid": self.node_uuid,
+            "hostname": self.hostname,
+            "roles": self.roles,
+            "status": self.status,
+            "mem_total_mb": known(self.mem_total_mb),
+            "mem_available_mb": known(self.mem_available_mb),
+            "mem_free_mb": known(self.mem_free_mb),
+            "disk_total_mb": known(self.disk_total_mb),
+            "disk_available_mb": known(self.disk_available_mb),
+            "disk_free_mb": known(self.disk_free_mb),
+            "cpus_online": known(self.cpus_online),
+            "vcpus_free": known(self.vcpus_free),
+            "load": known(self.load),
+            "instances": self.instances,
+            "unconfirmed": self.unconfirmed,
+            "connected_s": known(self.connected_s),
+            "most_recently_used": self.most_recently_used,
+        })
+    }
+}
+
+impl Row for InstanceView {
+    const LIST: &'static str = "instances";
+    const COLUMNS: &'static [(&'static str, bool)] = &[
+        ("INSTANCE", false),
+        ("STATE", false),
+        ("REPORTED", false),
+        ("HOST", false),
+        ("NODE", false),
+        ("MEMORY USED", true),
+        ("DISK USED", true),
+        ("VCPUS", true),
+        ("AGE", true),
+    ];
+
+    fn id(&self) -> &str {
+        &self.instance_uuid
+    }
+
+    fn other_id(&self) -> Option<&str> {
+        Some(&self.node_uuid)
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        vec![
+            id(&self.instance_uuid),
+            self.state.to_string(),
+            self.reported.clone().unwrap_or_else(|| UNKNOWN.into()),
+            self.hostname.clone(),
+            id(&self.node_uuid),
+            of(self.mem_used_mb, self.mem_mb, mebibytes),
+            of(self.disk_used_mb, self.disk_mb, mebibytes),
+            count(self.vcpus),
+            span(self.age_s),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "instance_uuid": self.instance_uuid,
+            "node_uuid": self.node_uuid,
+            "hostname": self.hostname,
+            "state": self.state.as_str(),
+            "reported": self.reported,
+            "mem_mb": known(self.mem_mb),
+            "vcpus": known(self.vcpus),
+            "disk_mb": known(self.disk_mb),
+            "mem_used_mb": known(self.mem_used_mb),
+            "disk_used_mb": known(self.disk_used_mb),
+            "age_s": known(self.age_s),
+        })
+    }
+}
+
+impl Row for ControllerView {
+    const LIST: &'static str = "controllers";
+    const COLUMNS: &'static [(&'static str, bool)] = &[
+        ("CONTROLLER", false),
+        ("STANDING", false),
+        ("CONNECTED", true),
+    ];
+
+    fn id(&self) -> &str {
+        &self.uuid
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        vec![
+            id(&self.uuid),
+            self.standing.to_string(),
+            span(self.connected_s),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        json!({"uuid": self.uuid, "standing": self.standing.as_str(), "connected_s": known(self.connected_s)})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::{PlacementState, Standing};
+
+    use super::*;
+
+    fn node(uuid: &str, hostname: &str) -> NodeView {
+        NodeView {
+            node_uuid: uuid.into(),
+            hostname: hostname.into(),
+            roles: "AGENT".into(),
+            status: "READY".into(),
+            mem_total_mb: 163_840,
+            mem_available_mb: 150_000,
+            mem_free_mb: 141_312,
+            disk_total_mb: 500_000,
+            disk_free_mb: 256_000,
+            cpus_online: 8,
+            vcpus_free: 120,
+            load: 1,
+            instances: 3,
+            unconfirmed: 1,
+            connected_s: 185,
+            ..NodeView::default()
+        }
+    }
+
+    fn instance(uuid: &str) -> InstanceView {
+        InstanceView {
+            instance_uuid: uuid.into(),
+            node_uuid: "4cb19522-aaaa".into(),
+            hostname: "node-a".into(),
+            state: PlacementState::Running,
+            reported: Some("active".into()),
+            mem_mb: 8192,
+            vcpus: 2,
+            mem_used_mb: 1024,
+            age_s: 7_800,
+            ..InstanceView::default()
+        }
+    }
+
+    const STYLE: Style = Style {
+        headers: true,
+        full_ids: false,
+    };
+
+    #[test]
+    fn nodes_are_a_table_with_human_units() {
+        let expected = "\
+NODE      HOST    STATUS  ROLES        MEMORY FREE        DISK FREE  VCPUS FREE  LOAD  INSTANCES  CONNECTED
+4cb19522  node-a  READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120     1  3 (1 new)      3m 5s
+beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120     1  3 (1 new)      3m 5s
+";
+        assert_eq!(
+            table(
+                &[node("4cb19522-aaaa", "node-a"), node("beef0000-bbbb", "b")],
+                STYLE
+            ),
+            expected
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash_in_a_table_and_null_in_json() {
+        let text = table(&[instance("11112222-3333")], STYLE);
+        assert_eq!(
+            text.lines().nth(1).unwrap(),
+            "11112222  running  active    node-a  4cb19522  1.0 GiB / 8.0 GiB      - / -      2  2h 10m"
+        );
+        let json = document(&[instance("11112222-3333")]);
+        assert_eq!(json["instances"][0]["disk_mb"], Value::Null);
+        assert_eq!(json["instances"][0]["mem_mb"], 8192);
+        assert_eq!(json["instances"][0]["state"], "running");
+    }
+
+    #[test]
+    fn identifiers_are_as_long_as_it_takes_to_tell_them_apart() {
+        let rows = [instance("11112222-3333"), instance("11112222-4444")];
+        let bare = Style {
+            headers: false,
+            full_ids: false,
+        };
+        assert!(
+            table(&rows, bare).starts_with("11112222-3  "),
+            "{}",
+            table(&rows, bare)
+        );
+        assert!(
+            table(
+                &rows,
+                Style {
+                    full_ids: true,
+                    ..bare
+                }
+            )
+            .starts_with("11112222-3333  ")
+        );
+        assert_eq!(ids(&rows), "11112222-3333\n11112222-4444\n");
+    }
+
+    #[test]
+    fn nothing_is_a_header_alone_or_nothing_or_an_empty_list() {
+        let none: [ControllerView; 0] = [];
+        assert_eq!(table(&none, STYLE), "CONTROLLER  STANDING  CONNECTED\n");
+        assert_eq!(
+            table(
+                &none,
+                Style {
+                    headers: false,
+                    full_ids: false
+                }
+            ),
+            ""
+        );
+        assert_eq!(document(&none).to_string(), r#"{"controllers":[]}"#);
+    }
+
+    #[test]
+    fn a_host_name_cannot_send_commands_to_the_terminal() {
+        let text = table(&[node("4cb19522-aaaa", "a\u{1b}[2J\nb")], STYLE);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains(r"a\u{1b}[2J\nb"), "{text}");
+    }
+
+    #[test]
+    fn controllers_show_their_standing() {
+        let controller = ControllerView {
+            uuid: "c".into(),
+            standing: Standing::Master,
+            connected_s: 1,
+        };
+        assert_eq!(
+            document(&[controller]).to_string(),
+            r#"{"controllers":[{"connected_s":1,"standing":"master","uuid":"c"}]}"#
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! `nodes`, `instances` and `watch`.
+
+use proto_frames::Kind;
+use proto_frames::payload::{
+    InstanceStopped, NodeConnected, NodeType, RefusalReason, Topic, Watch,
+};
+
+use crate::scheduler::{Scheduler, answer, instance, node, placed, refusal};
+
+#[tokio::test]
+async fn a_listing_is_whole_however_many_pages_it_has() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let nodes: Vec<_> = (0..25)
+            .map(|i| node(&format!("{i:08}"), &format!("node-{i}")))
+            .collect();
+        peers.send(from, Kind::QUERY_RESULT, answer(frame, &nodes, &[], 10));
+    })
+    .await;
+    let quiet = scheduler.ctl(&["nodes", "--quiet"]).await;
+    let expected: String = (0..25)
+        .map(|i| node(&format!("{i:08}"), "").node_uuid + "\n")
+        .collect();
+    assert_eq!(quiet.out, expected);
+    let ids: Vec<String> = scheduler.ctl(&["nodes", "--json"]).await.json()["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["node_uuid"].as_str().unwrap().to_owned() + "\n")
+        .collect();
+    assert_eq!(ids.concat(), expected);
+    let table = scheduler.ctl(&["nodes"]).await.out;
+    assert!(table.starts_with("NODE "), "{table}");
+    assert_eq!(table.lines().count(), 26);
+    assert_eq!(scheduler.seen(Kind::QUERY).len(), 9, "three pages each");
+}
+
+#[tokio::test]
+async fn instances_can_be_asked_for_by_host() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let (a, b) = (node("4c", "node-a"), node("be", "node-b"));
+        let instances = [instance("11", &a), instance("22", &b), instance("33", &b)];
+        peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &instances, 10));
+    })
+    .await;
+    let ran = scheduler
+        .ctl(&["instances", "node-b", "--no-headers"])
+        .await;
+    assert_eq!(ran.out.lines().count(), 2, "{ran:?}");
+    assert!(
+        ran.out.lines().all(|line| line.contains("node-b")),
+        "{ran:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_the_scheduler_cannot_list_is_an_error_with_its_words() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        assert_eq!(frame.kind, Kind::QUERY);
+        let detail = refusal(Kind::QUERY, RefusalReason::NotPermitted, "not an operator");
+        peers.send(from, Kind::COMMAND_REFUSED, detail);
+    })
+    .await;
+    let ran = scheduler.ctl(&["nodes"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(
+        ran.err,
+        "ciaoctl: COMMAND QUERY refused: not_permitted: not an operator\n"
+    );
+}
+
+#[tokio::test]
+async fn watch_prints_events_in_their_order_until_it_has_enough() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        assert_eq!(frame.kind, Kind::WATCH);
+        let connected = NodeConnected {
+            node_uuid: "n1".into(),
+            node_type: NodeType::Compute,
+        };
+        peers.send(from, Kind::NODE_CONNECTED, connected.encode());
+        peers.send(from, Kind::INSTANCE_PLACED, placed("i1"));
+        let stopped = InstanceStopped {
+            instance_uuid: "i1".into(),
+            exit_code: Some(0),
+        };
+        peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
+        peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
+    })
+    .await;
+    let ran = scheduler.ctl(&["watch", "--count", "3", "--json"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let events: Vec<serde_json::Value> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["node_connected", "instance_placed", "instance_stopped"]
+    );
+    for event in &events {
+        let time = event["time"].as_str().unwrap();
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{time}");
+    }
+    let lines = scheduler
+        .ctl(&["watch", "--count", "2", "--topics", "nodes,stats"])
+        .await;
+    assert!(
+        lines
+            .out
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("node n1 connected (compute_node)"),
+        "{lines:?}"
+    );
+    let topics: Vec<_> = scheduler
+        .seen(Kind::WATCH)
+        .iter()
+        .map(|p| Watch::decode(p).unwrap().topics)
+        .collect();
+    assert_eq!(
+        topics[0],
+        [
+            Topic::Nodes,
+            Topic::Instances,
+            Topic::Failures,
+            Topic::Placements
+        ]
+    );
+    assert_eq!(topics[1], [Topic::Nodes, Topic::Stats]);
+}

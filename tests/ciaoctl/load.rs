@@ -1,0 +1,272 @@
+//! `load`: that its account of a run is true, whatever the scheduler does with the STARTs.
+
+use proto_frames::payload::{Start, StartFailure, StartFailureReason};
+use proto_frames::{Frame, Kind, Role};
+
+use crate::scheduler::{Peers, Scheduler};
+
+/// Forwards launchers' STATS to whoever drives, and STARTs to the launchers in turn, except that `fate` decides otherwise.
+fn broker(
+    fate: impl Fn(usize) -> Fate + Send + 'static,
+) -> impl FnMut(&mut Peers, usize, &Frame) + Send + 'static {
+    let mut starts = 0;
+    move |peers, from, frame| match frame.kind {
+        Kind::STATS => {
+            for driver in [peers.with(Role::OPERATOR), peers.with(Role::CONTROLLER)].concat() {
+                peers.send(driver, Kind::STATS, frame.payload.clone());
+            }
+        }
+        Kind::START => {
+            let start = Start::decode(&frame.payload).unwrap();
+            let launchers = peers.with(Role::AGENT);
+            if !start.requirements.node_id.is_empty() {
+                return fail(peers, from, start.instance_uuid); // the probe
+            }
+            let launcher = launchers[starts % launchers.len()];
+            starts += 1;
+            match fate(starts) {
+                Fate::Place => peers.send(launcher, Kind::START, frame.payload.clone()),
+                Fate::Lose => {}
+                Fate::Fail => fail(peers, from, start.instance_uuid),
+                Fate::Double => {
+                    peers.send(launcher, Kind::START, frame.payload.clone());
+                    peers.send(launcher, Kind::START, frame.payload.clone());
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Fate {
+    Place,
+    Lose,
+    Fail,
+    Double,
+}
+
+fn fail(peers: &Peers, to: usize, instance_uuid: String) {
+    let failure = StartFailure {
+        instance_uuid,
+        reason: StartFailureReason::FullCloud,
+        ..StartFailure::default()
+    };
+    peers.send(to, Kind::START_FAILURE, failure.encode());
+}
+
+#[tokio::test]
+async fn every_start_arrives_in_both_encodings_closed_loop_and_pipelined() {
+    let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
+    for encoding in ["native", "gob"] {
+        for pipeline in ["--pipeline=1", "--pipeline=16", "--pipeline"] {
+            let args = [
+                "load",
+                "--json",
+                "--launchers",
+                "4",
+                "--starts",
+                "200",
+                "--encoding",
+                encoding,
+                pipeline,
+            ];
+            let ran = scheduler.ctl(&args).await;
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            let json = ran.json();
+            for (key, value) in [
+                ("launchers_connected", 4),
+                ("sent", 200),
+                ("received", 200),
+                ("lost", 0),
+            ] {
+                assert_eq!(json[key], value, "{key} of {args:?}");
+            }
+            assert_eq!(
+                (&json["duplicates"], &json["inversions"], &json["foreign"]),
+                (&0.into(), &0.into(), &0.into())
+            );
+            assert!(json["latency_us"]["p50"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_account_tells_lost_failed_and_doubled_starts_apart() {
+    let fate = |n| match n {
+        10 => Fate::Lose,
+        20 | 30 => Fate::Fail,
+        40 => Fate::Double,
+        _ => Fate::Place,
+    };
+    let scheduler = Scheduler::playing(broker(fate)).await;
+    let args = [
+        "load",
+        "--json",
+        "--launchers",
+        "2",
+        "--starts",
+        "100",
+        "--pipeline",
+        "--grace",
+        "500ms",
+    ];
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let json = ran.json();
+    for (key, value) in [
+        ("sent", 100),
+        ("received", 97),
+        ("lost", 3),
+        ("lost_without_error", 1),
+        ("failed", 2),
+        ("duplicates", 1),
+    ] {
+        assert_eq!(json[key], value, "{key}");
+    }
+    assert_eq!(json["failures"]["full_cloud"], 2);
+}
+
+#[tokio::test]
+async fn starts_that_arrive_out_of_order_are_counted() {
+    let mut held: Option<Frame> = None;
+    let mut rest = broker(|_| Fate::Place);
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        if frame.kind != Kind::START {
+            return rest(peers, from, frame);
+        }
+        // Every second one first.
+        match held.take() {
+            None => held = Some(frame.clone()),
+            Some(first) => {
+                rest(peers, from, frame);
+                rest(peers, from, &first);
+            }
+        }
+    })
+    .await;
+    let ran = scheduler
+        .ctl(&[
+            "load",
+            "--json",
+            "--launchers",
+            "1",
+            "--starts",
+            "20",
+            "--pipeline",
+        ])
+        .await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.json()["inversions"], 10);
+    assert_eq!(ran.json()["received"], 20);
+}
+
+#[tokio::test]
+async fn launchers_that_are_cut_are_told_from_those_that_stay() {
+    // The victim gets every START up to the tenth before the cut, half way, and none after it.
+    let (mut victim, mut starts) = (None, 0);
+    let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
+        Kind::READY if frame.payload.ends_with(b"-0\n") => victim = Some(from),
+        Kind::STATS => peers.send(
+            peers.with(Role::OPERATOR)[0],
+            Kind::STATS,
+            frame.payload.clone(),
+        ),
+        Kind::START => {
+            starts += 1;
+            let others = || {
+                peers
+                    .with(Role::AGENT)
+                    .into_iter()
+                    .find(|launcher| Some(*launcher) != victim)
+            };
+            let to = if starts <= 10 { victim } else { others() };
+            peers.send(to.unwrap(), Kind::START, frame.payload.clone());
+        }
+        _ => {}
+    })
+    .await;
+    let args = [
+        "load",
+        "--json",
+        "--launchers",
+        "3",
+        "--starts",
+        "100",
+        "--kill",
+        "1",
+        "--grace",
+        "500ms",
+    ];
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(
+        ran.code,
+        Some(1),
+        "nobody said that the dead launcher's STARTs failed: {ran:?}"
+    );
+    let json = ran.json();
+    for (key, value) in [
+        ("launchers_killed", 1),
+        ("received", 90),
+        ("received_by_killed", 10),
+        ("lost", 10),
+    ] {
+        assert_eq!(json[key], value, "{key}");
+    }
+    assert_eq!(json["lost_without_error"], 10);
+}
+
+#[tokio::test]
+async fn a_controller_that_is_not_master_is_told_so_instead_of_measured() {
+    let mut rest = broker(|_| Fate::Place);
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        if frame.kind == Kind::START {
+            return; // as a backup's commands are ignored
+        }
+        rest(peers, from, frame);
+    })
+    .await;
+    let ran = scheduler
+        .ctl(&[
+            "load",
+            "--launchers",
+            "1",
+            "--starts",
+            "10",
+            "--encoding",
+            "gob",
+        ])
+        .await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("another controller is master"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn the_servers_cost_is_reported_where_its_process_is_named() {
+    let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
+    let pid = std::process::id().to_string();
+    let args = [
+        "load",
+        "--json",
+        "--launchers",
+        "2",
+        "--starts",
+        "50",
+        "--pid",
+        &pid,
+    ];
+    let server = &scheduler.ctl(&args).await.json()["server"];
+    assert!(
+        server["cpu_us_per_start"].as_f64().unwrap() >= 0.0,
+        "{server}"
+    );
+    assert!(server["rss_after_kib"].as_u64().unwrap() > 0, "{server}");
+    let text = scheduler
+        .ctl(&["load", "--launchers", "2", "--starts", "50"])
+        .await
+        .out;
+    assert!(
+        text.contains("50 received") && !text.contains("server  "),
+        "{text}"
+    );
+}

@@ -1,0 +1,142 @@
+//! The session that other programs build on: `ctl::client`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, StartError};
+use ciao_scheduler::ctl::event::Event;
+use proto_frames::Kind;
+use proto_frames::payload::{
+    InstanceStopped, Query, QueryKind, QueryResult, Start, StartFailure, StartFailureReason, Topic,
+    Watch,
+};
+
+use crate::scheduler::{DEADLINE, Scheduler, answer, instance_of, node, placed};
+
+async fn connect(scheduler: &Scheduler, answer_timeout: Duration) -> Client {
+    let config = ClientConfig {
+        server: format!("localhost:{}", scheduler.address.port()),
+        cert: scheduler.certs.path().join("cert-Controller-localhost.pem"),
+        cacert: scheduler.certs.path().join("CAcert-localhost.pem"),
+        connect_timeout: DEADLINE,
+        answer_timeout,
+    };
+    Client::connect(&config).await.unwrap()
+}
+
+fn start(instance_uuid: &str) -> Bytes {
+    Start {
+        instance_uuid: instance_uuid.into(),
+        ..Start::default()
+    }
+    .encode()
+}
+
+#[tokio::test]
+async fn a_start_is_answered_by_its_own_placement_and_other_events_are_kept() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::START {
+            let stopped = InstanceStopped {
+                instance_uuid: "other".into(),
+                exit_code: Some(0),
+            };
+            peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
+            peers.send(from, Kind::INSTANCE_PLACED, placed("other"));
+            peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame)));
+        }
+    })
+    .await;
+    let mut client = connect(&scheduler, DEADLINE).await;
+    client.watch(&[Topic::Instances]).await.unwrap();
+    assert_eq!(
+        client.start("i1", start("i1")).await.unwrap().hostname,
+        "node-a"
+    );
+    assert!(matches!(
+        client.next_event().await.unwrap(),
+        Event::InstanceStopped(_)
+    ));
+    assert!(
+        matches!(client.next_event().await.unwrap(), Event::Placed(placed) if placed.instance_uuid == "other")
+    );
+    let topics = Watch::decode(scheduler.seen(Kind::WATCH).last().unwrap())
+        .unwrap()
+        .topics;
+    assert_eq!(
+        topics,
+        [Topic::Instances, Topic::Placements],
+        "a start needs placements, and keeps what was watched"
+    );
+}
+
+#[tokio::test]
+async fn a_start_that_fails_is_an_error_with_the_reason() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::START {
+            let reason = StartFailureReason::NoComputeNodes;
+            let failure = StartFailure {
+                instance_uuid: instance_of(frame),
+                reason,
+                ..StartFailure::default()
+            };
+            peers.send(from, Kind::START_FAILURE, failure.encode());
+        }
+    })
+    .await;
+    let error = connect(&scheduler, DEADLINE)
+        .await
+        .start("i1", start("i1"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, StartError::Failed(failure) if failure.reason == StartFailureReason::NoComputeNodes)
+    );
+    assert_eq!(error.to_string(), "could not be started: no_cn");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_its_query_was_given_up_is_not_taken_for_another() {
+    let mut late = None;
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        let result = answer(frame, &[node("4c", "node-a")], &[], 10);
+        match late.take() {
+            None => late = Some(result),
+            Some(first) => {
+                peers.send(from, Kind::QUERY_RESULT, first);
+                peers.send(
+                    from,
+                    Kind::QUERY_RESULT,
+                    answer(frame, &[node("be", "node-b")], &[], 10),
+                );
+            }
+        }
+    })
+    .await;
+    let mut client = connect(&scheduler, Duration::from_secs(1)).await;
+    let error = client.list(QueryKind::Nodes, None).await.unwrap_err();
+    assert!(matches!(error, ClientError::NoAnswer { .. }), "{error}");
+    let listing = client.list(QueryKind::Nodes, None).await.unwrap();
+    assert_eq!(listing.nodes[0].hostname, "node-b");
+    assert!(client.kept_event().is_none());
+}
+
+#[tokio::test]
+async fn a_listing_without_an_end_is_an_error() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let query = Query::decode(&frame.payload).unwrap();
+        let result = QueryResult {
+            id: query.id,
+            what: query.what,
+            next: Some("0".into()),
+            ..QueryResult::default()
+        };
+        peers.send(from, Kind::QUERY_RESULT, result.encode());
+    })
+    .await;
+    let error = connect(&scheduler, DEADLINE)
+        .await
+        .list(QueryKind::Nodes, None)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("no end after"), "{error}");
+}
