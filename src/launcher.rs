@@ -1,1 +1,40 @@
-//! launcher (being written).
+//! The launcher: one per node; reports what the node has, and runs the workloads that the scheduler gives it.
+//!
+//! - [`agent`]: what it decides, as a pure state machine; no clock, no files, no processes.
+//! - [`run()`]: the loop that drives it over a connection, with [`Config`] saying how.
+//! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
+//!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
+//! - [`simulate`]: a made-up machine in their place, for load tests with thousands of nodes in one process.
+//!
+//! A program that runs launchers must answer [`supervise::WORD`] as its first argument with [`supervise::run`].
+
+pub mod agent;
+pub mod cli;
+mod config;
+mod dial;
+mod files;
+mod host;
+mod process;
+mod procfs;
+mod run;
+pub mod simulate;
+mod state;
+pub mod supervise;
+mod usage;
+
+use std::path::{Path, PathBuf};
+
+pub use config::{
+    Config, DEFAULT_CPU_RATIO, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE,
+    LauncherError, MachineConfig,
+};
+pub use host::Share;
+pub use run::run;
+pub use state::StateError;
+
+/// The file that holds what an instance has written to its standard output and standard error, as long as the launcher
+/// with this state directory knows the instance.
+#[must_use]
+pub fn output_file(state_dir: &Path, instance_uuid: &str) -> PathBuf {
+    state::instance_dir(state_dir, instance_uuid).output()
+}

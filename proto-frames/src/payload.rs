@@ -14,6 +14,7 @@ pub mod evacuate;
 pub mod guard;
 pub mod instance_event;
 pub mod node_event;
+pub mod peek;
 pub mod public_ip;
 pub mod query;
 pub mod ready;

@@ -12,14 +12,15 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use proto_frames::{Frame, Kind, Role, Uuid};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::limits::ServerLimits;
+use super::notices::Notices;
 use super::render;
 use crate::net::budget::Budget;
 use crate::net::outbox::Outbox;
 use crate::net::peer::Flow;
-use crate::sched::{Action, Backlog, Input, Message, Notice, Scheduler, SessionId};
+use crate::sched::{Action, Backlog, Input, Message, Scheduler, SessionId};
 
 /// The daemon's shared state.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(super) struct Hub {
     /// Told when the last session has ended, while shutting down.
     pub(super) emptied: Notify,
     shutting_down: AtomicBool,
+    notices: Notices,
 }
 
 /// One peer as others see it.
@@ -78,6 +80,7 @@ impl Hub {
             nodes_changed: Notify::new(),
             emptied: Notify::new(),
             shutting_down: AtomicBool::new(false),
+            notices: Notices::default(),
         }
     }
 
@@ -202,7 +205,7 @@ impl Hub {
         while let Some(action) = scheduler.poll_action() {
             match action {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
-                Action::Notice(notice) => log(&notice),
+                Action::Notice(notice) => self.notices.log(&notice, turn.now),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     warn!("refused a peer: it {why}");
@@ -323,13 +326,3 @@ fn note_high_water(scheduler: &mut Scheduler, now: Instant, session: SessionId, 
 
 /// Roles whose senders must not wait for a peer that has stalled.
 const LAUNCHERS: Role = Role(Role::AGENT.0 | Role::NETAGENT.0 | Role::CNCIAGENT.0);
-
-fn log(notice: &Notice) {
-    if notice.is_per_start() {
-        debug!("{notice}");
-    } else if notice.is_warning() {
-        warn!("{notice}");
-    } else {
-        info!("{notice}");
-    }
-}

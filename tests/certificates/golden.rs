@@ -145,7 +145,11 @@ fn outline(der: &[u8]) -> Outline {
     let (_, x509) = X509Certificate::from_der(der).unwrap();
     let extensions = x509.extensions().iter().map(|extension| {
         let oid = extension.oid.to_id_string();
-        let value = if oid == SUBJECT_KEY_IDENTIFIER { &[][..] } else { extension.value };
+        let value = if oid == SUBJECT_KEY_IDENTIFIER {
+            &[][..]
+        } else {
+            extension.value
+        };
         (oid, extension.critical, value.to_vec())
     });
     let mut extensions: Vec<_> = extensions.collect();

@@ -42,23 +42,56 @@ fn what_an_instance_uses_is_not_counted_twice() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.start(controller, "a", 600);
-    world.ready(node, Size { mem: 900, ..Size::default() });
+    world.ready(
+        node,
+        Size {
+            mem: 900,
+            ..Size::default()
+        },
+    );
     world.stats(node, vec![running("a", 100)]);
-    assert_eq!(free(&mut world, controller), 400, "500 of 600 are not touched yet");
-    world.ready(node, Size { mem: 400, ..Size::default() });
+    assert_eq!(
+        free(&mut world, controller),
+        400,
+        "500 of 600 are not touched yet"
+    );
+    world.ready(
+        node,
+        Size {
+            mem: 400,
+            ..Size::default()
+        },
+    );
     world.stats(node, vec![running("a", 600)]);
     assert_eq!(free(&mut world, controller), 400);
     world.stats(node, vec![running("a", 900)]);
-    assert_eq!(free(&mut world, controller), 400, "never more than asked is given back");
+    assert_eq!(
+        free(&mut world, controller),
+        400,
+        "never more than asked is given back"
+    );
     world.stats(node, vec![running("a", -1)]);
-    assert_eq!(free(&mut world, controller), -1, "an unknown use counts as none: all 600 of 400 are held");
+    assert_eq!(
+        free(&mut world, controller),
+        -1,
+        "an unknown use counts as none: all 600 of 400 are held"
+    );
 }
 
 #[test]
 fn vcpus_are_held_whatever_is_used() {
-    let mut world = World::with(Config { cpu_ratio: 2.0, ..config() });
+    let mut world = World::with(Config {
+        cpu_ratio: 2.0,
+        ..config()
+    });
     let controller = world.controller();
-    let node = world.node(1, Size { cpus: 2, ..Size::default() });
+    let node = world.node(
+        1,
+        Size {
+            cpus: 2,
+            ..Size::default()
+        },
+    );
     let mut asked = request("a", 0);
     asked.asked.vcpus = 3;
     assert_eq!(world.place_as(controller, asked.clone()), Some(node));
@@ -122,7 +155,11 @@ fn a_claim_is_dropped_after_three_stats_without_it_and_never_by_time() {
     world.advance(std::time::Duration::from_secs(86_400));
     world.stats(node, vec![]);
     world.stats(node, vec![]);
-    assert_eq!(free(&mut world, controller), 400 + 600, "all of it is used, so none of it is held");
+    assert_eq!(
+        free(&mut world, controller),
+        400 + 600,
+        "all of it is used, so none of it is held"
+    );
     world.ready(node, Size::default());
     let mut reports = 0;
     while reports < 3 {
@@ -144,7 +181,10 @@ fn an_unconfirmed_start_that_is_never_listed_fails_after_three_stats() {
     }
     assert_eq!(world.failures(controller), []);
     world.stats(node, vec![running("other", 0)]);
-    assert_eq!(world.failures(controller), [("a".to_owned(), StartFailureReason::LaunchFailure)]);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+    );
 }
 
 #[test]
@@ -174,7 +214,11 @@ fn a_start_the_launcher_has_not_seen_is_not_missing() {
     for _ in 0..3 {
         world.stats_seen(node, Some(2 + probes), vec![running("a", 0)]);
     }
-    assert_eq!(free(&mut world, controller), 700, "b was seen and is not there");
+    assert_eq!(
+        free(&mut world, controller),
+        700,
+        "b was seen and is not there"
+    );
 }
 
 #[test]
@@ -182,14 +226,34 @@ fn what_the_launcher_says_was_asked_is_believed_after_a_restart() {
     let mut world = World::new();
     let controller = world.controller();
     let node = world.node_with(1, 1000);
-    let requested = Some(Resources { mem_mib: 500, vcpus: 0, disk_mib: 0 });
-    world.stats(node, vec![InstanceReport { requested, ..running("a", 100) }, running("b", 100)]);
-    assert_eq!(free(&mut world, controller), 600, "400 of a are untouched; of b only its use is known");
+    let requested = Some(Resources {
+        mem_mib: 500,
+        vcpus: 0,
+        disk_mib: 0,
+    });
+    world.stats(
+        node,
+        vec![
+            InstanceReport {
+                requested,
+                ..running("a", 100)
+            },
+            running("b", 100),
+        ],
+    );
+    assert_eq!(
+        free(&mut world, controller),
+        600,
+        "400 of a are untouched; of b only its use is known"
+    );
 }
 
 #[test]
 fn measured_accounting_counts_a_listed_instance_as_what_it_uses() {
-    let mut world = World::with(Config { accounting: Accounting::Measured, ..config() });
+    let mut world = World::with(Config {
+        accounting: Accounting::Measured,
+        ..config()
+    });
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.start(controller, "a", 600);
@@ -206,14 +270,21 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
     world.start(controller, "a", 600);
     world.stats(node, vec![running("a", 10)]);
     assert_eq!(free(&mut world, controller), 410);
-    let flags = ConfigurationFlags { mem_limit: false, disk_limit: true };
+    let flags = ConfigurationFlags {
+        mem_limit: false,
+        disk_limit: true,
+    };
     world.frame(controller, Kind::CONFIGURE, Meaning::Configure(flags));
     assert_eq!(free(&mut world, controller), 1000);
 }
 
 #[test]
 fn ratios_and_reserved_amounts_change_what_is_offered() {
-    let mut world = World::with(Config { mem_ratio: 1.5, reserved_mem_mib: 100, ..config() });
+    let mut world = World::with(Config {
+        mem_ratio: 1.5,
+        reserved_mem_mib: 100,
+        ..config()
+    });
     let controller = world.controller();
     world.node_with(1, 1000);
     assert_eq!(free(&mut world, controller), 1400);

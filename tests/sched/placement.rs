@@ -26,7 +26,11 @@ fn the_most_recently_used_node_is_the_last_resort() {
     let small = world.node_with(1, 10);
     let large = world.node_with(2, 1000);
     assert_eq!(world.place(controller, "a", 100), Some(large));
-    assert_eq!(world.place(controller, "b", 100), Some(large), "nothing else fits");
+    assert_eq!(
+        world.place(controller, "b", 100),
+        Some(large),
+        "nothing else fits"
+    );
     assert_eq!(world.place(controller, "c", 10), Some(small));
 }
 
@@ -40,24 +44,43 @@ fn after_the_most_recently_used_node_leaves_the_search_starts_at_the_beginning()
     world.cut(nodes[1]);
     assert_eq!(world.place(controller, "c", 1), Some(nodes[0]));
     world.cut(nodes[3]);
-    assert_eq!(world.place(controller, "d", 1), Some(nodes[2]), "another's leaving changes nothing");
+    assert_eq!(
+        world.place(controller, "d", 1),
+        Some(nodes[2]),
+        "another's leaving changes nothing"
+    );
 }
 
 #[test]
 fn memory_vcpus_and_disk_must_all_fit() {
     let mut world = World::new();
     let controller = world.controller();
-    let node = world.node(1, Size { mem: 100, cpus: 4, disk: 50 });
+    let node = world.node(
+        1,
+        Size {
+            mem: 100,
+            cpus: 4,
+            disk: 50,
+        },
+    );
     let ask = |mem_mib, vcpus, disk_mib| {
         let mut asked = request(&format!("{mem_mib}-{vcpus}-{disk_mib}"), 0);
-        asked.asked = Resources { mem_mib, vcpus, disk_mib };
+        asked.asked = Resources {
+            mem_mib,
+            vcpus,
+            disk_mib,
+        };
         asked
     };
     assert_eq!(world.place_as(controller, ask(101, 0, 0)), None);
     assert_eq!(world.place_as(controller, ask(0, 5, 0)), None);
     assert_eq!(world.place_as(controller, ask(0, 0, 51)), None);
     assert_eq!(world.place_as(controller, ask(100, 4, 50)), Some(node));
-    assert_eq!(world.place_as(controller, ask(1, 0, 0)), None, "it is full now");
+    assert_eq!(
+        world.place_as(controller, ask(1, 0, 0)),
+        None,
+        "it is full now"
+    );
     assert_eq!(world.place_as(controller, ask(0, 0, 0)), Some(node));
 }
 
@@ -67,9 +90,18 @@ fn unknown_figures_fit_nothing() {
     let controller = world.controller();
     let node = world.silent_node(1);
     for size in [
-        Size { mem: -1, ..Size::default() },
-        Size { cpus: -1, ..Size::default() },
-        Size { disk: -1, ..Size::default() },
+        Size {
+            mem: -1,
+            ..Size::default()
+        },
+        Size {
+            cpus: -1,
+            ..Size::default()
+        },
+        Size {
+            disk: -1,
+            ..Size::default()
+        },
     ] {
         world.ready(node, size);
         assert_eq!(world.place(controller, "a", 0), None, "{size:?}");
@@ -83,7 +115,11 @@ fn only_a_ready_node_is_given_work() {
     let mut world = World::new();
     let controller = world.controller();
     let node = world.silent_node(1);
-    assert_eq!(world.place(controller, "a", 1), None, "connected, not ready");
+    assert_eq!(
+        world.place(controller, "a", 1),
+        None,
+        "connected, not ready"
+    );
     world.ready(node, Size::default());
     assert_eq!(world.place(controller, "b", 1), Some(node));
     for status in [Kind::FULL, Kind::OFFLINE, Kind::MAINTENANCE] {
@@ -107,7 +143,11 @@ fn the_reason_tells_no_node_from_no_room() {
     world.start(controller, "b", 1);
     world.join(Role::NETAGENT, node_uuid(2), Encoding::Gob);
     world.start_as(controller, on_network);
-    let reasons: Vec<_> = world.failures(controller).into_iter().map(|(_, reason)| reason).collect();
+    let reasons: Vec<_> = world
+        .failures(controller)
+        .into_iter()
+        .map(|(_, reason)| reason)
+        .collect();
     assert_eq!(
         reasons,
         [
@@ -126,11 +166,21 @@ fn a_node_with_both_roles_is_one_ledger_in_two_tables() {
     let mut world = World::new();
     let controller = world.controller();
     let both = world.join(Role::AGENT | Role::NETAGENT, node_uuid(1), Encoding::Gob);
-    world.ready(both, Size { mem: 100, ..Size::default() });
+    world.ready(
+        both,
+        Size {
+            mem: 100,
+            ..Size::default()
+        },
+    );
     let mut on_network = request("net", 60);
     on_network.network_node = true;
     assert_eq!(world.place_as(controller, on_network), Some(both));
-    assert_eq!(world.place(controller, "a", 60), None, "the memory is taken");
+    assert_eq!(
+        world.place(controller, "a", 60),
+        None,
+        "the memory is taken"
+    );
     assert_eq!(world.place(controller, "b", 40), Some(both));
 }
 
@@ -142,7 +192,11 @@ fn a_request_may_name_its_node_or_its_host() {
     let mut by_id = request("a", 1);
     by_id.node_id = Some(node_uuid(2).to_string().into());
     assert_eq!(world.place_as(controller, by_id.clone()), Some(nodes[2]));
-    assert_eq!(world.place(controller, "b", 1), Some(nodes[3]), "it became the most recently used");
+    assert_eq!(
+        world.place(controller, "b", 1),
+        Some(nodes[3]),
+        "it became the most recently used"
+    );
     let mut by_host = request("c", 1);
     by_host.hostname = Some(format!("host-{}", nodes[1].0).into());
     assert_eq!(world.place_as(controller, by_host.clone()), Some(nodes[1]));
@@ -151,7 +205,11 @@ fn a_request_may_name_its_node_or_its_host() {
     assert_eq!(world.place_as(controller, by_host), None, "no node is both");
     let mut too_large = request("e", 101);
     too_large.node_id = Some(node_uuid(2).to_string().into());
-    assert_eq!(world.place_as(controller, too_large), None, "a pin does not bypass capacity");
+    assert_eq!(
+        world.place_as(controller, too_large),
+        None,
+        "a pin does not bypass capacity"
+    );
 }
 
 #[test]
@@ -160,13 +218,26 @@ fn a_backed_up_node_is_used_only_where_nothing_else_fits() {
     let controller = world.controller();
     let slow = world.node_with(1, 100);
     let other = world.node_with(2, 10);
-    world.handle(Input::Backlog { session: slow, backlog: Backlog::Filling });
+    world.handle(Input::Backlog {
+        session: slow,
+        backlog: Backlog::Filling,
+    });
     assert_eq!(world.place(controller, "a", 1), Some(other));
     assert_eq!(world.place(controller, "b", 1), Some(other));
-    assert_eq!(world.place(controller, "c", 50), Some(slow), "its sender is slowed down, not refused");
-    world.handle(Input::Backlog { session: slow, backlog: Backlog::Stalled });
+    assert_eq!(
+        world.place(controller, "c", 50),
+        Some(slow),
+        "its sender is slowed down, not refused"
+    );
+    world.handle(Input::Backlog {
+        session: slow,
+        backlog: Backlog::Stalled,
+    });
     assert_eq!(world.place(controller, "d", 50), None);
-    world.handle(Input::Backlog { session: slow, backlog: Backlog::Clear });
+    world.handle(Input::Backlog {
+        session: slow,
+        backlog: Backlog::Clear,
+    });
     assert_eq!(world.place(controller, "d", 50), Some(slow));
 }
 
@@ -180,7 +251,10 @@ fn whoever_watches_placements_hears_where_each_start_went() {
     world.start(controller, "a", 1);
     match world.told_once(operator) {
         ciao_scheduler::sched::Message::InstancePlaced(placed) => {
-            assert_eq!((placed.instance_uuid, placed.node_uuid), ("a".to_owned(), node_uuid(1).to_string()));
+            assert_eq!(
+                (placed.instance_uuid, placed.node_uuid),
+                ("a".to_owned(), node_uuid(1).to_string())
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -190,8 +264,22 @@ fn whoever_watches_placements_hears_where_each_start_went() {
 fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     let mut world = World::new();
     let controller = world.controller();
-    world.node(1, Size { mem: 100, cpus: 4, disk: 50 });
-    world.node(2, Size { mem: 300, cpus: 1, disk: 50 });
+    world.node(
+        1,
+        Size {
+            mem: 100,
+            cpus: 4,
+            disk: 50,
+        },
+    );
+    world.node(
+        2,
+        Size {
+            mem: 300,
+            cpus: 1,
+            disk: 50,
+        },
+    );
     world.silent_node(3);
     world.look_away();
     let mut asked = request("a", 200);

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ciao_scheduler::sched::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState, Meaning, Message,
-    NodeReport, RefusedConnect, Resources, Scheduler, SessionId, StartRequest, StatsReport, Target,
+    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState,
+    Meaning, Message, NodeReport, RefusedConnect, Resources, Scheduler, SessionId, StartRequest,
+    StatsReport, Target,
 };
 use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
@@ -30,12 +31,19 @@ pub(crate) struct Size {
 
 impl Default for Size {
     fn default() -> Self {
-        Self { mem: 1000, cpus: 100, disk: 10_000 }
+        Self {
+            mem: 1000,
+            cpus: 100,
+            disk: 10_000,
+        }
     }
 }
 
 pub(crate) fn config() -> Config {
-    Config { cpu_ratio: 1.0, ..Config::new(Uuid::from_u128(0x5c)) }
+    Config {
+        cpu_ratio: 1.0,
+        ..Config::new(Uuid::from_u128(0x5c))
+    }
 }
 
 pub(crate) fn id(name: &str) -> InstanceId {
@@ -50,7 +58,11 @@ pub(crate) fn node_uuid(number: u64) -> Uuid {
 pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
     StartRequest {
         instance: id(name),
-        asked: Resources { mem_mib: mem, vcpus: 0, disk_mib: 0 },
+        asked: Resources {
+            mem_mib: mem,
+            vcpus: 0,
+            disk_mib: 0,
+        },
         network_node: false,
         node_id: None,
         hostname: None,
@@ -94,7 +106,8 @@ impl World {
                 Action::Refuse { session, why } => self.refused.push((session, why)),
                 Action::Disconnect { session, .. } => {
                     let unsent = self.take_unsent(session);
-                    self.scheduler.handle(self.now, Input::Disconnected { session, unsent });
+                    self.scheduler
+                        .handle(self.now, Input::Disconnected { session, unsent });
                 }
                 Action::RememberNodes | Action::Notice(_) => {}
             }
@@ -105,7 +118,9 @@ impl World {
     }
 
     fn take_unsent(&mut self, session: SessionId) -> Vec<Message> {
-        let (theirs, others) = std::mem::take(&mut self.said).into_iter().partition(|(to, _)| *to == session);
+        let (theirs, others) = std::mem::take(&mut self.said)
+            .into_iter()
+            .partition(|(to, _)| *to == session);
         self.said = others;
         let theirs: Vec<(SessionId, Message)> = theirs;
         theirs.into_iter().map(|(_, message)| message).collect()
@@ -116,7 +131,12 @@ impl World {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         self.peers.push((session, uuid));
-        let hello = Hello { uuid, role, encoding, bound: false };
+        let hello = Hello {
+            uuid,
+            role,
+            encoding,
+            bound: false,
+        };
         self.handle(Input::Connect { session, hello });
         session
     }
@@ -164,16 +184,25 @@ impl World {
 
     /// A node that has this much memory, and enough of everything else.
     pub(crate) fn node_with(&mut self, number: u64, mem: i64) -> SessionId {
-        self.node(number, Size { mem, ..Size::default() })
+        self.node(
+            number,
+            Size {
+                mem,
+                ..Size::default()
+            },
+        )
     }
 
     pub(crate) fn uuid_of(&self, session: SessionId) -> Uuid {
-        self.peers.iter().find(|(id, _)| *id == session).map(|(_, uuid)| *uuid).unwrap()
+        self.peers
+            .iter()
+            .find(|(id, _)| *id == session)
+            .map(|(_, uuid)| *uuid)
+            .unwrap()
     }
 
     pub(crate) fn ready(&mut self, node: SessionId, size: Size) {
         let report = NodeReport {
-            node: self.uuid_of(node).to_string().into(),
             mem_total_mib: size.mem,
             mem_available_mib: size.mem,
             disk_total_mb: size.disk,
@@ -181,7 +210,6 @@ impl World {
             load: 0,
             cpus_online: size.cpus,
             hostname: format!("host-{}", node.0).into(),
-            starts_seen: None,
         };
         self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
     }
@@ -194,8 +222,17 @@ impl World {
         self.stats_seen(node, None, instances);
     }
 
-    pub(crate) fn stats_seen(&mut self, node: SessionId, starts_seen: Option<u64>, instances: Vec<InstanceReport>) {
-        let report = StatsReport { node: self.uuid_of(node).to_string().into(), starts_seen, instances };
+    pub(crate) fn stats_seen(
+        &mut self,
+        node: SessionId,
+        starts_seen: Option<u64>,
+        instances: Vec<InstanceReport>,
+    ) {
+        let report = StatsReport {
+            node: self.uuid_of(node).to_string().into(),
+            starts_seen,
+            instances,
+        };
         self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
     }
 
@@ -208,13 +245,20 @@ impl World {
     }
 
     pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
-        let target = Target { instance: id(name), node: self.uuid_of(node).to_string().into() };
+        let target = Target {
+            instance: id(name),
+            node: self.uuid_of(node).to_string().into(),
+        };
         self.frame(controller, Kind::DELETE, Meaning::Delete(target));
     }
 
     pub(crate) fn start_failed(&mut self, node: SessionId, name: &str, reason: StartFailureReason) {
         let instance = (!name.is_empty()).then(|| id(name));
-        let meaning = Meaning::StartFailed { node: self.uuid_of(node).to_string().into(), instance, reason };
+        let meaning = Meaning::StartFailed {
+            node: self.uuid_of(node).to_string().into(),
+            instance,
+            reason,
+        };
         self.frame(node, Kind::START_FAILURE, meaning);
     }
 
@@ -224,13 +268,20 @@ impl World {
 
     pub(crate) fn frame(&mut self, session: SessionId, kind: Kind, meaning: Meaning) {
         let frame = Frame::new(kind, self.uuid_of(session), Bytes::from(format!("{kind}")));
-        self.handle(Input::Frame { session, frame, meaning });
+        self.handle(Input::Frame {
+            session,
+            frame,
+            meaning,
+        });
     }
 
     /// The peer's connection ends; everything it was told was written before.
     pub(crate) fn cut(&mut self, session: SessionId) {
         self.said.retain(|(to, _)| *to != session);
-        self.handle(Input::Disconnected { session, unsent: Vec::new() });
+        self.handle(Input::Disconnected {
+            session,
+            unsent: Vec::new(),
+        });
     }
 
     /// The peer's connection ends before anything it was told since the test last looked could be written.
@@ -275,22 +326,35 @@ impl World {
 
     /// The nodes that got a START since the test last looked, by instance.
     pub(crate) fn placements(&mut self) -> Vec<(String, SessionId)> {
-        let (starts, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.said).into_iter().partition(|(_, message)| matches!(message, Message::Start(_)));
+        let (starts, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.said)
+            .into_iter()
+            .partition(|(_, message)| matches!(message, Message::Start(_)));
         self.said = others;
         let name = |message: &Message| match message {
             Message::Start(start) => start.request.instance.to_string(),
             _ => String::new(),
         };
-        starts.iter().map(|(to, message)| (name(message), *to)).collect()
+        starts
+            .iter()
+            .map(|(to, message)| (name(message), *to))
+            .collect()
     }
 
     /// The node that a START goes to; `None` if it fails.
-    pub(crate) fn place(&mut self, controller: SessionId, name: &str, mem: i64) -> Option<SessionId> {
+    pub(crate) fn place(
+        &mut self,
+        controller: SessionId,
+        name: &str,
+        mem: i64,
+    ) -> Option<SessionId> {
         self.place_as(controller, request(name, mem))
     }
 
-    pub(crate) fn place_as(&mut self, controller: SessionId, request: StartRequest) -> Option<SessionId> {
+    pub(crate) fn place_as(
+        &mut self,
+        controller: SessionId,
+        request: StartRequest,
+    ) -> Option<SessionId> {
         self.look_away();
         self.start_as(controller, request);
         self.placements().pop().map(|(_, node)| node)

@@ -34,10 +34,8 @@ pub enum Fault {
     #[error("the payload is empty")]
     Empty,
     /// The document is longer than [`super::guard`] allows for its kind.
-    #[error("the document has {len} bytes, at most {max} are allowed")]
+    #[error("the document has more than {max} bytes")]
     TooLong {
-        /// Bytes of the first document.
-        len: usize,
         /// The limit.
         max: usize,
     },
@@ -49,6 +47,9 @@ pub enum Fault {
         /// The limit.
         max: usize,
     },
+    /// Aliases (`*name`) make the document much larger than it is written.
+    #[error("aliases expand to more than twice the document")]
+    AliasExpansion,
     /// The document is not YAML, or not YAML this side reads.
     #[error("not valid YAML: {0}")]
     Syntax(String),
@@ -120,6 +121,7 @@ impl PayloadError {
             Fault::Empty
             | Fault::TooLong { .. }
             | Fault::TooMuch { .. }
+            | Fault::AliasExpansion
             | Fault::Syntax(_)
             | Fault::WrongType { .. }
             | Fault::TooManyEntries { .. } => PayloadErrorKind::InvalidPayload,

@@ -1,6 +1,7 @@
 //! Reads a payload: guard, first document, full YAML parser, and an error that knows key and line.
 //!
-//! What a value accepts is in [`super::value`]; this file drives it.
+//! What a value accepts is in [`super::value`]; this file drives it. Whatever is read is charged to a budget that only
+//! aliases can exceed: a few of them could otherwise make a small payload gigabytes of values.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -15,7 +16,7 @@ use super::value::Value;
 /// Decodes the first document of a payload as one value.
 pub(super) fn decode<T: Value>(payload: &[u8], limits: Limits) -> Result<T, PayloadError> {
     let document = guard::first_document(payload, limits)?;
-    let reader = Reader::default();
+    let reader = Reader::new(document);
     run(
         document,
         &reader,
@@ -33,7 +34,7 @@ pub(super) fn decode_under<T: Value>(
     limits: Limits,
 ) -> Result<T, PayloadError> {
     let document = guard::first_document(payload, limits)?;
-    let reader = Reader::default();
+    let reader = Reader::new(document);
     let inner = Under {
         key,
         reader: &reader,
@@ -84,16 +85,19 @@ fn position(error: &serde_yaml::Error) -> Option<Position> {
     })
 }
 
-/// Where in the document the parser is, and what a value found wrong there.
-#[derive(Default)]
+/// How much may be read from a document, in multiples of its length: one unit for each value and each byte of text.
+/// What stands there once takes less than two (an escape of two bytes may stand for three), aliases take more.
+const BUDGET_PER_BYTE: usize = 2;
+
+/// Where in the document the parser is, what a value found wrong there, and how much more may be read.
 pub(super) struct Reader {
     state: RefCell<State>,
 }
 
-#[derive(Default)]
 struct State {
     path: Vec<Step>,
     fault: Option<Fault>,
+    budget: usize,
 }
 
 enum Step {
@@ -102,6 +106,27 @@ enum Step {
 }
 
 impl Reader {
+    fn new(document: &[u8]) -> Self {
+        let budget = BUDGET_PER_BYTE.saturating_mul(document.len());
+        Self {
+            state: RefCell::new(State {
+                path: Vec::new(),
+                fault: None,
+                budget,
+            }),
+        }
+    }
+
+    /// Takes so much from the budget.
+    pub(super) fn charge<E: de::Error>(&self, amount: usize) -> Result<(), E> {
+        let mut state = self.state.borrow_mut();
+        let left = state.budget.checked_sub(amount);
+        state.budget = left.unwrap_or(0);
+        drop(state);
+        left.map(|_| ())
+            .ok_or_else(|| self.fail(Fault::AliasExpansion))
+    }
+
     /// Notes a fault of the value being read and returns the error that stops the parser.
     pub(super) fn fail<E: de::Error>(&self, fault: Fault) -> E {
         let error = E::custom(&fault);

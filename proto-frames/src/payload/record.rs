@@ -28,6 +28,11 @@ macro_rules! record {
         }
 
         impl $crate::payload::value::Record for $name {
+            const FIELDS: &'static [$crate::payload::value::Field] = &[$($crate::payload::value::Field {
+                key: $key,
+                shape: <$type as $crate::payload::value::Value>::SHAPE,
+            }),*];
+
             fn set<'de, A: serde::de::MapAccess<'de>>(
                 &mut self,
                 key: &str,
@@ -47,6 +52,9 @@ macro_rules! record {
         }
 
         impl $crate::payload::value::Value for $name {
+            const SHAPE: $crate::payload::value::Shape =
+                $crate::payload::value::Shape::Record(<Self as $crate::payload::value::Record>::FIELDS);
+
             fn read<'de, D: serde::Deserializer<'de>>(
                 de: D,
                 reader: &$crate::payload::read::Reader,
@@ -180,6 +188,8 @@ macro_rules! words {
         }
 
         impl $crate::payload::value::Value for $name {
+            const SHAPE: $crate::payload::value::Shape = $crate::payload::value::Shape::Text;
+
             fn read<'de, D: serde::Deserializer<'de>>(
                 de: D,
                 reader: &$crate::payload::read::Reader,

@@ -15,8 +15,42 @@ use super::guard::MAX_ENTRIES;
 use super::read::{KeyText, Reader, shorten};
 use super::scalar;
 
+/// What a key takes, as data: the peeks check a document against it without building its values.
+pub(super) enum Shape {
+    /// Any scalar.
+    Text,
+    /// A truth value.
+    Bool,
+    /// A whole number within these bounds.
+    Int {
+        /// Smallest.
+        min: i128,
+        /// Largest.
+        max: i128,
+    },
+    /// A mapping with known keys.
+    Record(&'static [Field]),
+    /// A mapping with any keys, whose values all take this.
+    Entries(&'static Shape),
+    /// A list whose entries all take this.
+    List(&'static Shape),
+    /// Anything.
+    Any,
+}
+
+/// A known key of a mapping.
+pub(super) struct Field {
+    /// The key.
+    pub(super) key: &'static str,
+    /// What it takes.
+    pub(super) shape: Shape,
+}
+
 /// A value of a payload.
 pub(super) trait Value: Sized {
+    /// What [`Value::read`] accepts, as data.
+    const SHAPE: Shape;
+
     /// Reads it.
     fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error>;
 
@@ -29,6 +63,9 @@ pub(super) trait Value: Sized {
 
 /// A mapping with known keys; written by the `record!` macro.
 pub(super) trait Record: Default {
+    /// The known keys, in the order in which they are written.
+    const FIELDS: &'static [Field];
+
     /// Reads the value of `key` into its field; leaves the map alone and says `false` where it has none.
     fn set<'de, A: MapAccess<'de>>(
         &mut self,
@@ -134,6 +171,7 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        self.reader.charge(text.len())?;
         T::parse(text).ok_or_else(|| {
             self.reader.fail(Fault::WrongType {
                 expected: T::EXPECTED,
@@ -144,7 +182,7 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
 }
 
 macro_rules! scalar_value {
-    ($type:ty, $expected:literal, |$text:ident| $parse:expr, |$value:ident, $out:ident| $emit:expr, $empty:expr) => {
+    ($type:ty, $shape:expr, $expected:literal, |$text:ident| $parse:expr, |$value:ident, $out:ident| $emit:expr, $empty:expr) => {
         impl Scalar for $type {
             const EXPECTED: &'static str = $expected;
 
@@ -154,6 +192,8 @@ macro_rules! scalar_value {
         }
 
         impl Value for $type {
+            const SHAPE: Shape = $shape;
+
             fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
                 read_scalar(de, reader)
             }
@@ -174,6 +214,7 @@ macro_rules! int_value {
     ($($type:ty, $expected:literal;)*) => {
         $(scalar_value!(
             $type,
+            Shape::Int { min: <$type>::MIN as i128, max: <$type>::MAX as i128 },
             $expected,
             |text| scalar::int(text).and_then(|value| value.try_into().ok()),
             |value, out| out.int(i128::from(*value)),
@@ -184,14 +225,13 @@ macro_rules! int_value {
 
 int_value! {
     i64, "a whole number";
-    i32, "a whole number of at most 32 bits";
     u64, "a whole number from 0";
     u32, "a whole number from 0 to 4294967295";
-    u16, "a whole number from 0 to 65535";
     u8, "a whole number from 0 to 255";
 }
 scalar_value!(
     bool,
+    Shape::Bool,
     "true or false",
     |text| scalar::boolean(text),
     |value, out| out.plain(if *value { "true" } else { "false" }),
@@ -199,6 +239,7 @@ scalar_value!(
 );
 scalar_value!(
     String,
+    Shape::Text,
     "text",
     |text| Some(text.to_owned()),
     |value, out| out.string(value),
@@ -206,6 +247,8 @@ scalar_value!(
 );
 
 impl<T: Value> Value for Option<T> {
+    const SHAPE: Shape = T::SHAPE;
+
     fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
         struct Optional<'a, T>(&'a Reader, PhantomData<T>);
 
@@ -245,6 +288,8 @@ impl<T: Value> Value for Option<T> {
 }
 
 impl<T: Value> Value for Vec<T> {
+    const SHAPE: Shape = Shape::List(&T::SHAPE);
+
     fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
         struct List<'a, T>(&'a Reader, PhantomData<T>);
 
@@ -293,6 +338,8 @@ impl<T: Value> Value for Vec<T> {
 }
 
 impl<T: Value> Value for BTreeMap<String, T> {
+    const SHAPE: Shape = Shape::Entries(&T::SHAPE);
+
     fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
         struct Entries<'a, T>(&'a Reader, PhantomData<T>);
 
@@ -324,6 +371,7 @@ impl<T: Value> Value for BTreeMap<String, T> {
             ) -> Result<BTreeMap<String, T>, A::Error> {
                 let mut entries = BTreeMap::new();
                 while let Some(key) = map.next_key_seed(KeyText)? {
+                    self.0.charge(key.len())?;
                     let value = self.0.field(&key, &mut map)?;
                     entries.insert(key, value);
                     if entries.len() > MAX_ENTRIES {
@@ -357,6 +405,8 @@ impl<T: Value> Value for BTreeMap<String, T> {
 pub struct Present(pub bool);
 
 impl Value for Present {
+    const SHAPE: Shape = Shape::Any;
+
     fn read<'de, D: Deserializer<'de>>(de: D, _reader: &Reader) -> Result<Self, D::Error> {
         de.deserialize_ignored_any(IgnoredAny).map(|_| Self(true))
     }

@@ -1,0 +1,149 @@
+//! What the scheduler needs to know of a START.
+
+use std::borrow::Cow;
+
+use super::walk::{Found, Place, Sink, walk};
+use crate::payload::error::PayloadError;
+use crate::payload::guard::SMALL;
+use crate::payload::start::{Start, add_disk};
+use crate::payload::value::{Field, Value};
+
+/// A START as far as placing it goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StartPeek<'a> {
+    /// The instance, never empty.
+    pub instance_uuid: Cow<'a, str>,
+    /// Memory, MiB, not negative.
+    pub mem_mb: i64,
+    /// Virtual CPUs, not negative.
+    pub vcpus: i64,
+    /// Local disk, MiB, not negative.
+    pub disk_mib: i64,
+    /// The node it must run on.
+    pub node_id: Option<Cow<'a, str>>,
+    /// Host name of the node it must run on.
+    pub hostname: Option<Cow<'a, str>>,
+    /// Whether it must run on a network node rather than a compute node.
+    pub network_node: bool,
+    /// Whether it is an existing instance that is to be started again.
+    pub restart: bool,
+    /// Whether there is a `scheduling` key.
+    pub has_scheduling: bool,
+}
+
+/// Reads what placing a START needs; the same as [`Start::decode`] says, errors included.
+///
+/// # Errors
+/// As [`Start::decode`].
+pub fn start(payload: &[u8]) -> Result<StartPeek<'_>, PayloadError> {
+    match quick(payload) {
+        Some(peek) => Ok(peek),
+        None => Start::decode(payload).map(StartPeek::from),
+    }
+}
+
+impl From<Start> for StartPeek<'_> {
+    /// What `start` would have seen; a disk demand beyond 64 bits, which no decoded START has, is the largest number.
+    fn from(start: Start) -> Self {
+        let not_empty = |text: String| (!text.is_empty()).then_some(Cow::Owned(text));
+        Self {
+            disk_mib: start.disk_mib().unwrap_or(i64::MAX),
+            instance_uuid: Cow::Owned(start.instance_uuid),
+            mem_mb: start.requirements.mem_mb,
+            vcpus: start.requirements.vcpus,
+            node_id: not_empty(start.requirements.node_id),
+            hostname: not_empty(start.requirements.hostname),
+            network_node: start.requirements.network_node,
+            restart: start.restart,
+            has_scheduling: start.scheduling.0,
+        }
+    }
+}
+
+static ROOT: [Field; 1] = [Field {
+    key: "start",
+    shape: Start::SHAPE,
+}];
+
+/// The plain style alone; `None` also for all that [`Start::decode`] refuses.
+pub(super) fn quick(payload: &[u8]) -> Option<StartPeek<'_>> {
+    let mut sink = StartSink::default();
+    walk(payload, &ROOT, SMALL, &mut sink)?;
+    sink.end_disk()?;
+    let peek = sink.peek;
+    (!peek.instance_uuid.is_empty() && peek.mem_mb >= 0 && peek.vcpus >= 0).then_some(peek)
+}
+
+#[derive(Default)]
+struct StartSink<'a> {
+    peek: StartPeek<'a>,
+    /// The disk being read.
+    disk: Disk,
+}
+
+#[derive(Default)]
+struct Disk {
+    local: bool,
+    size: i64,
+}
+
+impl StartSink<'_> {
+    fn end_disk(&mut self) -> Option<()> {
+        let disk = std::mem::take(&mut self.disk);
+        if disk.size < 0 {
+            return None;
+        }
+        if disk.local {
+            self.peek.disk_mib = add_disk(self.peek.disk_mib, disk.size)?;
+        }
+        Some(())
+    }
+}
+
+impl<'a> Sink<'a> for StartSink<'a> {
+    fn found(&mut self, at: &Place<'a>, what: Found<'a>) -> Option<()> {
+        match (at.record, what) {
+            ("requirements", what) => self.requirement(at.key, what),
+            ("start", Found::Text(text)) if at.key == "instance_uuid" => {
+                self.peek.instance_uuid = Cow::Borrowed(std::str::from_utf8(text).ok()?);
+                Some(())
+            }
+            ("start", Found::Bool(restart)) if at.key == "restart" => {
+                self.peek.restart = restart;
+                Some(())
+            }
+            ("start", Found::Anything) if at.key == "scheduling" => {
+                self.peek.has_scheduling = true;
+                Some(())
+            }
+            ("storage", Found::Mapping) => self.end_disk(),
+            ("storage", Found::Bool(local)) if at.key == "local" => {
+                self.disk.local = local;
+                Some(())
+            }
+            ("storage", Found::Int(size)) if at.key == "size" => {
+                self.disk.size = size;
+                Some(())
+            }
+            _ => Some(()),
+        }
+    }
+}
+
+impl<'a> StartSink<'a> {
+    fn requirement(&mut self, key: &str, what: Found<'a>) -> Option<()> {
+        let not_empty = |text| {
+            let text = std::str::from_utf8(text).ok()?;
+            Some((!text.is_empty()).then_some(Cow::Borrowed(text)))
+        };
+        match (key, what) {
+            ("mem_mb", Found::Int(mem_mb)) => self.peek.mem_mb = mem_mb,
+            ("vcpus", Found::Int(vcpus)) => self.peek.vcpus = vcpus,
+            ("node_id", Found::Text(text)) => self.peek.node_id = not_empty(text)?,
+            ("hostname", Found::Text(text)) => self.peek.hostname = not_empty(text)?,
+            ("network_node", Found::Bool(network_node)) => self.peek.network_node = network_node,
+            _ => {}
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What the scheduler needs to know of a STATS.
+
+use std::borrow::Cow;
+
+use super::figures::{Figures, borrowed, figures_of};
+use super::walk::{Found, Place, Sink, walk};
+use crate::payload::error::PayloadError;
+use crate::payload::guard::LARGE;
+use crate::payload::stats::{InstanceStat, InstanceState, Requested, Stats};
+use crate::payload::value::Record;
+
+/// A STATS without its network interfaces, and of each instance what accounting needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatsPeek<'a> {
+    /// The node; empty where it does not say.
+    pub node_uuid: Cow<'a, str>,
+    /// `READY`, `FULL` and so on; empty where it does not say.
+    pub status: Cow<'a, str>,
+    /// What it has.
+    pub figures: Figures<'a>,
+    /// Its instances.
+    pub instances: Vec<InstancePeek<'a>>,
+}
+
+/// One instance of a STATS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstancePeek<'a> {
+    /// The instance.
+    pub instance_uuid: Cow<'a, str>,
+    /// How it is.
+    pub state: InstanceState,
+    /// Memory used, MiB; negative where not known.
+    pub memory_usage_mb: i64,
+    /// Disk used, in units of 10⁶ bytes; negative where not known.
+    pub disk_usage_mb: i64,
+    /// CPU used, per cent of what it has; negative where not known.
+    pub cpu_usage: i64,
+    /// What it asked for, where the launcher says so.
+    pub requested: Option<Requested>,
+}
+
+/// Reads a STATS; the same as [`Stats::decode`] says, errors included.
+///
+/// # Errors
+/// As [`Stats::decode`].
+pub fn stats(payload: &[u8]) -> Result<StatsPeek<'_>, PayloadError> {
+    match quick(payload) {
+        Some(peek) => Ok(peek),
+        None => Stats::decode(payload).map(StatsPeek::from),
+    }
+}
+
+impl From<Stats> for StatsPeek<'_> {
+    fn from(stats: Stats) -> Self {
+        Self {
+            node_uuid: stats.node_uuid.into(),
+            status: stats.status.into(),
+            instances: stats
+                .instances
+                .into_iter()
+                .map(InstancePeek::from)
+                .collect(),
+            figures: figures_of!(stats),
+        }
+    }
+}
+
+impl From<InstanceStat> for InstancePeek<'_> {
+    fn from(stat: InstanceStat) -> Self {
+        Self {
+            instance_uuid: stat.instance_uuid.into(),
+            state: stat.state,
+            memory_usage_mb: stat.memory_usage_mb,
+            disk_usage_mb: stat.disk_usage_mb,
+            cpu_usage: stat.cpu_usage,
+            requested: stat.requested,
+        }
+    }
+}
+
+/// The plain style alone.
+pub(super) fn quick(payload: &[u8]) -> Option<StatsPeek<'_>> {
+    let mut sink = StatsSink {
+        peek: StatsPeek::default(),
+        any: false,
+    };
+    walk(payload, Stats::FIELDS, LARGE, &mut sink)?;
+    sink.any.then_some(sink.peek)
+}
+
+struct StatsSink<'a> {
+    peek: StatsPeek<'a>,
+    /// Something was found: an empty document is an error.
+    any: bool,
+}
+
+impl<'a> Sink<'a> for StatsSink<'a> {
+    fn found(&mut self, at: &Place<'a>, what: Found<'a>) -> Option<()> {
+        self.any = true;
+        if at.record == "instances" {
+            return match what {
+                Found::Mapping => {
+                    self.peek.instances.push(InstancePeek::default());
+                    Some(())
+                }
+                what => self.peek.instances.last_mut()?.found(at.key, what),
+            };
+        }
+        if at.outer == "instances" && at.record == "requested" || at.outer == "requested" {
+            let requested = &mut self.peek.instances.last_mut()?.requested;
+            return requested_found(requested.get_or_insert_default(), at, what);
+        }
+        match (at.record, at.key, what) {
+            ("", "node_uuid", Found::Text(text)) => self.peek.node_uuid = borrowed(text)?,
+            ("", "status", Found::Text(text)) => self.peek.status = borrowed(text)?,
+            (_, _, what) => self.peek.figures.found(at, what)?,
+        }
+        Some(())
+    }
+}
+
+impl<'a> InstancePeek<'a> {
+    fn found(&mut self, key: &str, what: Found<'a>) -> Option<()> {
+        match (key, what) {
+            ("instance_uuid", Found::Text(text)) => self.instance_uuid = borrowed(text)?,
+            ("state", Found::Text(text)) => self.state = std::str::from_utf8(text).ok()?.into(),
+            ("memory_usage_mb", Found::Int(used)) => self.memory_usage_mb = used,
+            ("disk_usage_mb", Found::Int(used)) => self.disk_usage_mb = used,
+            ("cpu_usage", Found::Int(used)) => self.cpu_usage = used,
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+/// Takes in what was found in an instance's `requested`, beginning with that there is one.
+fn requested_found<'a>(requested: &mut Requested, at: &Place<'a>, what: Found<'a>) -> Option<()> {
+    match (at.record, at.key, what) {
+        ("requested", "mem_mb", Found::Int(amount)) => requested.mem_mb = amount,
+        ("requested", "vcpus", Found::Int(amount)) => requested.vcpus = amount,
+        ("requested", "disk_mb", Found::Int(amount)) => requested.disk_mb = amount,
+        ("resources", name, Found::Int(amount)) => {
+            requested.resources.insert(name.to_owned(), amount);
+        }
+        _ => {}
+    }
+    Some(())
+}

@@ -1,0 +1,462 @@
+//! Walks a document of the plain block style, line by line, and hands what it finds to a [`Sink`].
+//!
+//! Each line is one of `key:`, `key: scalar`, `- key: scalar`, `- scalar`, a comment or empty; a scalar is one word of
+//! unremarkable characters, or such a word in double quotes. The indentation must be what YAML demands for such lines.
+//! Whatever else stands there ends the walk without a result.
+
+use crate::payload::guard::{Limits, MAX_ENTRIES, MAX_INDICATORS, is_marker};
+use crate::payload::scalar;
+use crate::payload::value::{Field, Shape};
+
+/// Levels of nesting that are walked; the deepest of the payloads, a resource of an instance in STATS, has five.
+const MAX_DEPTH: usize = 8;
+
+/// Longest key that is walked. YAML allows 1024 characters.
+const MAX_KEY_LEN: usize = 128;
+
+/// Lines that are walked: each has at most two of the bytes that the guard counts.
+const MAX_LINES: usize = MAX_INDICATORS / 2;
+
+/// Receives what a walk finds.
+pub(super) trait Sink<'a> {
+    /// Something was found; `None` ends the walk without a result.
+    fn found(&mut self, at: &Place<'a>, what: Found<'a>) -> Option<()>;
+}
+
+/// Where something was found: the key, the mapping or list it is in, and what that one is in. All empty at the top.
+pub(super) struct Place<'a> {
+    /// Key of the mapping or list around `record`.
+    pub(super) outer: &'static str,
+    /// Key of the mapping or list that this is in.
+    pub(super) record: &'static str,
+    /// The key itself; empty for an entry of a list.
+    pub(super) key: &'a str,
+}
+
+/// What was found.
+pub(super) enum Found<'a> {
+    /// A mapping with known keys begins.
+    Mapping,
+    /// Text (ASCII), for a key that takes text.
+    Text(&'a [u8]),
+    /// A number, for a key that takes one.
+    Int(i64),
+    /// A truth value, for a key that takes one.
+    Bool(bool),
+    /// Anything, for a key that takes anything.
+    Anything,
+}
+
+/// Walks the first document of a payload, whose mapping has these keys. `None` where it is not of the plain style, or
+/// not what the keys take, or longer than the limit.
+pub(super) fn walk<'a, S: Sink<'a>>(
+    payload: &'a [u8],
+    fields: &'static [Field],
+    limits: Limits,
+    sink: &mut S,
+) -> Option<()> {
+    let mut walker = Walker::new(fields, sink);
+    let mut at = if payload.starts_with(b"---\n") { 4 } else { 0 };
+    let mut lines = 0;
+    while at < payload.len() {
+        match walker.line(payload, at)? {
+            Next::Line(next) => at = next,
+            Next::End => break,
+        }
+        lines += 1;
+    }
+    (at <= limits.max_len && lines <= MAX_LINES).then_some(())
+}
+
+enum Next {
+    Line(usize),
+    End,
+}
+
+/// An open mapping or list.
+#[derive(Clone, Copy)]
+struct Level {
+    /// Column of its keys or dashes.
+    column: usize,
+    /// The key it stands under.
+    name: &'static str,
+    kind: LevelKind,
+    /// Of a record the field expected next, else the entries so far.
+    next: usize,
+    /// Of a record, a bit for each field that was there.
+    seen: u32,
+}
+
+#[derive(Clone, Copy)]
+enum LevelKind {
+    Record(&'static [Field]),
+    Entries(&'static Shape),
+    List(&'static Shape),
+}
+
+impl Level {
+    fn new(column: usize, name: &'static str, kind: LevelKind) -> Self {
+        Self {
+            column,
+            name,
+            kind,
+            next: 0,
+            seen: 0,
+        }
+    }
+
+    const fn is_list(&self) -> bool {
+        matches!(self.kind, LevelKind::List(_))
+    }
+}
+
+/// A key and what it takes.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    key: &'a str,
+    /// The same as `key` where it is a known one.
+    name: &'static str,
+    shape: &'static Shape,
+}
+
+/// Name of what stands under keys that nobody knows: no key is written like this.
+const UNNAMED: &str = "?";
+
+/// What a key begins behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Indent,
+    Dash,
+}
+
+struct Walker<'s, S> {
+    levels: [Level; MAX_DEPTH],
+    depth: usize,
+    /// The last key had no value on its line: one may follow on lines of its own.
+    pending: Option<(&'static str, &'static Shape)>,
+    sink: &'s mut S,
+}
+
+impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
+    fn new(fields: &'static [Field], sink: &'s mut S) -> Self {
+        let root = Level::new(0, "", LevelKind::Record(fields));
+        Self {
+            levels: [root; MAX_DEPTH],
+            depth: 1,
+            pending: None,
+            sink,
+        }
+    }
+
+    /// Reads the line that begins there; says where the next one begins.
+    fn line(&mut self, payload: &'a [u8], start: usize) -> Option<Next> {
+        let spaces = payload[start..]
+            .iter()
+            .take_while(|byte| **byte == b' ')
+            .count();
+        let at = start + spaces;
+        match *payload.get(at)? {
+            b'\n' if spaces == 0 => Some(Next::Line(at + 1)),
+            b'#' => skip_comment(payload, at + 1).map(Next::Line),
+            b'-' if payload.get(at + 1) == Some(&b' ') => {
+                self.begin_item(spaces)?;
+                self.content(payload, at + 2, spaces + 2, Behind::Dash)
+                    .map(Next::Line)
+            }
+            b'-' | b'.' => {
+                let line = payload[at..].split(|byte| *byte == b'\n').next()?;
+                (spaces == 0 && is_marker(line)).then_some(Next::End)
+            }
+            _ => self
+                .content(payload, at, spaces, Behind::Indent)
+                .map(Next::Line),
+        }
+    }
+
+    /// Reads what stands behind the indentation or a dash: a key with or without a value, or an entry of a list.
+    fn content(
+        &mut self,
+        payload: &'a [u8],
+        start: usize,
+        column: usize,
+        behind: Behind,
+    ) -> Option<usize> {
+        let end = start + word_len(&payload[start..]);
+        let next = payload.get(end).copied().unwrap_or(b'\n');
+        match payload.get(start..end)? {
+            [key @ .., b':']
+                if is_plain(key) && key.len() <= MAX_KEY_LEN && !key.starts_with(b"-") =>
+            {
+                self.begin_key(column, behind)?;
+                let slot = self.slot(key)?;
+                match next {
+                    b'\n' => self.empty_value(slot).map(|()| end + 1),
+                    b' ' => self.value(slot, payload, end + 1),
+                    _ => None,
+                }
+            }
+            _ if behind == Behind::Dash => self.entry(payload, start),
+            _ => None,
+        }
+    }
+
+    /// Makes the innermost level the list whose dashes stand in this column, and counts an entry.
+    fn begin_item(&mut self, column: usize) -> Option<()> {
+        if let Some((name, shape)) = self.pending.take()
+            && column >= self.top()?.column
+        {
+            let entry = match shape {
+                Shape::List(entry) => entry,
+                Shape::Any => &Shape::Any,
+                _ => return None,
+            };
+            self.push(Level::new(column, name, LevelKind::List(entry)))?;
+        }
+        while self
+            .top()
+            .is_some_and(|top| top.column > column || top.column == column && !top.is_list())
+        {
+            self.depth -= 1;
+        }
+        let top = self.top()?;
+        top.next += 1;
+        (top.column == column && top.is_list() && top.next <= MAX_ENTRIES).then_some(())
+    }
+
+    /// Makes the innermost level the mapping whose keys stand in this column.
+    fn begin_key(&mut self, column: usize, behind: Behind) -> Option<()> {
+        if behind == Behind::Dash {
+            let top = self.top()?;
+            let LevelKind::List(shape) = top.kind else {
+                return None;
+            };
+            let name = top.name;
+            return self.push_mapping(column, name, shape);
+        }
+        if let Some((name, shape)) = self.pending.take()
+            && column > self.top()?.column
+        {
+            return self.push_mapping(column, name, shape);
+        }
+        while self
+            .top()
+            .is_some_and(|top| top.column > column || top.column == column && top.is_list())
+        {
+            self.depth -= 1;
+        }
+        (self.top()?.column == column).then_some(())
+    }
+
+    fn push_mapping(
+        &mut self,
+        column: usize,
+        name: &'static str,
+        shape: &'static Shape,
+    ) -> Option<()> {
+        let kind = match shape {
+            Shape::Record(fields) => LevelKind::Record(fields),
+            Shape::Entries(value) => LevelKind::Entries(value),
+            Shape::Any => LevelKind::Entries(&Shape::Any),
+            _ => return None,
+        };
+        let outer = self.top()?.name;
+        self.push(Level::new(column, name, kind))?;
+        if let Shape::Record(_) = shape {
+            self.sink.found(
+                &Place {
+                    outer,
+                    record: name,
+                    key: "",
+                },
+                Found::Mapping,
+            )?;
+        }
+        Some(())
+    }
+
+    /// What the key takes in the innermost mapping; `None` for a known key that was there before.
+    fn slot(&mut self, key: &'a [u8]) -> Option<Slot<'a>> {
+        let top = self.top()?;
+        match top.kind {
+            LevelKind::Record(fields) => {
+                let Some(index) = field_index(fields, top.next, key) else {
+                    return Some(Slot {
+                        key: UNNAMED,
+                        name: UNNAMED,
+                        shape: &Shape::Any,
+                    });
+                };
+                let bit = 1_u32.checked_shl(u32::try_from(index).ok()?)?;
+                if top.seen & bit != 0 {
+                    return None;
+                }
+                top.seen |= bit;
+                top.next = index + 1;
+                let field = &fields[index];
+                Some(Slot {
+                    key: field.key,
+                    name: field.key,
+                    shape: &field.shape,
+                })
+            }
+            LevelKind::Entries(shape) => {
+                top.next += 1;
+                let key = std::str::from_utf8(key).ok()?;
+                (top.next <= MAX_ENTRIES).then_some(Slot {
+                    key,
+                    name: UNNAMED,
+                    shape,
+                })
+            }
+            LevelKind::List(_) => None,
+        }
+    }
+
+    /// A key without a value on its line.
+    fn empty_value(&mut self, slot: Slot<'a>) -> Option<()> {
+        if let Shape::Text | Shape::Bool | Shape::Int { .. } = slot.shape {
+            return None;
+        }
+        if let Shape::Any = slot.shape {
+            self.deliver(slot.key, Found::Anything)?;
+        }
+        self.pending = Some((slot.name, slot.shape));
+        Some(())
+    }
+
+    /// A key with its value on the same line.
+    fn value(&mut self, slot: Slot<'a>, payload: &'a [u8], start: usize) -> Option<usize> {
+        let (scalar, next) = scalar_line(payload, start)?;
+        self.scalar(slot.key, slot.shape, scalar)?;
+        Some(next)
+    }
+
+    /// An entry of a list that is one scalar.
+    fn entry(&mut self, payload: &'a [u8], start: usize) -> Option<usize> {
+        let LevelKind::List(shape) = self.top()?.kind else {
+            return None;
+        };
+        let (scalar, next) = scalar_line(payload, start)?;
+        self.scalar("", shape, scalar)?;
+        Some(next)
+    }
+
+    fn scalar(&mut self, key: &'a str, shape: &'static Shape, scalar: Scalar<'a>) -> Option<()> {
+        let found = match (shape, scalar) {
+            (Shape::Text, Scalar::Word(word)) => Found::Text(word),
+            (Shape::Int { min, max }, Scalar::Word(word)) => {
+                let value = scalar::int(std::str::from_utf8(word).ok()?)?;
+                if value < *min || value > *max {
+                    return None;
+                }
+                Found::Int(i64::try_from(value).ok()?)
+            }
+            (Shape::Bool, Scalar::Word(word)) => {
+                Found::Bool(scalar::boolean(std::str::from_utf8(word).ok()?)?)
+            }
+            (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => {
+                return Some(());
+            }
+            (Shape::Any, _) => Found::Anything,
+            _ => return None,
+        };
+        self.deliver(key, found)
+    }
+
+    fn deliver(&mut self, key: &'a str, found: Found<'a>) -> Option<()> {
+        let outer = if self.depth > 1 {
+            self.levels[self.depth - 2].name
+        } else {
+            ""
+        };
+        let record = self.top()?.name;
+        self.sink.found(&Place { outer, record, key }, found)
+    }
+
+    fn top(&mut self) -> Option<&mut Level> {
+        self.levels[..self.depth].last_mut()
+    }
+
+    fn push(&mut self, level: Level) -> Option<()> {
+        *self.levels.get_mut(self.depth)? = level;
+        self.depth += 1;
+        Some(())
+    }
+}
+
+/// The field with this key, looked for from the one that is expected on.
+fn field_index(fields: &[Field], expected: usize, key: &[u8]) -> Option<usize> {
+    let is_it = |field: &Field| field.key.as_bytes() == key;
+    let (before, after) = fields.split_at(expected);
+    let later = after.iter().position(is_it).map(|index| expected + index);
+    later.or_else(|| before.iter().position(is_it))
+}
+
+/// A value on the line of its key or dash.
+enum Scalar<'a> {
+    Word(&'a [u8]),
+    EmptyList,
+    EmptyMapping,
+}
+
+/// The scalar that is the rest of a line, and where the next line begins.
+fn scalar_line(payload: &[u8], start: usize) -> Option<(Scalar<'_>, usize)> {
+    let rest = payload.get(start..)?;
+    let (scalar, len) = match rest {
+        [b'"', quoted @ ..] => {
+            let len = word_len(quoted);
+            (quoted.get(len) == Some(&b'"')).then_some((Scalar::Word(&quoted[..len]), len + 2))?
+        }
+        [b'[', b']', ..] => (Scalar::EmptyList, 2),
+        [b'{', b'}', ..] => (Scalar::EmptyMapping, 2),
+        _ => {
+            let word = &rest[..word_len(rest)];
+            let null = word.len() == 4 && word.eq_ignore_ascii_case(b"null");
+            (is_plain(word) && !null).then_some((Scalar::Word(word), word.len()))?
+        }
+    };
+    matches!(rest.get(len), None | Some(b'\n')).then_some((scalar, start + len + 1))
+}
+
+/// Whether YAML takes the word for a plain scalar of one line: it neither begins like something else nor looks like a
+/// key.
+fn is_plain(word: &[u8]) -> bool {
+    match word {
+        [b'-', _, ..]
+        | [
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'_' | b'.',
+            ..,
+        ] => !word.ends_with(b":"),
+        _ => false,
+    }
+}
+
+/// Bytes at the beginning that are unremarkable in any scalar, in quotes and outside.
+fn word_len(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .position(|byte| !UNREMARKABLE[usize::from(*byte)])
+        .unwrap_or(bytes.len())
+}
+
+/// The comment's line may hold what the guard does not count; says where the next line begins.
+fn skip_comment(payload: &[u8], start: usize) -> Option<usize> {
+    let rest = payload.get(start..)?;
+    let len = rest
+        .iter()
+        .position(|byte| !UNREMARKABLE[usize::from(*byte)] && *byte != b' ')
+        .unwrap_or(rest.len());
+    matches!(rest.get(len), None | Some(b'\n')).then_some(start + len + 1)
+}
+
+/// Letters, digits and `/ _ . - : + @ =`.
+const UNREMARKABLE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'/' | b'_' | b'.' | b'-' | b':' | b'+' | b'@' | b'=');
+        byte += 1;
+    }
+    table
+};

@@ -1,0 +1,341 @@
+//! The launcher as a pure state machine: what happened goes in with the time, what to do comes out.
+//!
+//! It reads no clock, file or `/proc`, starts nothing, iterates no hash map: the same inputs at the same times give the
+//! same actions, so that a whole cluster can be simulated from a seed. [`super::run`] drives it on a real machine.
+//!
+//! ```text
+//! agent.handle(now, Input)                     // a frame, an end of a process, a sample of the machine, a timer
+//! agent.poll_action() -> Option<Action>        // until None: frames to send, orders to the machine
+//! agent.poll_timeout() -> Option<Instant>      // when to call handle(now, Input::Tick) at the latest
+//! ```
+//!
+//! Split by subject: [`commands`] (what the scheduler asks), [`instances`] (how instances begin and end), [`notices`]
+//! (ends that the scheduler must hear of), [`reports`] (figures, READY or FULL, STATS), [`record`] (what survives a
+//! restart).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proto_frames::Uuid;
+
+mod commands;
+mod instances;
+mod messages;
+mod notices;
+mod record;
+mod reports;
+#[cfg(test)]
+mod tests;
+
+pub use commands::Command;
+pub use instances::LaunchFault;
+pub use messages::Message;
+pub use record::{Found, Outcome, Record, Recovered, Stage};
+pub use reports::{HostFigures, Network, Usage};
+
+use instances::Instance;
+
+/// Most instances a node takes at a time; its STATS (some 300 bytes an instance) must stay well under the largest
+/// payload a frame may carry (4 MiB).
+pub const MAX_INSTANCES: usize = 4096;
+
+/// Most instances that ended by themselves and are kept, with their output, until deleted; the oldest are forgotten first.
+pub const MAX_EXITED: usize = 256;
+
+/// Least time between a report and one that a change asks for, so that a burst of STARTs costs a report now and then
+/// rather than one each.
+pub const MIN_REPORT_GAP: Duration = Duration::from_millis(100);
+
+/// What an agent is told of itself.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The node's UUID, as claimed in CONNECT.
+    pub node_uuid: Uuid,
+    /// The node's host name.
+    pub hostname: String,
+    /// Time between two reports where nothing changes; the original's is 6 s.
+    pub report_interval: Duration,
+    /// Time between asking a workload to end and killing it.
+    pub stop_grace: Duration,
+    /// How many vcpus may be allotted for each cpu.
+    pub cpu_ratio: f64,
+    /// Which workloads this node can run.
+    pub runs: Runs,
+}
+
+/// Which workloads a node can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// `vm_type: process` with a `command`.
+    Processes,
+    /// Anything: nothing is really run.
+    Anything,
+}
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// A connection stands; `configuration` is the payload of CONNECTED.
+    Connected {
+        /// The cluster configuration (YAML), may be empty.
+        configuration: Bytes,
+    },
+    /// The connection is over. Frames handed out may or may not have arrived.
+    Disconnected,
+    /// The scheduler asks for something.
+    Command(Command),
+    /// A workload that was to be started runs. Once per [`Order::Spawn`] at most.
+    Started {
+        /// Which.
+        instance: String,
+    },
+    /// A workload that was to be started cannot run.
+    StartFailed {
+        /// Which.
+        instance: String,
+        /// Why.
+        fault: LaunchFault,
+        /// For people.
+        detail: String,
+    },
+    /// Every process of a workload has ended.
+    Exited {
+        /// Which.
+        instance: String,
+        /// Its exit code, -n where signal n ended it; `None` = nobody knows.
+        code: Option<i32>,
+    },
+    /// The answer to [`Order::Sample`].
+    Sampled {
+        /// The machine.
+        host: HostFigures,
+        /// What each instance uses; those of which nothing is known are not there.
+        usage: BTreeMap<String, Usage>,
+    },
+    /// The launcher is to end: OFFLINE is reported, nothing more is started.
+    Shutdown(Workloads),
+    /// Time passed.
+    Tick,
+}
+
+/// What becomes of running workloads when their launcher ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workloads {
+    /// They run on; the next launcher with the same state directory finds them again.
+    Leave,
+    /// They are stopped first.
+    Stop,
+}
+
+/// One thing to do, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Send this frame; only ever handed out between [`Input::Connected`] and [`Input::Disconnected`].
+    Send(Message),
+    /// See to this on the machine.
+    Machine(Order),
+}
+
+/// What the machine is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    /// Start a workload; answer with [`Input::Started`] or [`Input::StartFailed`], later with [`Input::Exited`].
+    Spawn(Box<Workload>),
+    /// Ask the workload's processes to end. Given only between its start and its end.
+    Terminate(String),
+    /// Kill the workload's processes.
+    Kill(String),
+    /// Remember this across restarts, replacing what was remembered of the same instance.
+    Persist(Record),
+    /// Forget the instance and everything kept of it.
+    Forget(String),
+    /// Remember across restarts whether the node is evacuated.
+    PersistMaintenance(bool),
+    /// Look at the machine; answer with [`Input::Sampled`].
+    Sample,
+}
+
+/// A workload to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// The instance; safe as a file name.
+    pub instance: String,
+    /// The tenant it belongs to, may be empty.
+    pub tenant: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Added to the environment.
+    pub env: BTreeMap<String, String>,
+    /// Where to run it, if it says.
+    pub working_dir: Option<String>,
+    /// Memory it may have, in MiB.
+    pub mem_mb: i64,
+}
+
+/// What is asked for, or held: the demand of one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Demand {
+    /// Memory, in MiB.
+    pub mem_mb: i64,
+    /// Virtual cpus.
+    pub vcpus: i64,
+    /// Local disk, in MiB.
+    pub disk_mb: i64,
+}
+
+/// What a node is up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Duty {
+    /// Takes work as long as there is room.
+    InService,
+    /// Evacuated: takes no work until Restore.
+    Maintenance,
+    /// Its launcher is ending.
+    Leaving,
+}
+
+/// The launcher's state machine.
+#[derive(Debug)]
+pub struct Agent {
+    settings: Settings,
+    duty: Duty,
+    /// Everything known, by instance id.
+    instances: BTreeMap<String, Instance>,
+    /// The latest sample; `None` before the first.
+    host: Option<HostFigures>,
+    /// The cluster's word on whether memory and disk are limited.
+    limits: reports::Limits,
+    /// Orders the ends of instances.
+    ends: u64,
+    link: Link,
+    /// Whether a sample was asked for and has not come.
+    sampling: bool,
+    actions: VecDeque<Action>,
+}
+
+/// The state of the connection.
+#[derive(Debug)]
+enum Link {
+    Down,
+    Up {
+        /// STARTs taken in on this connection.
+        starts_seen: u64,
+        /// When the last report was sent.
+        reported: Option<Instant>,
+        /// When the next is due.
+        report_at: Instant,
+    },
+}
+
+impl Agent {
+    /// An agent with nothing running.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            duty: Duty::InService,
+            instances: BTreeMap::new(),
+            host: None,
+            limits: reports::Limits::default(),
+            ends: 0,
+            link: Link::Down,
+            sampling: false,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes in one thing that happened.
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Connected { configuration } => self.connected(now, &configuration),
+            Input::Disconnected => self.disconnected(),
+            Input::Command(command) => self.command(now, command),
+            Input::Started { instance } => self.started(now, &instance),
+            Input::StartFailed {
+                instance,
+                fault,
+                detail,
+            } => self.start_failed(now, &instance, fault, detail),
+            Input::Exited { instance, code } => self.exited(now, &instance, code),
+            Input::Sampled { host, usage } => self.sampled(now, host, &usage),
+            Input::Shutdown(workloads) => self.shutdown(now, workloads),
+            Input::Tick => {}
+        }
+        self.pass_time(now);
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`Agent::handle`] with [`Input::Tick`] at the latest, if nothing else happens.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let report = match &self.link {
+            Link::Up { report_at, .. } if !self.sampling => Some(*report_at),
+            _ => None,
+        };
+        let settle = self.settings.report_interval;
+        let instances = self
+            .instances
+            .values()
+            .filter_map(|instance| instance.timeout(settle))
+            .min();
+        report.into_iter().chain(instances).min()
+    }
+
+    /// Whether nothing is left to wait for after [`Input::Shutdown`].
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.duty == Duty::Leaving && !self.instances.values().any(Instance::is_stopping)
+    }
+
+    fn connected(&mut self, now: Instant, configuration: &[u8]) {
+        self.limits = reports::Limits::from_configuration(configuration);
+        self.link = Link::Up {
+            starts_seen: 0,
+            reported: None,
+            report_at: now,
+        };
+        self.give_all_notices(now);
+    }
+
+    fn disconnected(&mut self) {
+        self.link = Link::Down;
+        self.lose_notices();
+    }
+
+    fn shutdown(&mut self, now: Instant, workloads: Workloads) {
+        self.duty = Duty::Leaving;
+        self.send(Message::Offline);
+        if workloads == Workloads::Stop {
+            self.stop_all(now);
+        }
+    }
+
+    /// Everything whose time has come.
+    fn pass_time(&mut self, now: Instant) {
+        self.kill_the_late(now);
+        self.settle_notices(now);
+        if let Link::Up { report_at, .. } = &self.link
+            && *report_at <= now
+            && !self.sampling
+        {
+            self.sampling = true;
+            self.order(Order::Sample);
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        self.actions.push_back(Action::Machine(order));
+    }
+
+    /// Sends, if there is a connection.
+    fn send(&mut self, message: Message) {
+        if let Link::Up { .. } = self.link {
+            self.actions.push_back(Action::Send(message));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What the scheduler asks of a launcher, and the answers.
+
+use std::time::Instant;
+
+use proto_frames::payload::{
+    AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, Delete, DeleteFailure,
+    DeleteFailureReason, Evacuate, PayloadError, PayloadErrorKind, Restore, Start,
+    StartFailureReason,
+};
+use proto_frames::{Frame, Kind};
+use tracing::{debug, warn};
+
+use super::instances::State;
+use super::{Agent, Demand, Duty, Link, Message, Order, Outcome, Runs};
+
+/// Longest instance id taken, in bytes: it becomes a file name. UUIDs have 36.
+const MAX_INSTANCE_ID_LEN: usize = 64;
+
+/// A command as it came: its payload, or why that cannot be read.
+#[derive(Debug)]
+pub enum Command {
+    /// Start a workload.
+    Start(Result<Box<Start>, PayloadError>),
+    /// Delete an instance, or remove it from this node.
+    Delete(Result<Delete, PayloadError>),
+    /// Stop everything and take no more work.
+    Evacuate(Result<Evacuate, PayloadError>),
+    /// Take work again.
+    Restore(Result<Restore, PayloadError>),
+    /// Attach a volume to an instance.
+    AttachVolume(Result<AttachVolume, PayloadError>),
+}
+
+impl Command {
+    /// The command in this frame; `None` for frames that are no command to a launcher.
+    #[must_use]
+    pub fn decode(frame: &Frame) -> Option<Self> {
+        let payload = &frame.payload;
+        Some(match frame.kind {
+            Kind::START => Self::Start(Start::decode(payload).map(Box::new)),
+            Kind::DELETE => Self::Delete(Delete::decode(payload)),
+            Kind::EVACUATE => Self::Evacuate(Evacuate::decode(payload)),
+            Kind::RESTORE => Self::Restore(Restore::decode(payload)),
+            Kind::ATTACH_VOLUME => Self::AttachVolume(AttachVolume::decode(payload)),
+            _ => return None,
+        })
+    }
+}
+
+impl Agent {
+    pub(super) fn command(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Start(start) => self.start(now, start),
+            Command::Delete(delete) => self.delete(now, delete),
+            Command::Evacuate(evacuate) => match evacuate {
+                Ok(evacuate) if self.is_me(&evacuate.workload_agent_uuid) => self.evacuate(now),
+                Ok(evacuate) => warn!(
+                    node = evacuate.workload_agent_uuid,
+                    "EVACUATE for another node ignored"
+                ),
+                Err(error) => warn!(%error, "unreadable EVACUATE ignored"),
+            },
+            Command::Restore(restore) => match restore {
+                Ok(restore) if self.is_me(&restore.workload_agent_uuid) => self.restore(now),
+                Ok(restore) => warn!(
+                    node = restore.workload_agent_uuid,
+                    "Restore for another node ignored"
+                ),
+                Err(error) => warn!(%error, "unreadable Restore ignored"),
+            },
+            Command::AttachVolume(attach) => self.attach_volume(attach),
+        }
+    }
+
+    fn start(&mut self, now: Instant, start: Result<Box<Start>, PayloadError>) {
+        if let Link::Up { starts_seen, .. } = &mut self.link {
+            *starts_seen += 1;
+        }
+        match start {
+            Ok(start) => match self.admit(&start) {
+                Ok(demand) => self.begin(&start, demand),
+                Err((reason, detail)) => {
+                    debug!(instance = start.instance_uuid, detail, "START refused");
+                    self.refuse_start(&start.instance_uuid, reason, start.restart, detail);
+                }
+            },
+            Err(error) => {
+                warn!(%error, "unreadable START refused");
+                let reason = match error.kind() {
+                    PayloadErrorKind::InvalidPayload => StartFailureReason::InvalidPayload,
+                    PayloadErrorKind::InvalidData => StartFailureReason::InvalidData,
+                };
+                self.refuse_start("", reason, false, error.to_string());
+            }
+        }
+        self.report_soon(now);
+    }
+
+    /// Whether the workload can be started here, and what it will hold.
+    fn admit(&self, start: &Start) -> Result<Demand, (StartFailureReason, String)> {
+        if let Some(instance) = self.instances.get(&start.instance_uuid) {
+            match instance.state {
+                State::Starting | State::Running => {
+                    return Err((
+                        StartFailureReason::AlreadyRunning,
+                        "the instance runs here".to_owned(),
+                    ));
+                }
+                State::Stopping { .. } => {
+                    return Err((
+                        StartFailureReason::InstanceExists,
+                        "the instance is being stopped here".to_owned(),
+                    ));
+                }
+                State::Exited { .. } | State::Gone { .. } => {}
+            }
+        }
+        match self.duty {
+            Duty::InService => {}
+            Duty::Maintenance => {
+                return Err((
+                    StartFailureReason::NodeMaintenance,
+                    "the node is evacuated".to_owned(),
+                ));
+            }
+            Duty::Leaving => {
+                return Err((
+                    StartFailureReason::NodeMaintenance,
+                    "the node's launcher is ending".to_owned(),
+                ));
+            }
+        }
+        let demand = self
+            .check(start)
+            .map_err(|detail| (StartFailureReason::InvalidData, detail))?;
+        self.check_room(demand)
+            .map_err(|detail| (StartFailureReason::FullComputeNode, detail))?;
+        Ok(demand)
+    }
+
+    /// Whether the START says everything needed, and only what can be done.
+    fn check(&self, start: &Start) -> Result<Demand, String> {
+        if !is_file_name(&start.instance_uuid) {
+            return Err(format!(
+                "start.instance_uuid: must be 1 to {MAX_INSTANCE_ID_LEN} letters, digits, '-', '_' or '.', not starting with '.'"
+            ));
+        }
+        if self.settings.runs == Runs::Processes {
+            check_process(start)?;
+        }
+        let requirements = &start.requirements;
+        let disk_mb = start.disk_mib().ok_or("start.storage: too large")?;
+        Ok(Demand {
+            mem_mb: requirements.mem_mb,
+            vcpus: requirements.vcpus,
+            disk_mb,
+        })
+    }
+
+    fn delete(&mut self, now: Instant, delete: Result<Delete, PayloadError>) {
+        let delete = match delete {
+            Ok(delete) => delete,
+            Err(error) => {
+                warn!(%error, "unreadable DELETE refused");
+                let reason = match error.kind() {
+                    PayloadErrorKind::InvalidPayload => DeleteFailureReason::InvalidPayload,
+                    PayloadErrorKind::InvalidData => DeleteFailureReason::InvalidData,
+                };
+                return self.refuse_delete("", reason);
+            }
+        };
+        let id = delete.instance_uuid.as_str();
+        let agent = delete.workload_agent_uuid.as_str();
+        if !agent.is_empty() && !self.is_me(agent) {
+            warn!(
+                instance = id,
+                node = agent,
+                "DELETE for another node refused"
+            );
+            return self.refuse_delete(id, DeleteFailureReason::InvalidData);
+        }
+        match self.instances.get(id).map(|instance| instance.state) {
+            None | Some(State::Gone { .. }) => {
+                self.refuse_delete(id, DeleteFailureReason::NoInstance)
+            }
+            Some(_) if delete.stop => self.stop(now, id, Outcome::Stopped),
+            Some(_) => self.stop(now, id, Outcome::Deleted),
+        }
+    }
+
+    fn refuse_delete(&mut self, id: &str, reason: DeleteFailureReason) {
+        let node_uuid = self.settings.node_uuid.to_string();
+        self.send(Message::DeleteFailure(DeleteFailure {
+            node_uuid,
+            instance_uuid: id.to_owned(),
+            reason,
+        }));
+    }
+
+    fn evacuate(&mut self, now: Instant) {
+        if self.duty == Duty::InService {
+            self.duty = Duty::Maintenance;
+            self.order(Order::PersistMaintenance(true));
+        }
+        self.stop_all(now);
+        self.report_soon(now);
+    }
+
+    fn restore(&mut self, now: Instant) {
+        if self.duty == Duty::Maintenance {
+            self.duty = Duty::InService;
+            self.order(Order::PersistMaintenance(false));
+        }
+        self.report_soon(now);
+    }
+
+    /// Processes have no volumes.
+    fn attach_volume(&mut self, attach: Result<AttachVolume, PayloadError>) {
+        let (instance_uuid, volume_uuid, reason) = match attach {
+            Ok(attach) => {
+                let known = self
+                    .instances
+                    .get(&attach.instance_uuid)
+                    .is_some_and(|instance| instance.is_live());
+                let reason = if known {
+                    AttachVolumeFailureReason::NotSupported
+                } else {
+                    AttachVolumeFailureReason::NoInstance
+                };
+                (attach.instance_uuid, attach.volume_uuid, reason)
+            }
+            Err(error) => {
+                warn!(%error, "unreadable AttachVolume refused");
+                let reason = match error.kind() {
+                    PayloadErrorKind::InvalidPayload => AttachVolumeFailureReason::InvalidPayload,
+                    PayloadErrorKind::InvalidData => AttachVolumeFailureReason::InvalidData,
+                };
+                (String::new(), String::new(), reason)
+            }
+        };
+        let node_uuid = self.settings.node_uuid.to_string();
+        let failure = AttachVolumeFailure {
+            node_uuid,
+            instance_uuid,
+            volume_uuid,
+            reason,
+        };
+        self.send(Message::AttachVolumeFailure(failure));
+    }
+
+    fn is_me(&self, node_uuid: &str) -> bool {
+        node_uuid.parse() == Ok(self.settings.node_uuid)
+    }
+}
+
+/// Whether an instance id can name a directory and nothing but that.
+fn is_file_name(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=MAX_INSTANCE_ID_LEN).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(allowed)
+}
+
+fn check_process(start: &Start) -> Result<(), String> {
+    if start.vm_type != "process" {
+        return Err(format!(
+            "start.vm_type: this node runs 'process', not '{}'",
+            start.vm_type
+        ));
+    }
+    if start.command.first().is_none_or(String::is_empty) {
+        return Err("start.command: must name a program".to_owned());
+    }
+    if start
+        .command
+        .iter()
+        .chain(start.env.values())
+        .any(|text| text.contains('\0'))
+    {
+        return Err("start.command, start.env: must not hold a null byte".to_owned());
+    }
+    if let Some(name) = start
+        .env
+        .keys()
+        .find(|name| name.is_empty() || name.contains(['=', '\0']))
+    {
+        return Err(format!("start.env: {name:?} cannot name a variable"));
+    }
+    Ok(())
+}

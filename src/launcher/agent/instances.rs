@@ -1,0 +1,312 @@
+//! How instances begin and end.
+//!
+//! ```text
+//! START -> Starting -> Running -> Exited                     ended by itself
+//!                 \          \-> Stopping -> Gone -> forgotten   DELETE, EVACUATE
+//!                  \-> forgotten (StartFailure)          (Gone lasts until the scheduler has heard)
+//! ```
+//! An instance that ended by itself is reported by InstanceStopped, which tells the cluster that it is on no node any
+//! more. So it is not listed in STATS from then on and holds nothing; it is only kept here, with its output, for a
+//! DELETE that may come or for a START that runs it again.
+
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{Start, StartFailure, StartFailureReason};
+
+use super::notices::Notice;
+use super::{Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+
+/// What the agent knows of one instance.
+#[derive(Debug)]
+pub(super) struct Instance {
+    /// What it asked for.
+    pub(super) demand: Demand,
+    /// Whether the START that began it was a restart; echoed in its failure.
+    pub(super) restart: bool,
+    /// What it uses, as last sampled.
+    pub(super) usage: Option<Usage>,
+    pub(super) state: State,
+    pub(super) notice: Notice,
+}
+
+/// How far an instance is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Being started.
+    Starting,
+    /// Running.
+    Running,
+    /// To end.
+    Stopping {
+        /// What its end is reported as.
+        outcome: Outcome,
+        /// When it is killed; `None` = it has been, or it is still being started.
+        kill_at: Option<Instant>,
+        /// Whether it has been started, so that it can be signalled.
+        running: bool,
+    },
+    /// Ended by itself.
+    Exited {
+        /// Its exit code, if known.
+        code: Option<i32>,
+        /// The how-manieth end it was.
+        order: u64,
+    },
+    /// Removed; only the notice is left.
+    Gone {
+        /// What its end is reported as.
+        outcome: Outcome,
+        /// Its exit code, if known.
+        code: Option<i32>,
+    },
+}
+
+/// Whose fault it is that a workload cannot run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchFault {
+    /// The program is not there or not executable.
+    Image,
+    /// Everything else.
+    Launch,
+}
+
+impl Instance {
+    /// Whether it holds what it asked for.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(
+            self.state,
+            State::Starting | State::Running | State::Stopping { .. }
+        )
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self.state, State::Stopping { .. })
+    }
+
+    /// When something is to be done about it if nothing happens.
+    pub(super) fn timeout(&self, settle: Duration) -> Option<Instant> {
+        let kill_at = match self.state {
+            State::Stopping { kill_at, .. } => kill_at,
+            _ => None,
+        };
+        kill_at
+            .into_iter()
+            .chain(self.notice.heard_at(settle))
+            .min()
+    }
+}
+
+impl Agent {
+    /// Begins an instance that is known to fit.
+    pub(super) fn begin(&mut self, start: &Start, demand: Demand) {
+        let id = &start.instance_uuid;
+        let notice = Notice::None;
+        let instance = Instance {
+            demand,
+            restart: start.restart,
+            usage: None,
+            state: State::Starting,
+            notice,
+        };
+        self.instances.insert(id.clone(), instance);
+        self.persist(id);
+        self.order(Order::Spawn(Box::new(Workload {
+            instance: id.clone(),
+            tenant: start.tenant_uuid.clone(),
+            command: start.command.clone(),
+            env: start.env.clone(),
+            working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
+            mem_mb: demand.mem_mb,
+        })));
+    }
+
+    pub(super) fn started(&mut self, now: Instant, id: &str) {
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
+        match instance.state {
+            State::Starting => {
+                instance.state = State::Running;
+                self.persist(id);
+                self.report_soon(now);
+            }
+            // It was to end before it had begun.
+            State::Stopping {
+                outcome,
+                running: false,
+                ..
+            } => self.terminate(now, id, outcome),
+            _ => {}
+        }
+    }
+
+    pub(super) fn start_failed(
+        &mut self,
+        now: Instant,
+        id: &str,
+        fault: LaunchFault,
+        detail: String,
+    ) {
+        let Some(instance) = self.instances.get(id) else {
+            return;
+        };
+        match instance.state {
+            State::Starting => {
+                let restart = instance.restart;
+                self.forget(id);
+                let reason = match fault {
+                    LaunchFault::Image => StartFailureReason::ImageFailure,
+                    LaunchFault::Launch => StartFailureReason::LaunchFailure,
+                };
+                self.refuse_start(id, reason, restart, detail);
+                self.report_soon(now);
+            }
+            State::Stopping {
+                outcome,
+                running: false,
+                ..
+            } => self.remove(now, id, outcome, None),
+            _ => {}
+        }
+    }
+
+    pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>) {
+        let Some(state) = self.instances.get(id).map(|instance| instance.state) else {
+            return;
+        };
+        match state {
+            State::Stopping { outcome, .. } => self.remove(now, id, outcome, code),
+            State::Starting | State::Running => {
+                let state = State::Exited {
+                    code,
+                    order: self.next_end(),
+                };
+                self.end(now, id, state);
+            }
+            State::Exited { .. } | State::Gone { .. } => {}
+        }
+    }
+
+    /// Has the instance end and be removed from this node; a removal under way is reported as the graver of the two.
+    pub(super) fn stop(&mut self, now: Instant, id: &str, outcome: Outcome) {
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
+        match &mut instance.state {
+            State::Starting => {
+                instance.state = State::Stopping {
+                    outcome,
+                    kill_at: None,
+                    running: false,
+                };
+                self.persist(id);
+                self.report_soon(now);
+            }
+            State::Running => self.terminate(now, id, outcome),
+            State::Stopping {
+                outcome: earlier, ..
+            } => {
+                if outcome == Outcome::Deleted && *earlier != outcome {
+                    *earlier = outcome;
+                    self.persist(id);
+                }
+            }
+            State::Exited { code, .. } => {
+                let code = *code;
+                self.remove(now, id, outcome, code);
+            }
+            State::Gone { .. } => {}
+        }
+    }
+
+    /// Stops everything that runs, as removed from this node only.
+    pub(super) fn stop_all(&mut self, now: Instant) {
+        for id in self.ids(Instance::is_live) {
+            self.stop(now, &id, Outcome::Stopped);
+        }
+    }
+
+    /// Kills what was asked to end and has not in time.
+    pub(super) fn kill_the_late(&mut self, now: Instant) {
+        let late = |instance: &Instance| matches!(instance.state, State::Stopping { kill_at: Some(at), .. } if at <= now);
+        for id in self.ids(late) {
+            if let Some(State::Stopping { kill_at, .. }) =
+                self.instances.get_mut(&id).map(|it| &mut it.state)
+            {
+                *kill_at = None;
+            }
+            self.order(Order::Kill(id));
+        }
+    }
+
+    /// Forgets the oldest of too many instances that ended by themselves and that the scheduler knows of.
+    pub(super) fn limit_exited(&mut self) {
+        let ended = |instance: &Instance| match instance.state {
+            State::Exited { order, .. } if instance.notice == Notice::None => Some(order),
+            _ => None,
+        };
+        let mut known: Vec<(u64, String)> = Vec::new();
+        known.extend(
+            self.instances
+                .iter()
+                .filter_map(|(id, instance)| Some((ended(instance)?, id.clone()))),
+        );
+        if known.len() > MAX_EXITED {
+            known.sort_unstable();
+            let surplus = known.len() - MAX_EXITED;
+            known[..surplus].iter().for_each(|(_, id)| self.forget(id));
+        }
+    }
+
+    pub(super) fn next_end(&mut self) -> u64 {
+        self.ends += 1;
+        self.ends
+    }
+
+    /// Answers a START that cannot be done.
+    pub(super) fn refuse_start(
+        &mut self,
+        id: &str,
+        reason: StartFailureReason,
+        restart: bool,
+        detail: String,
+    ) {
+        self.send(Message::StartFailure(StartFailure {
+            node_uuid: self.settings.node_uuid.to_string(),
+            instance_uuid: id.to_owned(),
+            reason,
+            restart,
+            detail: Some(detail),
+        }));
+    }
+
+    /// Asks its processes to end, and sets when they are killed.
+    pub(super) fn terminate(&mut self, now: Instant, id: &str, outcome: Outcome) {
+        let kill_at = Some(now + self.settings.stop_grace);
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.state = State::Stopping {
+                outcome,
+                kill_at,
+                running: true,
+            };
+        }
+        self.persist(id);
+        self.order(Order::Terminate(id.to_owned()));
+        self.report_soon(now);
+    }
+
+    fn remove(&mut self, now: Instant, id: &str, outcome: Outcome, code: Option<i32>) {
+        self.end(now, id, State::Gone { outcome, code });
+    }
+
+    fn end(&mut self, now: Instant, id: &str, state: State) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.state = state;
+            instance.usage = None;
+            instance.notice = Notice::Due;
+        }
+        self.persist(id);
+        self.give_notice(now, id);
+        self.report_soon(now);
+    }
+}

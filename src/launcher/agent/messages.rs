@@ -1,0 +1,67 @@
+//! The frames an agent sends, as typed payloads; bytes are made of them only where a frame leaves.
+
+use bytes::Bytes;
+use proto_frames::Kind;
+use proto_frames::payload::{
+    AttachVolumeFailure, DeleteFailure, InstanceDeleted, InstanceStopped, Ready, StartFailure,
+    Stats,
+};
+
+/// One frame to the scheduler.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// The node takes work.
+    Ready(Box<Ready>),
+    /// The node has no room.
+    Full,
+    /// The node's launcher is ending.
+    Offline,
+    /// The node is evacuated.
+    Maintenance,
+    /// What the node and its instances use.
+    Stats(Box<Stats>),
+    /// A workload cannot be started.
+    StartFailure(StartFailure),
+    /// An instance cannot be deleted.
+    DeleteFailure(DeleteFailure),
+    /// A volume cannot be attached.
+    AttachVolumeFailure(AttachVolumeFailure),
+    /// An instance is gone for good.
+    InstanceDeleted(InstanceDeleted),
+    /// An instance no longer runs here.
+    InstanceStopped(InstanceStopped),
+}
+
+impl Message {
+    /// The frame's kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Ready(_) => Kind::READY,
+            Self::Full => Kind::FULL,
+            Self::Offline => Kind::OFFLINE,
+            Self::Maintenance => Kind::MAINTENANCE,
+            Self::Stats(_) => Kind::STATS,
+            Self::StartFailure(_) => Kind::START_FAILURE,
+            Self::DeleteFailure(_) => Kind::DELETE_FAILURE,
+            Self::AttachVolumeFailure(_) => Kind::ATTACH_VOLUME_FAILURE,
+            Self::InstanceDeleted(_) => Kind::INSTANCE_DELETED,
+            Self::InstanceStopped(_) => Kind::INSTANCE_STOPPED,
+        }
+    }
+
+    /// The frame's payload.
+    #[must_use]
+    pub fn payload(&self) -> Bytes {
+        match self {
+            Self::Ready(ready) => ready.encode(),
+            Self::Full | Self::Offline | Self::Maintenance => Bytes::new(),
+            Self::Stats(stats) => stats.encode(),
+            Self::StartFailure(failure) => failure.encode(),
+            Self::DeleteFailure(failure) => failure.encode(),
+            Self::AttachVolumeFailure(failure) => failure.encode(),
+            Self::InstanceDeleted(event) => event.encode(),
+            Self::InstanceStopped(event) => event.encode(),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What an agent remembers of an instance across restarts, and how it takes that up again.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::instances::{Instance, State};
+use super::notices::Notice;
+use super::{Agent, Demand, Duty, Order};
+
+/// An instance as it is kept in the state directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The instance.
+    pub instance: String,
+    /// What it asked for.
+    pub demand: Demand,
+    /// Whether the START that began it was a restart.
+    pub restart: bool,
+    /// How far it is.
+    pub stage: Stage,
+    /// Whether its end may not have reached the scheduler yet.
+    pub unheard: bool,
+}
+
+/// How far an instance is, as remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// It is to be started; maybe it runs already.
+    Starting,
+    /// It runs.
+    Running,
+    /// It is to end.
+    Stopping(Outcome),
+    /// It ended by itself, with this code.
+    Exited(Option<i32>),
+    /// It was removed, and had ended with this code.
+    Gone(Outcome, Option<i32>),
+}
+
+/// What an instance's removal is reported as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// InstanceDeleted.
+    Deleted,
+    /// InstanceStopped: it was only removed from this node.
+    Stopped,
+}
+
+/// What became of a remembered instance's process while no launcher ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// It runs; its end will be told.
+    Running,
+    /// It ended, with this code if anybody knows.
+    Ended(Option<i32>),
+    /// It never ran, and never will.
+    NeverRan,
+}
+
+/// A remembered instance and what was found of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// What was remembered.
+    pub record: Record,
+    /// What was found; for an instance that had ended already it does not matter.
+    pub found: Found,
+}
+
+impl Agent {
+    /// Takes up what an earlier launcher with the same state left: before anything else is handled.
+    pub fn recover(&mut self, now: Instant, maintenance: bool, instances: Vec<Recovered>) {
+        if maintenance {
+            self.duty = Duty::Maintenance;
+        }
+        for Recovered { record, found } in instances {
+            self.recover_instance(now, record, &found);
+        }
+    }
+
+    fn recover_instance(&mut self, now: Instant, record: Record, found: &Found) {
+        let id = record.instance;
+        let state = match record.stage {
+            Stage::Starting | Stage::Running => State::Running,
+            Stage::Stopping(outcome) => State::Stopping {
+                outcome,
+                kill_at: None,
+                running: true,
+            },
+            Stage::Exited(code) => State::Exited {
+                code,
+                order: self.next_end(),
+            },
+            Stage::Gone(outcome, code) => State::Gone { outcome, code },
+        };
+        let had_ended = matches!(state, State::Exited { .. } | State::Gone { .. });
+        let notice = if record.unheard {
+            Notice::Due
+        } else {
+            Notice::None
+        };
+        let instance = Instance {
+            demand: record.demand,
+            restart: record.restart,
+            usage: None,
+            state,
+            notice,
+        };
+        self.instances.insert(id.clone(), instance);
+        match found {
+            _ if had_ended => {}
+            // The scheduler has its START in doubt and settles it by the first STATS.
+            Found::NeverRan if record.stage == Stage::Starting => self.forget(&id),
+            Found::NeverRan => self.exited(now, &id, None),
+            Found::Ended(code) => self.exited(now, &id, *code),
+            Found::Running => match record.stage {
+                // Again: nobody knows whether its processes were asked before.
+                Stage::Stopping(outcome) => self.terminate(now, &id, outcome),
+                _ => self.persist(&id),
+            },
+        }
+    }
+
+    /// Remembers the instance as it is now.
+    pub(super) fn persist(&mut self, id: &str) {
+        let Some(instance) = self.instances.get(id) else {
+            return;
+        };
+        let stage = match &instance.state {
+            State::Starting => Stage::Starting,
+            State::Running => Stage::Running,
+            State::Stopping { outcome, .. } => Stage::Stopping(*outcome),
+            State::Exited { code, .. } => Stage::Exited(*code),
+            State::Gone { outcome, code } => Stage::Gone(*outcome, *code),
+        };
+        let record = Record {
+            instance: id.to_owned(),
+            demand: instance.demand,
+            restart: instance.restart,
+            stage,
+            unheard: instance.notice != Notice::None,
+        };
+        self.order(Order::Persist(record));
+    }
+
+    /// Drops the instance here and in the state directory.
+    pub(super) fn forget(&mut self, id: &str) {
+        if self.instances.remove(id).is_some() {
+            self.order(Order::Forget(id.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Figures: what the node has, what is allotted, and the reports of both (READY or FULL, then STATS).
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use proto_frames::payload::{
+    self, Configuration, InstanceStat, InstanceState, Ready, Requested, Stats, UNKNOWN,
+};
+use tracing::warn;
+
+use super::instances::{Instance, State};
+use super::{Agent, Demand, Duty, Link, MAX_INSTANCES, MIN_REPORT_GAP, Message};
+
+/// A sample of the machine; [`UNKNOWN`] where a figure could not be found out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostFigures {
+    /// Memory, in MiB.
+    pub mem_total_mb: i64,
+    /// Memory that is free or holds cached files, in MiB.
+    pub mem_available_mb: i64,
+    /// Disk under the instances, in 10⁶ bytes.
+    pub disk_total_mb: i64,
+    /// Disk that is free there, in 10⁶ bytes.
+    pub disk_available_mb: i64,
+    /// Load average over one minute, rounded down.
+    pub load: i64,
+    /// Processors.
+    pub cpus_online: i64,
+    /// Addresses of the node.
+    pub networks: Vec<Network>,
+}
+
+/// One address of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// The address, without prefix length.
+    pub ip: String,
+    /// Hardware address of its interface.
+    pub mac: String,
+}
+
+/// What an instance uses; [`UNKNOWN`] where a figure could not be found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Resident memory, in MiB.
+    pub mem_mb: i64,
+    /// Disk, in 10⁶ bytes.
+    pub disk_mb: i64,
+    /// Processor time since the last sample, in percent of one processor.
+    pub cpu_percent: i64,
+}
+
+/// What the cluster configuration says is limited; everything unless it says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limits {
+    mem: bool,
+    disk: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            mem: true,
+            disk: true,
+        }
+    }
+}
+
+impl Limits {
+    /// As the payload of CONNECTED says; one that is empty or cannot be read says nothing.
+    pub(super) fn from_configuration(payload: &[u8]) -> Self {
+        match Configuration::decode(payload) {
+            Ok(cluster) => Self {
+                mem: cluster.launcher.mem_limit,
+                disk: cluster.launcher.disk_limit,
+            },
+            Err(error) => {
+                warn!(%error, "cluster configuration cannot be read; defaults are used");
+                Self::default()
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Has a report made now, or as soon as the last one is long enough ago.
+    pub(super) fn report_soon(&mut self, now: Instant) {
+        if let Link::Up {
+            reported,
+            report_at,
+            ..
+        } = &mut self.link
+        {
+            let earliest = reported.map_or(now, |at| at + MIN_REPORT_GAP);
+            *report_at = (*report_at).min(earliest.max(now));
+        }
+    }
+
+    pub(super) fn sampled(
+        &mut self,
+        now: Instant,
+        host: HostFigures,
+        usage: &BTreeMap<String, Usage>,
+    ) {
+        self.sampling = false;
+        for (id, instance) in &mut self.instances {
+            instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
+        }
+        let interval = self.settings.report_interval;
+        if let Link::Up {
+            starts_seen,
+            reported,
+            report_at,
+        } = &mut self.link
+        {
+            let starts_seen = *starts_seen;
+            *reported = Some(now);
+            *report_at = now + interval;
+            self.report(&host, starts_seen);
+        }
+        self.host = Some(host);
+    }
+
+    /// Whether there is room for `demand`; what is lacking if not.
+    pub(super) fn check_room(&self, demand: Demand) -> Result<(), String> {
+        let host = self
+            .host
+            .as_ref()
+            .ok_or("the node has not looked at its resources yet")?;
+        if self.live().count() >= MAX_INSTANCES {
+            return Err(format!(
+                "the node runs {MAX_INSTANCES} instances, its limit"
+            ));
+        }
+        let free = self.free(host);
+        let lacks = |what: &str, asked: i64, free: i64| match asked > free.max(0) {
+            true => Err(format!("{what}: asks {asked}, {} free", free.max(0))),
+            false => Ok(()),
+        };
+        if self.limits.mem {
+            lacks("mem_mb", demand.mem_mb, free.mem_mb)?;
+        }
+        if self.limits.disk {
+            lacks("disk_mb", demand.disk_mb, free.disk_mb)?;
+        }
+        lacks("vcpus", demand.vcpus, free.vcpus)
+    }
+
+    /// What is not allotted: what is available less what instances may still come to use, so that memory they use
+    /// already, which `mem_available_mb` shows, is not counted twice.
+    fn free(&self, host: &HostFigures) -> Demand {
+        let mut free = Demand {
+            mem_mb: host.mem_available_mb,
+            disk_mb: host.disk_available_mb,
+            vcpus: allottable_vcpus(host.cpus_online, self.settings.cpu_ratio),
+        };
+        for instance in self.live().map(|(_, instance)| instance) {
+            let unused = |asked: i64, used: Option<i64>| {
+                asked.saturating_sub(used.unwrap_or(0).max(0)).max(0)
+            };
+            let usage = instance.usage;
+            free.mem_mb -= unused(instance.demand.mem_mb, usage.map(|usage| usage.mem_mb));
+            free.disk_mb -= unused(instance.demand.disk_mb, usage.map(|usage| usage.disk_mb));
+            free.vcpus -= instance.demand.vcpus;
+        }
+        free
+    }
+
+    fn live(&self) -> impl Iterator<Item = (&String, &Instance)> {
+        self.instances
+            .iter()
+            .filter(|(_, instance)| instance.is_live())
+    }
+
+    fn report(&mut self, host: &HostFigures, starts_seen: u64) {
+        let ready = self.ready(host, starts_seen);
+        let stats = self.stats(&ready, host);
+        self.send(match self.status(host) {
+            Status::Ready => Message::Ready(Box::new(ready)),
+            Status::Full => Message::Full,
+            Status::Maintenance => Message::Maintenance,
+            Status::Offline => Message::Offline,
+        });
+        self.send(Message::Stats(Box::new(stats)));
+    }
+
+    fn status(&self, host: &HostFigures) -> Status {
+        match self.duty {
+            Duty::Maintenance => Status::Maintenance,
+            Duty::Leaving => Status::Offline,
+            Duty::InService if self.is_full(host) => Status::Full,
+            Duty::InService => Status::Ready,
+        }
+    }
+
+    /// Whether no workload at all fits any more.
+    fn is_full(&self, host: &HostFigures) -> bool {
+        let free = self.free(host);
+        (self.limits.mem && free.mem_mb <= 0)
+            || free.vcpus <= 0
+            || (self.limits.disk && host.disk_available_mb == 0)
+            || self.live().count() >= MAX_INSTANCES
+    }
+
+    fn ready(&self, host: &HostFigures, starts_seen: u64) -> Ready {
+        let network = |network: &Network| payload::Network {
+            ip: network.ip.clone(),
+            mac: network.mac.clone(),
+        };
+        Ready {
+            node_uuid: self.settings.node_uuid.to_string(),
+            mem_total_mb: host.mem_total_mb,
+            mem_available_mb: host.mem_available_mb,
+            disk_total_mb: host.disk_total_mb,
+            disk_available_mb: host.disk_available_mb,
+            load: host.load,
+            cpus_online: host.cpus_online,
+            networks: host.networks.iter().map(network).collect(),
+            hostname: self.settings.hostname.clone(),
+            starts_seen: Some(starts_seen),
+            ..Ready::default()
+        }
+    }
+
+    fn stats(&self, ready: &Ready, host: &HostFigures) -> Stats {
+        Stats {
+            node_uuid: ready.node_uuid.clone(),
+            status: self.status(host).as_str().to_owned(),
+            mem_total_mb: ready.mem_total_mb,
+            mem_available_mb: ready.mem_available_mb,
+            disk_total_mb: ready.disk_total_mb,
+            disk_available_mb: ready.disk_available_mb,
+            load: ready.load,
+            cpus_online: ready.cpus_online,
+            hostname: ready.hostname.clone(),
+            networks: ready.networks.clone(),
+            instances: self
+                .live()
+                .map(|(id, instance)| stat(id, instance))
+                .collect(),
+            starts_seen: ready.starts_seen,
+            ..Stats::default()
+        }
+    }
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Ready,
+    Full,
+    Maintenance,
+    Offline,
+}
+
+impl Status {
+    /// As STATS has it.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "READY",
+            Self::Full => "FULL",
+            Self::Maintenance => "MAINTENANCE",
+            Self::Offline => "OFFLINE",
+        }
+    }
+}
+
+/// One instance in STATS.
+fn stat(id: &str, instance: &Instance) -> InstanceStat {
+    let usage = instance.usage.unwrap_or(Usage {
+        mem_mb: UNKNOWN,
+        disk_mb: UNKNOWN,
+        cpu_percent: UNKNOWN,
+    });
+    let Demand {
+        mem_mb,
+        vcpus,
+        disk_mb,
+    } = instance.demand;
+    InstanceStat {
+        instance_uuid: id.to_owned(),
+        state: match instance.state {
+            State::Starting => InstanceState::Pending,
+            State::Running => InstanceState::Active,
+            State::Stopping { .. } => InstanceState::Stopping,
+            State::Exited { .. } | State::Gone { .. } => InstanceState::Exited,
+        },
+        memory_usage_mb: usage.mem_mb,
+        disk_usage_mb: usage.disk_mb,
+        // Of what it has, as the original counts.
+        cpu_usage: usage.cpu_percent / vcpus.max(1),
+        requested: Some(Requested {
+            mem_mb,
+            vcpus,
+            disk_mb,
+            ..Requested::default()
+        }),
+        ..InstanceStat::default()
+    }
+}
+
+fn allottable_vcpus(cpus: i64, ratio: f64) -> i64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "processors are few; floor is meant"
+    )]
+    let vcpus = (cpus.max(0) as f64 * ratio).floor() as i64;
+    vcpus
+}

@@ -1,0 +1,269 @@
+//! The agent in a small simulated world: a virtual clock, a machine that does what it is told, a connection that keeps
+//! what was sent.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    AttachVolume, AttachVolumeFailureReason, Delete, DeleteFailureReason, Evacuate, InstanceState,
+    Restore, Start, StartFailureReason, Stats, Storage,
+};
+use proto_frames::{Frame, Kind, Uuid};
+
+use super::{
+    Action, Agent, Command, Found, HostFigures, Input, LaunchFault, MAX_EXITED, MIN_REPORT_GAP,
+    Message, Order, Record, Recovered, Runs, Settings, Usage, Workloads,
+};
+
+mod lifecycle;
+mod recovery;
+mod starting;
+
+const INTERVAL: Duration = Duration::from_secs(6);
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The agent, and everything around it.
+struct World {
+    agent: Agent,
+    node: Uuid,
+    now: Instant,
+    host: HostFigures,
+    usage: BTreeMap<String, Usage>,
+    /// Frames sent and not looked at yet.
+    sent: Vec<Message>,
+    /// Orders given and not looked at yet, but for samples and records.
+    orders: Vec<Order>,
+    /// What the state directory holds.
+    records: BTreeMap<String, Record>,
+    maintenance: bool,
+    samples: usize,
+}
+
+impl World {
+    /// A node of 1000 MiB, 2 processors and 10 GB of disk, connected, whose first report has been taken.
+    fn connected() -> Self {
+        let mut world = Self::disconnected();
+        world.connect();
+        world.sent.clear();
+        world
+    }
+
+    fn disconnected() -> Self {
+        let node = Uuid::from_u128(7);
+        let host = HostFigures {
+            mem_total_mb: 2000,
+            mem_available_mb: 1000,
+            disk_total_mb: 20_000,
+            disk_available_mb: 10_000,
+            cpus_online: 2,
+            ..HostFigures::default()
+        };
+        Self {
+            agent: Agent::new(settings(node)),
+            node,
+            now: Instant::now(),
+            host,
+            usage: BTreeMap::new(),
+            sent: Vec::new(),
+            orders: Vec::new(),
+            records: BTreeMap::new(),
+            maintenance: false,
+            samples: 0,
+        }
+    }
+
+    /// Another launcher takes over what this one remembers; `found` says what became of each process.
+    fn restart(&mut self, found: impl Fn(&str) -> Found) {
+        self.agent = Agent::new(settings(self.node));
+        self.sent.clear();
+        self.orders.clear();
+        let records = self.records.values().cloned();
+        let recovered = records
+            .map(|record| Recovered {
+                found: found(&record.instance),
+                record,
+            })
+            .collect();
+        self.agent.recover(self.now, self.maintenance, recovered);
+        self.settle();
+    }
+
+    fn connect(&mut self) {
+        self.handle(Input::Connected {
+            configuration: Bytes::new(),
+        });
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.agent.handle(self.now, input);
+        self.settle();
+    }
+
+    /// Does what the agent wants done; samples are answered at once.
+    fn settle(&mut self) {
+        while let Some(action) = self.agent.poll_action() {
+            match action {
+                Action::Send(message) => self.sent.push(message),
+                Action::Machine(Order::Sample) => {
+                    self.samples += 1;
+                    let (host, usage) = (self.host.clone(), self.usage.clone());
+                    self.agent.handle(self.now, Input::Sampled { host, usage });
+                }
+                Action::Machine(Order::Persist(record)) => {
+                    self.records.insert(record.instance.clone(), record);
+                }
+                Action::Machine(Order::PersistMaintenance(maintenance)) => {
+                    self.maintenance = maintenance
+                }
+                Action::Machine(order) => {
+                    if let Order::Forget(id) = &order {
+                        self.records.remove(id);
+                    }
+                    self.orders.push(order);
+                }
+            }
+        }
+    }
+
+    /// Lets time pass, with every timer of the agent going off in between.
+    fn advance(&mut self, by: Duration) {
+        let end = self.now + by;
+        while let Some(at) = self.agent.poll_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.handle(Input::Tick);
+        }
+        self.now = end;
+        self.handle(Input::Tick);
+    }
+
+    fn start(&mut self, start: Start) {
+        self.handle(Input::Command(Command::Start(Ok(Box::new(start)))));
+    }
+
+    /// Starts an instance and has it running; nothing it caused is left to look at.
+    fn running(&mut self, id: &str, mem_mb: i64) {
+        self.start(process(id, mem_mb));
+        self.handle(Input::Started {
+            instance: id.to_owned(),
+        });
+        self.advance(MIN_REPORT_GAP);
+        self.forget_what_happened();
+    }
+
+    fn exits(&mut self, id: &str, code: i32) {
+        self.handle(Input::Exited {
+            instance: id.to_owned(),
+            code: Some(code),
+        });
+    }
+
+    fn delete(&mut self, id: &str, stop: bool) {
+        let workload_agent_uuid = self.node.to_string();
+        let delete = Delete {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid,
+            stop,
+        };
+        self.handle(Input::Command(Command::Delete(Ok(delete))));
+    }
+
+    fn evacuate(&mut self) {
+        let workload_agent_uuid = self.node.to_string();
+        self.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
+            workload_agent_uuid,
+        }))));
+    }
+
+    fn restore(&mut self) {
+        let workload_agent_uuid = self.node.to_string();
+        self.handle(Input::Command(Command::Restore(Ok(Restore {
+            workload_agent_uuid,
+        }))));
+    }
+
+    fn frame(&mut self, kind: Kind, payload: &'static str) {
+        let command = Command::decode(&Frame::new(kind, Uuid::nil(), payload)).unwrap();
+        self.handle(Input::Command(command));
+    }
+
+    /// The kinds of the frames sent since the last look.
+    fn kinds(&mut self) -> Vec<Kind> {
+        std::mem::take(&mut self.sent)
+            .iter()
+            .map(Message::kind)
+            .collect()
+    }
+
+    /// The only frame that is not part of a report, since the last look.
+    fn answer(&mut self) -> Message {
+        let mut answers = std::mem::take(&mut self.sent);
+        answers.retain(|message| {
+            !matches!(
+                message.kind(),
+                Kind::READY | Kind::FULL | Kind::MAINTENANCE | Kind::STATS
+            )
+        });
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.remove(0)
+    }
+
+    fn refusal(&mut self) -> StartFailureReason {
+        match self.answer() {
+            Message::StartFailure(failure) => failure.reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The STATS of a report made now.
+    fn stats(&mut self) -> Stats {
+        self.sent.clear();
+        self.advance(INTERVAL);
+        let stats = self.sent.iter().rev().find_map(|message| match message {
+            Message::Stats(stats) => Some((**stats).clone()),
+            _ => None,
+        });
+        self.sent.clear();
+        stats.unwrap()
+    }
+
+    fn orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    fn forget_what_happened(&mut self) {
+        self.sent.clear();
+        self.orders.clear();
+    }
+
+    /// Nothing was sent and nothing ordered since the last look.
+    fn nothing_else(&self) {
+        assert_eq!(
+            (self.sent.as_slice(), self.orders.as_slice()),
+            ([].as_slice(), [].as_slice())
+        );
+    }
+}
+
+fn settings(node_uuid: Uuid) -> Settings {
+    Settings {
+        node_uuid,
+        hostname: "node-7".to_owned(),
+        report_interval: INTERVAL,
+        stop_grace: GRACE,
+        cpu_ratio: 2.0,
+        runs: Runs::Processes,
+    }
+}
+
+fn process(id: &str, mem_mb: i64) -> Start {
+    let mut start = Start {
+        instance_uuid: id.to_owned(),
+        vm_type: "process".to_owned(),
+        command: vec!["sleep".to_owned(), "9".to_owned()],
+        ..Start::default()
+    };
+    start.requirements.mem_mb = mem_mb;
+    start.requirements.vcpus = 1;
+    start
+}

@@ -1,0 +1,313 @@
+//! How instances end: by themselves, by DELETE, by EVACUATE, at shutdown; and what is answered to what cannot be done.
+
+use super::*;
+
+fn stopped(id: &str, code: i64) -> Message {
+    let instance_uuid = id.to_owned();
+    Message::InstanceStopped(proto_frames::payload::InstanceStopped {
+        instance_uuid,
+        exit_code: Some(code),
+    })
+}
+
+fn deleted(id: &str, code: i64) -> Message {
+    let instance_uuid = id.to_owned();
+    Message::InstanceDeleted(proto_frames::payload::InstanceDeleted {
+        instance_uuid,
+        exit_code: Some(code),
+    })
+}
+
+#[test]
+fn an_end_by_itself_is_reported_once_with_its_code_and_gives_back_what_was_held() {
+    let mut world = World::connected();
+    world.running("a", 1000);
+    world.exits("a", 3);
+    assert_eq!(world.answer(), stopped("a", 3));
+    world.exits("a", 3);
+    assert!(world.stats().instances.is_empty());
+    world.advance(INTERVAL * 3);
+    world.forget_what_happened();
+    world.running("b", 1000);
+    assert!(world.records.contains_key("a"), "kept for a DELETE to come");
+}
+
+#[test]
+fn an_instance_that_ended_by_itself_can_be_started_again_and_deleted() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.exits("a", 3);
+    world.advance(MIN_REPORT_GAP);
+    world.forget_what_happened();
+    world.start(process("a", 1));
+    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    world.handle(Input::Started {
+        instance: "a".to_owned(),
+    });
+    world.exits("a", 4);
+    assert_eq!(world.answer(), stopped("a", 4));
+    world.delete("a", false);
+    assert_eq!(world.answer(), deleted("a", 4));
+    world.advance(INTERVAL * 2);
+    assert!(world.records.is_empty());
+}
+
+#[test]
+fn only_so_many_ended_instances_are_kept_and_the_oldest_go_first() {
+    let mut world = World::connected();
+    for number in (0..=MAX_EXITED).rev() {
+        let id = format!("{number:04}");
+        world.running(&id, 1);
+        world.exits(&id, 0);
+    }
+    world.advance(INTERVAL * 2);
+    assert_eq!(world.records.len(), MAX_EXITED);
+    assert!(!world.records.contains_key(&format!("{MAX_EXITED:04}")));
+}
+
+#[test]
+fn delete_asks_first_and_kills_when_the_grace_is_over() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.delete("a", false);
+    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert_eq!(world.stats().instances[0].state, InstanceState::Stopping);
+    world.advance(GRACE - INTERVAL - Duration::from_millis(1));
+    assert_eq!(world.orders(), []);
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    world.forget_what_happened();
+    world.exits("a", -9);
+    assert_eq!(world.answer(), deleted("a", -9));
+    world.advance(GRACE * 2);
+    assert_eq!(world.orders(), [Order::Forget("a".to_owned())]);
+}
+
+#[test]
+fn delete_with_stop_is_answered_by_stopped_and_leaves_nothing() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.delete("a", true);
+    world.sent.clear();
+    world.exits("a", 0);
+    assert_eq!(world.answer(), stopped("a", 0));
+    world.delete("a", false);
+    let Message::DeleteFailure(failure) = world.answer() else {
+        panic!()
+    };
+    assert_eq!(failure.reason, DeleteFailureReason::NoInstance);
+}
+
+#[test]
+fn a_stop_that_becomes_a_delete_is_reported_as_deleted_and_not_the_other_way_round() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.delete("a", true);
+    world.delete("a", false);
+    world.delete("a", true);
+    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    world.sent.clear();
+    world.exits("a", 0);
+    assert_eq!(world.answer(), deleted("a", 0));
+}
+
+#[test]
+fn a_delete_during_the_start_waits_for_it() {
+    let mut world = World::connected();
+    world.start(process("a", 1));
+    world.delete("a", false);
+    world.advance(GRACE);
+    assert!(
+        matches!(world.orders().as_slice(), [Order::Spawn(_)]),
+        "nothing to signal yet"
+    );
+    world.handle(Input::Started {
+        instance: "a".to_owned(),
+    });
+    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    world.sent.clear();
+    world.exits("a", 0);
+    assert_eq!(world.answer(), deleted("a", 0));
+
+    world.start(process("b", 1));
+    world.delete("b", false);
+    world.sent.clear();
+    let detail = String::new();
+    world.handle(Input::StartFailed {
+        instance: "b".to_owned(),
+        fault: LaunchFault::Image,
+        detail,
+    });
+    assert_eq!(world.answer().kind(), Kind::INSTANCE_DELETED);
+}
+
+#[test]
+fn a_delete_that_cannot_be_done_is_answered() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.delete("b", false);
+    let Message::DeleteFailure(failure) = world.answer() else {
+        panic!()
+    };
+    assert_eq!(
+        (failure.instance_uuid.as_str(), failure.reason),
+        ("b", DeleteFailureReason::NoInstance)
+    );
+
+    let workload_agent_uuid = Uuid::from_u128(8).to_string();
+    let other_node = Delete {
+        instance_uuid: "a".to_owned(),
+        workload_agent_uuid,
+        stop: false,
+    };
+    world.handle(Input::Command(Command::Delete(Ok(other_node))));
+    let Message::DeleteFailure(failure) = world.answer() else {
+        panic!()
+    };
+    assert_eq!(
+        (failure.instance_uuid.as_str(), failure.reason),
+        ("a", DeleteFailureReason::InvalidData)
+    );
+
+    world.frame(Kind::DELETE, "delete: [");
+    let Message::DeleteFailure(failure) = world.answer() else {
+        panic!()
+    };
+    assert_eq!(failure.reason, DeleteFailureReason::InvalidPayload);
+    assert!(world.orders().is_empty());
+}
+
+#[test]
+fn processes_take_no_volumes() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    for (id, reason) in [
+        ("a", AttachVolumeFailureReason::NotSupported),
+        ("b", AttachVolumeFailureReason::NoInstance),
+    ] {
+        let attach = AttachVolume {
+            instance_uuid: id.to_owned(),
+            volume_uuid: "v".to_owned(),
+            ..AttachVolume::default()
+        };
+        world.handle(Input::Command(Command::AttachVolume(Ok(attach))));
+        let Message::AttachVolumeFailure(failure) = world.answer() else {
+            panic!()
+        };
+        assert_eq!(
+            (failure.volume_uuid.as_str(), failure.reason),
+            ("v", reason)
+        );
+    }
+}
+
+#[test]
+fn an_evacuated_node_stops_everything_and_takes_nothing_until_restored() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.running("b", 1);
+    world.evacuate();
+    assert_eq!(
+        world.orders(),
+        [
+            Order::Terminate("a".to_owned()),
+            Order::Terminate("b".to_owned())
+        ]
+    );
+    world.advance(MIN_REPORT_GAP);
+    assert_eq!(world.kinds(), [Kind::MAINTENANCE, Kind::STATS]);
+    world.exits("a", 0);
+    assert_eq!(world.answer(), stopped("a", 0));
+    world.exits("b", 1);
+    assert_eq!(world.answer(), stopped("b", 1));
+    world.start(process("c", 1));
+    assert_eq!(world.refusal(), StartFailureReason::NodeMaintenance);
+    assert_eq!(world.stats().status, "MAINTENANCE");
+    world.restore();
+    world.advance(MIN_REPORT_GAP);
+    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    world.running("c", 1);
+}
+
+#[test]
+fn an_evacuation_of_another_node_is_not_ours() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    let workload_agent_uuid = Uuid::from_u128(8).to_string();
+    world.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
+        workload_agent_uuid,
+    }))));
+    world.nothing_else();
+}
+
+#[test]
+fn an_end_without_a_connection_is_told_on_the_next() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.running("b", 1);
+    world.delete("b", false);
+    world.handle(Input::Disconnected);
+    world.forget_what_happened();
+    world.exits("a", 1);
+    world.exits("b", 2);
+    world.nothing_else();
+    world.advance(INTERVAL * 9);
+    world.nothing_else();
+    world.connect();
+    assert_eq!(world.sent[..2], [stopped("a", 1), deleted("b", 2)]);
+    assert_eq!(world.kinds()[2..], [Kind::READY, Kind::STATS]);
+}
+
+#[test]
+fn a_notice_that_may_have_been_lost_with_its_connection_is_sent_again_and_one_that_was_heard_is_not()
+ {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.exits("a", 1);
+    assert_eq!(world.answer(), stopped("a", 1));
+    world.handle(Input::Disconnected);
+    world.connect();
+    assert_eq!(world.answer(), stopped("a", 1));
+    world.advance(INTERVAL);
+    world.handle(Input::Disconnected);
+    world.sent.clear();
+    world.connect();
+    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+}
+
+#[test]
+fn an_old_end_is_not_told_of_an_instance_that_runs_again() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.exits("a", 1);
+    world.running("a", 1);
+    world.handle(Input::Disconnected);
+    world.connect();
+    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+}
+
+#[test]
+fn a_launcher_that_ends_says_so_and_leaves_its_workloads_or_stops_them() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.handle(Input::Shutdown(Workloads::Leave));
+    assert_eq!(world.kinds(), [Kind::OFFLINE]);
+    assert!(world.agent.is_done() && world.orders().is_empty());
+
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.handle(Input::Shutdown(Workloads::Stop));
+    assert_eq!(world.orders(), [Order::Terminate("a".to_owned())]);
+    assert!(!world.agent.is_done());
+    world.start(process("b", 1));
+    assert!(world.orders().is_empty());
+    world.exits("a", 0);
+    assert!(world.agent.is_done());
+}
+
+#[test]
+fn no_report_is_made_without_a_connection() {
+    let mut world = World::disconnected();
+    world.advance(INTERVAL * 3);
+    assert_eq!((world.samples, world.agent.poll_timeout()), (0, None));
+}

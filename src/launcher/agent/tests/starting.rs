@@ -1,0 +1,324 @@
+//! START: what is taken, what is refused and how, and what is reported of it.
+
+use super::*;
+
+#[test]
+fn a_new_connection_is_told_the_nodes_figures_at_once() {
+    let mut world = World::disconnected();
+    world.connect();
+    let Message::Ready(ready) = world.sent.remove(0) else {
+        panic!("READY comes first")
+    };
+    assert_eq!(
+        (
+            ready.mem_available_mb,
+            ready.disk_available_mb,
+            ready.cpus_online
+        ),
+        (1000, 10_000, 2)
+    );
+    assert_eq!(
+        (ready.hostname.as_str(), ready.starts_seen),
+        ("node-7", Some(0))
+    );
+    assert_eq!(world.kinds(), [Kind::STATS]);
+}
+
+#[test]
+fn reports_come_at_the_interval_and_only_then() {
+    let mut world = World::connected();
+    world.advance(INTERVAL - Duration::from_millis(1));
+    world.nothing_else();
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+}
+
+#[test]
+fn a_start_is_run_and_listed_as_pending_then_active_with_what_it_asked_for() {
+    let mut world = World::connected();
+    let mut start = process("a", 300);
+    start.storage = vec![Storage {
+        local: true,
+        size: 2,
+        ..Storage::default()
+    }];
+    world.start(start);
+    let orders = world.orders();
+    let [Order::Spawn(workload)] = orders.as_slice() else {
+        panic!("{orders:?}")
+    };
+    assert_eq!(
+        (
+            workload.instance.as_str(),
+            workload.mem_mb,
+            workload.command[0].as_str()
+        ),
+        ("a", 300, "sleep")
+    );
+    let stats = world.stats();
+    assert_eq!(stats.starts_seen, Some(1));
+    let [instance] = stats.instances.as_slice() else {
+        panic!("{stats:?}")
+    };
+    assert_eq!(
+        (&instance.state, instance.memory_usage_mb),
+        (&InstanceState::Pending, -1)
+    );
+    let requested = instance.requested.clone().unwrap();
+    assert_eq!(
+        (requested.mem_mb, requested.vcpus, requested.disk_mb),
+        (300, 1, 2048)
+    );
+    world.handle(Input::Started {
+        instance: "a".to_owned(),
+    });
+    world.usage.insert(
+        "a".to_owned(),
+        Usage {
+            mem_mb: 12,
+            disk_mb: 3,
+            cpu_percent: 50,
+        },
+    );
+    let instance = world.stats().instances.remove(0);
+    assert_eq!(
+        (&instance.state, instance.memory_usage_mb),
+        (&InstanceState::Active, 12)
+    );
+    assert_eq!((instance.disk_usage_mb, instance.cpu_usage), (3, 50));
+}
+
+#[test]
+fn a_change_is_reported_soon_and_a_burst_of_them_once() {
+    let mut world = World::connected();
+    world.advance(Duration::from_secs(1));
+    world.start(process("a", 1));
+    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    world.start(process("b", 1));
+    world.start(process("c", 1));
+    world.advance(MIN_REPORT_GAP - Duration::from_millis(1));
+    assert_eq!(world.kinds(), []);
+    world.advance(Duration::from_millis(1));
+    let Some(Message::Stats(stats)) = world.sent.get(1) else {
+        panic!("{:?}", world.sent)
+    };
+    assert_eq!((stats.starts_seen, stats.instances.len()), (Some(3), 3));
+}
+
+#[test]
+fn starts_seen_begins_anew_with_each_connection() {
+    let mut world = World::connected();
+    world.start(process("a", 1));
+    world.handle(Input::Disconnected);
+    world.connect();
+    assert_eq!(world.stats().starts_seen, Some(0));
+}
+
+#[test]
+fn more_than_there_is_is_refused_with_what_lacks() {
+    let mut world = World::connected();
+    world.start(process("a", 1001));
+    let Message::StartFailure(failure) = world.answer() else {
+        panic!()
+    };
+    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    assert_eq!(failure.node_uuid, world.node.to_string());
+    assert_eq!(
+        failure.detail.as_deref(),
+        Some("mem_mb: asks 1001, 1000 free")
+    );
+    let mut start = process("a", 1);
+    start.requirements.vcpus = 5;
+    world.start(start);
+    assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+    let mut start = process("a", 1);
+    start.storage = vec![Storage {
+        local: true,
+        size: 10,
+        ..Storage::default()
+    }];
+    world.start(start);
+    assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+    assert!(world.orders().is_empty() && world.records.is_empty());
+    assert_eq!(world.stats().starts_seen, Some(3));
+}
+
+#[test]
+fn what_is_allotted_is_held_whether_or_not_it_is_used() {
+    let mut world = World::connected();
+    world.running("a", 700);
+    world.start(process("b", 301));
+    assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+    // It now uses 600, which the machine's own figure shows: nothing changes.
+    world.usage.insert(
+        "a".to_owned(),
+        Usage {
+            mem_mb: 600,
+            disk_mb: 0,
+            cpu_percent: 0,
+        },
+    );
+    world.host.mem_available_mb = 400;
+    world.advance(INTERVAL);
+    world.forget_what_happened();
+    world.start(process("b", 301));
+    assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+    world.running("b", 300);
+    assert_eq!(world.records.len(), 2);
+}
+
+#[test]
+fn a_node_without_room_for_anything_is_full_until_there_is() {
+    let mut world = World::connected();
+    world.running("a", 1000);
+    world.advance(INTERVAL);
+    assert_eq!(world.kinds(), [Kind::FULL, Kind::STATS]);
+    world.exits("a", 0);
+    world.advance(MIN_REPORT_GAP);
+    assert_eq!(
+        world.kinds(),
+        [Kind::INSTANCE_STOPPED, Kind::READY, Kind::STATS]
+    );
+}
+
+#[test]
+fn figures_that_are_unknown_fit_nothing() {
+    let mut world = World::disconnected();
+    world.host.mem_available_mb = -1;
+    world.connect();
+    world.sent.clear();
+    world.start(process("a", 1));
+    assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+}
+
+#[test]
+fn memory_and_disk_are_not_limited_where_the_cluster_says_so() {
+    let mut world = World::disconnected();
+    let configuration =
+        Bytes::from("configure:\n  launcher:\n    mem_limit: false\n    disk_limit: false\n");
+    world.handle(Input::Connected { configuration });
+    let mut start = process("a", 5000);
+    start.storage = vec![Storage {
+        local: true,
+        size: 100,
+        ..Storage::default()
+    }];
+    world.start(start);
+    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+    world.handle(Input::Disconnected);
+    world.connect();
+    world.sent.clear();
+    world.start(process("b", 5000));
+    assert_eq!(world.refusal(), StartFailureReason::FullComputeNode);
+}
+
+#[test]
+fn an_instance_that_is_there_is_not_started_again() {
+    let mut world = World::connected();
+    world.start(process("a", 1));
+    world.forget_what_happened();
+    world.start(process("a", 1));
+    assert_eq!(world.refusal(), StartFailureReason::AlreadyRunning);
+    world.handle(Input::Started {
+        instance: "a".to_owned(),
+    });
+    world.start(process("a", 1));
+    assert_eq!(world.refusal(), StartFailureReason::AlreadyRunning);
+    world.delete("a", false);
+    world.start(process("a", 1));
+    assert_eq!(world.refusal(), StartFailureReason::InstanceExists);
+    assert_eq!(world.stats().instances.len(), 1);
+}
+
+#[test]
+fn what_this_node_cannot_run_is_invalid_data_with_the_key() {
+    let mut world = World::connected();
+    type Spoil = fn(&mut Start);
+    let spoil: [(&str, Spoil); 6] = [
+        ("vm_type", |start| start.vm_type = "qemu".to_owned()),
+        ("command", |start| start.command.clear()),
+        ("command", |start| start.command[0] = String::new()),
+        ("command", |start| start.command.push("\0".to_owned())),
+        ("env", |start| {
+            drop(start.env.insert("A=B".to_owned(), String::new()))
+        }),
+        ("instance_uuid", |start| {
+            start.instance_uuid = "../../etc".to_owned()
+        }),
+    ];
+    for (key, spoil) in spoil {
+        let mut start = process("a", 1);
+        start.restart = true;
+        spoil(&mut start);
+        world.start(start);
+        let Message::StartFailure(failure) = world.answer() else {
+            panic!()
+        };
+        assert_eq!(
+            (&failure.reason, failure.restart),
+            (&StartFailureReason::InvalidData, true)
+        );
+        assert!(
+            failure
+                .detail
+                .as_ref()
+                .unwrap()
+                .starts_with(&format!("start.{key}")),
+            "{failure:?}"
+        );
+    }
+    assert!(world.orders().is_empty());
+}
+
+#[test]
+fn a_made_up_machine_runs_anything() {
+    let mut world = World::disconnected();
+    world.agent = Agent::new(Settings {
+        runs: Runs::Anything,
+        ..settings(world.node)
+    });
+    world.connect();
+    world.start(Start {
+        vm_type: "qemu".to_owned(),
+        command: Vec::new(),
+        ..process("a", 1)
+    });
+    assert!(matches!(world.orders().as_slice(), [Order::Spawn(_)]));
+}
+
+#[test]
+fn a_start_that_cannot_be_read_is_answered_and_counted() {
+    let mut world = World::connected();
+    world.frame(Kind::START, "start: [");
+    assert_eq!(world.refusal(), StartFailureReason::InvalidPayload);
+    world.frame(Kind::START, "start:\n  requirements:\n    mem_mb: 1\n");
+    assert_eq!(world.refusal(), StartFailureReason::InvalidData);
+    assert_eq!(world.stats().starts_seen, Some(2));
+}
+
+#[test]
+fn a_program_that_cannot_run_is_reported_with_whose_fault_it_is() {
+    let mut world = World::connected();
+    for (fault, reason) in [
+        (LaunchFault::Image, StartFailureReason::ImageFailure),
+        (LaunchFault::Launch, StartFailureReason::LaunchFailure),
+    ] {
+        world.start(process("a", 1));
+        world.sent.clear();
+        let detail = "no such file".to_owned();
+        world.handle(Input::StartFailed {
+            instance: "a".to_owned(),
+            fault,
+            detail,
+        });
+        let Message::StartFailure(failure) = world.answer() else {
+            panic!()
+        };
+        assert_eq!(
+            (failure.reason, failure.detail.as_deref()),
+            (reason, Some("no such file"))
+        );
+        assert!(world.records.is_empty());
+    }
+    assert!(world.stats().instances.is_empty());
+}

@@ -1,0 +1,349 @@
+//! The command line of `ciao-launcher`, and what it makes of it: a [`Config`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use proto_frames::{Encoding, Role, Uuid};
+
+use super::agent::Workloads;
+use super::config::{
+    Config, DEFAULT_CPU_RATIO, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE,
+    MachineConfig,
+};
+use super::host::Share;
+use super::simulate::Simulation;
+use crate::logging::LogFlags;
+use crate::net::address::{Endpoint, candidates};
+use crate::net::tls::{self, TlsError};
+
+/// Most made-up nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
+const MAX_COUNT: u32 = 50_000;
+
+/// Roles that a launcher can have.
+const LAUNCHER_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
+
+/// Runs workloads on this node for a scheduler.
+#[derive(Debug, Parser)]
+#[command(name = "ciao-launcher", version, args_override_self = true)]
+pub struct Cli {
+    /// Certificate and private key of this node, one PEM file
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/pki/ciao/cert-CNAgent-localhost.pem"
+    )]
+    pub cert: PathBuf,
+    /// CA certificate of the cluster
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
+    )]
+    pub cacert: PathBuf,
+    /// Where the scheduler is: HOST or HOST:PORT; tried before the names in the CA certificate and localhost
+    #[arg(long, value_name = "ADDR")]
+    pub server: Option<Endpoint>,
+    /// Roles to claim of those the certificate grants; all of them unless given
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub role: Vec<LauncherRole>,
+    /// Encoding to speak: native, or gob as the original's schedulers need
+    #[arg(long, value_enum, default_value = "native")]
+    pub encoding: EncodingName,
+
+    /// UUID of this node; kept in the state directory unless given
+    #[arg(long)]
+    pub uuid: Option<Uuid>,
+    /// Host name to report; the machine's unless given
+    #[arg(long, value_name = "NAME")]
+    pub hostname: Option<String>,
+    /// Where to keep what must survive a restart; each launcher needs its own
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/ciao/launcher")]
+    pub state_dir: PathBuf,
+    /// Time between two reports
+    #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_REPORT_INTERVAL.into())]
+    pub report_interval: humantime::Duration,
+    /// Time between asking a workload to end (TERM) and killing it
+    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_STOP_GRACE.into())]
+    pub stop_grace: humantime::Duration,
+    /// Longest wait before the next try to connect
+    #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_RECONNECT_CAP.into())]
+    pub reconnect_cap: humantime::Duration,
+    /// Stop the workloads when the launcher is told to end (TERM, INT); they run on unless given
+    #[arg(long)]
+    pub stop_on_exit: bool,
+
+    /// Hand out no more memory than this, in MiB
+    #[arg(long, value_name = "MIB", value_parser = amount)]
+    pub mem: Option<i64>,
+    /// Hand out no more processors than this
+    #[arg(long, value_name = "N", value_parser = amount)]
+    pub cpus: Option<i64>,
+    /// Hand out no more disk than this, in 10^6 bytes
+    #[arg(long, value_name = "MB", value_parser = amount)]
+    pub disk: Option<i64>,
+    /// Vcpus to hand out for each processor
+    #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
+    pub cpu_ratio: f64,
+
+    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves
+    #[arg(long, value_name = "RESOURCES")]
+    pub simulate: Option<Simulation>,
+    /// Make up so many nodes, each with its own connection and UUID
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "simulate", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
+    pub count: u32,
+
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+/// A role on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LauncherRole {
+    /// AGENT: compute node.
+    Agent,
+    /// NETAGENT: network node.
+    Netagent,
+}
+
+/// An encoding on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EncodingName {
+    /// This project's.
+    Native,
+    /// The original's.
+    Gob,
+}
+
+/// Why a command line makes no launcher.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The certificate does not make a launcher.
+    #[error("{} grants {granted}, which no launcher is; it needs AGENT or NETAGENT (ciao-cert -role agent)", path.display())]
+    NoLauncher {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it grants.
+        granted: Role,
+    },
+    /// The certificate does not grant what was asked for.
+    #[error("{} does not grant {wanted}, only {granted}; leave --role out or use another certificate", path.display())]
+    NotGranted {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What was asked for.
+        wanted: Role,
+        /// What it grants.
+        granted: Role,
+    },
+    /// The running program cannot be found, which is needed to run it again as supervisor.
+    #[error("cannot find the running program, which supervises workloads as well: {0}")]
+    NoProgram(std::io::Error),
+}
+
+impl Cli {
+    /// Reads the certificates and makes the configuration.
+    ///
+    /// # Errors
+    /// [`CliError`].
+    pub fn config(self) -> Result<Config, CliError> {
+        let identity = tls::load_identity(&self.cert)?;
+        let anchors = tls::load_anchors(&self.cacert)?;
+        let role = self.role(identity.peer().roles)?;
+        let endpoints = candidates(self.server.as_ref(), anchors.server_names());
+        let machine = self.machine(identity.peer().bound_uuid)?;
+        Ok(Config {
+            encoding: match self.encoding {
+                EncodingName::Native => Encoding::Native,
+                EncodingName::Gob => Encoding::Gob,
+            },
+            reconnect_cap: self.reconnect_cap.into(),
+            report_interval: self.report_interval.into(),
+            stop_grace: self.stop_grace.into(),
+            cpu_ratio: self.cpu_ratio,
+            hostname: self.hostname,
+            at_shutdown: if self.stop_on_exit {
+                Workloads::Stop
+            } else {
+                Workloads::Leave
+            },
+            ..Config::new(
+                endpoints,
+                tls::client_config(&identity, &anchors)?,
+                role,
+                machine,
+            )
+        })
+    }
+
+    fn role(&self, certified: Role) -> Result<Role, CliError> {
+        let granted = Role(certified.0 & LAUNCHER_ROLES.0);
+        let path = || self.cert.clone();
+        if granted.is_empty() {
+            return Err(CliError::NoLauncher {
+                path: path(),
+                granted: certified,
+            });
+        }
+        let mut wanted = Role::default();
+        for role in &self.role {
+            wanted |= match role {
+                LauncherRole::Agent => Role::AGENT,
+                LauncherRole::Netagent => Role::NETAGENT,
+            };
+        }
+        match wanted {
+            wanted if wanted.is_empty() => Ok(granted),
+            wanted if granted.contains(wanted) => Ok(wanted),
+            wanted => Err(CliError::NotGranted {
+                path: path(),
+                wanted,
+                granted,
+            }),
+        }
+    }
+
+    fn machine(&self, certified: Option<Uuid>) -> Result<MachineConfig, CliError> {
+        let uuid = self.uuid.or(certified);
+        Ok(match self.simulate {
+            Some(simulation) => MachineConfig::Simulated {
+                simulation,
+                uuids: uuids(uuid, self.count),
+            },
+            None => MachineConfig::Real {
+                state_dir: self.state_dir.clone(),
+                uuid,
+                share: Share {
+                    mem_mb: self.mem,
+                    cpus: self.cpus,
+                    disk_mb: self.disk,
+                },
+                supervisor: std::env::current_exe().map_err(CliError::NoProgram)?,
+            },
+        })
+    }
+}
+
+/// UUIDs for made-up nodes: the first as given, further ones derived from it, so that the same nodes come back.
+fn uuids(first: Option<Uuid>, count: u32) -> Vec<Uuid> {
+    let first = first.unwrap_or_else(Uuid::new_v4);
+    let further = (1..count).map(|number| Uuid::new_v5(&first, &number.to_be_bytes()));
+    std::iter::once(first).chain(further).collect()
+}
+
+/// A time that something is repeated after.
+fn time(text: &str) -> Result<humantime::Duration, String> {
+    let time: humantime::Duration = text
+        .parse()
+        .map_err(|error: humantime::DurationError| error.to_string())?;
+    if *time < Duration::from_millis(100) {
+        Err("must be at least 100ms".to_owned())
+    } else {
+        Ok(time)
+    }
+}
+
+fn amount(text: &str) -> Result<i64, String> {
+    match text.parse() {
+        Ok(amount) if amount > 0 => Ok(amount),
+        _ => Err("must be a whole number above 0".to_owned()),
+    }
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.1..=1000.0).contains(&ratio) => Ok(ratio),
+        _ => Err("must be a number from 0.1 to 1000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+    use proto_frames::{Role, Uuid};
+
+    use super::{Cli, CliError, uuids};
+    use crate::flags::double_dashes;
+
+    fn cli(args: &[&str]) -> Cli {
+        let args = std::iter::once("ciao-launcher").chain(args.iter().copied());
+        Cli::try_parse_from(double_dashes(args.map(Into::into), &['h', 'V'])).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_dash_is_as_good_as_two() {
+        let cli = cli(&[
+            "-cert",
+            "a.pem",
+            "-cacert=b.pem",
+            "-server",
+            "node:1",
+            "-simulate",
+            "mem=1,cpus=1,disk=1",
+            "-count=3",
+        ]);
+        assert_eq!(cli.cert.to_str(), Some("a.pem"));
+        assert_eq!(cli.server.unwrap().port, 1);
+        assert_eq!(cli.count, 3);
+    }
+
+    #[test]
+    fn absurd_amounts_are_refused() {
+        for args in [
+            ["--mem", "0"],
+            ["--cpu-ratio", "0"],
+            ["--report-interval", "1ms"],
+            ["--count", "2"],
+            ["--server", "a:b"],
+        ] {
+            let args = std::iter::once("ciao-launcher").chain(args);
+            assert!(
+                Cli::try_parse_from(args.clone()).is_err(),
+                "{:?}",
+                args.collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn roles_are_the_certificates_unless_fewer_are_asked_for() {
+        let both = Role::AGENT | Role::NETAGENT;
+        assert_eq!(cli(&[]).role(both | Role::CONTROLLER).unwrap(), both);
+        assert_eq!(
+            cli(&["--role", "netagent"]).role(both).unwrap(),
+            Role::NETAGENT
+        );
+        assert!(matches!(
+            cli(&["--role", "agent"]).role(Role::NETAGENT),
+            Err(CliError::NotGranted { .. })
+        ));
+        assert!(matches!(
+            cli(&[]).role(Role::CONTROLLER),
+            Err(CliError::NoLauncher { .. })
+        ));
+    }
+
+    #[test]
+    fn made_up_nodes_keep_their_uuids_between_runs() {
+        let first = Uuid::new_v4();
+        let nodes = uuids(Some(first), 100);
+        assert_eq!((nodes.len(), nodes[0]), (100, first));
+        assert_eq!(nodes, uuids(Some(first), 100));
+        assert_eq!(
+            nodes
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            100
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What a launcher is to be, and why it may have to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto_frames::{Encoding, Role, Uuid};
+use rustls::ClientConfig;
+
+use super::agent::Workloads;
+use super::host::Share;
+use super::simulate::Simulation;
+use super::state::StateError;
+use crate::net::address::Endpoint;
+use crate::net::link::{ConnectError, Timeouts};
+
+/// Time between two reports; the original's.
+pub const DEFAULT_REPORT_INTERVAL: Duration = Duration::from_secs(6);
+
+/// Time between asking a workload to end and killing it; docker's.
+pub const DEFAULT_STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// Vcpus allotted for each processor; the scheduler's default.
+pub const DEFAULT_CPU_RATIO: f64 = 16.0;
+
+/// Longest wait before the next try to connect. Shorter than the original's 40 s, so that a cluster is whole again within
+/// seconds after its scheduler is; a refused dial costs next to nothing.
+pub const DEFAULT_RECONNECT_CAP: Duration = Duration::from_secs(5);
+
+/// What a launcher is to be. [`Config::new`] has a default for all that is not needed.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the scheduler may be, in the order to try.
+    pub endpoints: Vec<Endpoint>,
+    /// Own certificate and trusted CA.
+    pub tls: Arc<ClientConfig>,
+    /// Roles to claim: AGENT, NETAGENT or both.
+    pub role: Role,
+    /// Encoding to speak.
+    pub encoding: Encoding,
+    /// Limits of the connection.
+    pub timeouts: Timeouts,
+    /// Longest wait before the next try to connect.
+    pub reconnect_cap: Duration,
+    /// Time between two reports.
+    pub report_interval: Duration,
+    /// Time between asking a workload to end and killing it.
+    pub stop_grace: Duration,
+    /// Vcpus allotted for each processor.
+    pub cpu_ratio: f64,
+    /// The name to report; `None` = the machine's (made-up nodes: `simulated-N`).
+    pub hostname: Option<String>,
+    /// What becomes of running workloads at shutdown.
+    pub at_shutdown: Workloads,
+    /// What runs the workloads.
+    pub machine: MachineConfig,
+}
+
+/// What runs the workloads.
+#[derive(Debug, Clone)]
+pub enum MachineConfig {
+    /// This machine does.
+    Real {
+        /// Where to keep what must survive a restart; one launcher each.
+        state_dir: PathBuf,
+        /// The node's UUID; `None` = the one in the state directory, or a new one that is kept there.
+        uuid: Option<Uuid>,
+        /// How much of the machine to hand out.
+        share: Share,
+        /// The program to run as supervisor of each workload: one that answers [`super::supervise::WORD`] as first
+        /// argument with [`super::supervise::run`].
+        supervisor: PathBuf,
+    },
+    /// Nothing does: so many made-up nodes, each with a connection of its own.
+    Simulated {
+        /// Resources of each node.
+        simulation: Simulation,
+        /// UUID of each node.
+        uuids: Vec<Uuid>,
+    },
+}
+
+/// Why a launcher ended though nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub enum LauncherError {
+    /// Its state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The scheduler cannot be reached, and trying again would not help.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A part of the launcher panicked, which is a defect of it.
+    #[error("internal error: {0}")]
+    Internal(#[from] tokio::task::JoinError),
+}
+
+impl Config {
+    /// A launcher with the defaults of the command line.
+    #[must_use]
+    pub fn new(
+        endpoints: Vec<Endpoint>,
+        tls: Arc<ClientConfig>,
+        role: Role,
+        machine: MachineConfig,
+    ) -> Self {
+        Self {
+            endpoints,
+            tls,
+            role,
+            encoding: Encoding::Native,
+            timeouts: Timeouts::default(),
+            reconnect_cap: DEFAULT_RECONNECT_CAP,
+            report_interval: DEFAULT_REPORT_INTERVAL,
+            stop_grace: DEFAULT_STOP_GRACE,
+            cpu_ratio: DEFAULT_CPU_RATIO,
+            hostname: None,
+            at_shutdown: Workloads::Leave,
+            machine,
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Real workloads: starts a supervisor for each, watches it, finds it again after a restart of the launcher.
+//!
+//! Supervisors are watched through pidfds, which cannot be confused by reused pids, whether they are this launcher's
+//! children or an earlier one's. What a workload is about stands in the supervisor ([`super::supervise`]).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncBufReadExt, BufReader, Interest};
+use tokio::sync::{Semaphore, mpsc};
+use tracing::{debug, error, warn};
+
+use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, Workload};
+use super::files::{
+    Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json, write_json,
+};
+use super::host::{self, Share};
+use super::procfs::{self, ProcessId};
+use super::state::StateDir;
+use super::supervise::{KILL_WORKLOAD, WORD};
+use super::usage::Meter;
+
+/// Supervisors being started at a time: enough to use the machine, few enough that a burst of STARTs does not choke it.
+const STARTS_AT_ONCE: usize = 8;
+
+/// Longest time a supervisor may take to say whether its workload runs.
+const START_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Ends, starts and samples that wait to be taken in; whoever has more to say waits.
+const EVENT_QUEUE_LEN: usize = 256;
+
+/// Longest line a supervisor may say, in bytes.
+const MAX_VERDICT_LEN: u64 = 64 * 1024;
+
+/// The variable that tells a workload where its instance's files are, and the launcher which processes belong to it: no
+/// two instances on a machine share it.
+const DIR_VARIABLE: &str = "CIAO_INSTANCE_DIR";
+
+/// The variables a workload inherits from its launcher, where they are set there; nothing else gets through.
+const INHERITED_VARIABLES: [&str; 8] = [
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME",
+];
+
+/// The search path of a workload whose launcher has none.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The workloads of this machine.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    state: StateDir,
+    /// The program that is run as supervisor.
+    supervisor: PathBuf,
+    share: Share,
+    supervisors: BTreeMap<String, Supervisor>,
+    meter: Arc<Mutex<Meter>>,
+    starts: Arc<Semaphore>,
+    events: mpsc::Sender<Event>,
+    happened: mpsc::Receiver<Event>,
+}
+
+/// A running supervisor.
+#[derive(Debug, Clone)]
+struct Supervisor {
+    pid: i32,
+    pidfd: Arc<OwnedFd>,
+}
+
+/// What happened on the machine.
+#[derive(Debug)]
+enum Event {
+    Started {
+        instance: String,
+        supervisor: Supervisor,
+        child: Child,
+    },
+    Other(Input),
+}
+
+impl Processes {
+    /// The workloads kept in `state`; `supervisor` is a program whose first argument [`WORD`] is answered by
+    /// [`super::supervise::run`].
+    pub(crate) fn new(state: StateDir, supervisor: PathBuf, share: Share) -> Self {
+        let (events, happened) = mpsc::channel(EVENT_QUEUE_LEN);
+        Self {
+            state,
+            supervisor,
+            share,
+            supervisors: BTreeMap::new(),
+            meter: Arc::default(),
+            starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
+            events,
+            happened,
+        }
+    }
+
+    /// What is known from before, and what became of it.
+    pub(crate) fn recover(&mut self) -> Vec<Recovered> {
+        let records = self.state.records();
+        records
+            .into_iter()
+            .map(|record| Recovered {
+                found: self.find(&record),
+                record,
+            })
+            .collect()
+    }
+
+    /// Does what the agent asks; what comes of it is told by [`Processes::event`].
+    pub(crate) fn perform(&mut self, order: Order) {
+        let done = match order {
+            Order::Spawn(workload) => {
+                self.spawn(*workload);
+                Ok(())
+            }
+            Order::Terminate(id) => self.signal(&id, Signal::TERM),
+            Order::Kill(id) => self.signal(&id, KILL_WORKLOAD),
+            Order::Persist(record) => self.state.save(&record),
+            Order::Forget(id) => self.state.forget(&id),
+            Order::PersistMaintenance(maintenance) => self.state.set_maintenance(maintenance),
+            Order::Sample => {
+                self.sample();
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            error!(%error, "state directory cannot be kept");
+        }
+    }
+
+    /// The next thing that happened. Nothing is lost where the wait is given up.
+    pub(crate) async fn event(&mut self) -> Input {
+        // This holds a sender itself, so the channel never closes.
+        match self.happened.recv().await {
+            Some(Event::Started {
+                instance,
+                supervisor,
+                child,
+            }) => {
+                self.watch(&instance, supervisor, Some(child));
+                Input::Started { instance }
+            }
+            Some(Event::Other(input)) => {
+                if let Input::Exited { instance, .. } = &input {
+                    self.supervisors.remove(instance);
+                }
+                input
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn spawn(&mut self, workload: Workload) {
+        let (events, starts) = (self.events.clone(), self.starts.clone());
+        let dir = self.state.instance(&workload.instance);
+        let (supervisor, node_uuid) = (self.supervisor.clone(), self.state.uuid().to_string());
+        tokio::spawn(async move {
+            let _turn = starts.acquire().await;
+            let instance = workload.instance.clone();
+            let event = match start(supervisor, dir, workload, &node_uuid).await {
+                Ok((supervisor, child)) => Event::Started {
+                    instance,
+                    supervisor,
+                    child,
+                },
+                Err(Obstacle { image, detail }) => {
+                    let fault = if image {
+                        LaunchFault::Image
+                    } else {
+                        LaunchFault::Launch
+                    };
+                    Event::Other(Input::StartFailed {
+                        instance,
+                        fault,
+                        detail,
+                    })
+                }
+            };
+            // Nobody listens any more only when the launcher has ended.
+            let _ = events.send(event).await;
+        });
+    }
+
+    fn signal(&self, id: &str, signal: Signal) -> io::Result<()> {
+        match self
+            .supervisors
+            .get(id)
+            .map(|supervisor| pidfd_send_signal(&supervisor.pidfd, signal))
+        {
+            // It has ended; that will be told.
+            None | Some(Err(rustix::io::Errno::SRCH)) => Ok(()),
+            Some(sent) => Ok(sent?),
+        }
+    }
+
+    fn watch(&mut self, id: &str, supervisor: Supervisor, child: Option<Child>) {
+        let (events, instance, dir) = (self.events.clone(), id.to_owned(), self.state.instance(id));
+        self.supervisors.insert(id.to_owned(), supervisor.clone());
+        tokio::spawn(async move {
+            if let Err(error) = until_ended(supervisor.pidfd).await {
+                error!(instance, %error, "cannot watch a supervisor");
+                return;
+            }
+            if let Some(mut child) = child {
+                let _ = child.wait();
+            }
+            let code = match ended(&dir) {
+                Found::Ended(code) => code,
+                Found::Running | Found::NeverRan => None,
+            };
+            let _ = events
+                .send(Event::Other(Input::Exited { instance, code }))
+                .await;
+        });
+    }
+
+    /// What became of an instance while no launcher ran.
+    fn find(&mut self, record: &Record) -> Found {
+        let id = record.instance.as_str();
+        if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
+            return Found::Ended(None);
+        }
+        let dir = self.state.instance(id);
+        // From here on a supervisor that has not begun will not.
+        match create_json(&dir.supervision(), &Supervision::Abandoned) {
+            Ok(true) => return Found::NeverRan,
+            Ok(false) => {}
+            Err(error) => warn!(instance = id, %error, "cannot give up an instance"),
+        }
+        let supervision = read_json(&dir.supervision()).unwrap_or_else(|error| {
+            warn!(instance = id, %error, "process file cannot be read");
+            None
+        });
+        match supervision {
+            Some(Supervision::Abandoned) => Found::NeverRan,
+            Some(Supervision::By(process)) => match open(&process) {
+                Some(supervisor) => {
+                    self.watch(id, supervisor, None);
+                    Found::Running
+                }
+                None => ended(&dir),
+            },
+            None => ended(&dir),
+        }
+    }
+
+    fn sample(&self) {
+        let (events, meter, share) = (self.events.clone(), self.meter.clone(), self.share);
+        let root = self.state.root().to_owned();
+        let instance =
+            |(id, it): (&String, &Supervisor)| (it.pid, (id.clone(), self.state.instance(id).0));
+        let instances = self.supervisors.iter().map(instance).collect();
+        tokio::task::spawn_blocking(move || {
+            let usage = meter.lock().read(&instances);
+            let mem_used_mb = usage.values().map(|usage| usage.mem_mb).sum();
+            let disk_used_mb = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
+            let host = share.of(host::sample(&root), mem_used_mb, disk_used_mb);
+            let _ = events.blocking_send(Event::Other(Input::Sampled { host, usage }));
+        });
+    }
+}
+
+/// Starts a supervisor and waits for its word.
+async fn start(
+    program: PathBuf,
+    dir: InstanceDir,
+    workload: Workload,
+    node_uuid: &str,
+) -> Result<(Supervisor, Child), Obstacle> {
+    let failed = |error: io::Error| Obstacle {
+        image: false,
+        detail: format!("cannot start a supervisor: {error}"),
+    };
+    let launch = launch(workload, node_uuid, &dir);
+    let place = dir.clone();
+    let spawn = move || {
+        write_json(&place.launch(), &launch)?;
+        Command::new(program)
+            .arg0("ciao-supervisor")
+            .arg(WORD)
+            .arg(&place.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+    };
+    let mut child = tokio::task::spawn_blocking(spawn)
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(failed)?;
+    let verdict = match child.stdout.take() {
+        Some(stdout) => tokio::time::timeout(START_DEADLINE, verdict(stdout.into())).await,
+        None => Ok(Err(io::Error::other("no pipe"))),
+    };
+    match verdict {
+        Ok(Ok(None)) => match open_child(&child) {
+            Ok(supervisor) => Ok((supervisor, child)),
+            Err(error) => {
+                give_up(child, &dir);
+                Err(failed(error))
+            }
+        },
+        Ok(Ok(Some(obstacle))) => {
+            let _ = child.wait();
+            Err(obstacle)
+        }
+        Ok(Err(error)) => {
+            give_up(child, &dir);
+            Err(failed(error))
+        }
+        Err(_) => {
+            give_up(child, &dir);
+            Err(failed(io::Error::from(io::ErrorKind::TimedOut)))
+        }
+    }
+}
+
+/// What a supervisor says of its start: nothing to complain of, or what stood in the way.
+async fn verdict(pipe: OwnedFd) -> io::Result<Option<Obstacle>> {
+    use tokio::io::AsyncReadExt;
+    let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe)?;
+    let mut line = String::new();
+    BufReader::new(pipe.take(MAX_VERDICT_LEN))
+        .read_line(&mut line)
+        .await?;
+    match line.strip_suffix('\n') {
+        Some("") => Ok(None),
+        Some(obstacle) => Ok(Some(serde_json::from_str(obstacle)?)),
+        None => Err(io::Error::other("it ended without a word")),
+    }
+}
+
+/// Ends a supervisor that did not do its part, and whatever it may have started.
+fn give_up(mut child: Child, dir: &InstanceDir) {
+    let _ = child.kill();
+    let _ = child.wait();
+    kill_orphans(dir);
+}
+
+fn launch(workload: Workload, node_uuid: &str, dir: &InstanceDir) -> Launch {
+    let mut env = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]);
+    let inherited = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    env.extend(INHERITED_VARIABLES.into_iter().filter_map(inherited));
+    env.extend(workload.env);
+    env.insert("CIAO_NODE_UUID".to_owned(), node_uuid.to_owned());
+    env.insert("CIAO_TENANT_UUID".to_owned(), workload.tenant);
+    env.insert("CIAO_INSTANCE_UUID".to_owned(), workload.instance);
+    env.insert(
+        DIR_VARIABLE.to_owned(),
+        dir.0.to_string_lossy().into_owned(),
+    );
+    let working_dir = workload.working_dir.map(PathBuf::from);
+    Launch {
+        command: workload.command,
+        env,
+        working_dir,
+        mem_mb: workload.mem_mb,
+    }
+}
+
+fn open_child(child: &Child) -> io::Result<Supervisor> {
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    Ok(Supervisor {
+        pid,
+        pidfd: Arc::new(open_pid(pid)?),
+    })
+}
+
+/// The running process that this is, if it still runs.
+fn open(process: &ProcessId) -> Option<Supervisor> {
+    let pidfd = open_pid(process.pid).ok()?;
+    // Only after opening: whoever has this pid and that start time now had it then.
+    process.is_there().then(|| Supervisor {
+        pid: process.pid,
+        pidfd: Arc::new(pidfd),
+    })
+}
+
+fn open_pid(pid: i32) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
+}
+
+/// A pidfd is readable once its process has ended.
+async fn until_ended(pidfd: Arc<OwnedFd>) -> io::Result<()> {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe, for types that lie about their descriptor; an OwnedFd does not"
+    )]
+    let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
+    let _readable = pidfd.readable().await?;
+    Ok(())
+}
+
+/// How an instance without a supervisor ended. Where the supervisor was killed and could not say, its workload is
+/// killed too: an instance that nobody watches must not go on holding what it was given.
+fn ended(dir: &InstanceDir) -> Found {
+    match read_json(&dir.ended()) {
+        Ok(Some(Ended::Exited(code))) => Found::Ended(code),
+        Ok(Some(Ended::NeverRan(obstacle))) => {
+            debug!(dir = %dir.0.display(), detail = obstacle.detail, "instance never ran");
+            Found::NeverRan
+        }
+        Ok(None) | Err(_) => {
+            kill_orphans(dir);
+            Found::Ended(None)
+        }
+    }
+}
+
+/// Kills what carries the instance's directory in its environment.
+fn kill_orphans(dir: &InstanceDir) {
+    let orphans = procfs::with_environment(DIR_VARIABLE, &dir.0.to_string_lossy());
+    for pid in orphans.into_iter().filter_map(Pid::from_raw) {
+        warn!(dir = %dir.0.display(), pid = pid.as_raw_pid(), "killing a process whose supervisor is gone");
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}

@@ -1,0 +1,338 @@
+//! Drives the state machine on a real machine and a real connection: one loop per node, and as many nodes as asked for.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto_frames::{Frame, Uuid};
+use rustix::process::{Resource, Rlimit};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use super::agent::{Action, Agent, Command, Input, Order, Runs, Settings};
+use super::config::{Config, LauncherError, MachineConfig};
+use super::dial::Dialler;
+use super::host;
+use super::process::Processes;
+use super::simulate::Simulated;
+use super::state::StateDir;
+use crate::net::link::{Hello, Link, LinkClosed};
+
+/// Connections being opened at a time by one process, however many nodes it simulates: enough to keep a scheduler's
+/// handshakes busy.
+const DIALS_AT_ONCE: usize = 64;
+
+/// Longest time that the last frames may take to leave at shutdown.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Longest time to wait for the scheduler's end of the connection to close after ours: what was written may still be on
+/// its way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Longest time beyond the stop grace that stopping all workloads may take at shutdown; what is killed ends at once
+/// unless the kernel holds it.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs a launcher, or many made-up ones, until `shutdown` is ready or one cannot go on.
+///
+/// # Errors
+/// [`LauncherError`]: the state directory cannot be used, or the scheduler refuses for good.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), LauncherError> {
+    raise_open_files_limit();
+    let config = Arc::new(config);
+    let (end, ending) = watch::channel(false);
+    let dials = Arc::new(Semaphore::new(DIALS_AT_ONCE));
+    let mut nodes = JoinSet::new();
+    for node in nodes_of(&config, &dials)? {
+        nodes.spawn(node.run(ending.clone()));
+    }
+    drop(ending);
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown, if !*end.borrow() => {
+                info!("shutting down");
+                let _ = end.send(true);
+            }
+            node = nodes.join_next() => match node {
+                Some(ended) => ended??,
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Lets this process open as many files as it may: a workload takes a descriptor, a made-up node a socket.
+fn raise_open_files_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
+/// The nodes that are configured, with what they remember.
+fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, LauncherError> {
+    match &config.machine {
+        MachineConfig::Real {
+            state_dir,
+            uuid,
+            share,
+            supervisor,
+        } => {
+            let state = StateDir::open(state_dir, *uuid)?;
+            let (uuid, maintenance) = (state.uuid(), state.maintenance());
+            let mut processes = Processes::new(state, supervisor.clone(), *share);
+            let recovered = processes.recover();
+            let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
+            info!(%uuid, hostname, instances = recovered.len(), "launcher starts");
+            let mut node = Node::new(
+                config,
+                uuid,
+                hostname,
+                Machine::Real(Box::new(processes)),
+                dials,
+            );
+            node.agent.recover(Instant::now(), maintenance, recovered);
+            Ok(vec![node])
+        }
+        MachineConfig::Simulated { simulation, uuids } => {
+            info!(nodes = uuids.len(), "made-up launchers start");
+            let name = config.hostname.as_deref().unwrap_or("simulated");
+            let node = |(number, uuid): (usize, &Uuid)| {
+                let machine = Machine::Simulated(Simulated::new(*simulation));
+                Node::new(
+                    config,
+                    *uuid,
+                    format!("{name}-{}", number + 1),
+                    machine,
+                    dials,
+                )
+            };
+            Ok(uuids.iter().enumerate().map(node).collect())
+        }
+    }
+}
+
+/// What runs the workloads of one node.
+#[derive(Debug)]
+enum Machine {
+    Real(Box<Processes>),
+    Simulated(Simulated),
+}
+
+impl Machine {
+    fn perform(&mut self, order: Order) {
+        match self {
+            Self::Real(processes) => processes.perform(order),
+            Self::Simulated(simulated) => simulated.perform(order),
+        }
+    }
+
+    async fn event(&mut self) -> Input {
+        match self {
+            Self::Real(processes) => processes.event().await,
+            Self::Simulated(simulated) => simulated.event().await,
+        }
+    }
+}
+
+/// One node: its state machine, its machine, its connection.
+struct Node {
+    agent: Agent,
+    machine: Machine,
+    uuid: Uuid,
+    dialler: Dialler,
+    connection: Connection,
+    /// Frames that the connection has not taken yet. While there are any, no further command is taken in.
+    outbox: VecDeque<Frame>,
+    config: Arc<Config>,
+}
+
+/// The state of a node's connection.
+enum Connection {
+    Dialling(Pin<Box<dyn Future<Output = Result<Link, LauncherError>> + Send>>),
+    Up { link: Link, since: Instant },
+}
+
+/// What a node waits for.
+enum Woken {
+    Happened(Input),
+    Connected(Link),
+    Received(Frame),
+    /// The first frame of the outbox was taken.
+    Sent,
+    Lost(LinkClosed),
+    Ending,
+}
+
+impl Node {
+    fn new(
+        config: &Arc<Config>,
+        uuid: Uuid,
+        hostname: String,
+        machine: Machine,
+        dials: &Arc<Semaphore>,
+    ) -> Self {
+        let agent = Agent::new(Settings {
+            node_uuid: uuid,
+            hostname,
+            report_interval: config.report_interval,
+            stop_grace: config.stop_grace,
+            cpu_ratio: config.cpu_ratio,
+            runs: match machine {
+                Machine::Real(_) => Runs::Processes,
+                Machine::Simulated(_) => Runs::Anything,
+            },
+        });
+        let hello = Hello {
+            role: config.role,
+            uuid,
+            encoding: config.encoding,
+        };
+        let dialler = Dialler::new(config.clone(), hello, dials.clone());
+        let connection = Connection::Dialling(dialler.clone().dial());
+        Self {
+            agent,
+            machine,
+            uuid,
+            dialler,
+            connection,
+            outbox: VecDeque::new(),
+            config: config.clone(),
+        }
+    }
+
+    async fn run(mut self, mut ending: watch::Receiver<bool>) -> Result<(), LauncherError> {
+        let mut deadline: Option<Instant> = None;
+        loop {
+            self.act();
+            if self.agent.is_done() && self.outbox.is_empty()
+                || deadline.is_some_and(|at| at <= Instant::now())
+            {
+                self.close().await;
+                return Ok(());
+            }
+            let woken = match deadline {
+                Some(at) => timeout(at - Instant::now(), self.wait(None)).await,
+                None => Ok(self.wait(Some(&mut ending)).await),
+            };
+            match woken {
+                Ok(Ok(woken)) => {
+                    if let Woken::Ending = woken {
+                        deadline = Some(Instant::now() + self.config.stop_grace + STOP_DEADLINE);
+                    }
+                    self.take(woken);
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_) => warn!(node = %self.uuid, "not everything ended in time; leaving it"),
+            }
+        }
+    }
+
+    /// Does all that the state machine wants done.
+    fn act(&mut self) {
+        while let Some(action) = self.agent.poll_action() {
+            match action {
+                Action::Machine(order) => self.machine.perform(order),
+                Action::Send(message) => {
+                    debug!(node = %self.uuid, kind = %message.kind(), "sending");
+                    self.outbox
+                        .push_back(Frame::new(message.kind(), self.uuid, message.payload()));
+                }
+            }
+        }
+    }
+
+    async fn wait(
+        &mut self,
+        ending: Option<&mut watch::Receiver<bool>>,
+    ) -> Result<Woken, LauncherError> {
+        let ending = async {
+            match ending {
+                Some(ending) => ending.wait_for(|end| *end).await.map(drop),
+                None => std::future::pending().await,
+            }
+        };
+        let timer = self.agent.poll_timeout();
+        let timer = async {
+            match timer {
+                Some(at) => sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            woken = exchange(&mut self.connection, self.outbox.front()) => woken,
+            input = self.machine.event() => Ok(Woken::Happened(input)),
+            () = timer => Ok(Woken::Happened(Input::Tick)),
+            _ = ending => Ok(Woken::Ending),
+        }
+    }
+
+    fn take(&mut self, woken: Woken) {
+        let now = Instant::now();
+        match woken {
+            Woken::Happened(input) => self.agent.handle(now, input),
+            Woken::Ending => self
+                .agent
+                .handle(now, Input::Shutdown(self.config.at_shutdown)),
+            Woken::Sent => {
+                self.outbox.pop_front();
+            }
+            Woken::Received(frame) => match Command::decode(&frame) {
+                Some(command) => self.agent.handle(now, Input::Command(command)),
+                None => debug!(node = %self.uuid, kind = %frame.kind, "frame ignored"),
+            },
+            Woken::Connected(link) => {
+                info!(node = %self.uuid, scheduler = %link.connected.source, "connected");
+                let configuration = link.connected.payload.clone();
+                self.connection = Connection::Up { link, since: now };
+                self.agent.handle(now, Input::Connected { configuration });
+            }
+            Woken::Lost(reason) => {
+                warn!(node = %self.uuid, %reason, "disconnected");
+                if let Connection::Up { since, .. } = &self.connection {
+                    self.dialler.lost(now - *since);
+                }
+                self.connection = Connection::Dialling(self.dialler.clone().dial());
+                self.outbox.clear();
+                self.agent.handle(now, Input::Disconnected);
+            }
+        }
+    }
+
+    /// Lets the last frames leave.
+    async fn close(self) {
+        if let Connection::Up { link, .. } = self.connection {
+            let _ = timeout(FLUSH_DEADLINE, link.sender.flush()).await;
+            link.sender.close();
+            let _ = timeout(LINGER, link.sender.closed()).await;
+        }
+    }
+}
+
+/// The next thing that happens on the connection. Nothing is lost where the wait is given up.
+async fn exchange(
+    connection: &mut Connection,
+    outgoing: Option<&Frame>,
+) -> Result<Woken, LauncherError> {
+    match (connection, outgoing) {
+        (Connection::Dialling(dialling), _) => dialling.await.map(Woken::Connected),
+        (Connection::Up { link, .. }, Some(frame)) => Ok(link
+            .sender
+            .send(frame.clone())
+            .await
+            .map_or_else(Woken::Lost, |()| Woken::Sent)),
+        (Connection::Up { link, .. }, None) => Ok(link
+            .receiver
+            .recv()
+            .await
+            .map_or_else(Woken::Lost, Woken::Received)),
+    }
+}

@@ -1,0 +1,299 @@
+//! A made-up machine: reports the resources it was told to have and runs nothing.
+//!
+//! Its workloads are active at once and use what they asked for; they end when they are asked to, or by themselves after
+//! a set time. It answers [`Order`]s as a real machine does, so that everything above it is the same.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::agent::{Demand, HostFigures, Input, Order, Record, Stage, Usage, Workload};
+
+/// Exit code of a made-up workload that was asked to end, or killed: minus the signal.
+const TERMINATED: i32 = -15;
+const KILLED: i32 = -9;
+
+/// Disk and memory figures of different units meet: STATS count disk in 10⁶ bytes, requests in MiB.
+const MIB: i64 = 1_048_576;
+const DISK_UNIT: i64 = 1_000_000;
+
+/// The resources of a made-up machine; read from text such as `mem=65536,cpus=16,disk=500000,run=30`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Simulation {
+    /// Memory, in MiB.
+    pub mem_mb: i64,
+    /// Processors.
+    pub cpus: i64,
+    /// Disk, in 10⁶ bytes.
+    pub disk_mb: i64,
+    /// After how long workloads end by themselves, with exit code 0; `None` = never.
+    pub run: Option<Duration>,
+}
+
+/// Why text is no [`Simulation`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimulationError {
+    /// A part is not of the form `key=number`.
+    #[error(
+        "{0:?} is not of the form key=number; known keys: mem (MiB), cpus, disk (10^6 bytes), run (seconds)"
+    )]
+    NotUnderstood(String),
+    /// A key that is needed is not there.
+    #[error("{0} is missing; needed: mem=MIB,cpus=N,disk=MB")]
+    Missing(&'static str),
+}
+
+impl FromStr for Simulation {
+    type Err = SimulationError;
+
+    fn from_str(text: &str) -> Result<Self, SimulationError> {
+        let (mut mem, mut cpus, mut disk, mut run) = (None, None, None, None);
+        for part in text.split(',') {
+            let not_understood = || SimulationError::NotUnderstood(part.to_owned());
+            let (key, value) = part.split_once('=').ok_or_else(not_understood)?;
+            if key == "run" {
+                let seconds = value
+                    .parse()
+                    .ok()
+                    .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                run = Some(seconds.ok_or_else(not_understood)?);
+                continue;
+            }
+            let number = value
+                .parse::<i64>()
+                .ok()
+                .filter(|number| *number >= 0)
+                .ok_or_else(not_understood)?;
+            match key {
+                "mem" => mem = Some(number),
+                "cpus" => cpus = Some(number),
+                "disk" => disk = Some(number),
+                _ => return Err(not_understood()),
+            }
+        }
+        Ok(Self {
+            mem_mb: mem.ok_or(SimulationError::Missing("mem"))?,
+            cpus: cpus.ok_or(SimulationError::Missing("cpus"))?,
+            disk_mb: disk.ok_or(SimulationError::Missing("disk"))?,
+            run,
+        })
+    }
+}
+
+/// A machine that is made up.
+#[derive(Debug)]
+pub(crate) struct Simulated {
+    simulation: Simulation,
+    /// What the workloads asked for.
+    live: BTreeMap<String, Demand>,
+    /// When workloads end by themselves.
+    ends: BTreeSet<(Instant, String)>,
+    happened: VecDeque<Input>,
+}
+
+impl Simulated {
+    pub(crate) fn new(simulation: Simulation) -> Self {
+        Self {
+            simulation,
+            live: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            happened: VecDeque::new(),
+        }
+    }
+
+    /// Does what the agent asks; what comes of it is told by [`Simulated::event`].
+    pub(crate) fn perform(&mut self, order: Order) {
+        match order {
+            Order::Spawn(workload) => self.start(*workload),
+            Order::Terminate(id) => self.end(id, TERMINATED),
+            Order::Kill(id) => self.end(id, KILLED),
+            Order::Persist(record) => self.note(record),
+            Order::Forget(id) => {
+                self.live.remove(&id);
+            }
+            Order::PersistMaintenance(_) => {}
+            Order::Sample => {
+                let sample = self.sample();
+                self.happened.push_back(sample);
+            }
+        }
+    }
+
+    /// The next thing that happens. Nothing is lost where the wait is given up.
+    pub(crate) async fn event(&mut self) -> Input {
+        if let Some(input) = self.happened.pop_front() {
+            return input;
+        }
+        match self.ends.first() {
+            Some((at, _)) => sleep_until(*at).await,
+            None => std::future::pending().await,
+        }
+        match self.ends.pop_first() {
+            Some((_, instance)) => Input::Exited {
+                instance,
+                code: Some(0),
+            },
+            None => Input::Tick,
+        }
+    }
+
+    fn start(&mut self, workload: Workload) {
+        let instance = workload.instance;
+        if let Some(run) = self.simulation.run {
+            self.ends.insert((Instant::now() + run, instance.clone()));
+        }
+        self.happened.push_back(Input::Started { instance });
+    }
+
+    fn end(&mut self, instance: String, code: i32) {
+        self.ends.retain(|(_, id)| *id != instance);
+        self.happened.push_back(Input::Exited {
+            instance,
+            code: Some(code),
+        });
+    }
+
+    fn note(&mut self, record: Record) {
+        match record.stage {
+            Stage::Starting | Stage::Running | Stage::Stopping(_) => {
+                self.live.insert(record.instance, record.demand)
+            }
+            Stage::Exited(_) | Stage::Gone(..) => self.live.remove(&record.instance),
+        };
+    }
+
+    fn sample(&self) -> Input {
+        let usage = |demand: &Demand| Usage {
+            mem_mb: demand.mem_mb,
+            disk_mb: demand.disk_mb.saturating_mul(MIB) / DISK_UNIT,
+            cpu_percent: 0,
+        };
+        let usage: BTreeMap<String, Usage> = self
+            .live
+            .iter()
+            .map(|(id, demand)| (id.clone(), usage(demand)))
+            .collect();
+        let Simulation {
+            mem_mb,
+            cpus,
+            disk_mb,
+            ..
+        } = self.simulation;
+        let left = |total: i64, used: i64| total.saturating_sub(used).max(0);
+        let host = HostFigures {
+            mem_total_mb: mem_mb,
+            mem_available_mb: left(mem_mb, usage.values().map(|usage| usage.mem_mb).sum()),
+            disk_total_mb: disk_mb,
+            disk_available_mb: left(disk_mb, usage.values().map(|usage| usage.disk_mb).sum()),
+            load: 0,
+            cpus_online: cpus,
+            networks: Vec::new(),
+        };
+        Input::Sampled { host, usage }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::agent::{Demand, Input, Order, Record, Stage, Workload};
+    use super::{Simulated, Simulation, SimulationError};
+
+    /// A machine of 100 MiB that was given a workload of 30, and has told that it runs.
+    async fn running(resources: &str) -> Simulated {
+        let mut machine = Simulated::new(resources.parse().unwrap());
+        let demand = Demand {
+            mem_mb: 30,
+            vcpus: 1,
+            disk_mb: 0,
+        };
+        machine.perform(Order::Persist(Record {
+            instance: "a".to_owned(),
+            demand,
+            restart: false,
+            stage: Stage::Starting,
+            unheard: false,
+        }));
+        machine.perform(Order::Spawn(Box::new(Workload {
+            instance: "a".to_owned(),
+            tenant: String::new(),
+            command: Vec::new(),
+            env: [].into(),
+            working_dir: None,
+            mem_mb: 30,
+        })));
+        assert!(matches!(machine.event().await, Input::Started { instance } if instance == "a"));
+        machine
+    }
+
+    #[tokio::test]
+    async fn a_made_up_workload_uses_what_it_asked_for_until_it_is_forgotten() {
+        let mut machine = running("mem=100,cpus=1,disk=1").await;
+        for (available, listed) in [(70, 1), (100, 0)] {
+            machine.perform(Order::Sample);
+            let Input::Sampled { host, usage } = machine.event().await else {
+                panic!("no sample")
+            };
+            assert_eq!((host.mem_available_mb, usage.len()), (available, listed));
+            machine.perform(Order::Forget("a".to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_made_up_workload_ends_by_itself_or_when_it_is_asked_to_but_once() {
+        let mut machine = running("mem=100,cpus=1,disk=1,run=0").await;
+        assert!(matches!(
+            machine.event().await,
+            Input::Exited { code: Some(0), .. }
+        ));
+        let mut machine = running("mem=100,cpus=1,disk=1,run=9999").await;
+        machine.perform(Order::Terminate("a".to_owned()));
+        assert!(matches!(
+            machine.event().await,
+            Input::Exited {
+                code: Some(-15),
+                ..
+            }
+        ));
+        assert!(machine.ends.is_empty());
+    }
+
+    #[test]
+    fn resources_are_read_from_text() {
+        let simulation = "mem=4096,cpus=4,disk=1000".parse();
+        assert_eq!(
+            simulation,
+            Ok(Simulation {
+                mem_mb: 4096,
+                cpus: 4,
+                disk_mb: 1000,
+                run: None
+            })
+        );
+        let simulation: Simulation = "disk=0,cpus=4,mem=1,run=1.5".parse().unwrap();
+        assert_eq!(simulation.run, Some(Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn text_that_is_not_understood_is_named() {
+        for (text, part) in [
+            ("mem=1,cpus", "cpus"),
+            ("mem=-1", "mem=-1"),
+            ("ram=1", "ram=1"),
+            ("run=x", "run=x"),
+            ("", ""),
+        ] {
+            assert_eq!(
+                text.parse::<Simulation>(),
+                Err(SimulationError::NotUnderstood(part.to_owned()))
+            );
+        }
+        assert_eq!(
+            "mem=1,cpus=1".parse::<Simulation>(),
+            Err(SimulationError::Missing("disk"))
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! The supervisor of one instance: a small process between the launcher and the workload, so that a workload and its
+//! exit code outlive the launcher (what conmon and containerd's shim are to containers).
+//!
+//! The launcher runs its own program again with [`WORD`] as first argument. The supervisor starts a session of its own,
+//! takes the instance by creating its process file, starts the workload in a process group of its own
+//! ([`exec`]), says on its standard output how that went, waits, writes the exit file and ends. It is the reaper of
+//! everything the workload leaves behind, so that nothing escapes it by daemonizing: an instance has ended when none of
+//! its processes is left. When the main process ends by itself, the rest is killed, as in a container.
+//!
+//! SIGTERM asks it to end the workload (forwarded to the process group; everyone may take their time), SIGUSR1 to kill
+//! all of it. It never outlives the workload and has no other duty but keeping the output file within its limit.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::files::{Ended, InstanceDir, Obstacle, Supervision, create_json, write_json};
+use super::procfs::{self, ProcessId};
+
+mod exec;
+
+/// The first argument that makes a program of this package a supervisor (with the instance's directory) or the last
+/// step before the workload (with [`EXEC`] after that).
+pub const WORD: &str = "__supervise-instance";
+
+const EXEC: &str = "exec";
+
+/// Asks a supervisor to kill its workload at once; SIGKILL would end the supervisor instead.
+pub(crate) const KILL_WORKLOAD: Signal = Signal::USR1;
+
+/// Size at which the output file becomes the older output and starts anew: with the older one and what comes between
+/// two looks, an instance's output takes little more than twice this.
+pub const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Time between two looks at the size of the output file.
+const OUTPUT_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Runs a supervisor; `args` is what stands behind [`WORD`] on the command line.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut args = args.into_iter();
+    let Some(dir) = args.next().map(|dir| InstanceDir(PathBuf::from(dir))) else {
+        eprintln!("{WORD} is for the launcher's own use");
+        return ExitCode::from(2);
+    };
+    match args.next() {
+        Some(step) if step == EXEC => exec::run(&dir),
+        _ => supervise(&dir).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+    }
+}
+
+fn supervise(dir: &InstanceDir) -> io::Result<()> {
+    // Fails only where this already leads a session, which is just as well.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    std::env::set_current_dir("/")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // Before anybody can learn of this process and send it one of these.
+        let signals = Signals::listen()?;
+        let me = ProcessId::of(rustix::process::getpid().as_raw_pid())
+            .ok_or_else(|| io::Error::other("/proc does not show this process"))?;
+        if !create_json(&dir.supervision(), &Supervision::By(me))? {
+            return Ok(());
+        }
+        match start(dir) {
+            Ok(leader) => {
+                say("\n");
+                let ended = Watch {
+                    leader: Some(leader),
+                    status: None,
+                    ask: Ask::None,
+                }
+                .until_ended(dir, signals);
+                write_json(&dir.ended(), &ended.await?)
+            }
+            Err(obstacle) => {
+                let text = serde_json::to_string(&obstacle)?;
+                write_json(&dir.ended(), &Ended::NeverRan(obstacle))?;
+                say(&format!("{text}\n"));
+                Ok(())
+            }
+        }
+    })
+}
+
+/// Tells the launcher how the start went: an empty line, or an [`Obstacle`]. It may be gone; then the files tell.
+fn say(line: &str) {
+    let mut stdout = io::stdout();
+    let _ = stdout
+        .write_all(line.as_bytes())
+        .and_then(|()| stdout.flush());
+}
+
+/// Starts the workload's process; returns once its program runs, or cannot.
+fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
+    let failed = |error: io::Error| Obstacle {
+        image: false,
+        detail: format!("cannot start a process: {error}"),
+    };
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("ciao-instance")
+        .arg(WORD)
+        .arg(&dir.0)
+        .arg(EXEC)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut text = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        // Ends when the workload's program replaces the last step, which closes its end.
+        pipe.read_to_string(&mut text).map_err(failed)?;
+    }
+    if text.is_empty() {
+        return i32::try_from(child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| failed(io::Error::other("no process id")));
+    }
+    let _ = child.wait();
+    Err(serde_json::from_str(&text).unwrap_or(Obstacle {
+        image: false,
+        detail: text,
+    }))
+}
+
+/// What the supervisor has been asked to do with its workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    None,
+    Terminate,
+    Kill,
+}
+
+/// Waiting for every process of the instance.
+struct Watch {
+    /// The main process, until it has been waited for: so long its pid, and its group's id, cannot be another's.
+    leader: Option<Pid>,
+    /// How the main process ended.
+    status: Option<WaitStatus>,
+    ask: Ask,
+}
+
+impl Watch {
+    async fn until_ended(mut self, dir: &InstanceDir, mut signals: Signals) -> io::Result<Ended> {
+        let mut look = tokio::time::interval(OUTPUT_LOOK_INTERVAL);
+        while self.reap()? {
+            tokio::select! {
+                asked = signals.next() => self.asked(asked),
+                _ = look.tick() => limit_output(dir),
+            }
+        }
+        Ok(Ended::Exited(self.status.and_then(exit_code)))
+    }
+
+    fn asked(&mut self, asked: Option<Ask>) {
+        match asked {
+            None => {}
+            Some(Ask::Terminate) => {
+                if self.ask == Ask::None {
+                    self.ask = Ask::Terminate;
+                }
+                self.signal_all(Signal::TERM);
+            }
+            Some(ask) => {
+                self.ask = ask;
+                self.signal_all(Signal::KILL);
+            }
+        }
+    }
+
+    /// Waits for every process that has ended; whether some are left.
+    fn reap(&mut self) -> io::Result<bool> {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if self.leader == Some(pid) {
+                        self.leader = None;
+                        self.status = Some(status);
+                        if self.ask == Ask::None {
+                            self.ask = Ask::Kill;
+                        }
+                    }
+                    if self.ask == Ask::Kill {
+                        // Again after each one: what it left behind may have forked in between.
+                        self.signal_all(Signal::KILL);
+                    }
+                }
+                Ok(None) => return Ok(true),
+                Err(Errno::CHILD) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Signals the main process's group, and whatever of the instance is outside of it.
+    fn signal_all(&self, signal: Signal) {
+        if let Some(leader) = self.leader {
+            let _ = rustix::process::kill_process_group(leader, signal);
+        }
+        if self.leader.is_some() && signal != Signal::KILL {
+            return;
+        }
+        let me = rustix::process::getpid().as_raw_pid();
+        for pid in procfs::descendants(me)
+            .into_iter()
+            .filter_map(Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+/// The signals a supervisor listens to.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    kill: tokio::signal::unix::Signal,
+    child: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            kill: signal(SignalKind::user_defined1())?,
+            child: signal(SignalKind::child())?,
+        })
+    }
+
+    /// What the next signal asks for; `None` = a process ended.
+    async fn next(&mut self) -> Option<Ask> {
+        tokio::select! {
+            _ = self.kill.recv() => Some(Ask::Kill),
+            _ = self.terminate.recv() => Some(Ask::Terminate),
+            _ = self.child.recv() => None,
+        }
+    }
+}
+
+/// The exit status, or minus the signal.
+fn exit_code(status: WaitStatus) -> Option<i32> {
+    status
+        .exit_status()
+        .or_else(|| Some(-status.terminating_signal()?))
+}
+
+/// Makes a too large output file the older output. What is written between the two steps is lost; the workload writes
+/// on at the new end, because its file is opened for appending.
+fn limit_output(dir: &InstanceDir) {
+    let output = dir.output();
+    if fs::metadata(&output).is_ok_and(|file| file.len() > MAX_OUTPUT_BYTES) {
+        let _ = fs::copy(&output, dir.older_output());
+        let _ = fs::OpenOptions::new()
+            .write(true)
+            .open(&output)
+            .and_then(|file| file.set_len(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, metadata};
+
+    use super::super::files::InstanceDir;
+    use super::{MAX_OUTPUT_BYTES, limit_output};
+
+    #[test]
+    fn output_beyond_its_limit_becomes_the_older_output_and_the_file_starts_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = InstanceDir(dir.path().to_owned());
+        let output = File::create(dir.output()).unwrap();
+        output.set_len(MAX_OUTPUT_BYTES).unwrap();
+        limit_output(&dir);
+        assert!(!dir.older_output().exists());
+        output.set_len(MAX_OUTPUT_BYTES + 1).unwrap();
+        limit_output(&dir);
+        assert_eq!(metadata(dir.output()).unwrap().len(), 0);
+        assert_eq!(
+            metadata(dir.older_output()).unwrap().len(),
+            MAX_OUTPUT_BYTES + 1
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! The last step before the workload: limits this process, then becomes the workload's program.
+//!
+//! It is a program run of its own because limits can only be set on the process that shall have them without `unsafe`,
+//! and because the supervisor must not be limited itself.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::process::{Resource, Rlimit};
+
+use super::super::files::{InstanceDir, Launch, Obstacle, read_json};
+
+/// Memory beyond `mem_mb` that a workload's process may have, in MiB: room for stacks, allocator and interpreter start,
+/// which those who write `mem_mb` do not count.
+const MEMORY_SLACK_MIB: i64 = 16;
+
+/// Files a workload may have open unless it raises that itself: what most systems give, and less than the launcher takes
+/// for itself.
+const OPEN_FILES: u64 = 1024;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Becomes the workload; returns only where that is impossible, after saying so on standard output.
+pub(super) fn run(dir: &InstanceDir) -> ExitCode {
+    // Closed by the kernel when the workload's program takes over, which tells the supervisor that it runs.
+    let Ok(report) = io::stdout().as_fd().try_clone_to_owned() else {
+        return ExitCode::FAILURE;
+    };
+    let obstacle = become_workload(dir);
+    let text = serde_json::to_string(&obstacle).unwrap_or(obstacle.detail);
+    let _ = File::from(report).write_all(text.as_bytes());
+    ExitCode::FAILURE
+}
+
+fn become_workload(dir: &InstanceDir) -> Obstacle {
+    match prepare(dir) {
+        Ok(mut command) => {
+            let error = command.exec();
+            let program = command.get_program().display();
+            Obstacle {
+                image: is_image(&error),
+                detail: format!("cannot run {program}: {error}"),
+            }
+        }
+        Err(detail) => Obstacle {
+            image: false,
+            detail,
+        },
+    }
+}
+
+fn prepare(dir: &InstanceDir) -> Result<Command, String> {
+    let launch: Launch = read_json(&dir.launch())
+        .and_then(|launch| launch.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
+        .map_err(|error| format!("cannot read what to run: {error}"))?;
+    let (program, args) = launch.command.split_first().ok_or("command is empty")?;
+    let output = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(dir.output());
+    let output = output.map_err(|error| format!("cannot open the output file: {error}"))?;
+    let errors = output
+        .try_clone()
+        .map_err(|error| format!("cannot open the output file: {error}"))?;
+    let working_dir = launch.working_dir.unwrap_or_else(|| dir.work());
+    enter(&working_dir, dir)?;
+    limit_open_files()?;
+    limit_memory(launch.mem_mb)?;
+
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(&launch.env);
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    Ok(command)
+}
+
+fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), String> {
+    let failed = |error| {
+        format!(
+            "cannot enter working_dir {}: {error}",
+            working_dir.display()
+        )
+    };
+    if working_dir == dir.work() {
+        fs::create_dir_all(working_dir).map_err(failed)?;
+    }
+    std::env::set_current_dir(working_dir).map_err(failed)
+}
+
+/// Limits the data segment (`RLIMIT_DATA`): heap, private writable mappings and thread stacks, per process.
+///
+/// Not the address space (`RLIMIT_AS`): runtimes reserve gigabytes of it that they never touch and would not start.
+fn limit_memory(mem_mb: i64) -> Result<(), String> {
+    let mib = u64::try_from(mem_mb.saturating_add(MEMORY_SLACK_MIB)).unwrap_or(0);
+    let bytes = Some(mib.saturating_mul(MIB));
+    rustix::process::setrlimit(
+        Resource::Data,
+        Rlimit {
+            current: bytes,
+            maximum: bytes,
+        },
+    )
+    .map_err(|error| format!("cannot limit memory: {error}"))
+}
+
+fn limit_open_files() -> Result<(), String> {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let current = Some(maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES)));
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum })
+        .map_err(|error| format!("cannot limit open files: {error}"))
+}
+
+/// Whether an error of `exec` is the program's fault.
+fn is_image(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let image = [
+        Errno::NOENT,
+        Errno::ACCESS,
+        Errno::NOEXEC,
+        Errno::NOTDIR,
+        Errno::ISDIR,
+        Errno::LOOP,
+        Errno::LIBBAD,
+    ];
+    image
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}

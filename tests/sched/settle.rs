@@ -1,0 +1,103 @@
+//! After a restart: a START that fits nowhere waits for nodes that are still coming back.
+
+use std::time::Duration;
+
+use ciao_scheduler::sched::Config;
+use proto_frames::payload::StartFailureReason;
+
+use crate::world::{World, config, node_uuid};
+
+fn restarted(nodes: u64) -> World {
+    World::with(Config {
+        expected_nodes: (1..=nodes).map(node_uuid).collect(),
+        ..config()
+    })
+}
+
+#[test]
+fn a_start_waits_for_a_node_that_comes_back() {
+    let mut world = restarted(2);
+    let controller = world.controller();
+    world.look_away();
+    world.start(controller, "a", 10);
+    world.nothing_else();
+    let node = world.node_with(1, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+}
+
+#[test]
+fn once_all_are_back_nothing_waits() {
+    let mut world = restarted(1);
+    let controller = world.controller();
+    world.start(controller, "too large", 1000);
+    world.node_with(1, 100);
+    assert_eq!(
+        world.failures(controller),
+        [("too large".to_owned(), StartFailureReason::FullCloud)]
+    );
+    world.start(controller, "b", 1000);
+    assert_eq!(
+        world.failures(controller),
+        [("b".to_owned(), StartFailureReason::FullCloud)]
+    );
+}
+
+#[test]
+fn at_the_end_of_the_window_what_still_fits_nowhere_fails() {
+    let mut world = restarted(2);
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.start(controller, "large", 1000);
+    world.start(controller, "small", 10);
+    assert_eq!(
+        world.placements(),
+        [("small".to_owned(), node)],
+        "what fits does not wait"
+    );
+    world.advance(Duration::from_secs(9));
+    assert_eq!(world.failures(controller), []);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(
+        world.failures(controller),
+        [("large".to_owned(), StartFailureReason::FullCloud)]
+    );
+    world.start(controller, "later", 1000);
+    assert_eq!(world.failures(controller).len(), 1, "the window is closed");
+}
+
+#[test]
+fn a_waiting_start_can_be_deleted() {
+    let mut world = restarted(1);
+    let controller = world.controller();
+    let other = world.silent_node(9);
+    world.start(controller, "a", 10);
+    world.look_away();
+    world.delete(controller, "a", other);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+    );
+    world.node_with(1, 100);
+    assert_eq!(world.placements(), []);
+}
+
+#[test]
+fn the_same_start_twice_waits_once() {
+    let mut world = restarted(1);
+    let controller = world.controller();
+    world.start(controller, "a", 10);
+    world.start(controller, "a", 10);
+    let node = world.node_with(1, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+}
+
+#[test]
+fn without_a_list_of_nodes_nothing_waits() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.start(controller, "a", 10);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::NoComputeNodes)]
+    );
+}
