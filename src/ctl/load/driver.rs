@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proto_frames::payload::{Topic, Watch};
+use proto_frames::payload::{Delete, Topic, Watch};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
@@ -21,11 +21,11 @@ use crate::ctl::load::record::Recorder;
 /// Bytes written at once when pipelining: one full TLS record.
 const CHUNK_LEN: usize = 16 * 1024;
 
-/// Number of the START that finds out whether a controller is master; never the number of a measured one.
+/// Number of the instance that finds out whether a controller is master; never the number of a measured one.
 const PROBE: usize = 0xffff_ffff_ffff;
 
-/// How long a master may take to say that a START for a node that does not exist fits nowhere.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a master may take to answer commands for a node that does not exist.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one START may be under way before the window is opened all the same: longer than a scheduler holds a START
 /// in doubt.
@@ -151,15 +151,26 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether STARTs of this connection are heeded: a backup controller's are not. Asked by a START for a node that
-    /// does not exist, which a master is told fits nowhere.
+    /// Whether commands of this connection are heeded: a backup controller's are not.
+    ///
+    /// Asked by two commands for a node that does not exist. A master hears that the START fits nowhere (from the
+    /// original as well) and that there is nothing to delete (from this project's scheduler, which may hold the START
+    /// back for a while after its own restart).
     pub async fn is_heeded(&mut self) -> bool {
         if self.encoding == Encoding::Native {
             return true; // an operator always is
         }
-        let probe = StartTemplate::new(self.heard.run, 1, 1, Some(Uuid::new_v4()), 0).start(PROBE);
+        let nowhere = Uuid::new_v4();
+        let start = StartTemplate::new(self.heard.run, 1, 1, Some(nowhere), 0).start(PROBE);
+        let delete = Delete {
+            instance_uuid: self.heard.run.instance(PROBE),
+            workload_agent_uuid: nowhere.to_string(),
+            stop: false,
+        };
         self.outbound
-            .push(&Frame::new(Kind::START, self.uuid, probe));
+            .push(&Frame::new(Kind::DELETE, self.uuid, delete.encode()));
+        self.outbound
+            .push(&Frame::new(Kind::START, self.uuid, start));
         let answered = async {
             self.outbound.flush(&mut self.writer).await.ok()?;
             self.heard.probe_answered.notified().await;
@@ -278,7 +289,9 @@ impl Heard {
                 self.reports.fetch_add(1, Relaxed);
                 self.changed.notify_waiters();
             }
-            Kind::START_FAILURE | Kind::COMMAND_REFUSED => self.note_failure(&frame.payload),
+            Kind::START_FAILURE | Kind::DELETE_FAILURE | Kind::COMMAND_REFUSED => {
+                self.note_failure(&frame.payload)
+            }
             _ => {}
         }
     }

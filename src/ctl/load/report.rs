@@ -216,11 +216,11 @@ impl Report {
         for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
             write!(
                 line,
-                "{name} {:.0} µs, ",
-                us(self.latencies.value_at_quantile(quantile))
+                "{name} {}, ",
+                span(self.latencies.value_at_quantile(quantile))
             )?;
         }
-        writeln!(f, "{line}max {:.0} µs", us(self.latencies.max()))
+        writeln!(f, "{line}max {}", span(self.latencies.max()))
     }
 
     /// The lines that a clean run does not have.
@@ -306,6 +306,14 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
+/// A latency of so many ns as people read it: whole microseconds below 10 ms, whole milliseconds above.
+fn span(ns: u64) -> String {
+    match ns {
+        0..10_000_000 => format!("{:.0} µs", us(ns)),
+        _ => format!("{:.0} ms", us(ns) / 1e3),
+    }
+}
+
 fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
@@ -317,7 +325,7 @@ mod tests {
 
     fn report() -> Report {
         let mut latencies = Histogram::new(3).unwrap();
-        [80_000, 90_000, 100_000, 1_000_000]
+        [80_000, 90_000, 100_000, 10_000_000]
             .into_iter()
             .for_each(|ns| latencies.record(ns).unwrap());
         let usage = |cpu_s, rss_kib| Usage {
@@ -363,7 +371,7 @@ mod tests {
             "launchers    10 of 10 connected and ready in 0.50 s (native, 20/s)",
             "starts       1000 sent (closed loop, 600 bytes each), 1000 received, 0 failed",
             "throughput   500/s over 2.000 s",
-            "latency      p50 90 µs, p90 1000 µs, p99 1000 µs, p99.9 1000 µs, max 1000 µs",
+            "latency      p50 90 µs, p90 10 ms, p99 10 ms, p99.9 10 ms, max 10 ms",
             "lost         0 (0 without an error), duplicates 0, out of order 0",
             "server       10.0 µs CPU per START, 50000 µs per connect; memory 100 KiB idle, 260 connected (16.0 per \
              connection), 300 after, 301 at most",
