@@ -142,19 +142,144 @@ enum Change {
 
 /// Bytes and words that mean something to YAML, or to the payloads.
 const PIECES: &[&str] = &[
-    " ", "  ", "\n", "\n\n", "\t", "\r\n", ":", ": ", "-", "- ", "- - ", "#", " # x", "\n# c\n", "\n# c, d: [\n", "\"", "'", "[]", "{}",
-    "[", "]", "{", "}", ",", "&a ", "*a", "!x ", "!!str ", "|", ">", "|\n", "%", "@", "`", "?", "? ", "~", "null",
-    "Null", "true", "yes", "off", "010", "0x1f", "1_000", "2.0", "2.5", "-1", "-", "1e3", "99999999999999999999",
-    "9223372036854775807", "\\", "é", "\u{feff}", "\0", "...\n", "---\n", "\n...\n", "\n---\n", "...", "<<: ", "=", "start:\n", "a: b\n",
-    "\"\"", "\"a\": ", "mem_mb: 1\n", "local: true\n", "instances:\n", "storage:\n", "requested:\n", "resources:\n", "x:\n",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    "\t",
+    "\r\n",
+    ":",
+    ": ",
+    "-",
+    "- ",
+    "- - ",
+    "#",
+    " # x",
+    "\n# c\n",
+    "\n# c, d: [\n",
+    "\"",
+    "'",
+    "[]",
+    "{}",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "&a ",
+    "*a",
+    "!x ",
+    "!!str ",
+    "|",
+    ">",
+    "|\n",
+    "%",
+    "@",
+    "`",
+    "?",
+    "? ",
+    "~",
+    "null",
+    "Null",
+    "true",
+    "yes",
+    "off",
+    "010",
+    "0x1f",
+    "1_000",
+    "2.0",
+    "2.5",
+    "-1",
+    "-",
+    "1e3",
+    "99999999999999999999",
+    "9223372036854775807",
+    "\\",
+    "é",
+    "\u{feff}",
+    "\0",
+    "...\n",
+    "---\n",
+    "\n...\n",
+    "\n---\n",
+    "...",
+    "<<: ",
+    "=",
+    "start:\n",
+    "a: b\n",
+    "\"\"",
+    "\"a\": ",
+    "mem_mb: 1\n",
+    "local: true\n",
+    "instances:\n",
+    "storage:\n",
+    "requested:\n",
+    "resources:\n",
+    "x:\n",
 ];
 
 /// Things to put in the place of a value.
 const VALUES: &[&str] = &[
-    "", " ", " ~", " null", " \"null\"", " \"\"", " ''", " []", " {}", " [a, b]", " {a: b}", " a b", " a: b", " a:", " a#b", " a #b",
-    " -", " -1", " --1", " 0", " 010", " 2.0", " yes", " \"yes\"", " \"5\"", " 99999999999999999999", " 9223372036854775807",
-    " !!int 5", " &x 5", " *x", " |", " >-", " 5 ", " \t5", " .5", " ...", " ---", " =", " @a", " +5", " /a", " _", " :a", " a::", " é",
-    " 'a'", " \"a b\"", " \"a\\n\"", "  5", ":", "5", " NULL", " nULL", " true", " True", " tRue", " -.inf", " 0x", " 1_0", " \"\" x",
+    "",
+    " ",
+    " ~",
+    " null",
+    " \"null\"",
+    " \"\"",
+    " ''",
+    " []",
+    " {}",
+    " [a, b]",
+    " {a: b}",
+    " a b",
+    " a: b",
+    " a:",
+    " a#b",
+    " a #b",
+    " -",
+    " -1",
+    " --1",
+    " 0",
+    " 010",
+    " 2.0",
+    " yes",
+    " \"yes\"",
+    " \"5\"",
+    " 99999999999999999999",
+    " 9223372036854775807",
+    " !!int 5",
+    " &x 5",
+    " *x",
+    " |",
+    " >-",
+    " 5 ",
+    " \t5",
+    " .5",
+    " ...",
+    " ---",
+    " =",
+    " @a",
+    " +5",
+    " /a",
+    " _",
+    " :a",
+    " a::",
+    " é",
+    " 'a'",
+    " \"a b\"",
+    " \"a\\n\"",
+    "  5",
+    ":",
+    "5",
+    " NULL",
+    " nULL",
+    " true",
+    " True",
+    " tRue",
+    " -.inf",
+    " 0x",
+    " 1_0",
+    " \"\" x",
 ];
 
 fn change() -> impl Strategy<Value = Change> {
@@ -177,7 +302,10 @@ fn apply(payload: &mut Vec<u8>, change: &Change) {
     if payload.is_empty() {
         return;
     }
-    let mut lines: Vec<Vec<u8>> = payload.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    let mut lines: Vec<Vec<u8>> = payload
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
     match change {
         Change::Flip(at, byte) => {
             let at = at.index(payload.len());
@@ -219,7 +347,10 @@ fn apply(payload: &mut Vec<u8>, change: &Change) {
         }
         Change::Value(at, value) => {
             let at = at.index(lines.len());
-            if let Some(colon) = lines[at].windows(2).position(|pair| matches!(pair, b": " | b":\n")) {
+            if let Some(colon) = lines[at]
+                .windows(2)
+                .position(|pair| matches!(pair, b": " | b":\n"))
+            {
                 lines[at].truncate(colon + 1);
                 lines[at].extend_from_slice(value.as_bytes());
                 lines[at].push(b'\n');
@@ -231,13 +362,60 @@ fn apply(payload: &mut Vec<u8>, change: &Change) {
 
 /// A short document put together from lines that fit, half fit or do not fit each other.
 fn line_soup() -> impl Strategy<Value = String> {
-    let content = select(&[
-        "start:", "instance_uuid: a", "requirements:", "mem_mb: 1", "vcpus: 2", "storage:", "- local: true", "- size: 3", "local: yes",
-        "size: 1", "instances:", "- instance_uuid: b", "- state: active", "requested:", "networks:", "- ip: c", "labels:",
-        "resources:", "gpu: 1", "capabilities:", "- d", "- 1", "x:", "- x:", "- - y", "-", "x: []", "x: {}", "volumes: []", "volumes:",
-        "node_uuid: e", "load: 3", "scheduling:", "restart: true", "# f", "", "...", "---", "env:", "A: b", "command:", "hostname: g",
-        "networking:", "public_ip: no", "starts_seen: 4", "starts_seen: -4", "mem_mb: 1 # h", "\"x\": y", "? x", ": y",
-    ][..]);
+    let content = select(
+        &[
+            "start:",
+            "instance_uuid: a",
+            "requirements:",
+            "mem_mb: 1",
+            "vcpus: 2",
+            "storage:",
+            "- local: true",
+            "- size: 3",
+            "local: yes",
+            "size: 1",
+            "instances:",
+            "- instance_uuid: b",
+            "- state: active",
+            "requested:",
+            "networks:",
+            "- ip: c",
+            "labels:",
+            "resources:",
+            "gpu: 1",
+            "capabilities:",
+            "- d",
+            "- 1",
+            "x:",
+            "- x:",
+            "- - y",
+            "-",
+            "x: []",
+            "x: {}",
+            "volumes: []",
+            "volumes:",
+            "node_uuid: e",
+            "load: 3",
+            "scheduling:",
+            "restart: true",
+            "# f",
+            "",
+            "...",
+            "---",
+            "env:",
+            "A: b",
+            "command:",
+            "hostname: g",
+            "networking:",
+            "public_ip: no",
+            "starts_seen: 4",
+            "starts_seen: -4",
+            "mem_mb: 1 # h",
+            "\"x\": y",
+            "? x",
+            ": y",
+        ][..],
+    );
     vec((0..4_usize, any::<bool>(), content), 0..12).prop_map(|lines| {
         let mut text = String::new();
         for (level, odd, content) in lines {
@@ -277,8 +455,14 @@ fn peeks_agree_with_the_full_parser_on_every_single_value() {
         let lines = payload.split_inclusive('\n').count();
         for at in 0..lines {
             for value in VALUES {
-                let mut changed: Vec<String> = payload.split_inclusive('\n').map(str::to_owned).collect();
-                let Some((key, _)) = changed[at].split_once(": ").or_else(|| changed[at].split_once(":\n")) else { continue };
+                let mut changed: Vec<String> =
+                    payload.split_inclusive('\n').map(str::to_owned).collect();
+                let Some((key, _)) = changed[at]
+                    .split_once(": ")
+                    .or_else(|| changed[at].split_once(":\n"))
+                else {
+                    continue;
+                };
                 changed[at] = format!("{key}:{value}\n");
                 agree(changed.concat().as_bytes()).unwrap();
             }
@@ -291,7 +475,21 @@ fn only_the_first_document_of_a_start_counts() {
     let payload = include_bytes!("golden/start-three-documents.yaml");
     let start = peek::start(payload).unwrap();
     assert_eq!(start.instance_uuid, "0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01");
-    assert_eq!((start.mem_mb, start.vcpus, start.disk_mib), (512, 2, 20 * 1024));
-    assert_eq!((start.node_id, start.hostname, start.network_node, start.restart), (None, None, false, false));
-    assert_eq!(Start::decode(payload).unwrap().storage[0].id, "67d86208-b46c-4465-9018-e14187d4010");
+    assert_eq!(
+        (start.mem_mb, start.vcpus, start.disk_mib),
+        (512, 2, 20 * 1024)
+    );
+    assert_eq!(
+        (
+            start.node_id,
+            start.hostname,
+            start.network_node,
+            start.restart
+        ),
+        (None, None, false, false)
+    );
+    assert_eq!(
+        Start::decode(payload).unwrap().storage[0].id,
+        "67d86208-b46c-4465-9018-e14187d4010"
+    );
 }

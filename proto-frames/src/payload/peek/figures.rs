@@ -90,8 +90,16 @@ macro_rules! figures_of {
             load: $crate::payload::peek::figures::known($from.load),
             cpus_online: $crate::payload::peek::figures::known($from.cpus_online),
             hostname: $from.hostname.into(),
-            labels: $from.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
-            resources: $from.resources.into_iter().map(|(key, amount)| (key.into(), amount)).collect(),
+            labels: $from
+                .labels
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+            resources: $from
+                .resources
+                .into_iter()
+                .map(|(key, amount)| (key.into(), amount))
+                .collect(),
             capabilities: $from.capabilities.into_iter().map(Into::into).collect(),
             starts_seen: $from.starts_seen,
         }

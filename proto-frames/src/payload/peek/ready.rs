@@ -31,13 +31,19 @@ pub fn ready(payload: &[u8]) -> Result<ReadyPeek<'_>, PayloadError> {
 
 impl From<Ready> for ReadyPeek<'_> {
     fn from(ready: Ready) -> Self {
-        Self { node_uuid: ready.node_uuid.into(), figures: figures_of!(ready) }
+        Self {
+            node_uuid: ready.node_uuid.into(),
+            figures: figures_of!(ready),
+        }
     }
 }
 
 /// The plain style alone.
 pub(super) fn quick(payload: &[u8]) -> Option<ReadyPeek<'_>> {
-    let mut sink = ReadySink { peek: ReadyPeek::default(), any: false };
+    let mut sink = ReadySink {
+        peek: ReadyPeek::default(),
+        any: false,
+    };
     walk(payload, Ready::FIELDS, SMALL, &mut sink)?;
     sink.any.then_some(sink.peek)
 }

@@ -60,7 +60,10 @@ impl From<Start> for StartPeek<'_> {
     }
 }
 
-static ROOT: [Field; 1] = [Field { key: "start", shape: Start::SHAPE }];
+static ROOT: [Field; 1] = [Field {
+    key: "start",
+    shape: Start::SHAPE,
+}];
 
 /// The plain style alone; `None` also for all that [`Start::decode`] refuses.
 pub(super) fn quick(payload: &[u8]) -> Option<StartPeek<'_>> {

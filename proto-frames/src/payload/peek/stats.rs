@@ -55,7 +55,11 @@ impl From<Stats> for StatsPeek<'_> {
         Self {
             node_uuid: stats.node_uuid.into(),
             status: stats.status.into(),
-            instances: stats.instances.into_iter().map(InstancePeek::from).collect(),
+            instances: stats
+                .instances
+                .into_iter()
+                .map(InstancePeek::from)
+                .collect(),
             figures: figures_of!(stats),
         }
     }
@@ -76,7 +80,10 @@ impl From<InstanceStat> for InstancePeek<'_> {
 
 /// The plain style alone.
 pub(super) fn quick(payload: &[u8]) -> Option<StatsPeek<'_>> {
-    let mut sink = StatsSink { peek: StatsPeek::default(), any: false };
+    let mut sink = StatsSink {
+        peek: StatsPeek::default(),
+        any: false,
+    };
     walk(payload, Stats::FIELDS, LARGE, &mut sink)?;
     sink.any.then_some(sink.peek)
 }

@@ -96,7 +96,13 @@ enum LevelKind {
 
 impl Level {
     fn new(column: usize, name: &'static str, kind: LevelKind) -> Self {
-        Self { column, name, kind, next: 0, seen: 0 }
+        Self {
+            column,
+            name,
+            kind,
+            next: 0,
+            seen: 0,
+        }
     }
 
     const fn is_list(&self) -> bool {
@@ -134,34 +140,53 @@ struct Walker<'s, S> {
 impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     fn new(fields: &'static [Field], sink: &'s mut S) -> Self {
         let root = Level::new(0, "", LevelKind::Record(fields));
-        Self { levels: [root; MAX_DEPTH], depth: 1, pending: None, sink }
+        Self {
+            levels: [root; MAX_DEPTH],
+            depth: 1,
+            pending: None,
+            sink,
+        }
     }
 
     /// Reads the line that begins there; says where the next one begins.
     fn line(&mut self, payload: &'a [u8], start: usize) -> Option<Next> {
-        let spaces = payload[start..].iter().take_while(|byte| **byte == b' ').count();
+        let spaces = payload[start..]
+            .iter()
+            .take_while(|byte| **byte == b' ')
+            .count();
         let at = start + spaces;
         match *payload.get(at)? {
             b'\n' if spaces == 0 => Some(Next::Line(at + 1)),
             b'#' => skip_comment(payload, at + 1).map(Next::Line),
             b'-' if payload.get(at + 1) == Some(&b' ') => {
                 self.begin_item(spaces)?;
-                self.content(payload, at + 2, spaces + 2, Behind::Dash).map(Next::Line)
+                self.content(payload, at + 2, spaces + 2, Behind::Dash)
+                    .map(Next::Line)
             }
             b'-' | b'.' => {
                 let line = payload[at..].split(|byte| *byte == b'\n').next()?;
                 (spaces == 0 && is_marker(line)).then_some(Next::End)
             }
-            _ => self.content(payload, at, spaces, Behind::Indent).map(Next::Line),
+            _ => self
+                .content(payload, at, spaces, Behind::Indent)
+                .map(Next::Line),
         }
     }
 
     /// Reads what stands behind the indentation or a dash: a key with or without a value, or an entry of a list.
-    fn content(&mut self, payload: &'a [u8], start: usize, column: usize, behind: Behind) -> Option<usize> {
+    fn content(
+        &mut self,
+        payload: &'a [u8],
+        start: usize,
+        column: usize,
+        behind: Behind,
+    ) -> Option<usize> {
         let end = start + word_len(&payload[start..]);
         let next = payload.get(end).copied().unwrap_or(b'\n');
         match payload.get(start..end)? {
-            [key @ .., b':'] if is_plain(key) && key.len() <= MAX_KEY_LEN && !key.starts_with(b"-") => {
+            [key @ .., b':']
+                if is_plain(key) && key.len() <= MAX_KEY_LEN && !key.starts_with(b"-") =>
+            {
                 self.begin_key(column, behind)?;
                 let slot = self.slot(key)?;
                 match next {
@@ -187,7 +212,10 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
             };
             self.push(Level::new(column, name, LevelKind::List(entry)))?;
         }
-        while self.top().is_some_and(|top| top.column > column || top.column == column && !top.is_list()) {
+        while self
+            .top()
+            .is_some_and(|top| top.column > column || top.column == column && !top.is_list())
+        {
             self.depth -= 1;
         }
         let top = self.top()?;
@@ -199,7 +227,9 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     fn begin_key(&mut self, column: usize, behind: Behind) -> Option<()> {
         if behind == Behind::Dash {
             let top = self.top()?;
-            let LevelKind::List(shape) = top.kind else { return None };
+            let LevelKind::List(shape) = top.kind else {
+                return None;
+            };
             let name = top.name;
             return self.push_mapping(column, name, shape);
         }
@@ -208,13 +238,21 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         {
             return self.push_mapping(column, name, shape);
         }
-        while self.top().is_some_and(|top| top.column > column || top.column == column && top.is_list()) {
+        while self
+            .top()
+            .is_some_and(|top| top.column > column || top.column == column && top.is_list())
+        {
             self.depth -= 1;
         }
         (self.top()?.column == column).then_some(())
     }
 
-    fn push_mapping(&mut self, column: usize, name: &'static str, shape: &'static Shape) -> Option<()> {
+    fn push_mapping(
+        &mut self,
+        column: usize,
+        name: &'static str,
+        shape: &'static Shape,
+    ) -> Option<()> {
         let kind = match shape {
             Shape::Record(fields) => LevelKind::Record(fields),
             Shape::Entries(value) => LevelKind::Entries(value),
@@ -224,7 +262,14 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         let outer = self.top()?.name;
         self.push(Level::new(column, name, kind))?;
         if let Shape::Record(_) = shape {
-            self.sink.found(&Place { outer, record: name, key: "" }, Found::Mapping)?;
+            self.sink.found(
+                &Place {
+                    outer,
+                    record: name,
+                    key: "",
+                },
+                Found::Mapping,
+            )?;
         }
         Some(())
     }
@@ -235,7 +280,11 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         match top.kind {
             LevelKind::Record(fields) => {
                 let Some(index) = field_index(fields, top.next, key) else {
-                    return Some(Slot { key: UNNAMED, name: UNNAMED, shape: &Shape::Any });
+                    return Some(Slot {
+                        key: UNNAMED,
+                        name: UNNAMED,
+                        shape: &Shape::Any,
+                    });
                 };
                 let bit = 1_u32.checked_shl(u32::try_from(index).ok()?)?;
                 if top.seen & bit != 0 {
@@ -244,12 +293,20 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
                 top.seen |= bit;
                 top.next = index + 1;
                 let field = &fields[index];
-                Some(Slot { key: field.key, name: field.key, shape: &field.shape })
+                Some(Slot {
+                    key: field.key,
+                    name: field.key,
+                    shape: &field.shape,
+                })
             }
             LevelKind::Entries(shape) => {
                 top.next += 1;
                 let key = std::str::from_utf8(key).ok()?;
-                (top.next <= MAX_ENTRIES).then_some(Slot { key, name: UNNAMED, shape })
+                (top.next <= MAX_ENTRIES).then_some(Slot {
+                    key,
+                    name: UNNAMED,
+                    shape,
+                })
             }
             LevelKind::List(_) => None,
         }
@@ -276,7 +333,9 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
 
     /// An entry of a list that is one scalar.
     fn entry(&mut self, payload: &'a [u8], start: usize) -> Option<usize> {
-        let LevelKind::List(shape) = self.top()?.kind else { return None };
+        let LevelKind::List(shape) = self.top()?.kind else {
+            return None;
+        };
         let (scalar, next) = scalar_line(payload, start)?;
         self.scalar("", shape, scalar)?;
         Some(next)
@@ -292,8 +351,12 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
                 }
                 Found::Int(i64::try_from(value).ok()?)
             }
-            (Shape::Bool, Scalar::Word(word)) => Found::Bool(scalar::boolean(std::str::from_utf8(word).ok()?)?),
-            (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => return Some(()),
+            (Shape::Bool, Scalar::Word(word)) => {
+                Found::Bool(scalar::boolean(std::str::from_utf8(word).ok()?)?)
+            }
+            (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => {
+                return Some(());
+            }
             (Shape::Any, _) => Found::Anything,
             _ => return None,
         };
@@ -301,7 +364,11 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     }
 
     fn deliver(&mut self, key: &'a str, found: Found<'a>) -> Option<()> {
-        let outer = if self.depth > 1 { self.levels[self.depth - 2].name } else { "" };
+        let outer = if self.depth > 1 {
+            self.levels[self.depth - 2].name
+        } else {
+            ""
+        };
         let record = self.top()?.name;
         self.sink.found(&Place { outer, record, key }, found)
     }
@@ -355,20 +422,30 @@ fn scalar_line(payload: &[u8], start: usize) -> Option<(Scalar<'_>, usize)> {
 /// key.
 fn is_plain(word: &[u8]) -> bool {
     match word {
-        [b'-', _, ..] | [b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'_' | b'.', ..] => !word.ends_with(b":"),
+        [b'-', _, ..]
+        | [
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'_' | b'.',
+            ..,
+        ] => !word.ends_with(b":"),
         _ => false,
     }
 }
 
 /// Bytes at the beginning that are unremarkable in any scalar, in quotes and outside.
 fn word_len(bytes: &[u8]) -> usize {
-    bytes.iter().position(|byte| !UNREMARKABLE[usize::from(*byte)]).unwrap_or(bytes.len())
+    bytes
+        .iter()
+        .position(|byte| !UNREMARKABLE[usize::from(*byte)])
+        .unwrap_or(bytes.len())
 }
 
 /// The comment's line may hold what the guard does not count; says where the next line begins.
 fn skip_comment(payload: &[u8], start: usize) -> Option<usize> {
     let rest = payload.get(start..)?;
-    let len = rest.iter().position(|byte| !UNREMARKABLE[usize::from(*byte)] && *byte != b' ').unwrap_or(rest.len());
+    let len = rest
+        .iter()
+        .position(|byte| !UNREMARKABLE[usize::from(*byte)] && *byte != b' ')
+        .unwrap_or(rest.len());
     matches!(rest.get(len), None | Some(b'\n')).then_some(start + len + 1)
 }
 
@@ -377,8 +454,8 @@ const UNREMARKABLE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
     while byte < 128 {
-        table[byte as usize] =
-            byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'.' | b'-' | b':' | b'+' | b'@' | b'=');
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'/' | b'_' | b'.' | b'-' | b':' | b'+' | b'@' | b'=');
         byte += 1;
     }
     table
