@@ -22,4 +22,4 @@ mod order;
 mod replacement;
 mod restart;
 mod slow;
-mod tracing;
+mod traces;
