@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use proto_frames::{
     Connect, Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
 };
@@ -23,6 +23,10 @@ use crate::site::{Daemon, Site, within};
 
 /// A frame type that the protocol does not have: the scheduler answers InvalidFrameType to whoever sends it.
 pub(crate) const NO_SUCH_TYPE: Kind = Kind::new(9, 0);
+
+/// What a peer that does not read lets the kernel take in for it, in bytes: little, so that the scheduler notices soon,
+/// but more than a segment on loopback, so that what waits can be read fast in the end.
+pub(crate) const NARROW: u32 = 256 * 1024;
 
 /// One end of a TLS connection that speaks frames.
 pub(crate) struct Wire {
@@ -209,12 +213,12 @@ impl Wire {
 
 impl Peer {
     /// A frame of this peer's own.
-    pub(crate) fn frame(&self, kind: Kind, payload: impl Into<bytes::Bytes>) -> Frame {
+    pub(crate) fn frame(&self, kind: Kind, payload: impl Into<Bytes>) -> Frame {
         Frame::new(kind, self.uuid, payload)
     }
 
     /// Sends a frame of its own.
-    pub(crate) async fn send(&mut self, kind: Kind, payload: impl Into<bytes::Bytes>) {
+    pub(crate) async fn send(&mut self, kind: Kind, payload: impl Into<Bytes>) {
         let frame = self.frame(kind, payload);
         self.wire.send(&Message::Frame(frame)).await;
     }
@@ -222,6 +226,19 @@ impl Peer {
     /// Sends a frame as it is.
     pub(crate) async fn send_frame(&mut self, frame: Frame) {
         self.wire.send(&Message::Frame(frame)).await;
+    }
+
+    /// Sends all these frames of its own as fast as the connection takes them.
+    pub(crate) async fn pour(&mut self, frames: impl IntoIterator<Item = (Kind, Bytes)>) {
+        let mut bytes = BytesMut::new();
+        for (kind, payload) in frames {
+            let frame = self.frame(kind, payload);
+            self.wire.encoder.encode_frame(&frame, &mut bytes);
+            if bytes.len() > 64 * 1024 {
+                self.wire.write(&bytes.split()).await.unwrap();
+            }
+        }
+        self.wire.write(&bytes).await.unwrap();
     }
 
     /// The next frame; `None` once the connection has ended.

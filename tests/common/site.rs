@@ -132,6 +132,16 @@ impl Daemon {
         kill_process(self.pid(), Signal::TERM).unwrap();
     }
 
+    /// Asks it to stop as Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        kill_process(self.pid(), Signal::INT).unwrap();
+    }
+
+    /// Its process number, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// Ends it at once, as a crash would, and waits until it is gone.
     pub(crate) async fn kill(mut self) {
         within(self.child.kill()).await.unwrap();
@@ -146,8 +156,7 @@ impl Daemon {
     }
 
     fn pid(&self) -> Pid {
-        let id = self.child.id().expect("it runs");
-        Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
+        Pid::from_raw(i32::try_from(self.id()).unwrap()).unwrap()
     }
 }
 

@@ -40,6 +40,14 @@ pub(crate) fn start_of(instance: Uuid, mem_mb: i64) -> Start {
     }
 }
 
+/// A START for one MiB whose payload is this long, as one with cloud-init data is.
+pub(crate) fn large_start(instance: Uuid, len: usize) -> Bytes {
+    let mut payload = start(instance, 1).to_vec();
+    payload.extend_from_slice(b"...\n");
+    payload.resize(len.max(payload.len()), b'{');
+    payload.into()
+}
+
 /// A DELETE for a node.
 pub(crate) fn delete(instance: Uuid, node: Uuid) -> Bytes {
     Delete {

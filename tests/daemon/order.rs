@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use bytes::BytesMut;
-use proto_frames::{Encoding, Kind, Message, Role, Uuid};
+use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::peer::Peer;
 use crate::site::{Site, repository};
@@ -26,19 +25,6 @@ async fn receive(node: &mut Peer, count: u128) -> Vec<(Kind, Uuid)> {
     got
 }
 
-/// Sends all these frames as fast as the connection takes them.
-async fn pour(sender: &mut Peer, frames: impl Iterator<Item = (Kind, bytes::Bytes)>) {
-    let mut bytes = BytesMut::new();
-    for (kind, payload) in frames {
-        let message = Message::Frame(sender.frame(kind, payload));
-        sender.wire.encoder.encode(&message, &mut bytes);
-        if bytes.len() > 64 * 1024 {
-            sender.wire.write(&bytes.split()).await.unwrap();
-        }
-    }
-    sender.wire.write(&bytes).await.unwrap();
-}
-
 #[tokio::test]
 async fn starts_and_deletes_of_one_instance_never_overtake_each_other() {
     for (from, to) in [
@@ -58,7 +44,7 @@ async fn starts_and_deletes_of_one_instance_never_overtake_each_other() {
                 (Kind::DELETE, delete(instance(n), uuid)),
             ]
         });
-        let ((), got) = tokio::join!(pour(&mut controller, frames), receive(&mut node, 2 * PAIRS));
+        let ((), got) = tokio::join!(controller.pour(frames), receive(&mut node, 2 * PAIRS));
         let expected: Vec<_> = (0..PAIRS)
             .flat_map(|n| [(Kind::START, instance(n)), (Kind::DELETE, instance(n))])
             .collect();
@@ -82,11 +68,9 @@ async fn a_burst_of_starts_is_spread_evenly_and_nothing_is_lost_or_doubled() {
         nodes.push(node);
     }
     let total = EACH * NODES as u128;
-    pour(
-        &mut controller,
-        (0..total).map(|n| (Kind::START, start(instance(n), 1))),
-    )
-    .await;
+    controller
+        .pour((0..total).map(|n| (Kind::START, start(instance(n), 1))))
+        .await;
     let mut holders: HashMap<Uuid, usize> = HashMap::new();
     for (at, node) in nodes.iter_mut().enumerate() {
         for (kind, instance) in receive(node, EACH).await {
@@ -117,7 +101,7 @@ async fn several_launchers_reports_reach_a_controller_each_in_its_order() {
         writers.push(tokio::spawn(async move {
             let uuid = node.uuid;
             let stats = |n| format!("node_uuid: {uuid}\nload: {n}\n").into();
-            pour(&mut node, (0..COUNT).map(|n| (Kind::STATS, stats(n)))).await;
+            node.pour((0..COUNT).map(|n| (Kind::STATS, stats(n)))).await;
             node
         }));
     }
