@@ -114,9 +114,10 @@ impl Daemon {
     }
 
     /// Waits for a line of the log that contains this; the line.
-    pub(crate) async fn logged(&mut self, text: &str) -> String {
+    pub(crate) async fn logged(&self, text: &str) -> String {
         let found = |log: &[String]| log.iter().find(|line| line.contains(text)).cloned();
-        match within(self.log.wait_for(|log| found(log).is_some())).await {
+        let mut lines = self.log.clone();
+        match within(lines.wait_for(|log| found(log).is_some())).await {
             Ok(log) => found(&log).unwrap(),
             Err(_) => panic!("the log ended without '{text}'"),
         }

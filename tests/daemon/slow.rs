@@ -259,7 +259,8 @@ async fn a_backup_that_does_not_read_does_not_keep_reports_from_the_master() {
         deaf.skip_to(Kind::STATS).await;
     }
     let _master = within(all).await.unwrap();
-    within(eager).await.unwrap().nothing_else().await;
+    let mut eager = within(eager).await.unwrap();
+    eager.nothing_else().await;
     deaf.nothing_else().await;
 }
 
