@@ -5,7 +5,11 @@
 #[path = "common/certs.rs"]
 mod certs;
 
+#[path = "certificates/files.rs"]
+mod files;
 #[path = "certificates/golden.rs"]
 mod golden;
 #[path = "certificates/handshake.rs"]
 mod handshake;
+#[path = "certificates/program.rs"]
+mod program;

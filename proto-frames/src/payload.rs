@@ -26,8 +26,10 @@ pub mod tenant;
 pub mod trace_report;
 pub mod watch;
 
+mod collection;
 mod emit;
 mod error;
+mod locate;
 mod read;
 mod record;
 mod scalar;

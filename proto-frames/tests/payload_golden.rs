@@ -52,9 +52,9 @@ fn again(ty: &str, operand: u64, payload: &[u8]) -> Option<Result<Vec<u8>, Paylo
 
 fn each_payload(mut check: impl FnMut(&str, u64, &str)) {
     let index: serde_json::Value =
-        serde_json::from_str(include_str!("golden/index-main.json")).unwrap();
-    for stream in index["streams"].as_array().unwrap() {
-        for frame in stream["frames"].as_array().unwrap() {
+        serde_json::from_str(include_str!("golden/index-main.json")).expect("the index is JSON");
+    for stream in index["streams"].as_array().expect("a list") {
+        for frame in stream["frames"].as_array().expect("a list") {
             if let Some(payload) = frame["Payload"]
                 .as_str()
                 .filter(|payload| !payload.is_empty())
@@ -62,7 +62,7 @@ fn each_payload(mut check: impl FnMut(&str, u64, &str)) {
                 let ty = frame["Type"]
                     .as_str()
                     .map_or_else(|| frame["Type"].to_string(), str::to_owned);
-                check(&ty, frame["Operand"].as_u64().unwrap(), payload);
+                check(&ty, frame["Operand"].as_u64().expect("a number"), payload);
             }
         }
     }
@@ -99,7 +99,7 @@ fn every_recorded_payload_is_read_and_written_back_as_it_was() {
         }
     });
     assert_eq!((same, other), (94, 11));
-    let broken = r#"COMMAND 1 "start: [\n": line 2 column 1: not valid YAML: did not find expected node content"#;
+    let broken = r#"COMMAND 1 "start: [\n": line 2 column 1: not valid YAML: did not find expected node content, while parsing a flow node"#;
     assert_eq!(
         refused,
         [broken],

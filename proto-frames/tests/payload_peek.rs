@@ -427,8 +427,17 @@ fn line_soup() -> impl Strategy<Value = String> {
     })
 }
 
+/// So many cases, or more if `PROPTEST_CASES` says so.
+fn at_least(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: cases.max(default.cases),
+        ..default
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(at_least(1500))]
 
     #[test]
     fn peeks_agree_with_the_full_parser_on_changed_payloads(

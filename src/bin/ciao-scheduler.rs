@@ -3,31 +3,34 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::server::{
     DaemonFlags, LOG_DIR, Profile, SchedulerCommand, SchedulerFlags, Server,
 };
-use ciao_scheduler::{flags, shutdown};
+use ciao_scheduler::{dev, flags, shutdown};
 use clap::Parser as _;
 use tracing::info;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if words.nth(1).is_some_and(|word| word == supervise::WORD) {
+        // The launchers of `dev` run their workloads through this program.
+        return supervise::run(words);
+    }
     let arguments = flags::double_dashes(std::env::args_os(), &['h', 'V']);
     let result = match SchedulerFlags::parse_from(arguments) {
         SchedulerFlags {
-            command: Some(SchedulerCommand::Dev(_flags)),
+            command: Some(SchedulerCommand::Dev(flags)),
             ..
-        } => Ok(()),
-        SchedulerFlags { daemon, .. } if daemon.osprepare.0 => Ok(()),
-        SchedulerFlags { daemon, .. } => run_daemon(&daemon),
+        } => dev::run(flags),
+        SchedulerFlags { daemon, .. } if daemon.osprepare.0 => Ok(ExitCode::SUCCESS),
+        SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("ciao-scheduler: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|error| {
+        eprintln!("ciao-scheduler: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {

@@ -1,1 +1,270 @@
-//! The program `ciao-cert`.
+//! The program `ciao-cert`: the original's flags, and what it prints.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::{Parser, ValueEnum};
+use proto_frames::{Role, Uuid};
+
+use crate::cert::describe::DescribeError;
+use crate::cert::files::WriteError;
+use crate::cert::spec::{BACKDATE, parse_roles};
+use crate::cert::{CertError, KeyAlgorithm, Shape, Spec};
+use crate::flags::double_dashes;
+use crate::net::tls::TlsError;
+
+mod check;
+mod make;
+
+/// Exit code: something failed.
+const FAILED: u8 = 1;
+/// Exit code: a certificate does not verify.
+const NOT_VERIFIED: u8 = 3;
+/// Exit code: a file would have been overwritten.
+const EXISTS: u8 = 4;
+
+const EXAMPLES: &str = "\
+Flags may have one dash or two, and their value behind `=` or a space.
+
+Examples:
+  ciao-cert -all -directory certs
+      everything a cluster on this machine needs
+  ciao-cert -anchor -role scheduler -host sched.example -ip 192.0.2.1
+      the trust anchor: CAcert-sched.example.pem and cert-Scheduler-sched.example.pem
+  ciao-cert -anchor-cert cert-Scheduler-sched.example.pem -role agent,netagent -host node7.example -verify
+      a launcher's certificate, cert-CNAgent-NetworkingAgent-node7.example.pem, checked after it is made
+  ciao-cert -verify -anchor-cert CAcert-sched.example.pem cert-*.pem
+      check certificates that are there already
+  ciao-cert -dump cert-Controller-localhost.pem
+
+Exit codes: 0 done; 1 failed; 2 wrong command line; 3 a certificate does not verify; 4 a file exists already
+(nothing was written then; -force overwrites).";
+
+/// Makes, checks and shows the certificates of SSNTP peers.
+#[derive(Debug, Parser)]
+#[command(name = "ciao-cert", version, after_help = EXAMPLES)]
+struct Cli {
+    /// Make the trust anchor: the CA certificate, which is also the scheduler's own.
+    #[arg(long, alias = "server", conflicts_with_all = ["anchor_cert", "all", "dump"])]
+    anchor: bool,
+    /// Sign with this anchor (its file with the key); with -verify and CERTIFICATES, check against it (no key needed).
+    #[arg(
+        long,
+        alias = "server-cert",
+        value_name = "FILE",
+        conflicts_with = "dump"
+    )]
+    anchor_cert: Option<PathBuf>,
+    /// Make a full set: the anchor (unless -anchor-cert gives one), and a certificate for each kind of client.
+    #[arg(long, conflicts_with_all = ["dump", "role", "uuid"])]
+    all: bool,
+    /// Print what a certificate file holds.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "role"])]
+    dump: Option<PathBuf>,
+    /// Check what was made; alone, check the CERTIFICATES.
+    #[arg(long)]
+    verify: bool,
+    /// Roles, separated by commas: agent, scheduler, controller, netagent, server, cnciagent.
+    #[arg(long, value_name = "ROLES", value_parser = parse_roles)]
+    role: Option<Role>,
+    /// Host names, separated by commas; the first is in the file's name.
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    host: Vec<String>,
+    /// IP addresses, separated by commas.
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    ip: Vec<String>,
+    /// An e-mail address to put in.
+    #[arg(long, value_name = "ADDRESS")]
+    email: Option<String>,
+    /// The organisation, which is the whole subject. By default the anchor's; for an anchor `ciao`.
+    #[arg(long, value_name = "NAME")]
+    organization: Option<String>,
+    /// Where the files go; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// Days the certificate is valid, but no longer than its anchor.
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    /// Bind the certificate to this UUID: only the peer with this UUID may use it, and nobody else may claim the UUID.
+    #[arg(long, value_name = "UUID")]
+    uuid: Option<Uuid>,
+    /// Kind of private key.
+    #[arg(long, value_enum, default_value_t = KeyType::P256)]
+    key_type: KeyType,
+    /// An RSA key of 2048 bits, as the original makes by default; short for -key-type rsa.
+    #[arg(long, conflicts_with_all = ["key_type", "elliptic_key"])]
+    rsa: bool,
+    /// An elliptic-curve key. It is the default; the original's flag is accepted.
+    #[arg(long)]
+    elliptic_key: bool,
+    /// Leave the key identifiers of leaves out, as the original does.
+    #[arg(long)]
+    original_shape: bool,
+    /// Overwrite files that are there.
+    #[arg(long)]
+    force: bool,
+    /// With -verify: the files to check.
+    #[arg(value_name = "CERTIFICATES", requires = "verify")]
+    certificates: Vec<PathBuf>,
+}
+
+/// Kinds of private key by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KeyType {
+    /// ECDSA on P-256.
+    P256,
+    /// ECDSA on P-521, as the original's -elliptic-key makes.
+    P521,
+    /// RSA with 2048 bits.
+    Rsa,
+}
+
+/// Why the program fails.
+#[derive(Debug, thiserror::Error)]
+enum CliError {
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: {source}", path.display())]
+    Anchor { path: PathBuf, source: CertError },
+    #[error(transparent)]
+    Cert(#[from] CertError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("{}: {source}", path.display())]
+    Describe {
+        path: PathBuf,
+        source: DescribeError,
+    },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("cannot make the directory {}: {source}", path.display())]
+    Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{0:?} is no IP address")]
+    BadIp(String),
+    #[error("{0}")]
+    NotVerified(String),
+}
+
+/// Runs the program with these arguments, the first being its name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = Cli::parse_from(double_dashes(args, &['h', 'V']));
+    if let Some(complaint) = cli.missing() {
+        eprintln!("ciao-cert: {complaint}; see -help");
+        return ExitCode::from(2);
+    }
+    match cli.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ciao-cert: {error}");
+            ExitCode::from(match error {
+                CliError::Write(WriteError::Exists(_)) => EXISTS,
+                CliError::NotVerified(_) => NOT_VERIFIED,
+                _ => FAILED,
+            })
+        }
+    }
+}
+
+impl Cli {
+    /// What the command line lacks.
+    fn missing(&self) -> Option<&'static str> {
+        let makes_one = self.dump.is_none() && !self.all && self.certificates.is_empty();
+        if !self.certificates.is_empty() && (self.anchor || self.all) {
+            return Some("files to check and files to make do not go together");
+        }
+        if !self.certificates.is_empty() && self.anchor_cert.is_none() {
+            return Some("missing -anchor-cert, the CA to check against");
+        }
+        if self.anchor_cert.is_none() && !self.anchor && !self.all && self.dump.is_none() {
+            return Some("missing -anchor, -anchor-cert, -all or -dump");
+        }
+        if makes_one && !self.anchor && self.role.is_none() {
+            return Some("missing -role");
+        }
+        if makes_one && self.host.iter().all(String::is_empty) {
+            return Some("missing -host");
+        }
+        None
+    }
+
+    fn run(&self) -> Result<(), CliError> {
+        if let Some(path) = &self.dump {
+            return check::dump(path);
+        }
+        match &self.anchor_cert {
+            Some(ca) if !self.certificates.is_empty() => self.verify_all(ca),
+            _ => self.make(),
+        }
+    }
+
+    fn spec(&self, roles: Role) -> Result<Spec, CliError> {
+        let given = |texts: &[String]| {
+            texts
+                .iter()
+                .map(|text| text.trim().to_owned())
+                .filter(|t| !t.is_empty())
+                .collect::<Vec<_>>()
+        };
+        let (host_ips, hosts): (Vec<_>, Vec<_>) = given(&self.host)
+            .into_iter()
+            .partition(|host| host.parse::<IpAddr>().is_ok());
+        let ips = host_ips.into_iter().chain(given(&self.ip));
+        let ips = ips
+            .map(|text| text.parse().map_err(|_| CliError::BadIp(text)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let defaults = Spec::localhost(roles);
+        let is_this_machine = self.all && hosts.is_empty() && ips.is_empty();
+        Ok(Spec {
+            hosts: if is_this_machine {
+                defaults.hosts
+            } else {
+                hosts
+            },
+            ips: if is_this_machine { defaults.ips } else { ips },
+            emails: self.email.iter().cloned().collect(),
+            organization: self.organization.clone(),
+            uuid: self.uuid,
+            key: match self.key_type {
+                _ if self.rsa => KeyAlgorithm::Rsa2048,
+                KeyType::P256 => KeyAlgorithm::EcdsaP256,
+                KeyType::P521 => KeyAlgorithm::EcdsaP521,
+                KeyType::Rsa => KeyAlgorithm::Rsa2048,
+            },
+            not_before: SystemTime::now() - BACKDATE,
+            lifetime: Duration::from_secs(u64::from(self.days) * 24 * 60 * 60) + BACKDATE,
+            shape: if self.original_shape {
+                Shape::Original
+            } else {
+                Shape::Identified
+            },
+            roles,
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    fs::read(path).map_err(|source| CliError::Read {
+        path: path.into(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,1 +1,182 @@
 //! A certificate as text for people: what `ciao-cert -dump` prints.
+
+use std::fmt::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustls::pki_types::PrivateKeyDer;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::X509Certificate;
+
+use crate::cert::spec::role_names;
+use crate::net::identity::{self, IdentityError, PeerIdentity};
+use crate::net::tls::pem::{PemError, certificates, private_key};
+use crate::net::tls::{date, ip_address};
+
+/// Why a file cannot be described.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DescribeError {
+    /// It holds no certificate.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// A certificate in it is damaged.
+    #[error(transparent)]
+    Certificate(#[from] IdentityError),
+}
+
+/// Every certificate in a PEM text, one block of lines each, and the kind of private key behind them; the labels are
+/// those of the original's tool, with a few more.
+///
+/// # Errors
+/// [`DescribeError`].
+pub fn describe(name: &str, pem: &[u8]) -> Result<String, DescribeError> {
+    let mut text = String::new();
+    for der in certificates(pem)? {
+        let x509 = identity::parse(&der)?;
+        // Writing to a string cannot fail.
+        let _ = lines(&mut text, name, &der, &x509);
+    }
+    let kind = match private_key(pem) {
+        Ok(PrivateKeyDer::Pkcs1(_)) => Some("RSA PRIVATE KEY"),
+        Ok(PrivateKeyDer::Sec1(_)) => Some("EC PRIVATE KEY"),
+        Ok(_) => Some("PRIVATE KEY"),
+        Err(PemError::NoPrivateKey) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let _ = line(
+        &mut text,
+        "Private key",
+        kind.unwrap_or("none in this file"),
+    );
+    Ok(text)
+}
+
+fn lines(text: &mut String, name: &str, der: &[u8], x509: &X509Certificate<'_>) -> fmt::Result {
+    line(text, "Certificate", name)?;
+    for organization in x509
+        .subject()
+        .iter_organization()
+        .filter_map(|name| name.as_str().ok())
+    {
+        if !organization.is_empty() {
+            line(text, "Organization", organization)?;
+        }
+    }
+    line(text, "Is CA", x509.is_ca())?;
+    let at =
+        |seconds: i64| date(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+    let validity = x509.validity();
+    let span = format_args!(
+        "{} to {}",
+        at(validity.not_before.timestamp()),
+        at(validity.not_after.timestamp())
+    );
+    line(text, "Validity", span)?;
+    let roles = role_names(identity::roles(x509).unwrap_or_default());
+    line(
+        text,
+        "For role",
+        if roles.is_empty() {
+            "none: no peer accepts it"
+        } else {
+            &roles
+        },
+    )?;
+    names(text, x509)?;
+    match PeerIdentity::from_der(der) {
+        Ok(PeerIdentity {
+            bound_uuid: Some(uuid),
+            ..
+        }) => line(text, "Bound to UUID", uuid)?,
+        Err(error @ IdentityError::BadUuid) => line(text, "Bound to UUID", error)?,
+        _ => {}
+    }
+    line(text, "Serial", x509.raw_serial_as_string())?;
+    line(text, "SHA-256", identity::hex(&identity::fingerprint(der)))
+}
+
+fn names(text: &mut String, x509: &X509Certificate<'_>) -> fmt::Result {
+    let Ok(Some(names)) = x509.subject_alternative_name() else {
+        return Ok(());
+    };
+    let names = &names.value.general_names;
+    for name in names {
+        if let GeneralName::DNSName(host) = name {
+            line(text, "For host", host)?;
+        }
+    }
+    for name in names {
+        if let GeneralName::IPAddress(octets) = name {
+            line(
+                text,
+                "For IP",
+                ip_address(octets).as_deref().unwrap_or("malformed"),
+            )?;
+        }
+    }
+    for name in names {
+        if let GeneralName::RFC822Name(email) = name {
+            line(text, "E-mail", email)?;
+        }
+    }
+    Ok(())
+}
+
+/// One label and its value; control characters of the value are escaped, since it comes from a file.
+fn line(text: &mut String, label: &str, value: impl fmt::Display) -> fmt::Result {
+    let value = value.to_string();
+    writeln!(
+        text,
+        "{:<15} {}",
+        format_args!("{label}:").to_string(),
+        value.escape_debug()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::{Role, Uuid};
+
+    use super::describe;
+    use crate::cert::{Anchor, Spec};
+
+    #[test]
+    fn it_says_what_a_certificate_is_for() {
+        let anchor = Anchor::new(&Spec::localhost(Role::SCHEDULER)).unwrap();
+        let spec = Spec {
+            organization: Some("it's ours\u{1b}[2J".to_owned()),
+            emails: vec!["ops@example.test".to_owned()],
+            uuid: Some(Uuid::from_u128(7)),
+            ..Spec::localhost(Role::AGENT | Role::NETAGENT)
+        };
+        let text = describe("x.pem", anchor.sign(&spec).unwrap().pem().as_bytes()).unwrap();
+        for line in [
+            "Certificate:    x.pem",
+            "Is CA:          false",
+            "For role:       CNAgent-NetworkingAgent",
+            "For host:       localhost",
+            "For IP:         127.0.0.1",
+            "For IP:         ::1",
+            "E-mail:         ops@example.test",
+            "Bound to UUID:  00000000-0000-0000-0000-000000000007",
+            "Private key:    EC PRIVATE KEY",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line:?} is missing in\n{text}"
+            );
+        }
+        assert!(
+            !text.contains('\u{1b}'),
+            "no escape sequence from a file reaches a terminal"
+        );
+    }
+
+    #[test]
+    fn a_ca_file_has_no_key() {
+        let anchor = Anchor::new(&Spec::localhost(Role::SCHEDULER)).unwrap();
+        let text = describe("CAcert.pem", anchor.ca_pem().as_bytes()).unwrap();
+        assert!(text.contains("Is CA:          true"), "{text}");
+        assert!(text.contains("Private key:    none in this file"), "{text}");
+    }
+}

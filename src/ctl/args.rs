@@ -28,26 +28,46 @@ pub struct Cli {
 
 /// Options that every command takes, before or after its name.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
     /// Scheduler to connect to, as HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT
     #[arg(
         long,
         global = true,
         env = "CIAO_SERVER",
+        hide_env_values = true,
         default_value = "localhost:8888",
         value_name = "ADDR"
     )]
     pub server: String,
     /// Certificate and key of a controller, one PEM file
     /// [default: /etc/pki/ciao/cert-Controller-localhost.pem]
-    #[arg(long, global = true, env = "CIAO_CERT", value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "CIAO_CERT",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
     pub cert: Option<PathBuf>,
     /// CA certificate of the cluster, PEM [default: /etc/pki/ciao/CAcert-localhost.pem]
-    #[arg(long, global = true, env = "CIAO_CACERT", value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "CIAO_CACERT",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
     pub cacert: Option<PathBuf>,
     /// Directory with CAcert-localhost.pem and cert-ROLE-localhost.pem, as `ciao-cert -all` makes it; --cert and
     /// --cacert come first
-    #[arg(long, global = true, env = "CIAO_CERTS", value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        env = "CIAO_CERTS",
+        hide_env_values = true,
+        value_name = "DIR"
+    )]
     pub certs: Option<PathBuf>,
     /// Longest time to wait, for example 5s or 10m [default: 10s to connect, 30s for an answer, 1h with --wait]
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]

@@ -101,8 +101,10 @@ pub struct Context<'a> {
     pub out: &'a mut dyn Write,
     /// Whether output is for programs.
     pub json: bool,
+    /// How long to wait for an answer.
+    pub answer: Duration,
     /// How long `--wait` waits.
-    pub patience: Duration,
+    pub wait: Duration,
 }
 
 /// Runs a command that needs a session.
@@ -120,12 +122,14 @@ pub async fn run(
         _ => Vec::new(),
     };
     let client = Client::connect(&client_config(global)).await?;
-    let patience = global.timeout.unwrap_or(WAIT_TIMEOUT);
+    let answer = global.timeout.unwrap_or(ANSWER_TIMEOUT);
+    let wait = global.timeout.unwrap_or(WAIT_TIMEOUT);
     let mut context = Context {
         client,
         out,
         json: global.json,
-        patience,
+        answer,
+        wait,
     };
     match command {
         SessionCommand::Start(args) => start::submit(&mut context, requests, &args.submit).await,

@@ -25,7 +25,7 @@ const LAUNCHER_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 
 /// Runs workloads on this node for a scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "ciao-launcher", version)]
+#[command(name = "ciao-launcher", version, args_override_self = true)]
 pub struct Cli {
     /// Certificate and private key of this node, one PEM file
     #[arg(

@@ -205,7 +205,7 @@ impl Processes {
         let (events, instance, dir) = (self.events.clone(), id.to_owned(), self.state.instance(id));
         self.supervisors.insert(id.to_owned(), supervisor.clone());
         tokio::spawn(async move {
-            if let Err(error) = until_ended(&supervisor.pidfd).await {
+            if let Err(error) = until_ended(supervisor.pidfd).await {
                 error!(instance, %error, "cannot watch a supervisor");
                 return;
             }
@@ -303,10 +303,10 @@ async fn start(
     };
     match verdict {
         Ok(Ok(None)) => match open_child(&child) {
-            Ok(supervisor) => return Ok((supervisor, child)),
+            Ok(supervisor) => Ok((supervisor, child)),
             Err(error) => {
                 give_up(child, &dir);
-                return Err(failed(error));
+                Err(failed(error))
             }
         },
         Ok(Ok(Some(obstacle))) => {
@@ -391,12 +391,12 @@ fn open_pid(pid: i32) -> io::Result<OwnedFd> {
 }
 
 /// A pidfd is readable once its process has ended.
-async fn until_ended(pidfd: &OwnedFd) -> io::Result<()> {
+async fn until_ended(pidfd: Arc<OwnedFd>) -> io::Result<()> {
     #[expect(
         deprecated,
         reason = "its successor is unsafe, for types that lie about their descriptor; an OwnedFd does not"
     )]
-    let pidfd = AsyncFd::with_interest(pidfd.try_clone()?, Interest::READABLE)?;
+    let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
     let _readable = pidfd.readable().await?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto_frames::{Frame, Uuid};
+use rustix::process::{Resource, Rlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
@@ -27,6 +28,10 @@ const DIALS_AT_ONCE: usize = 64;
 /// Longest time that the last frames may take to leave at shutdown.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Longest time to wait for the scheduler's end of the connection to close after ours: what was written may still be on
+/// its way.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Longest time beyond the stop grace that stopping all workloads may take at shutdown; what is killed ends at once
 /// unless the kernel holds it.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
@@ -36,6 +41,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 /// # Errors
 /// [`LauncherError`]: the state directory cannot be used, or the scheduler refuses for good.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), LauncherError> {
+    raise_open_files_limit();
     let config = Arc::new(config);
     let (end, ending) = watch::channel(false);
     let dials = Arc::new(Semaphore::new(DIALS_AT_ONCE));
@@ -56,6 +62,18 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
                 None => return Ok(()),
             },
         }
+    }
+}
+
+/// Lets this process open as many files as it may: a workload takes a descriptor, a made-up node a socket.
+fn raise_open_files_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "cannot raise the limit of open files");
     }
 }
 
@@ -292,12 +310,9 @@ impl Node {
     /// Lets the last frames leave.
     async fn close(self) {
         if let Connection::Up { link, .. } = self.connection {
-            let leave = async {
-                let _ = link.sender.flush().await;
-                link.sender.close();
-                link.sender.closed().await
-            };
-            let _ = timeout(FLUSH_DEADLINE, leave).await;
+            let _ = timeout(FLUSH_DEADLINE, link.sender.flush()).await;
+            link.sender.close();
+            let _ = timeout(LINGER, link.sender.closed()).await;
         }
     }
 }

@@ -199,7 +199,67 @@ impl Simulated {
 mod tests {
     use std::time::Duration;
 
-    use super::{Simulation, SimulationError};
+    use super::super::agent::{Demand, Input, Order, Record, Stage, Workload};
+    use super::{Simulated, Simulation, SimulationError};
+
+    /// A machine of 100 MiB that was given a workload of 30, and has told that it runs.
+    async fn running(resources: &str) -> Simulated {
+        let mut machine = Simulated::new(resources.parse().unwrap());
+        let demand = Demand {
+            mem_mb: 30,
+            vcpus: 1,
+            disk_mb: 0,
+        };
+        machine.perform(Order::Persist(Record {
+            instance: "a".to_owned(),
+            demand,
+            restart: false,
+            stage: Stage::Starting,
+            unheard: false,
+        }));
+        machine.perform(Order::Spawn(Box::new(Workload {
+            instance: "a".to_owned(),
+            tenant: String::new(),
+            command: Vec::new(),
+            env: [].into(),
+            working_dir: None,
+            mem_mb: 30,
+        })));
+        assert!(matches!(machine.event().await, Input::Started { instance } if instance == "a"));
+        machine
+    }
+
+    #[tokio::test]
+    async fn a_made_up_workload_uses_what_it_asked_for_until_it_is_forgotten() {
+        let mut machine = running("mem=100,cpus=1,disk=1").await;
+        for (available, listed) in [(70, 1), (100, 0)] {
+            machine.perform(Order::Sample);
+            let Input::Sampled { host, usage } = machine.event().await else {
+                panic!("no sample")
+            };
+            assert_eq!((host.mem_available_mb, usage.len()), (available, listed));
+            machine.perform(Order::Forget("a".to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_made_up_workload_ends_by_itself_or_when_it_is_asked_to_but_once() {
+        let mut machine = running("mem=100,cpus=1,disk=1,run=0").await;
+        assert!(matches!(
+            machine.event().await,
+            Input::Exited { code: Some(0), .. }
+        ));
+        let mut machine = running("mem=100,cpus=1,disk=1,run=9999").await;
+        machine.perform(Order::Terminate("a".to_owned()));
+        assert!(matches!(
+            machine.event().await,
+            Input::Exited {
+                code: Some(-15),
+                ..
+            }
+        ));
+        assert!(machine.ends.is_empty());
+    }
 
     #[test]
     fn resources_are_read_from_text() {

@@ -268,3 +268,28 @@ fn limit_output(dir: &InstanceDir) {
             .and_then(|file| file.set_len(0));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, metadata};
+
+    use super::super::files::InstanceDir;
+    use super::{MAX_OUTPUT_BYTES, limit_output};
+
+    #[test]
+    fn output_beyond_its_limit_becomes_the_older_output_and_the_file_starts_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = InstanceDir(dir.path().to_owned());
+        let output = File::create(dir.output()).unwrap();
+        output.set_len(MAX_OUTPUT_BYTES).unwrap();
+        limit_output(&dir);
+        assert!(!dir.older_output().exists());
+        output.set_len(MAX_OUTPUT_BYTES + 1).unwrap();
+        limit_output(&dir);
+        assert_eq!(metadata(dir.output()).unwrap().len(), 0);
+        assert_eq!(
+            metadata(dir.older_output()).unwrap().len(),
+            MAX_OUTPUT_BYTES + 1
+        );
+    }
+}

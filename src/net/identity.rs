@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use proto_frames::{Role, Uuid};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -50,14 +51,11 @@ impl PeerIdentity {
         if roles.is_empty() {
             return Err(IdentityError::NoRole);
         }
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
-        let mut fingerprint = [0; 32];
-        fingerprint.copy_from_slice(digest.as_ref());
         Ok(Self {
             roles,
             bound_uuid: bound_uuid(&x509)?,
             subject: x509.subject().to_string().escape_debug().to_string(),
-            fingerprint,
+            fingerprint: fingerprint(certificate),
         })
     }
 
@@ -77,12 +75,21 @@ impl PeerIdentity {
 impl fmt::Display for PeerIdentity {
     /// For logs: `O=ciao (AGENT|NETAGENT) sha256:1f2e3d4c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}) sha256:", self.subject, self.roles)?;
-        self.fingerprint
-            .iter()
-            .take(4)
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        let head = hex(&self.fingerprint[..4]);
+        write!(f, "{} ({}) sha256:{head}", self.subject, self.roles)
     }
+}
+
+/// SHA-256 of a certificate.
+pub(crate) fn fingerprint(certificate: &[u8]) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
+    bytes
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The certificate's structure.

@@ -1,117 +1,41 @@
 //! TLS configurations of server and client, and the files they are made from.
 //!
 //! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate check.
-//! What the checks are is in [`verify`]; reading PEM is in [`pem`].
+//! What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, TrustAnchor, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, ClientConfig, ServerConfig, SupportedProtocolVersion};
-use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
-use crate::net::identity::{self, IdentityError, PeerIdentity};
-use crate::net::tls::pem::PemError;
+use crate::net::identity::{self, PeerIdentity};
 use crate::net::tls::verify::{ChainVerifier, PeerVerifier, SchedulerVerifier};
 
+mod anchors;
+mod error;
 mod explain;
 pub mod pem;
 mod verify;
 
+pub use anchors::TrustAnchors;
+pub(crate) use anchors::ip_address;
+pub use error::TlsError;
 pub use explain::{explain, explain_certificate};
 
 /// The protocol versions spoken, preferred first. The original also accepted TLS 1.1.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// Why TLS cannot be set up. Each names the file at fault.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The file lacks a certificate or a key, or is damaged.
-    #[error("{}: {source}", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// What is missing.
-        source: PemError,
-    },
-    /// The certificate is damaged or grants no role.
-    #[error("{}: {source}", path.display())]
-    Identity {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: IdentityError,
-    },
-    /// The private key is of a kind that cannot be used.
-    #[error("{}: unusable private key: {reason}", path.display())]
-    UnusableKey {
-        /// The file.
-        path: PathBuf,
-        /// What the cryptographic library says.
-        reason: String,
-    },
-    /// The private key is not the one the certificate is for.
-    #[error("{}: the private key does not belong to the certificate", path.display())]
-    KeyMismatch {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The validity is over.
-    #[error("{}: the certificate expired {not_after} (now {now}); make a new one with ciao-cert", path.display())]
-    Expired {
-        /// The file.
-        path: PathBuf,
-        /// End of the validity, RFC 3339.
-        not_after: String,
-        /// This machine's clock, RFC 3339.
-        now: String,
-    },
-    /// The validity has not begun.
-    #[error("{}: the certificate is valid from {not_before} only (now {now}); is the clock right?", path.display())]
-    NotYetValid {
-        /// The file.
-        path: PathBuf,
-        /// Start of the validity, RFC 3339.
-        not_before: String,
-        /// This machine's clock, RFC 3339.
-        now: String,
-    },
-    /// A certificate of the CA file may not sign others.
-    #[error("{}: not a CA certificate (CA:TRUE is missing); give the CAcert-….pem file", path.display())]
-    NotACa {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The own certificate does not chain to the CA, so no peer with that CA would accept it.
-    #[error("{} does not fit the CA in {}: {}", path.display(), ca.display(), explain_certificate(reason))]
-    NotSignedByCa {
-        /// The certificate's file.
-        path: PathBuf,
-        /// The CA's file.
-        ca: PathBuf,
-        /// What the check says.
-        reason: CertificateError,
-    },
-    /// The TLS library refuses the configuration.
-    #[error("TLS cannot be set up: {0}")]
-    Config(#[from] rustls::Error),
-}
+/// The mode bits by which a group or everybody may read or write.
+const OTHERS: u32 = 0o066;
 
 /// Our own certificate with its key.
 #[derive(Debug)]
@@ -120,22 +44,6 @@ pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     peer: PeerIdentity,
-}
-
-/// The certificates that may sign peers' certificates.
-#[derive(Debug, Clone)]
-pub struct TrustAnchors {
-    path: PathBuf,
-    anchors: Arc<[TrustedCertificate]>,
-    names: Vec<String>,
-}
-
-/// One certificate of the CA file.
-#[derive(Debug)]
-struct TrustedCertificate {
-    der: CertificateDer<'static>,
-    trust: TrustAnchor<'static>,
-    validity: Validity,
 }
 
 /// When a certificate is valid, both ends included.
@@ -150,7 +58,17 @@ struct Validity {
 /// # Errors
 /// [`TlsError`] but `NotACa`, `NotSignedByCa`, `Config`.
 pub fn load_identity(path: &Path) -> Result<Identity, TlsError> {
-    Identity::from_pem(&read(path)?, path, UnixTime::now())
+    let identity = Identity::from_pem(&read(path)?, path, UnixTime::now())?;
+    // The original's tool makes its files so.
+    if let Ok(metadata) = path.metadata()
+        && metadata.permissions().mode() & OTHERS != 0
+    {
+        tracing::warn!(
+            "{}: the private key in it can be read by others; chmod 600",
+            path.display()
+        );
+    }
+    Ok(identity)
 }
 
 /// Reads the CA certificates from a PEM file, and checks that they are CAs and at least one is in time.
@@ -262,77 +180,6 @@ impl Identity {
     }
 }
 
-impl TrustAnchors {
-    /// As [`load_anchors`], from the file's contents; `path` is for messages, `now` for the validity.
-    ///
-    /// # Errors
-    /// As [`load_anchors`].
-    pub fn from_pem(contents: &[u8], path: &Path, now: UnixTime) -> Result<Self, TlsError> {
-        let certificates = pem::certificates(contents).map_err(|source| TlsError::Pem {
-            path: path.into(),
-            source,
-        })?;
-        let mut anchors = Vec::new();
-        let mut names = Vec::new();
-        for der in certificates {
-            let damaged = |source| TlsError::Identity {
-                path: path.into(),
-                source,
-            };
-            let x509 = identity::parse(&der).map_err(damaged)?;
-            if !x509.is_ca() {
-                return Err(TlsError::NotACa { path: path.into() });
-            }
-            names.extend(server_names(&x509));
-            let validity = Validity::of(&x509);
-            let trust = webpki::anchor_from_trusted_cert(&der)
-                .map_err(|error| damaged(IdentityError::Malformed(error.to_string())))?
-                .to_owned();
-            anchors.push(TrustedCertificate {
-                der,
-                trust,
-                validity,
-            });
-        }
-        let in_time = anchors
-            .iter()
-            .any(|anchor| anchor.validity.check(now).is_ok());
-        if !in_time && let Some(first) = anchors.first() {
-            let over = first
-                .validity
-                .check(now)
-                .err()
-                .unwrap_or(CertificateError::Expired);
-            return Err(first.validity.error(over, path, now));
-        }
-        Ok(Self {
-            path: path.into(),
-            anchors: anchors.into(),
-            names,
-        })
-    }
-
-    /// The IP addresses, then the DNS names, in each of these certificates: where the scheduler may be found, since the
-    /// original's anchor is its server certificate.
-    #[must_use]
-    pub fn server_names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Whether a certificate (PEM or not, it is the DER form here) is one of these or is signed by one, at this time.
-    ///
-    /// # Errors
-    /// What the check says.
-    pub fn verify(&self, leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
-        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        ChainVerifier {
-            anchors: self.clone(),
-            algorithms,
-        }
-        .verify(leaf, &[], now)
-    }
-}
-
 impl Validity {
     fn of(x509: &X509Certificate<'_>) -> Self {
         let at = |seconds| {
@@ -387,33 +234,6 @@ pub(crate) fn date(time: SystemTime) -> String {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds)
         .map_or_else(|_| format!("second {seconds}"), |at| at.to_string())
-}
-
-/// IP addresses first, then DNS names: the order in which the original's clients try them.
-fn server_names(x509: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(names)) = x509.subject_alternative_name() else {
-        return Vec::new();
-    };
-    let names = &names.value.general_names;
-    let ips = names.iter().filter_map(|name| match name {
-        GeneralName::IPAddress(octets) => ip_address(octets),
-        _ => None,
-    });
-    let hosts = names.iter().filter_map(|name| match name {
-        GeneralName::DNSName(host) => Some((*host).to_owned()),
-        _ => None,
-    });
-    ips.chain(hosts).collect()
-}
-
-/// Four or sixteen octets, as alternative names have them, as text.
-pub(crate) fn ip_address(octets: &[u8]) -> Option<String> {
-    if let Ok(v4) = <[u8; 4]>::try_from(octets) {
-        return Some(std::net::Ipv4Addr::from(v4).to_string());
-    }
-    <[u8; 16]>::try_from(octets)
-        .ok()
-        .map(|v6| std::net::Ipv6Addr::from(v6).to_string())
 }
 
 fn chain_verifier(

@@ -210,9 +210,7 @@ impl Default for ConfigurationFlags {
 /// A node's own figures: READY. -1 = unknown, which fits nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
-    /// The node as the payload writes it; a report about another node is ignored.
-    pub node: Box<str>,
-    /// Memory present and available, in MiB.
+    /// Memory present, in MiB.
     pub mem_total_mib: i64,
     /// Memory available: physical, not reduced by what instances may still touch.
     pub mem_available_mib: i64,
@@ -226,8 +224,6 @@ pub struct NodeReport {
     pub cpus_online: i64,
     /// Host name.
     pub hostname: Box<str>,
-    /// STARTs taken in on this connection, where the launcher says so.
-    pub starts_seen: Option<u64>,
 }
 
 /// What runs on a node: STATS.

@@ -7,13 +7,19 @@ use super::action::Action;
 use super::ids::NodeKey;
 use super::node::Presence;
 
+/// STARTs that fail in one tick before it ends; a tick that has more to do is due again at once. What bounds how long
+/// the loss of many nodes keeps everybody else waiting.
+const MAX_FAILURES_PER_TICK: usize = 256;
+
 impl Scheduler {
     pub(super) fn tick(&mut self, now: Instant) {
+        let mut starts = 0;
         while let Some(&(due, key)) = self.lost.front()
             && due <= now
+            && starts < MAX_FAILURES_PER_TICK
         {
             self.lost.pop_front();
-            self.give_up(due, key);
+            starts += self.give_up(due, key);
         }
         if self.settling.close_if_due(now) {
             self.retry_settling(now);
@@ -21,8 +27,8 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a node that has not come back; STARTs in doubt on it have failed.
-    fn give_up(&mut self, due: Instant, key: NodeKey) {
+    /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
+    fn give_up(&mut self, due: Instant, key: NodeKey) -> usize {
         let is_due = self
             .nodes
             .iter_from(key.0 as usize)
@@ -32,10 +38,10 @@ impl Scheduler {
             });
         if !is_due {
             // It has come back since; if it was lost again, a later turn is its own.
-            return;
+            return 0;
         }
         let Some(node) = self.nodes.remove(key) else {
-            return;
+            return 0;
         };
         for (instance, entry) in node.ledger.entries_from(0) {
             if self.holders.get(instance) == Some(&key) {
@@ -47,6 +53,7 @@ impl Scheduler {
         }
         self.give_back_memory();
         self.act(Action::RememberNodes);
+        node.ledger.unconfirmed()
     }
 
     /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.

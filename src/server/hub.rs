@@ -12,14 +12,15 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use proto_frames::{Frame, Kind, Role, Uuid};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::limits::ServerLimits;
+use super::notices::Notices;
 use super::render;
 use crate::net::budget::Budget;
 use crate::net::outbox::Outbox;
 use crate::net::peer::Flow;
-use crate::sched::{Action, Backlog, Input, Message, Notice, Scheduler, SessionId};
+use crate::sched::{Action, Backlog, Input, Message, Scheduler, SessionId};
 
 /// The daemon's shared state.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ pub(super) struct Hub {
     /// Told when the last session has ended, while shutting down.
     pub(super) emptied: Notify,
     shutting_down: AtomicBool,
+    notices: Notices,
+    /// Sessions that have ended and ticks that were due, so far: after either, memory may have become free.
+    frees: AtomicU64,
 }
 
 /// One peer as others see it.
@@ -78,6 +82,8 @@ impl Hub {
             nodes_changed: Notify::new(),
             emptied: Notify::new(),
             shutting_down: AtomicBool::new(false),
+            notices: Notices::default(),
+            frees: AtomicU64::new(0),
         }
     }
 
@@ -139,11 +145,16 @@ impl Hub {
                 Some(due) => {
                     tokio::select! {
                         () = changed => {}
-                        () = tokio::time::sleep_until(due.into()) => self.handle([Input::Tick], None),
+                        () = tokio::time::sleep_until(due.into()) => self.tick(),
                     }
                 }
             }
         }
+    }
+
+    fn tick(&self) {
+        self.handle([Input::Tick], None);
+        self.frees.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A session has ended; `unsent` is what had not begun to be written.
@@ -167,8 +178,14 @@ impl Hub {
         self.shrink();
     }
 
+    /// How often something large was freed so far.
+    pub(super) fn frees(&self) -> u64 {
+        self.frees.load(Ordering::Relaxed)
+    }
+
     /// Gives back the table's memory after many peers have left.
     fn shrink(&self) {
+        self.frees.fetch_add(1, Ordering::Relaxed);
         const SHRINK_ABOVE: usize = 4096;
         if self.peers.capacity() > SHRINK_ABOVE && self.peers.len() < self.peers.capacity() / 8 {
             self.peers.shrink_to_fit();
@@ -202,7 +219,7 @@ impl Hub {
         while let Some(action) = scheduler.poll_action() {
             match action {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
-                Action::Notice(notice) => log(&notice),
+                Action::Notice(notice) => self.notices.log(&notice, turn.now),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     warn!("refused a peer: it {why}");
@@ -323,13 +340,3 @@ fn note_high_water(scheduler: &mut Scheduler, now: Instant, session: SessionId, 
 
 /// Roles whose senders must not wait for a peer that has stalled.
 const LAUNCHERS: Role = Role(Role::AGENT.0 | Role::NETAGENT.0 | Role::CNCIAGENT.0);
-
-fn log(notice: &Notice) {
-    if notice.is_per_start() {
-        debug!("{notice}");
-    } else if notice.is_warning() {
-        warn!("{notice}");
-    } else {
-        info!("{notice}");
-    }
-}

@@ -3,8 +3,8 @@
 use proto_frames::payload::{
     AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, Configuration,
     Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted, InstanceStopped,
-    PayloadError, PayloadErrorKind, Query, Ready, RefreshCnci, ReleasePublicIp, Requested, Restore,
-    Start, StartFailure, Stats, TenantAdded, TenantRemoved, UnassignPublicIpFailure, Watch,
+    PayloadError, PayloadErrorKind, Query, RefreshCnci, ReleasePublicIp, Requested, Restore,
+    StartFailure, TenantAdded, TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Watch, peek,
 };
 use proto_frames::{Frame, Kind};
 
@@ -83,41 +83,39 @@ fn parse(frame: &Frame) -> Parsed {
 }
 
 fn start(payload: &[u8]) -> Parsed {
-    let start = Start::decode(payload).map_err(|error| (error, None))?;
-    let instance = InstanceId::new(&start.instance_uuid);
-    let disk_mib = start.disk_mib().unwrap_or(i64::MAX);
-    let requirements = start.requirements;
+    let start = peek::start(payload).map_err(|error| (error, None))?;
+    let asked = Resources {
+        mem_mib: start.mem_mb,
+        vcpus: start.vcpus,
+        disk_mib: start.disk_mib,
+    };
     Ok(Meaning::Start(Box::new(StartRequest {
-        instance,
-        asked: Resources {
-            mem_mib: requirements.mem_mb,
-            vcpus: requirements.vcpus,
-            disk_mib,
-        },
-        network_node: requirements.network_node,
-        node_id: some(requirements.node_id),
-        hostname: some(requirements.hostname),
+        instance: InstanceId::new(&start.instance_uuid),
+        asked,
+        network_node: start.network_node,
+        node_id: start.node_id.map(Into::into),
+        hostname: start.hostname.map(Into::into),
         restart: start.restart,
     })))
 }
 
 fn ready(payload: &[u8]) -> Result<Meaning, PayloadError> {
-    let ready = Ready::decode(payload)?;
+    let ready = peek::ready(payload)?;
+    let figures = ready.figures;
+    let known = |figure: Option<i64>| figure.unwrap_or(UNKNOWN);
     Ok(Meaning::Ready(Box::new(NodeReport {
-        node: ready.node_uuid.into(),
-        mem_total_mib: ready.mem_total_mb,
-        mem_available_mib: ready.mem_available_mb,
-        disk_total_mb: ready.disk_total_mb,
-        disk_available_mb: ready.disk_available_mb,
-        load: ready.load,
-        cpus_online: ready.cpus_online,
-        hostname: ready.hostname.into(),
-        starts_seen: ready.starts_seen,
+        mem_total_mib: known(figures.mem_total_mb),
+        mem_available_mib: known(figures.mem_available_mb),
+        disk_total_mb: known(figures.disk_total_mb),
+        disk_available_mb: known(figures.disk_available_mb),
+        load: known(figures.load),
+        cpus_online: known(figures.cpus_online),
+        hostname: figures.hostname.into(),
     })))
 }
 
 fn stats(payload: &[u8]) -> Result<Meaning, PayloadError> {
-    let stats = Stats::decode(payload)?;
+    let stats = peek::stats(payload)?;
     let instances = stats
         .instances
         .into_iter()
@@ -129,10 +127,10 @@ fn stats(payload: &[u8]) -> Result<Meaning, PayloadError> {
             requested: it.requested.map(|requested| amounts(&requested)),
         })
         .collect();
-    let node = stats.node_uuid.into();
+    let starts_seen = stats.figures.starts_seen;
     Ok(Meaning::Stats(Box::new(StatsReport {
-        node,
-        starts_seen: stats.starts_seen,
+        node: stats.node_uuid.into(),
+        starts_seen,
         instances,
     })))
 }
@@ -265,8 +263,4 @@ fn gone(instance: &str) -> Meaning {
 
 fn node(node: String) -> Meaning {
     Meaning::Node { node: node.into() }
-}
-
-fn some(text: String) -> Option<Box<str>> {
-    (!text.is_empty()).then(|| text.into())
 }

@@ -5,11 +5,11 @@ use std::time::SystemTime;
 
 use bytes::BytesMut;
 use proto_frames::{Encoder, Frame, Role, Timestamp, TraceNode, Uuid};
-use tracing::info;
+use tracing::{debug, warn};
 
 use super::hub::{Hub, PeerState};
 use super::{meaning, render};
-use crate::net::peer::{End, Flow, Handler};
+use crate::net::peer::{End, EndReason, Flow, Handler};
 use crate::sched::{Input, Message, SessionId};
 
 /// The daemon's end of one connection.
@@ -33,10 +33,13 @@ impl Session {
 
     /// The connection is over: tells the core, and the log why.
     pub(super) fn ended(self, end: End<Message>) {
-        info!(
-            "{} {}: connection {}",
-            self.peer.role, self.peer.uuid, end.reason
-        );
+        let (role, uuid) = (self.peer.role, self.peer.uuid);
+        match &end.reason {
+            EndReason::Closed | EndReason::Finished | EndReason::Shut => {
+                debug!("{role} {uuid}: connection {}", end.reason);
+            }
+            reason => warn!("{role} {uuid}: connection ended: {reason}"),
+        }
         self.hub.ended(self.id, end.unsent);
     }
 

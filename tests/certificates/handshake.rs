@@ -292,7 +292,12 @@ async fn a_client_without_a_certificate_is_refused() {
 #[tokio::test]
 async fn a_leaf_cannot_sign_for_others() {
     let ca = TestCa::new();
-    let agent = ca.anchor.sign(&Spec::localhost(Role::AGENT)).unwrap();
+    // A subject of its own, so that it is the only possible issuer.
+    let spec = Spec {
+        organization: Some("node7".to_owned()),
+        ..Spec::localhost(Role::AGENT)
+    };
+    let agent = ca.anchor.sign(&spec).unwrap();
     let own = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(vec![
@@ -306,7 +311,8 @@ async fn a_leaf_cannot_sign_for_others() {
         own.serialize_pem()
     );
     let (admitted, _) = handshake(ca.server(), presenting(&ca, &chain), "localhost").await;
-    assert!(admitted.is_err(), "{admitted:?}");
+    let error = explain(&admitted.unwrap_err());
+    assert!(error.contains("EndEntityUsedAsCa"), "{error}");
 }
 
 #[tokio::test]

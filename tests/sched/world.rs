@@ -203,7 +203,6 @@ impl World {
 
     pub(crate) fn ready(&mut self, node: SessionId, size: Size) {
         let report = NodeReport {
-            node: self.uuid_of(node).to_string().into(),
             mem_total_mib: size.mem,
             mem_available_mib: size.mem,
             disk_total_mb: size.disk,
@@ -211,7 +210,6 @@ impl World {
             load: 0,
             cpus_online: size.cpus,
             hostname: format!("host-{}", node.0).into(),
-            starts_seen: None,
         };
         self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
     }

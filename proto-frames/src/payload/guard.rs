@@ -3,7 +3,7 @@
 //!
 //! Measured on the parser in use (two shared cores, times per document): everything else that was tried, from anchors
 //! to tabs, escapes, comments and unclosed quotes, costs 3 to 70 ns and at most 160 bytes of memory per byte.
-//! Aliases are dealt with while reading (see [`super::read`]): what they expand to is charged to a budget.
+//! Aliases are dealt with while reading: what they expand to is charged to a budget.
 
 use super::error::{Fault, PayloadError};
 

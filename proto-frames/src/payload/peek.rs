@@ -10,8 +10,116 @@ mod ready;
 mod start;
 mod stats;
 mod walk;
+mod word;
 
 pub use figures::Figures;
 pub use ready::{ReadyPeek, ready};
 pub use start::{StartPeek, start};
 pub use stats::{InstancePeek, StatsPeek, stats};
+
+#[cfg(test)]
+mod tests {
+    use super::{ready, start, stats};
+    use crate::payload::{
+        InstanceStat, Network, Ready, Requested, Requirements, Start, Stats, Storage,
+    };
+
+    #[test]
+    fn a_start_as_original_controllers_send_it_needs_no_full_parser() {
+        let payload = include_bytes!("../../tests/golden/start-three-documents.yaml");
+        assert_eq!(start::quick(payload).unwrap().disk_mib, 20 * 1024);
+        let padded = b"start:\n  instance_uuid: a\n  requirements:\n    mem_mb: 1\n#xxxx\n";
+        assert_eq!(start::quick(padded).unwrap().mem_mb, 1);
+    }
+
+    #[test]
+    fn what_this_crate_writes_needs_no_full_parser() {
+        let text = || "fe2970fa-7b36-460b-8b79-9eb4745e62f2".to_owned();
+        let start = Start {
+            instance_uuid: text(),
+            storage: vec![
+                Storage {
+                    local: true,
+                    size: 1,
+                    ..Storage::default()
+                };
+                2
+            ],
+            requirements: Requirements {
+                hostname: text(),
+                network_node: true,
+                ..Requirements::default()
+            },
+            command: vec!["sleep".to_owned(), "60".to_owned()],
+            env: [("A".to_owned(), text())].into(),
+            ..Start::default()
+        };
+        assert_eq!(start::quick(&start.encode()).unwrap().disk_mib, 2048);
+        let ready = Ready {
+            node_uuid: text(),
+            networks: vec![Network {
+                ip: "10.0.0.1".to_owned(),
+                mac: "02:00:15:03:6f:49".to_owned(),
+            }],
+            labels: [("zone".to_owned(), "eu-1".to_owned())].into(),
+            resources: [("gpu".to_owned(), 4)].into(),
+            capabilities: vec!["suspend".to_owned()],
+            starts_seen: Some(3),
+            ..Ready::default()
+        };
+        assert_eq!(
+            ready::quick(&ready.encode()).unwrap().figures.starts_seen,
+            Some(3)
+        );
+        let requested = Requested {
+            mem_mb: 5,
+            resources: [("gpu".to_owned(), 1)].into(),
+            ..Requested::default()
+        };
+        let instance = InstanceStat {
+            instance_uuid: text(),
+            volumes: vec![text()],
+            requested: Some(requested.clone()),
+            ..InstanceStat::default()
+        };
+        let stats = Stats {
+            node_uuid: text(),
+            instances: vec![instance; 3],
+            ..Stats::default()
+        };
+        let stats = stats.encode();
+        let peek = stats::quick(&stats).unwrap();
+        assert_eq!(peek.instances.len(), 3);
+        assert_eq!(peek.instances[2].requested, Some(requested));
+    }
+
+    #[test]
+    fn unusual_style_is_left_to_the_full_parser() {
+        for payload in [
+            "load: {a: b}\n",
+            "load: 'a'\n",
+            "hostname: \"a\\n\"\n",
+            "hostname: a b\n",
+            "hostname: &a b\n",
+            "hostname: |\n  a\n",
+            "hostname: a\n  b\n",
+            "hostname: a # b\n",
+            "hostname: null\n",
+            "hostname:\n",
+            "hostname: a\nhostname: b\n",
+            "hostname:  a\n",
+            "hostname: a \n",
+            "hostname: a\r\n",
+            "\thostname: a\n",
+            " hostname: a\n",
+            "? hostname\n: a\n",
+            "\"hostname\": a\n",
+            "networks:\n - ip: a\n- ip: b\n",
+            "load: x\n",
+            "labels:\n- a\n",
+            "",
+        ] {
+            assert_eq!(ready::quick(payload.as_bytes()), None, "{payload:?}");
+        }
+    }
+}

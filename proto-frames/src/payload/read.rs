@@ -9,8 +9,9 @@ use std::marker::PhantomData;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::error::{Fault, PayloadError, Position};
+use super::error::{Fault, PayloadError};
 use super::guard::{self, Limits};
+use super::locate::{locate, position};
 use super::value::Value;
 
 /// Decodes the first document of a payload as one value.
@@ -51,20 +52,6 @@ pub(super) fn decode_under<T: Value>(
     .ok_or_else(|| locate(document, PayloadError::missing(key)))
 }
 
-/// Fills in where the value at the error's key stands; for a missing one, the innermost mapping or list around it.
-pub(super) fn locate(document: &[u8], mut error: PayloadError) -> PayloadError {
-    let steps: Vec<&str> = error
-        .key
-        .split(['.', '['])
-        .map(|step| step.trim_end_matches(']'))
-        .collect();
-    if let Some(first) = serde_yaml::Deserializer::from_slice(document).next() {
-        let stop = Find { steps: &steps }.deserialize(first).err();
-        error.position = stop.as_ref().and_then(position);
-    }
-    error
-}
-
 fn run<'de, S: DeserializeSeed<'de>>(
     document: &'de [u8],
     reader: &Reader,
@@ -76,13 +63,6 @@ fn run<'de, S: DeserializeSeed<'de>>(
             .deserialize(first)
             .map_err(|error| reader.explain(document, &error)),
     }
-}
-
-fn position(error: &serde_yaml::Error) -> Option<Position> {
-    error.location().map(|at| Position {
-        line: at.line(),
-        column: at.column(),
-    })
 }
 
 /// How much may be read from a document, in multiples of its length: one unit for each value and each byte of text.
@@ -208,11 +188,17 @@ fn syntax_error(document: &[u8]) -> Option<serde_yaml::Error> {
     first.deserialize_ignored_any(IgnoredAny).err()
 }
 
-/// The parser's words without its ` at line 1 column 2`, which stands in the error's own fields.
+/// The parser's words without its ` at line 1 column 2`, which stands in the error's own fields. What it says of where
+/// the broken construct began stays.
 fn without_position(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
-    let end = text.find(" at line ").unwrap_or(text.len());
-    text[..end].to_owned()
+    match text.split_once(" at line ") {
+        None => text,
+        Some((what, place)) => {
+            let rest = place.find(',').map_or("", |comma| &place[comma..]);
+            format!("{what}{rest}")
+        }
+    }
 }
 
 /// What serde's message for a value of the wrong type says is there.
@@ -224,7 +210,13 @@ fn found_in(message: &str) -> Option<String> {
     Some(match found {
         "map" => "a mapping".to_owned(),
         "sequence" => "a list".to_owned(),
-        other => shorten(other),
+        other => match other
+            .strip_prefix("string \"")
+            .and_then(|text| text.strip_suffix('"'))
+        {
+            Some(text) => format!("`{}`", shorten(text)),
+            None => shorten(other),
+        },
     })
 }
 
@@ -368,49 +360,5 @@ impl Visitor<'_> for KeyText {
 
     fn visit_str<E>(self, text: &str) -> Result<String, E> {
         Ok(text.to_owned())
-    }
-}
-
-/// Walks to a value and stops the parser there with an error, whose place is the value's.
-struct Find<'a> {
-    steps: &'a [&'a str],
-}
-
-impl<'de> DeserializeSeed<'de> for Find<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<(), D::Error> {
-        de.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Find<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("another value: this is the place")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if let Some((wanted, rest)) = self.steps.split_first() {
-            while let Some(key) = map.next_key_seed(KeyText)? {
-                if key == *wanted {
-                    return map.next_value_seed(Find { steps: rest });
-                }
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Err(de::Error::custom("here"))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if let Some((wanted, rest)) = self.steps.split_first() {
-            let mut left: usize = wanted.parse().map_err(de::Error::custom)?;
-            while left > 0 && seq.next_element::<IgnoredAny>()?.is_some() {
-                left -= 1;
-            }
-            seq.next_element_seed(Find { steps: rest })?;
-        }
-        Err(de::Error::custom("here"))
     }
 }

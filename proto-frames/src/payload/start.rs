@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::emit::Emitter;
 use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
+use super::locate::locate;
 use super::read;
 use super::record::record;
 use super::value::{Present, Value};
@@ -125,7 +126,7 @@ impl Start {
         let start: Self = read::decode_under("start", payload, SMALL)?;
         if let Err(error) = start.check() {
             let document = guard::first_document(payload, SMALL)?;
-            return Err(read::locate(document, error));
+            return Err(locate(document, error));
         }
         Ok(start)
     }

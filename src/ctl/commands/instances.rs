@@ -113,7 +113,7 @@ async fn wait(
     targets: &mut [Target],
     ending: Ending,
 ) -> Result<(), CommandError> {
-    let deadline = Instant::now() + context.patience;
+    let deadline = Instant::now() + context.wait;
     while targets
         .iter()
         .any(|target| matches!(target.outcome, Outcome::Sent | Outcome::Stopped))

@@ -80,7 +80,7 @@ async fn wait(
     what: &str,
     done: impl Fn(&NodeView) -> bool,
 ) -> Result<(), CommandError> {
-    let deadline = Instant::now() + context.patience;
+    let deadline = Instant::now() + context.wait;
     let client = &mut context.client;
     let looking = async {
         loop {
@@ -97,7 +97,7 @@ async fn wait(
     };
     let late = CommandError::NotInTime {
         what: format!("{node} {what}:"),
-        waited: context.patience,
+        waited: context.wait,
     };
     timeout_at(deadline, looking).await.unwrap_or(Err(late))
 }

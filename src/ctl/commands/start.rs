@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::ctl::args::{RunArgs, StartArgs, SubmitArgs, WaitFor};
 use crate::ctl::client::{Client, ClientError};
-use crate::ctl::commands::{ANSWER_TIMEOUT, CommandError, Context, nodes};
+use crate::ctl::commands::{CommandError, Context, nodes};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
 use crate::ctl::track::{Tracked, Tracker, Until};
@@ -72,9 +72,9 @@ pub async fn submit(
         Some(WaitFor::Exited) => Until::Exited,
     };
     let patience = if args.wait.is_some() {
-        context.patience
+        context.wait
     } else {
-        context.patience.min(ANSWER_TIMEOUT)
+        context.answer
     };
     let (json, quiet) = (context.json, args.quiet);
     let out = &mut context.out;
@@ -118,6 +118,9 @@ pub async fn follow(
     let deadline = Instant::now() + patience;
     client.watch_also(Topic::Placements).await?;
     if until > Until::Placed {
+        // A node can fail to start what it has already reported as pending: the scheduler then takes the START for
+        // confirmed and tells only those who hear of all failures.
+        client.watch_also(Topic::Failures).await?;
         client.watch_also(Topic::Instances).await?;
     }
     let mut tracker = Tracker::new(requests, until);

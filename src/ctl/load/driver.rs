@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proto_frames::payload::{Topic, Watch};
+use proto_frames::payload::{Delete, Topic, Watch};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
@@ -21,11 +21,11 @@ use crate::ctl::load::record::Recorder;
 /// Bytes written at once when pipelining: one full TLS record.
 const CHUNK_LEN: usize = 16 * 1024;
 
-/// Number of the START that finds out whether a controller is master; never the number of a measured one.
+/// Number of the instance that finds out whether a controller is master; never the number of a measured one.
 const PROBE: usize = 0xffff_ffff_ffff;
 
-/// How long a master may take to say that a START for a node that does not exist fits nowhere.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a master may take to answer commands for a node that does not exist.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one START may be under way before the window is opened all the same: longer than a scheduler holds a START
 /// in doubt.
@@ -47,13 +47,40 @@ pub struct Drive {
     pub deadline: Instant,
 }
 
+/// Why sending ended before all was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// The connection ended.
+    #[error("{0}")]
+    Closed(String),
+    /// The time limit was reached.
+    #[error("the time limit was reached; see --time-limit")]
+    TooLate,
+    /// Several STARTs in a row had no answer.
+    #[error("{MAX_STALLS} STARTs had no answer for {STALL:?} each")]
+    Stalled,
+}
+
 /// How sending ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Driven {
     /// STARTs handed to the socket.
     pub sent: usize,
     /// Why it ended early, if it did.
-    pub stopped: Option<String>,
+    pub stopped: Option<Stopped>,
+}
+
+/// Whether STARTs may be sent.
+enum Admitted {
+    /// So many.
+    Starts(usize),
+    /// None had an answer for [`STALL`].
+    Stalled,
+    /// The time limit was reached.
+    TooLate,
+    /// The connection ended, for this reason.
+    Closed(String),
 }
 
 /// The driving connection.
@@ -151,15 +178,26 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether STARTs of this connection are heeded: a backup controller's are not. Asked by a START for a node that
-    /// does not exist, which a master is told fits nowhere.
+    /// Whether commands of this connection are heeded: a backup controller's are not.
+    ///
+    /// Asked by two commands for a node that does not exist. A master hears that the START fits nowhere (from the
+    /// original as well) and that there is nothing to delete (from this project's scheduler, which may hold the START
+    /// back for a while after its own restart).
     pub async fn is_heeded(&mut self) -> bool {
         if self.encoding == Encoding::Native {
             return true; // an operator always is
         }
-        let probe = StartTemplate::new(self.heard.run, 1, 1, Some(Uuid::new_v4()), 0).start(PROBE);
+        let nowhere = Uuid::new_v4();
+        let start = StartTemplate::new(self.heard.run, 1, 1, Some(nowhere), 0).start(PROBE);
+        let delete = Delete {
+            instance_uuid: self.heard.run.instance(PROBE),
+            workload_agent_uuid: nowhere.to_string(),
+            stop: false,
+        };
         self.outbound
-            .push(&Frame::new(Kind::START, self.uuid, probe));
+            .push(&Frame::new(Kind::DELETE, self.uuid, delete.encode()));
+        self.outbound
+            .push(&Frame::new(Kind::START, self.uuid, start));
         let answered = async {
             self.outbound.flush(&mut self.writer).await.ok()?;
             self.heard.probe_answered.notified().await;
@@ -173,16 +211,16 @@ impl Driver {
 
     /// Sends the STARTs, as many at a time as the recorder's window admits; calls `half_way` once, half way.
     pub async fn drive(&mut self, drive: &Drive, mut half_way: impl FnMut()) -> Driven {
-        let per_write = (CHUNK_LEN / drive.template.size()).max(1);
+        let per_write = match drive.rate {
+            Some(_) => 1,
+            None => (CHUNK_LEN / drive.template.size()).max(1),
+        };
         let began = Instant::now();
         let (mut sent, mut stalls) = (0, 0);
         let stopped = loop {
             if sent == drive.starts {
                 break None;
             }
-            let wanted = per_write
-                .min(drive.starts - sent)
-                .min(if drive.rate.is_some() { 1 } else { per_write });
             if let Some(rate) = drive.rate {
                 #[expect(
                     clippy::cast_precision_loss,
@@ -190,23 +228,21 @@ impl Driver {
                 )]
                 tokio::time::sleep_until(began + Duration::from_secs_f64(sent as f64 / rate)).await;
             }
-            let admitted = match tokio::time::timeout(STALL, self.recorder.admit(wanted)).await {
-                Ok(admitted) => admitted,
-                Err(_) if stalls == MAX_STALLS => {
-                    break Some(format!("{MAX_STALLS} STARTs had no answer for {STALL:?}"));
-                }
-                Err(_) => {
+            let admitted = match self
+                .admitted(per_write.min(drive.starts - sent), drive.deadline)
+                .await
+            {
+                Admitted::Starts(count) => count,
+                Admitted::Stalled if stalls < MAX_STALLS => {
                     stalls += 1;
                     1
                 }
+                Admitted::Stalled => break Some(Stopped::Stalled),
+                Admitted::TooLate => break Some(Stopped::TooLate),
+                Admitted::Closed(reason) => break Some(Stopped::Closed(reason)),
             };
-            if let Some(reason) = self.heard.closed.lock().clone() {
-                break Some(reason);
-            }
-            if let Err(reason) = self
-                .write(&drive.template, sent..sent + admitted, drive.deadline)
-                .await
-            {
+            let seqs = sent..sent + admitted;
+            if let Err(reason) = self.write(&drive.template, seqs, drive.deadline).await {
                 break Some(reason);
             }
             let before = sent;
@@ -218,13 +254,27 @@ impl Driver {
         Driven { sent, stopped }
     }
 
+    /// Waits until up to `wanted` STARTs may be sent, or something keeps them from it.
+    async fn admitted(&self, wanted: usize, deadline: Instant) -> Admitted {
+        let stalled = Instant::now() + STALL;
+        tokio::select! {
+            biased;
+            reason = self.heard.until_closed() => Admitted::Closed(reason),
+            admitted = tokio::time::timeout_at(deadline.min(stalled), self.recorder.admit(wanted)) => match admitted {
+                Ok(count) => Admitted::Starts(count),
+                Err(_) if deadline <= stalled => Admitted::TooLate,
+                Err(_) => Admitted::Stalled,
+            },
+        }
+    }
+
     /// Writes these STARTs in one go.
     async fn write(
         &mut self,
         template: &StartTemplate,
         seqs: std::ops::Range<usize>,
         deadline: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), Stopped> {
         for seq in seqs.clone() {
             self.outbound
                 .push(&Frame::new(Kind::START, self.uuid, template.start(seq)));
@@ -232,8 +282,8 @@ impl Driver {
         seqs.for_each(|seq| self.recorder.sent(seq));
         match tokio::time::timeout_at(deadline, self.outbound.flush(&mut self.writer)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) => Err(e.to_string()),
-            Err(_) => Err("the time limit was reached while sending".into()),
+            Ok(Err(e)) => Err(Stopped::Closed(e.to_string())),
+            Err(_) => Err(Stopped::TooLate),
         }
     }
 
@@ -272,13 +322,26 @@ async fn listen(
 }
 
 impl Heard {
+    /// Waits until the connection has ended, and says why.
+    async fn until_closed(&self) -> String {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(reason) = self.closed.lock().clone() {
+                return reason;
+            }
+            changed.await;
+        }
+    }
+
     fn note(&self, frame: &Frame) {
         match frame.kind {
             Kind::STATS if self.run.reported(&frame.payload) => {
                 self.reports.fetch_add(1, Relaxed);
                 self.changed.notify_waiters();
             }
-            Kind::START_FAILURE | Kind::COMMAND_REFUSED => self.note_failure(&frame.payload),
+            Kind::START_FAILURE | Kind::DELETE_FAILURE | Kind::COMMAND_REFUSED => {
+                self.note_failure(&frame.payload)
+            }
             _ => {}
         }
     }

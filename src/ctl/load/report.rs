@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::ctl::exit::Exit;
+use crate::ctl::load::driver::Stopped;
 use crate::ctl::load::process::Usage;
 use crate::ctl::load::record::Totals;
 
@@ -45,7 +46,7 @@ pub struct Report {
     /// Figures of the server (`--pid`).
     pub server: Option<ServerUsage>,
     /// Why it ended early, if it did.
-    pub stopped: Option<String>,
+    pub stopped: Option<Stopped>,
 }
 
 /// The server before, between and after.
@@ -78,6 +79,7 @@ impl Report {
             + totals.inversions
             + totals.failed_though_received;
         match &self.stopped {
+            Some(Stopped::Closed(_)) => Exit::Connection,
             Some(_) => Exit::Timeout,
             None if wrong > 0 || totals.lost > 0 && self.killed == 0 => Exit::Refused,
             None => Exit::Done,
@@ -116,7 +118,7 @@ impl Report {
             "per_launcher": {"min": self.spread.0, "max": self.spread.1},
             "generator_cpu_us_per_start": round(per_start_us(self.own_cpu_s, totals.sent), 2),
             "server": self.server.map(|server| server.json(totals.sent, self.connected)),
-            "stopped": self.stopped,
+            "stopped": self.stopped.as_ref().map(ToString::to_string),
         })
     }
 
@@ -216,11 +218,11 @@ impl Report {
         for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
             write!(
                 line,
-                "{name} {:.0} µs, ",
-                us(self.latencies.value_at_quantile(quantile))
+                "{name} {}, ",
+                span(self.latencies.value_at_quantile(quantile))
             )?;
         }
-        writeln!(f, "{line}max {:.0} µs", us(self.latencies.max()))
+        writeln!(f, "{line}max {}", span(self.latencies.max()))
     }
 
     /// The lines that a clean run does not have.
@@ -306,6 +308,14 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
+/// A latency of so many ns as people read it: whole microseconds below 10 ms, whole milliseconds above.
+fn span(ns: u64) -> String {
+    match ns {
+        0..10_000_000 => format!("{:.0} µs", us(ns)),
+        _ => format!("{:.0} ms", us(ns) / 1e3),
+    }
+}
+
 fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
@@ -317,7 +327,7 @@ mod tests {
 
     fn report() -> Report {
         let mut latencies = Histogram::new(3).unwrap();
-        [80_000, 90_000, 100_000, 1_000_000]
+        [80_000, 90_000, 100_000, 10_000_000]
             .into_iter()
             .for_each(|ns| latencies.record(ns).unwrap());
         let usage = |cpu_s, rss_kib| Usage {
@@ -363,7 +373,7 @@ mod tests {
             "launchers    10 of 10 connected and ready in 0.50 s (native, 20/s)",
             "starts       1000 sent (closed loop, 600 bytes each), 1000 received, 0 failed",
             "throughput   500/s over 2.000 s",
-            "latency      p50 90 µs, p90 1000 µs, p99 1000 µs, p99.9 1000 µs, max 1000 µs",
+            "latency      p50 90 µs, p90 10 ms, p99 10 ms, p99.9 10 ms, max 10 ms",
             "lost         0 (0 without an error), duplicates 0, out of order 0",
             "server       10.0 µs CPU per START, 50000 µs per connect; memory 100 KiB idle, 260 connected (16.0 per \
              connection), 300 after, 301 at most",
@@ -395,7 +405,7 @@ mod tests {
             "lost with an error, to a launcher that was killed"
         );
         let stopped = Report {
-            stopped: Some("the time limit was reached".into()),
+            stopped: Some(Stopped::TooLate),
             ..report()
         };
         assert_eq!(stopped.exit(), Exit::Timeout);

@@ -287,7 +287,8 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
         },
         memory_usage_mb: usage.mem_mb,
         disk_usage_mb: usage.disk_mb,
-        cpu_usage: usage.cpu_percent,
+        // Of what it has, as the original counts.
+        cpu_usage: usage.cpu_percent / vcpus.max(1),
         requested: Some(Requested {
             mem_mb,
             vcpus,

@@ -18,6 +18,10 @@ use super::super::files::{InstanceDir, Launch, Obstacle, read_json};
 /// which those who write `mem_mb` do not count.
 const MEMORY_SLACK_MIB: i64 = 16;
 
+/// Files a workload may have open unless it raises that itself: what most systems give, and less than the launcher takes
+/// for itself.
+const OPEN_FILES: u64 = 1024;
+
 const MIB: u64 = 1024 * 1024;
 
 /// Becomes the workload; returns only where that is impossible, after saying so on standard output.
@@ -64,6 +68,7 @@ fn prepare(dir: &InstanceDir) -> Result<Command, String> {
         .map_err(|error| format!("cannot open the output file: {error}"))?;
     let working_dir = launch.working_dir.unwrap_or_else(|| dir.work());
     enter(&working_dir, dir)?;
+    limit_open_files()?;
     limit_memory(launch.mem_mb)?;
 
     let mut command = Command::new(program);
@@ -99,6 +104,13 @@ fn limit_memory(mem_mb: i64) -> Result<(), String> {
         },
     )
     .map_err(|error| format!("cannot limit memory: {error}"))
+}
+
+fn limit_open_files() -> Result<(), String> {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let current = Some(maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES)));
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum })
+        .map_err(|error| format!("cannot limit open files: {error}"))
 }
 
 /// Whether an error of `exec` is the program's fault.

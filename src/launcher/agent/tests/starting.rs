@@ -233,7 +233,8 @@ fn an_instance_that_is_there_is_not_started_again() {
 #[test]
 fn what_this_node_cannot_run_is_invalid_data_with_the_key() {
     let mut world = World::connected();
-    let spoil: [(&str, fn(&mut Start)); 6] = [
+    type Spoil = fn(&mut Start);
+    let spoil: [(&str, Spoil); 6] = [
         ("vm_type", |start| start.vm_type = "qemu".to_owned()),
         ("command", |start| start.command.clear()),
         ("command", |start| start.command[0] = String::new()),

@@ -1,0 +1,70 @@
+//! Checking and showing certificates that are there already.
+
+use std::path::Path;
+
+use rustls::pki_types::UnixTime;
+
+use crate::cert::CertError;
+use crate::cert::cli::{Cli, CliError, read};
+use crate::cert::describe::describe;
+use crate::cert::spec::role_names;
+use crate::net::identity::PeerIdentity;
+use crate::net::tls::pem::{PemError, certificates};
+use crate::net::tls::{TrustAnchors, explain_certificate, load_anchors};
+
+impl Cli {
+    /// Each of the files against the anchor; all are looked at, one failure is enough.
+    pub(super) fn verify_all(&self, anchor: &Path) -> Result<(), CliError> {
+        let anchors = load_anchors(anchor)?;
+        let mut failed = 0;
+        for path in &self.certificates {
+            match verify_one(&anchors, path)? {
+                Ok(roles) => println!("{}: verified ({roles})", path.display()),
+                Err(reason) => {
+                    failed += 1;
+                    println!("{}: NOT verified: {reason}", path.display());
+                }
+            }
+        }
+        if failed == 0 {
+            return Ok(());
+        }
+        let count = self.certificates.len();
+        Err(CliError::NotVerified(format!(
+            "{failed} of {count} not verified against {}",
+            anchor.display()
+        )))
+    }
+}
+
+/// The names of the roles, or why it does not verify.
+fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, String>, CliError> {
+    let contents = read(path)?;
+    let chain = match certificates(&contents) {
+        Ok(chain) => chain,
+        Err(error @ (PemError::NoCertificate | PemError::Damaged(_))) => {
+            return Ok(Err(error.to_string()));
+        }
+        Err(error) => return Err(CertError::from(error).into()),
+    };
+    if let Err(error) = anchors.verify(&chain[0], UnixTime::now()) {
+        return Ok(Err(explain_certificate(&error)));
+    }
+    Ok(match PeerIdentity::from_der(&chain[0]) {
+        Ok(identity) => Ok(role_names(identity.roles)),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Prints what a certificate file holds.
+pub(super) fn dump(path: &Path) -> Result<(), CliError> {
+    let described = describe(&path.display().to_string(), &read(path)?);
+    print!(
+        "{}",
+        described.map_err(|source| CliError::Describe {
+            path: path.into(),
+            source
+        })?
+    );
+    Ok(())
+}

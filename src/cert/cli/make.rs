@@ -1,0 +1,161 @@
+//! Making certificates and writing their files: all of a command's files or none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proto_frames::Role;
+use rustls::pki_types::UnixTime;
+
+use crate::cert::cli::{Cli, CliError, read};
+use crate::cert::files::{self, Existing, PRIVATE_MODE, PUBLIC_MODE, WriteError};
+use crate::cert::spec::role_names;
+use crate::cert::{Anchor, CertifiedPem, Spec};
+use crate::net::tls::{TrustAnchors, explain_certificate};
+
+/// The leaves that `-all` makes: one for each kind of client, and one for a launcher in both roles.
+const ALL_LEAVES: [Role; 6] = [
+    Role::CONTROLLER,
+    Role::AGENT,
+    Role::NETAGENT,
+    Role(Role::AGENT.0 | Role::NETAGENT.0),
+    Role::CNCIAGENT,
+    Role::SERVER,
+];
+
+/// A file to be written.
+struct Output {
+    path: PathBuf,
+    contents: String,
+    mode: u32,
+    remark: String,
+}
+
+impl Cli {
+    /// Makes what the command line asks for.
+    pub(super) fn make(&self) -> Result<(), CliError> {
+        let outputs = if self.all {
+            self.full_set()?
+        } else {
+            self.one()?
+        };
+        self.write(&outputs)
+    }
+
+    /// The anchor, or one leaf.
+    fn one(&self) -> Result<Vec<Output>, CliError> {
+        let spec = self.spec(self.role.unwrap_or(Role::SCHEDULER))?;
+        let names = [spec.file_name(), spec.ca_file_name()];
+        self.refuse_existing(if self.anchor { &names } else { &names[..1] })?;
+        match &self.anchor_cert {
+            Some(path) => {
+                let anchor = load(path)?;
+                Ok(vec![self.leaf(&anchor, &spec)?])
+            }
+            None => Ok(self.anchor_files(&Anchor::new(&spec)?, &spec)),
+        }
+    }
+
+    fn full_set(&self) -> Result<Vec<Output>, CliError> {
+        let scheduler = self.spec(Role::SCHEDULER)?;
+        let leaves = ALL_LEAVES.map(|roles| Spec {
+            roles,
+            ..scheduler.clone()
+        });
+        let mut names: Vec<_> = leaves.iter().map(Spec::file_name).collect();
+        if self.anchor_cert.is_none() {
+            names.extend([scheduler.ca_file_name(), scheduler.file_name()]);
+        }
+        self.refuse_existing(&names)?;
+        let (anchor, mut outputs) = if let Some(path) = &self.anchor_cert {
+            (load(path)?, Vec::new())
+        } else {
+            let anchor = Anchor::new(&scheduler)?;
+            let files = self.anchor_files(&anchor, &scheduler);
+            (anchor, files)
+        };
+        for leaf in &leaves {
+            outputs.push(self.leaf(&anchor, leaf)?);
+        }
+        Ok(outputs)
+    }
+
+    fn anchor_files(&self, anchor: &Anchor, spec: &Spec) -> Vec<Output> {
+        let ca = Output {
+            path: self.directory.join(spec.ca_file_name()),
+            contents: anchor.ca_pem().to_owned(),
+            mode: PUBLIC_MODE,
+            remark: "CA certificate without key: every peer's -cacert".to_owned(),
+        };
+        vec![ca, self.private(spec, anchor.certified())]
+    }
+
+    fn leaf(&self, anchor: &Anchor, spec: &Spec) -> Result<Output, CliError> {
+        let leaf = anchor.sign(spec)?;
+        if self.verify {
+            let ca = Path::new("the anchor");
+            let anchors = TrustAnchors::from_pem(anchor.ca_pem().as_bytes(), ca, UnixTime::now())?;
+            let verified = anchors.verify(leaf.der(), UnixTime::now());
+            verified.map_err(|error| {
+                CliError::NotVerified(format!(
+                    "{}: {}",
+                    spec.file_name(),
+                    explain_certificate(&error)
+                ))
+            })?;
+        }
+        Ok(self.private(spec, &leaf))
+    }
+
+    fn private(&self, spec: &Spec, certified: &CertifiedPem) -> Output {
+        Output {
+            path: self.directory.join(spec.file_name()),
+            contents: certified.pem().to_owned(),
+            mode: PRIVATE_MODE,
+            remark: format!(
+                "certificate and private key of a {}",
+                role_names(spec.roles)
+            ),
+        }
+    }
+
+    /// Looked at before anything is made, so that a set is written whole or not at all.
+    fn refuse_existing(&self, names: &[String]) -> Result<(), CliError> {
+        let paths = names.iter().map(|name| self.directory.join(name));
+        match paths
+            .into_iter()
+            .find(|path| !self.force && path.symlink_metadata().is_ok())
+        {
+            Some(path) => Err(WriteError::Exists(path).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&self, outputs: &[Output]) -> Result<(), CliError> {
+        let directory_error = |source| CliError::Directory {
+            path: self.directory.clone(),
+            source,
+        };
+        fs::create_dir_all(&self.directory).map_err(directory_error)?;
+        let existing = if self.force {
+            Existing::Replace
+        } else {
+            Existing::Keep
+        };
+        for output in outputs {
+            files::write(&output.path, &output.contents, output.mode, existing)?;
+            println!("{}\n    {}", output.path.display(), output.remark);
+        }
+        if self.verify {
+            println!("verified");
+        }
+        Ok(())
+    }
+}
+
+fn load(path: &Path) -> Result<Anchor, CliError> {
+    let contents = String::from_utf8_lossy(&read(path)?).into_owned();
+    Anchor::load(&contents).map_err(|source| CliError::Anchor {
+        path: path.into(),
+        source,
+    })
+}

@@ -1,0 +1,284 @@
+//! The parts of a cluster on one machine: certificates, scheduler, launchers.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use proto_frames::payload::QueryKind;
+use proto_frames::{Role, Uuid};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::DevFlags;
+use super::directory::Directory;
+use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
+use crate::cert::{Anchor, Spec};
+use crate::ctl::client::{Client, ClientConfig};
+use crate::launcher::agent::Workloads;
+use crate::launcher::{self, MachineConfig, Share};
+use crate::net::address::Endpoint;
+use crate::net::tls;
+use crate::sched;
+use crate::server::{self, DEFAULT_PORT, Server, ServerConfig, ServerLimits, StartError};
+
+/// How long the launchers may take to report for the first time.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Pause between two looks at whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long connecting and each answer may take on loopback.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time between two reports: shorter than in production, since people are watching.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A cluster that runs.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    address: SocketAddr,
+    certificates: Certificates,
+    directory: PathBuf,
+    nodes: u32,
+    stop: watch::Sender<bool>,
+    launchers: JoinSet<Result<(), launcher::LauncherError>>,
+    scheduler: JoinSet<()>,
+}
+
+/// The files made for it.
+#[derive(Debug, Clone)]
+struct Certificates {
+    ca: PathBuf,
+    scheduler: PathBuf,
+    controller: PathBuf,
+    agent: PathBuf,
+}
+
+impl Cluster {
+    /// Brings everything up and waits until every node takes work.
+    pub(super) async fn start(flags: &DevFlags, directory: &Directory) -> anyhow::Result<Self> {
+        let certificates =
+            Certificates::make(&directory.certificates()).context("cannot make certificates")?;
+        let server = bind(flags.port, &certificates, directory)?;
+        let address = server.local_addrs()?[0];
+        let (stop, stopping) = watch::channel(false);
+        let mut scheduler = JoinSet::new();
+        // The launchers leave first, so that they can say goodbye; dropping the sender ends the scheduler.
+        let mut last = stopping.clone();
+        scheduler.spawn(server.run(async move { while last.changed().await.is_ok() {} }));
+        let nodes = flags.nodes.get();
+        let mut cluster = Self {
+            address,
+            certificates,
+            directory: directory.path().to_owned(),
+            nodes,
+            stop,
+            launchers: JoinSet::new(),
+            scheduler,
+        };
+        for number in 1..=nodes {
+            let config = cluster
+                .launcher(number, directory)
+                .context("cannot start a launcher")?;
+            let mut stopping = stopping.clone();
+            cluster.launchers.spawn(async move {
+                let stop = async { drop(stopping.wait_for(|stop| *stop).await) };
+                launcher::run(config, stop).await
+            });
+        }
+        cluster.wait_until_ready().await?;
+        Ok(cluster)
+    }
+
+    fn launcher(&self, number: u32, directory: &Directory) -> anyhow::Result<launcher::Config> {
+        let identity = tls::load_identity(&self.certificates.agent)?;
+        let anchors = tls::load_anchors(&self.certificates.ca)?;
+        let name = node_name(number);
+        let machine = MachineConfig::Real {
+            state_dir: directory.node(&name),
+            uuid: None,
+            share: share(self.nodes),
+            supervisor: std::env::current_exe().context("cannot find this program's own file")?,
+        };
+        let tls = tls::client_config(&identity, &anchors)?;
+        let mut config = launcher::Config::new(vec![self.endpoint()], tls, Role::AGENT, machine);
+        config.hostname = Some(name);
+        config.report_interval = REPORT_INTERVAL;
+        config.at_shutdown = Workloads::Stop;
+        Ok(config)
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            host: self.address.ip().to_string(),
+            port: self.address.port(),
+            server_name: None,
+        }
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let mut client = self.client().await?;
+        let deadline = Instant::now() + READY_DEADLINE;
+        loop {
+            let nodes = client.list(QueryKind::Nodes, None).await?.nodes;
+            let ready = nodes.iter().filter(|node| node.status == "READY").count();
+            if ready >= self.nodes as usize {
+                return Ok(());
+            }
+            if let Some(ended) = self.launchers.try_join_next() {
+                ended?.context("a launcher has ended")?;
+                bail!("a launcher has ended");
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "{ready} of {} launchers are ready after {READY_DEADLINE:?}; see the logs",
+                    self.nodes
+                );
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// A session as operator.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        let config = ClientConfig {
+            server: self.address.to_string(),
+            cert: self.certificates.controller.clone(),
+            cacert: self.certificates.ca.clone(),
+            connect_timeout: PATIENCE,
+            answer_timeout: PATIENCE,
+        };
+        Client::connect(&config)
+            .await
+            .context("cannot connect to the scheduler just started")
+    }
+
+    /// What an instance on a node has written.
+    pub(super) fn output(&self, hostname: &str, instance: &str) -> PathBuf {
+        launcher::output_file(&self.directory.join(hostname), instance)
+    }
+
+    /// What people need to know: where everything is, and what to paste.
+    pub(super) fn greeting(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "scheduler on {}, {} launchers, all in {}",
+            self.address,
+            self.nodes,
+            self.directory.display()
+        );
+        let _ = writeln!(text, "to use it from another terminal:");
+        let certificates = &self.certificates;
+        let _ = writeln!(text, "  export CIAO_SERVER={}", self.address);
+        let _ = writeln!(
+            text,
+            "  export CIAO_CERT={}",
+            certificates.controller.display()
+        );
+        let _ = writeln!(text, "  export CIAO_CACERT={}", certificates.ca.display());
+        let _ = writeln!(text, "  {} nodes", ciaoctl());
+        text
+    }
+
+    /// Ends launchers with everything they run, then the scheduler.
+    pub(super) async fn stop(mut self) {
+        let _ = self.stop.send(true);
+        while let Some(ended) = self.launchers.join_next().await {
+            if let Ok(Err(error)) = ended {
+                tracing::warn!("a launcher ended with an error: {error}");
+            }
+        }
+        drop(self.stop);
+        while self.scheduler.join_next().await.is_some() {}
+    }
+}
+
+impl Certificates {
+    fn make(directory: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(directory)?;
+        let spec = Spec::localhost(Role::SCHEDULER);
+        let anchor = Anchor::new(&spec)?;
+        let ca = directory.join(spec.ca_file_name());
+        let scheduler = directory.join(spec.file_name());
+        write(&ca, anchor.ca_pem(), PUBLIC_MODE, Existing::Replace)?;
+        write(
+            &scheduler,
+            anchor.certified().pem(),
+            PRIVATE_MODE,
+            Existing::Replace,
+        )?;
+        let sign = |role| -> anyhow::Result<PathBuf> {
+            let spec = Spec::localhost(role);
+            let path = directory.join(spec.file_name());
+            write(
+                &path,
+                anchor.sign(&spec)?.pem(),
+                PRIVATE_MODE,
+                Existing::Replace,
+            )?;
+            Ok(path)
+        };
+        Ok(Self {
+            ca,
+            scheduler,
+            controller: sign(Role::CONTROLLER)?,
+            agent: sign(Role::AGENT)?,
+        })
+    }
+}
+
+/// Listens on the port asked for; on the default one or, if that is taken, any.
+fn bind(
+    port: Option<u16>,
+    certificates: &Certificates,
+    directory: &Directory,
+) -> Result<Server, StartError> {
+    let config = |port| ServerConfig {
+        cert: certificates.scheduler.clone(),
+        ca_cert: certificates.ca.clone(),
+        listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
+        configuration_uri: server::DEFAULT_URI.to_owned(),
+        state_dir: Some(directory.scheduler()),
+        heartbeat: false,
+        require_uuid_binding: false,
+        limits: ServerLimits::default(),
+        scheduler: sched::Config::new(Uuid::nil()),
+    };
+    match Server::bind(config(port.unwrap_or(DEFAULT_PORT))) {
+        Err(StartError::Listen { .. }) if port.is_none() => Server::bind(config(0)),
+        bound => bound,
+    }
+}
+
+/// One launcher's part of the machine.
+fn share(nodes: u32) -> Share {
+    let part = |whole: u64| i64::try_from(whole / u64::from(nodes)).unwrap_or(i64::MAX);
+    let memory = rustix::system::sysinfo();
+    let bytes = (memory.totalram as u64).saturating_mul(u64::from(memory.mem_unit));
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    Share {
+        mem_mb: Some(part(bytes / (1024 * 1024))),
+        // At least one each: with more launchers than processors they share them.
+        cpus: Some(part(cpus).max(1)),
+        disk_mb: None,
+    }
+}
+
+/// How to call `ciaoctl` from here: the program beside this one, or through cargo in a checkout that has not built it.
+fn ciaoctl() -> String {
+    let beside = std::env::current_exe()
+        .ok()
+        .map(|path| path.with_file_name("ciaoctl"));
+    match beside {
+        Some(path) if path.exists() => path.display().to_string(),
+        _ => "cargo run --release --locked --bin ciaoctl --".to_owned(),
+    }
+}
+
+fn node_name(number: u32) -> String {
+    format!("node-{number}")
+}

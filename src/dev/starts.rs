@@ -1,0 +1,84 @@
+//! `--start FILE…`: submitted at once, each followed to its end.
+
+use std::io::Write;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proto_frames::Uuid;
+
+use super::cluster::Cluster;
+use crate::ctl::commands::start;
+use crate::ctl::exit::Exit;
+use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
+use crate::ctl::track::{Tracked, Until};
+
+/// Bytes of an instance's output that are shown; the rest is in its file.
+const MAX_SHOWN: u64 = 64 * 1024;
+
+/// Reads START files; every instance gets a UUID.
+pub(super) fn read(
+    files: &[PathBuf],
+    count: NonZeroU32,
+) -> Result<Vec<StartRequest>, StartFileError> {
+    let mut requests = Vec::new();
+    for file in files {
+        requests
+            .extend(StartFile::read(file)?.requests(count.get(), || Uuid::new_v4().to_string())?);
+    }
+    Ok(requests)
+}
+
+/// Submits them, prints a line for each step of each, and in the end what each has written.
+pub(super) async fn follow(
+    cluster: &Cluster,
+    requests: &[StartRequest],
+    patience: Duration,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let mut client = cluster.client().await?;
+    let tracker = start::follow(
+        &mut client,
+        requests,
+        Until::Exited,
+        patience,
+        &mut |tracked| writeln!(out, "{}", tracked.line()),
+    )
+    .await?;
+    for tracked in tracker.open() {
+        writeln!(out, "{}; gave up waiting", tracked.line())?;
+    }
+    for tracked in tracker.all() {
+        show_output(cluster, tracked, out)?;
+    }
+    Ok(tracker.exit())
+}
+
+fn show_output(cluster: &Cluster, tracked: &Tracked, out: &mut dyn Write) -> std::io::Result<()> {
+    let Some((_, hostname)) = &tracked.node else {
+        return Ok(());
+    };
+    let path = cluster.output(hostname, &tracked.instance_uuid);
+    writeln!(
+        out,
+        "--- output of {} on {hostname}:",
+        tracked.instance_uuid
+    )?;
+    copy(&path, out).or_else(|error| writeln!(out, "(cannot read {}: {error})", path.display()))
+}
+
+fn copy(path: &Path, out: &mut dyn Write) -> std::io::Result<()> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path)?;
+    let len = file.metadata()?.len();
+    std::io::copy(&mut file.take(MAX_SHOWN), out)?;
+    if len > MAX_SHOWN {
+        writeln!(
+            out,
+            "… and {} bytes more in {}",
+            len - MAX_SHOWN,
+            path.display()
+        )?;
+    }
+    Ok(())
+}

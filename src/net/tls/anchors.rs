@@ -1,0 +1,129 @@
+//! The CA file: whose certificates are believed, and where they say the scheduler is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::CertificateError;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::X509Certificate;
+
+use crate::net::identity::{self, IdentityError};
+use crate::net::tls::error::TlsError;
+use crate::net::tls::verify::ChainVerifier;
+use crate::net::tls::{Validity, pem};
+
+/// The certificates that may sign peers' certificates.
+#[derive(Debug, Clone)]
+pub struct TrustAnchors {
+    pub(super) path: PathBuf,
+    pub(super) anchors: Arc<[TrustedCertificate]>,
+    names: Vec<String>,
+}
+
+/// One certificate of the CA file.
+#[derive(Debug)]
+pub(super) struct TrustedCertificate {
+    pub(super) der: CertificateDer<'static>,
+    pub(super) trust: TrustAnchor<'static>,
+    pub(super) validity: Validity,
+}
+
+impl TrustAnchors {
+    /// As [`load_anchors`], from the file's contents; `path` is for messages, `now` for the validity.
+    ///
+    /// # Errors
+    /// As [`load_anchors`].
+    pub fn from_pem(contents: &[u8], path: &Path, now: UnixTime) -> Result<Self, TlsError> {
+        let certificates = pem::certificates(contents).map_err(|source| TlsError::Pem {
+            path: path.into(),
+            source,
+        })?;
+        let mut anchors = Vec::new();
+        let mut names = Vec::new();
+        for der in certificates {
+            let damaged = |source| TlsError::Identity {
+                path: path.into(),
+                source,
+            };
+            let x509 = identity::parse(&der).map_err(damaged)?;
+            if !x509.is_ca() {
+                return Err(TlsError::NotACa { path: path.into() });
+            }
+            names.extend(server_names(&x509));
+            let validity = Validity::of(&x509);
+            let trust = webpki::anchor_from_trusted_cert(&der)
+                .map_err(|error| damaged(IdentityError::Malformed(error.to_string())))?
+                .to_owned();
+            anchors.push(TrustedCertificate {
+                der,
+                trust,
+                validity,
+            });
+        }
+        let in_time = anchors
+            .iter()
+            .any(|anchor| anchor.validity.check(now).is_ok());
+        if !in_time && let Some(first) = anchors.first() {
+            let over = first
+                .validity
+                .check(now)
+                .err()
+                .unwrap_or(CertificateError::Expired);
+            return Err(first.validity.error(over, path, now));
+        }
+        Ok(Self {
+            path: path.into(),
+            anchors: anchors.into(),
+            names,
+        })
+    }
+
+    /// The IP addresses, then the DNS names, in each of these certificates: where the scheduler may be found, since the
+    /// original's anchor is its server certificate.
+    #[must_use]
+    pub fn server_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether a certificate (PEM or not, it is the DER form here) is one of these or is signed by one, at this time.
+    ///
+    /// # Errors
+    /// What the check says.
+    pub fn verify(&self, leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        ChainVerifier {
+            anchors: self.clone(),
+            algorithms,
+        }
+        .verify(leaf, &[], now)
+    }
+}
+
+/// IP addresses first, then DNS names: the order in which the original's clients try them.
+fn server_names(x509: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(names)) = x509.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let names = &names.value.general_names;
+    let ips = names.iter().filter_map(|name| match name {
+        GeneralName::IPAddress(octets) => ip_address(octets),
+        _ => None,
+    });
+    let hosts = names.iter().filter_map(|name| match name {
+        GeneralName::DNSName(host) => Some((*host).to_owned()),
+        _ => None,
+    });
+    ips.chain(hosts).collect()
+}
+
+/// Four or sixteen octets, as alternative names have them, as text.
+pub(crate) fn ip_address(octets: &[u8]) -> Option<String> {
+    if let Ok(v4) = <[u8; 4]>::try_from(octets) {
+        return Some(std::net::Ipv4Addr::from(v4).to_string());
+    }
+    <[u8; 16]>::try_from(octets)
+        .ok()
+        .map(|v6| std::net::Ipv6Addr::from(v6).to_string())
+}

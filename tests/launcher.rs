@@ -1,0 +1,15 @@
+//! The built launcher with real processes, against a scripted scheduler over real sockets and TLS.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "common/certs.rs"]
+mod certs;
+
+#[path = "launcher/connections.rs"]
+mod connections;
+#[path = "launcher/restarts.rs"]
+mod restarts;
+#[path = "launcher/workloads.rs"]
+mod workloads;
+#[path = "launcher/world.rs"]
+mod world;

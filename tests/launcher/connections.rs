@@ -1,0 +1,133 @@
+//! Connecting, reconnecting, being refused; made-up nodes; and what is said when nothing can be started at all.
+
+use std::collections::BTreeSet;
+use std::process::Output;
+
+use proto_frames::payload::{Ready, Start};
+use proto_frames::{Frame, Kind, Message, Role, Uuid};
+
+use crate::world::{World, shell, within};
+
+#[tokio::test]
+async fn a_node_reports_itself_with_the_certificates_role_and_keeps_its_uuid() {
+    let (_world, _launcher, mut peer) = World::connected(&["-hostname=node-7", "-cpus=1"]).await;
+    assert_eq!(peer.connect.role, Role::AGENT);
+    let ready = Ready::decode(&peer.next(&[Kind::READY]).await.payload).unwrap();
+    assert_eq!(ready.node_uuid, peer.connect.source.to_string());
+    assert_eq!((ready.hostname.as_str(), ready.cpus_online), ("node-7", 1));
+    assert!(
+        ready.mem_total_mb > 0 && ready.disk_total_mb > 0 && ready.load >= 0,
+        "{ready:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_originals_encoding_is_spoken_on_request() {
+    let (world, _launcher, mut peer) = World::connected(&["-encoding=gob"]).await;
+    peer.shell("a", "echo hello; exit 2").await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(2)));
+    assert_eq!(world.output("a"), "hello\n");
+}
+
+#[tokio::test]
+async fn a_launcher_tries_again_when_it_is_cut_off_or_refused_for_now() {
+    let (world, _launcher, peer) = World::connected(&[]).await;
+    drop(peer);
+    let mut peer = world.knock().await;
+    let refusal = Frame::new(Kind::CONNECTION_FAILURE, Uuid::nil(), "");
+    peer.send_message(Message::Frame(refusal)).await;
+    drop(peer);
+    world.accept().await.next(&[Kind::READY]).await;
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_refused_for_good_ends_and_says_why() {
+    let world = World::new().await;
+    let running = run(&world, &[]);
+    let refuse = async {
+        let mut peer = world.knock().await;
+        let refusal = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), "");
+        peer.send_message(Message::Frame(refusal)).await;
+    };
+    let (output, ()) = within(async { tokio::join!(running, refuse) }).await;
+    assert_failed(&output, "for good");
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_said_in_one_line_before_anything_is_started() {
+    let world = World::new().await;
+    let controller = format!("-cert={}", world.path("controller.pem").display());
+    for (arg, reason) in [
+        ("-cert=/no/such.pem", "/no/such.pem"),
+        (controller.as_str(), "needs AGENT or NETAGENT"),
+        ("-role=netagent", "does not grant NETAGENT"),
+        (
+            "-state-dir=/dev/null/state",
+            "give another with --state-dir",
+        ),
+    ] {
+        let output = within(run(&world, &[arg])).await;
+        assert_failed(&output, reason);
+    }
+}
+
+#[tokio::test]
+async fn two_launchers_with_one_state_directory_are_one_too_many() {
+    let (world, _launcher, _peer) = World::connected(&[]).await;
+    assert_failed(
+        &within(run(&world, &[])).await,
+        "in use by another launcher",
+    );
+}
+
+#[tokio::test]
+async fn made_up_nodes_each_have_a_connection_and_run_nothing() {
+    let world = World::new().await;
+    let simulate = ["-simulate=mem=1000,cpus=4,disk=5000,run=0.01", "-count=3"];
+    let mut launcher = world.launch(&simulate);
+    let mut uuids = BTreeSet::new();
+    let mut peers = Vec::new();
+    for _ in 0..3 {
+        let mut peer = world.accept().await;
+        let ready = Ready::decode(&peer.next(&[Kind::READY]).await.payload).unwrap();
+        assert_eq!(
+            (ready.mem_total_mb, ready.cpus_online, ready.disk_total_mb),
+            (1000, 4, 5000)
+        );
+        assert!(uuids.insert(peer.connect.source) && ready.hostname.starts_with("simulated-"));
+        peers.push(peer);
+    }
+    let peer = &mut peers[1];
+    peer.start(&Start {
+        vm_type: "qemu".to_owned(),
+        command: Vec::new(),
+        ..shell("a", "")
+    })
+    .await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(0)));
+    assert!(!world.state_dir().exists());
+    launcher.signal(rustix::process::Signal::TERM);
+    for peer in &mut peers {
+        peer.next(&[Kind::OFFLINE]).await;
+    }
+    assert!(launcher.ended().await.success());
+}
+
+/// Runs the launcher until it ends by itself.
+async fn run(world: &World, args: &[&str]) -> Output {
+    let mut command = world.command(args);
+    tokio::task::spawn_blocking(move || command.output())
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+fn assert_failed(output: &Output, reason: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    let last = stderr.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("ciao-launcher: ") && last.contains(reason),
+        "{stderr}"
+    );
+}

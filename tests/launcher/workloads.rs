@@ -1,0 +1,228 @@
+//! Workloads as real processes: how they begin, what they are given, what they may take, how they end.
+
+use proto_frames::Kind;
+use proto_frames::payload::{Start, StartFailureReason};
+
+use crate::world::{World, runs, shell, supervisor, until};
+
+#[tokio::test]
+async fn a_process_runs_with_its_output_in_a_file_and_its_exit_code_reported() {
+    let (world, _launcher, mut peer) = World::connected(&[]).await;
+    peer.shell(
+        "a",
+        "echo to standard output; echo to standard error >&2; exit 7",
+    )
+    .await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(7)));
+    assert_eq!(world.output("a"), "to standard output\nto standard error\n");
+}
+
+#[tokio::test]
+async fn a_process_that_a_signal_ends_is_reported_with_minus_the_signal() {
+    let (_world, _launcher, mut peer) = World::connected(&[]).await;
+    peer.shell("a", "kill -USR2 $$").await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(-12)));
+}
+
+#[tokio::test]
+async fn a_process_gets_its_own_environment_and_directory_and_only_a_few_variables_of_the_launchers()
+ {
+    let world = World::new().await;
+    let mut command = world.command(&[]);
+    command.env("LANG", "C").env("SECRET_OF_THE_LAUNCHER", "x");
+    let _launcher = tokio::task::spawn_blocking(move || command.spawn())
+        .await
+        .unwrap()
+        .map(Guard)
+        .unwrap();
+    let mut peer = world.accept().await;
+    let mut start = shell("a", "pwd; env | sort");
+    start
+        .env
+        .insert("GREETING".to_owned(), "hello = world".to_owned());
+    start.working_dir = "/usr".to_owned();
+    start.tenant_uuid = "t".to_owned();
+    peer.start(&start).await;
+    assert_eq!(peer.stopped().await.1, Some(0));
+    let output = world.output("a");
+    assert!(output.starts_with("/usr\n"), "{output}");
+    let node = format!("CIAO_NODE_UUID={}", peer.connect.source);
+    for variable in [
+        "GREETING=hello = world",
+        "LANG=C",
+        "CIAO_INSTANCE_UUID=a",
+        "CIAO_TENANT_UUID=t",
+        &node,
+    ] {
+        assert!(
+            output.lines().any(|line| line == variable),
+            "{variable}: {output}"
+        );
+    }
+    assert!(!output.contains("SECRET_OF_THE_LAUNCHER"), "{output}");
+    assert!(output.contains("PATH="), "{output}");
+}
+
+struct Guard(std::process::Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_or_not_executable_is_the_images_fault() {
+    let (world, _launcher, mut peer) = World::connected(&[]).await;
+    let text = world.path("text");
+    std::fs::write(&text, "no program").unwrap();
+    for program in [
+        "/no/such/program",
+        "no-such-program",
+        text.to_str().unwrap(),
+    ] {
+        peer.start(&Start {
+            command: vec![program.to_owned()],
+            ..shell("a", "")
+        })
+        .await;
+        let failure = peer.failure().await;
+        assert_eq!(
+            failure.reason,
+            StartFailureReason::ImageFailure,
+            "{failure:?}"
+        );
+        assert!(
+            failure.detail.as_ref().unwrap().contains(program),
+            "{failure:?}"
+        );
+    }
+    peer.start(&Start {
+        working_dir: "/no/such/dir".to_owned(),
+        ..shell("a", "")
+    })
+    .await;
+    let failure = peer.failure().await;
+    assert_eq!(failure.reason, StartFailureReason::LaunchFailure);
+    assert!(failure.detail.unwrap().contains("/no/such/dir"));
+    peer.stats(|stats| stats.starts_seen == Some(4) && stats.instances.is_empty())
+        .await;
+}
+
+#[tokio::test]
+async fn memory_beyond_what_was_asked_for_is_not_to_be_had() {
+    let (world, _launcher, mut peer) = World::connected(&[]).await;
+    // tail has to keep what has no line end.
+    let script = "head -c $1 /dev/zero | tail -n 1 | wc -c";
+    for (id, bytes, fits) in [("small", "20000000", true), ("large", "200000000", false)] {
+        let mut start = shell(id, script);
+        start.command.extend(["sh".to_owned(), bytes.to_owned()]);
+        peer.start(&start).await;
+        assert_eq!(peer.stopped().await.0, id);
+        let output = world.output(id);
+        assert_eq!(
+            output.lines().any(|line| line.trim() == bytes),
+            fits,
+            "{output}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_running_process_is_listed_with_what_it_asked_for_and_what_it_uses() {
+    let (_world, _launcher, mut peer) = World::connected(&[]).await;
+    // A shell variable of 20 MB.
+    peer.shell(
+        "a",
+        "x=$(head -c 20000000 /dev/zero | tr '\\0' x); while :; do :; done",
+    )
+    .await;
+    let busy =
+        |it: &proto_frames::payload::InstanceStat| it.memory_usage_mb >= 20 && it.cpu_usage > 0;
+    let stats = peer.stats(|stats| stats.instances.iter().any(busy)).await;
+    let requested = stats.instances[0].requested.clone().unwrap();
+    assert_eq!(
+        (requested.mem_mb, requested.vcpus, requested.disk_mb),
+        (64, 1, 0)
+    );
+    peer.delete("a", false).await;
+    assert_eq!(peer.deleted().await, ("a".to_owned(), Some(-15)));
+}
+
+#[tokio::test]
+async fn delete_ends_children_that_ignore_the_request_and_those_that_left_the_group() {
+    let (world, _launcher, mut peer) = World::connected(&["-stop-grace=300ms"]).await;
+    let script = "(trap '' TERM; sh -c 'echo $PPID'; sleep 1000) & \
+        setsid sh -c 'trap \"\" TERM; echo $$; sleep 1000' & \
+        echo $$; wait; sleep 1000";
+    peer.shell("a", script).await;
+    let pids = world.pids("a", 3).await;
+    assert!(pids.iter().all(|pid| runs(*pid)));
+    let supervisor = supervisor(&world.state_dir(), "a");
+    peer.delete("a", false).await;
+    assert_eq!(peer.deleted().await, ("a".to_owned(), Some(-15)));
+    assert!(
+        !pids.iter().any(|pid| runs(*pid)),
+        "nothing is left when the end is reported"
+    );
+    until("the supervisor's end", || !runs(supervisor)).await;
+    peer.stats(|stats| stats.instances.is_empty()).await;
+    assert!(!world.state_dir().join("instances/a/output.log").exists());
+}
+
+#[tokio::test]
+async fn a_process_may_take_its_time_to_end_within_the_grace() {
+    let (world, _launcher, mut peer) = World::connected(&["-stop-grace=50s"]).await;
+    let script =
+        "trap 'echo cleaning; sleep 0.2; exit 5' TERM; echo $$; while :; do sleep 0.05; done";
+    peer.shell("a", script).await;
+    world.pids("a", 1).await;
+    peer.delete("a", true).await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(5)));
+}
+
+#[tokio::test]
+async fn what_a_main_process_leaves_behind_ends_with_it() {
+    let (world, _launcher, mut peer) = World::connected(&[]).await;
+    peer.shell("a", "setsid sh -c 'echo $$; sleep 1000' & while ! [ -s ../output.log ]; do sleep 0.02; done; exit 3").await;
+    let pids = world.pids("a", 1).await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(3)));
+    assert!(!runs(pids[0]));
+}
+
+#[tokio::test]
+async fn a_burst_of_starts_all_run_and_more_than_there_is_is_refused() {
+    let (_world, _launcher, mut peer) =
+        World::connected(&["-mem=640", "-cpus=2", "-cpu-ratio=100"]).await;
+    for number in 0..20 {
+        let mut start = shell(&format!("i{number}"), "exec sleep 1000");
+        start.requirements.mem_mb = 32;
+        peer.start(&start).await;
+    }
+    peer.stats(|stats| {
+        stats
+            .instances
+            .iter()
+            .filter(|it| it.state.as_str() == "active")
+            .count()
+            == 20
+    })
+    .await;
+    peer.next(&[Kind::FULL]).await;
+    peer.shell("more", "exit 0").await;
+    assert_eq!(
+        peer.failure().await.reason,
+        StartFailureReason::FullComputeNode
+    );
+    let workload_agent_uuid = peer.connect.source.to_string();
+    let evacuate = proto_frames::payload::Evacuate {
+        workload_agent_uuid,
+    };
+    peer.send(Kind::EVACUATE, evacuate.encode()).await;
+    for _ in 0..20 {
+        assert_eq!(peer.stopped().await.1, Some(-15));
+    }
+    peer.stats(|stats| stats.status == "MAINTENANCE" && stats.instances.is_empty())
+        .await;
+}

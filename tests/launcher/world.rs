@@ -1,0 +1,379 @@
+//! A node for a test: a scripted scheduler, a state directory, and the launcher's program running between them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ciao_scheduler::launcher::output_file;
+use proto_frames::payload::{
+    Delete, InstanceDeleted, InstanceStat, InstanceStopped, Start, StartFailure, Stats,
+};
+use proto_frames::{
+    Connect, Connected, Decoder, Encoder, Frame, Kind, Limits, Message, Role, Uuid,
+};
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::certs::TestCa;
+
+/// Only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Time between two looks at something that does not tell when it changes.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The scheduler's UUID.
+const SERVER: Uuid = Uuid::from_u128(0x5e);
+
+/// A scripted scheduler with the files of one launcher.
+pub(crate) struct World {
+    ca: TestCa,
+    listener: TcpListener,
+    dir: TempDir,
+}
+
+/// A running launcher; killed when dropped.
+pub(crate) struct Launcher(Child);
+
+/// The scheduler's end of one connection.
+pub(crate) struct Peer {
+    stream: TlsStream<TcpStream>,
+    decoder: Decoder,
+    encoder: Encoder,
+    buffer: BytesMut,
+    /// The launcher's CONNECT.
+    pub(crate) connect: Connect,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let (ca, dir) = (TestCa::new(), tempfile::tempdir().unwrap());
+        ca.write(
+            dir.path(),
+            &[("agent", Role::AGENT), ("controller", Role::CONTROLLER)],
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self { ca, listener, dir }
+    }
+
+    /// A world with a connected launcher.
+    pub(crate) async fn connected(args: &[&str]) -> (Self, Launcher, Peer) {
+        let world = Self::new().await;
+        let launcher = world.launch(args);
+        let peer = world.accept().await;
+        (world, launcher, peer)
+    }
+
+    /// The command that runs the launcher in this world.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-launcher"));
+        let port = self.listener.local_addr().unwrap().port();
+        command
+            .arg(format!("-cert={}", self.path("agent.pem").display()))
+            .arg(format!("-cacert={}", self.path("CAcert.pem").display()))
+            .arg(format!("-server=127.0.0.1:{port}"))
+            .arg(format!("-state-dir={}", self.state_dir().display()))
+            .args(["-report-interval=200ms", "-reconnect-cap=100ms"])
+            .args(args)
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn launch(&self, args: &[&str]) -> Launcher {
+        Launcher(self.command(args).spawn().unwrap())
+    }
+
+    /// Accepts the launcher's next connection, lets it in and waits until it takes work, as a scheduler does.
+    pub(crate) async fn accept(&self) -> Peer {
+        let mut peer = self.admit().await;
+        peer.next(&[Kind::READY, Kind::MAINTENANCE]).await;
+        peer
+    }
+
+    /// Accepts the launcher's next connection and lets it in.
+    pub(crate) async fn admit(&self) -> Peer {
+        let mut peer = self.knock().await;
+        let connected = Connected::new(SERVER, peer.connect.source, Bytes::new());
+        peer.send_message(Message::Connected(connected)).await;
+        peer
+    }
+
+    /// Accepts the launcher's next connection as far as CONNECT.
+    pub(crate) async fn knock(&self) -> Peer {
+        within(async {
+            let (socket, _) = self.listener.accept().await.unwrap();
+            let acceptor = TlsAcceptor::from(self.ca.server());
+            let mut stream = acceptor.accept(socket).await.unwrap();
+            let mut decoder = Decoder::server(Limits::default());
+            let mut buffer = BytesMut::new();
+            let message = receive(&mut stream, &mut decoder, &mut buffer).await;
+            let Some(Message::Connect(connect)) = message else {
+                panic!("{message:?} instead of CONNECT")
+            };
+            let encoder = Encoder::new(decoder.encoding().unwrap());
+            Peer {
+                stream,
+                decoder,
+                encoder,
+                buffer,
+                connect,
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// What the instance has written.
+    pub(crate) fn output(&self, id: &str) -> String {
+        std::fs::read_to_string(output_file(&self.state_dir(), id)).unwrap_or_default()
+    }
+
+    /// Waits until the instance has written lines, and gives them as pids.
+    pub(crate) async fn pids(&self, id: &str, count: usize) -> Vec<Pid> {
+        let pids = || -> Vec<i32> {
+            let output = self.output(id);
+            output
+                .lines()
+                .filter_map(|line| line.trim().parse().ok())
+                .collect()
+        };
+        until("the instance's pids", || pids().len() == count).await;
+        pids()
+            .into_iter()
+            .map(|pid| Pid::from_raw(pid).unwrap())
+            .collect()
+    }
+}
+
+impl Drop for World {
+    /// A test that fails leaves no workload behind.
+    fn drop(&mut self) {
+        let instances = std::fs::read_dir(self.state_dir().join("instances"));
+        for instance in instances.into_iter().flatten().flatten() {
+            if let Some(pid) = supervisor_in(&instance.path()).filter(|pid| runs(*pid)) {
+                let _ = rustix::process::kill_process(pid, Signal::USR1);
+            }
+        }
+    }
+}
+
+impl Launcher {
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the program's end.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the launcher's end", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        status.unwrap()
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Peer {
+    /// The next frame of one of these kinds; others are passed over.
+    pub(crate) async fn next(&mut self, kinds: &[Kind]) -> Frame {
+        within(async {
+            loop {
+                match receive(&mut self.stream, &mut self.decoder, &mut self.buffer).await {
+                    Some(Message::Frame(frame)) if kinds.contains(&frame.kind) => return frame,
+                    Some(Message::Frame(_)) => {}
+                    other => panic!("{other:?} instead of a frame"),
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next frame that is not part of a report.
+    pub(crate) async fn answer(&mut self) -> Frame {
+        let answers = [
+            Kind::START_FAILURE,
+            Kind::DELETE_FAILURE,
+            Kind::INSTANCE_DELETED,
+            Kind::INSTANCE_STOPPED,
+            Kind::OFFLINE,
+        ];
+        self.next(&answers).await
+    }
+
+    /// The next frame that is not part of a report, which says that an instance stopped: which one, with what code.
+    pub(crate) async fn stopped(&mut self) -> (String, Option<i64>) {
+        let frame = self.answer().await;
+        assert_eq!(
+            frame.kind,
+            Kind::INSTANCE_STOPPED,
+            "{}",
+            String::from_utf8_lossy(&frame.payload)
+        );
+        let event = InstanceStopped::decode(&frame.payload).unwrap();
+        (event.instance_uuid, event.exit_code)
+    }
+
+    pub(crate) async fn deleted(&mut self) -> (String, Option<i64>) {
+        let frame = self.answer().await;
+        assert_eq!(
+            frame.kind,
+            Kind::INSTANCE_DELETED,
+            "{}",
+            String::from_utf8_lossy(&frame.payload)
+        );
+        let event = InstanceDeleted::decode(&frame.payload).unwrap();
+        (event.instance_uuid, event.exit_code)
+    }
+
+    pub(crate) async fn failure(&mut self) -> StartFailure {
+        let frame = self.answer().await;
+        assert_eq!(
+            frame.kind,
+            Kind::START_FAILURE,
+            "{}",
+            String::from_utf8_lossy(&frame.payload)
+        );
+        StartFailure::decode(&frame.payload).unwrap()
+    }
+
+    /// STATS that satisfy `wanted`; earlier ones are passed over.
+    pub(crate) async fn stats(&mut self, wanted: impl Fn(&Stats) -> bool) -> Stats {
+        loop {
+            let stats = Stats::decode(&self.next(&[Kind::STATS]).await.payload).unwrap();
+            if wanted(&stats) {
+                return stats;
+            }
+        }
+    }
+
+    /// Waits until an instance is listed as `state`.
+    pub(crate) async fn listed(&mut self, id: &str, state: &str) -> InstanceStat {
+        let matches = |it: &&InstanceStat| it.instance_uuid == id && it.state.as_str() == state;
+        let stats = self
+            .stats(|stats| stats.instances.iter().any(|it| matches(&it)))
+            .await;
+        stats.instances.iter().find(matches).unwrap().clone()
+    }
+
+    pub(crate) async fn start(&mut self, start: &Start) {
+        self.send(Kind::START, start.encode()).await;
+    }
+
+    /// Starts a shell with this script.
+    pub(crate) async fn shell(&mut self, id: &str, script: &str) {
+        self.start(&shell(id, script)).await;
+    }
+
+    pub(crate) async fn delete(&mut self, id: &str, stop: bool) {
+        let workload_agent_uuid = self.connect.source.to_string();
+        let delete = Delete {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid,
+            stop,
+        };
+        self.send(Kind::DELETE, delete.encode()).await;
+    }
+
+    pub(crate) async fn send(&mut self, kind: Kind, payload: impl Into<Bytes>) {
+        self.send_message(Message::Frame(Frame::new(kind, SERVER, payload)))
+            .await;
+    }
+
+    pub(crate) async fn send_message(&mut self, message: Message) {
+        let mut bytes = BytesMut::new();
+        self.encoder.encode(&message, &mut bytes);
+        self.stream.write_all(&bytes).await.unwrap();
+        self.stream.flush().await.unwrap();
+    }
+}
+
+/// A START of a shell script.
+pub(crate) fn shell(id: &str, script: &str) -> Start {
+    let mut start = Start {
+        instance_uuid: id.to_owned(),
+        vm_type: "process".to_owned(),
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        ..Start::default()
+    };
+    start.requirements.mem_mb = 64;
+    start.requirements.vcpus = 1;
+    start
+}
+
+/// Whether a process runs; one that has ended and was not waited for does not.
+pub(crate) fn runs(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    stat.is_ok_and(|stat| {
+        !stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    })
+}
+
+/// The supervisor of an instance.
+pub(crate) fn supervisor(state_dir: &Path, id: &str) -> Pid {
+    supervisor_in(&state_dir.join("instances").join(id)).unwrap()
+}
+
+fn supervisor_in(instance: &Path) -> Option<Pid> {
+    let text = std::fs::read(instance.join("process.json")).ok()?;
+    let file: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    Pid::from_raw(file["By"]["pid"].as_i64()?.try_into().ok()?)
+}
+
+/// Waits for a condition.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let waited = async {
+        while !condition() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    assert!(
+        tokio::time::timeout(DEADLINE, waited).await.is_ok(),
+        "{what} did not come"
+    );
+}
+
+/// Fails loudly instead of hanging.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .expect("the test hangs")
+}
+
+async fn receive(
+    stream: &mut TlsStream<TcpStream>,
+    decoder: &mut Decoder,
+    buffer: &mut BytesMut,
+) -> Option<Message> {
+    loop {
+        if let Some(message) = decoder.decode(buffer).unwrap() {
+            return Some(message);
+        }
+        match stream.read_buf(buffer).await {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
+    }
+}
