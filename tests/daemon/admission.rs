@@ -99,7 +99,7 @@ async fn a_subset_of_the_granted_roles_may_be_claimed() {
 #[tokio::test]
 async fn a_role_that_the_certificate_does_not_grant_is_refused_for_good() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     for encoding in ENCODINGS {
         let agent = site.dialer(&daemon, Role::AGENT, encoding);
         for role in [
@@ -148,7 +148,7 @@ async fn the_operator_role_is_there_in_the_native_encoding_only() {
 #[tokio::test]
 async fn a_certificate_without_a_role_does_not_get_through_tls() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let dialer = Dialer {
         tls: presenting(&site.ca, &without_role(&site.ca)),
         ..site.dialer(&daemon, Role::AGENT, Encoding::Gob)
@@ -160,7 +160,7 @@ async fn a_certificate_without_a_role_does_not_get_through_tls() {
 #[tokio::test]
 async fn a_certificate_of_another_authority_does_not_get_through_tls() {
     let (site, stranger) = (Site::new(), TestCa::new());
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let leaf = stranger.anchor.sign(&Spec::localhost(Role::AGENT)).unwrap();
     let dialer = Dialer {
         tls: presenting(&site.ca, leaf.pem()),
@@ -173,7 +173,7 @@ async fn a_certificate_of_another_authority_does_not_get_through_tls() {
 #[tokio::test]
 async fn a_first_frame_that_is_not_connect_is_refused_with_leave_to_try_again() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     for encoding in ENCODINGS {
         let dialer = site.dialer(&daemon, Role::AGENT, encoding);
         let mut wire = within(dialer.tls()).await.unwrap();
@@ -218,7 +218,7 @@ async fn a_connect_that_cannot_be_read_is_refused_with_leave_to_try_again() {
 #[tokio::test]
 async fn a_uuid_bound_by_a_certificate_is_that_certificates_alone() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let uuid = Uuid::new_v4();
     let owner = bound(&site, &daemon, uuid);
 
@@ -243,7 +243,7 @@ async fn a_uuid_bound_by_a_certificate_is_that_certificates_alone() {
 #[tokio::test]
 async fn where_binding_is_required_certificates_without_it_are_refused() {
     let site = Site::new();
-    let mut daemon = site.start(&["--require-uuid-binding"]).await;
+    let daemon = site.start(&["--require-uuid-binding"]).await;
     let unbound = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
     assert_eq!(unbound.refusal().await, Kind::CONNECTION_ABORTED);
     daemon.logged("bound to no UUID").await;

@@ -31,7 +31,7 @@ async fn the_file_is_what_connected_carries_byte_for_byte() {
 #[tokio::test]
 async fn without_a_file_connected_carries_nothing_and_the_log_says_so() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     daemon.logged("peers get none").await;
     let node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
     assert!(node.connected.payload.is_empty());
@@ -41,7 +41,7 @@ async fn without_a_file_connected_carries_nothing_and_the_log_says_so() {
 async fn configure_changes_what_later_peers_are_told_and_is_not_forwarded() {
     let site = Site::new();
     std::fs::write(site.path("configuration.yaml"), FIRST).unwrap();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let mut node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
     controller.expect_node().await;

@@ -70,7 +70,7 @@ async fn a_backups_commands_are_refused_in_the_native_encoding_and_ignored_in_go
 #[tokio::test]
 async fn a_launcher_may_not_command_and_is_told_so_in_the_native_encoding() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let mut master = site.master(&daemon).await;
     let mut node = site.node(&daemon).await;
     master.expect_node().await;
@@ -133,7 +133,7 @@ async fn stats_go_to_every_controller_byte_for_byte_and_to_nobody_else() {
 #[tokio::test]
 async fn stats_of_another_node_are_not_carried_on() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let mut master = site.master(&daemon).await;
     let (mut node, victim) = (site.node(&daemon).await, site.node(&daemon).await);
     master.expect_node().await;
@@ -261,7 +261,7 @@ async fn an_operator_hears_what_it_watches_and_no_longer_once_it_stops() {
 #[tokio::test]
 async fn what_cannot_be_read_is_answered_in_the_words_of_its_kind() {
     let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let daemon = site.start(&[]).await;
     let mut gob = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     gob.send(Kind::START, "start: [\n").await;
     gob.expect_failure(StartFailureReason::InvalidPayload).await;

@@ -75,7 +75,7 @@ async fn a_log_directory_that_cannot_be_written_is_said_and_logs_go_to_stderr() 
     std::fs::write(site.path("logs"), "a file").unwrap();
     let mut command = site.command(&["-logtostderr=false", "-log_dir"]);
     command.arg(site.path("logs"));
-    let mut daemon = Daemon::start(command).await;
+    let daemon = Daemon::start(command).await;
     let said = daemon.logged("cannot log to").await;
     assert!(said.contains("logging to standard error"), "{said}");
 }
@@ -103,7 +103,7 @@ async fn verbosity_1_says_where_each_start_went_and_0_does_not() {
 #[tokio::test]
 async fn the_heartbeat_prints_a_line_a_second_about_both_sides() {
     let site = Site::new();
-    let mut daemon = site.start(&["-heartbeat"]).await;
+    let daemon = site.start(&["-heartbeat"]).await;
     daemon.logged("Compute Nodes").await;
     daemon.logged("** idle / disconnected **").await;
     let mut node = site.node(&daemon).await;
@@ -148,7 +148,7 @@ async fn a_cpu_profile_is_written_when_the_daemon_stops() {
 #[tokio::test]
 async fn it_listens_on_every_address_given() {
     let site = Site::new();
-    let mut daemon = site.start(&["--listen", "127.0.0.2:0"]).await;
+    let daemon = site.start(&["--listen", "127.0.0.2:0"]).await;
     let second = daemon.logged("listens on 127.0.0.2:").await;
     let (_, address) = second.split_once("listens on ").unwrap();
     let there = Dialer {

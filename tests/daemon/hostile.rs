@@ -28,7 +28,7 @@ async fn silent_connections_harm_nobody_and_end_at_the_tls_deadline() {
     const PLACES: usize = 32;
     let site = Site::new();
     let flags = ["--max-handshakes", "32", "--tls-deadline", "500ms"];
-    let mut daemon = site.start(&flags).await;
+    let daemon = site.start(&flags).await;
     let (mut master, mut node) = established(&site, &daemon).await;
     let mut silent = Vec::new();
     for _ in 0..PLACES + 8 {
@@ -48,7 +48,7 @@ async fn silent_connections_harm_nobody_and_end_at_the_tls_deadline() {
 #[tokio::test]
 async fn a_peer_that_is_silent_after_tls_is_refused_at_the_connect_deadline() {
     let site = Site::new();
-    let mut daemon = site.start(&["--connect-deadline", "300ms"]).await;
+    let daemon = site.start(&["--connect-deadline", "300ms"]).await;
     let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
     let mut wire = within(dialer.tls()).await.unwrap();
     let refused = wire.next().await;
@@ -63,7 +63,7 @@ async fn a_peer_that_is_silent_after_tls_is_refused_at_the_connect_deadline() {
 #[tokio::test]
 async fn a_length_beyond_the_limit_ends_the_connection_before_its_bytes_come() {
     let site = Site::new();
-    let mut daemon = site.start(&["--max-payload", "100000"]).await;
+    let daemon = site.start(&["--max-payload", "100000"]).await;
     let (mut master, mut node) = established(&site, &daemon).await;
     // 4 GiB - 1 of payload, and a gob message of 2^64 - 1 bytes.
     let lies: [(Encoding, &[u8]); 2] = [
@@ -160,7 +160,7 @@ async fn random_bytes_after_tls_and_before_it_are_no_connect() {
 #[tokio::test]
 async fn a_frame_begun_and_not_finished_ends_the_connection_at_the_deadline() {
     let site = Site::new();
-    let mut daemon = site.start(&["--progress-deadline", "300ms"]).await;
+    let daemon = site.start(&["--progress-deadline", "300ms"]).await;
     let (mut master, mut node) = established(&site, &daemon).await;
     for encoding in [Encoding::Native, Encoding::Gob] {
         let mut peer = site.connect(&daemon, Role::AGENT, encoding).await;

@@ -10,7 +10,7 @@ use crate::words::{PLENTY, instance};
 /// A node is known to a scheduler that then crashes; its state directory stays, and how to connect the node again.
 async fn crashed(site: &Site) -> (String, Dialer) {
     let state = site.path("state").display().to_string();
-    let mut daemon = site.start(&["--state-dir", &state]).await;
+    let daemon = site.start(&["--state-dir", &state]).await;
     let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
     let mut node = dialer.connect().await;
     node.ready(PLENTY).await;
@@ -58,7 +58,7 @@ async fn after_a_crash_a_start_waits_for_the_node_that_comes_back() {
     let site = Site::new();
     let (state, dialer) = crashed(&site).await;
     let flags = ["--state-dir", &state, "--settle-time", "10min"];
-    let mut daemon = site.start(&flags).await;
+    let daemon = site.start(&flags).await;
     daemon.logged("1 nodes were known before").await;
     let mut master = site.master(&daemon).await;
     master.start(instance(1), 100).await;

@@ -48,7 +48,7 @@ async fn a_launcher_that_does_not_read_is_given_nothing_more_and_its_starts_are_
     let site = Site::new();
     let flags = ["--stall-time", "200ms", "--progress-deadline", "1s"];
     let flags = [&flags[..], &["--in-doubt-time", "100ms"]].concat();
-    let mut daemon = site.start(&flags).await;
+    let daemon = site.start(&flags).await;
     let mut deaf = narrow_node(&site, &daemon).await;
     let mut good = site.node(&daemon).await;
     good.ready(PLENTY).await;
@@ -120,7 +120,7 @@ async fn a_launcher_that_does_not_read_is_given_nothing_more_and_its_starts_are_
 #[tokio::test]
 async fn a_launcher_that_reads_again_in_time_has_lost_nothing_and_is_used_again() {
     let site = Site::new();
-    let mut daemon = site.start(&["--stall-time", "100ms"]).await;
+    let daemon = site.start(&["--stall-time", "100ms"]).await;
     let mut master = site.master(&daemon).await;
     let mut node = narrow_node(&site, &daemon).await;
     master.expect_node().await;
@@ -220,7 +220,7 @@ async fn a_backup_that_does_not_read_does_not_keep_reports_from_the_master() {
     /// Reports that no connection takes unread.
     const MANY: usize = 200;
     let site = Site::new();
-    let mut daemon = site.start(&["--stall-time", "100ms"]).await;
+    let daemon = site.start(&["--stall-time", "100ms"]).await;
     let mut master = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let deaf = Dialer {
         receive_buffer: Some(NARROW),
