@@ -8,6 +8,7 @@ mod heartbeat;
 mod hub;
 mod limits;
 mod meaning;
+mod memory;
 mod notices;
 mod profile;
 mod render;

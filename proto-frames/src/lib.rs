@@ -7,6 +7,8 @@
 //!
 //! The scheduler (`ciao-scheduler`) and its tools build on this crate; it knows nothing of them.
 
+#![forbid(unsafe_code)]
+
 pub mod codec;
 pub mod connect;
 pub mod frame;

@@ -16,8 +16,8 @@ use proto_frames::payload::{
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
 
-use crate::ctl::event::Event;
 use crate::ctl::event::text::{refusal, start_failure};
+use crate::ctl::event::{Event, refused_kind};
 use crate::net::address::{AddressError, Endpoint};
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
 use crate::net::tls::{self, TlsError};
@@ -78,6 +78,13 @@ pub struct Listing {
     pub instances: Vec<InstanceView>,
     /// The controllers and operators, if those were asked for.
     pub controllers: Vec<ControllerView>,
+}
+
+impl Listing {
+    /// Entries of all kinds.
+    fn len(&self) -> usize {
+        self.nodes.len() + self.instances.len() + self.controllers.len()
+    }
 }
 
 /// Why something asked of the scheduler has no result.
@@ -337,10 +344,10 @@ impl Client {
         matching: Option<&str>,
     ) -> Result<Listing, ClientError> {
         let mut listing = Listing::default();
-        let mut after = None;
+        let mut after: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let query = Query {
-                after,
+                after: after.clone(),
                 ..self.query_for(what.clone(), matching)
             };
             let page = self.ask(query).await?;
@@ -348,14 +355,13 @@ impl Client {
             listing.instances.extend(page.instances);
             listing.controllers.extend(page.controllers);
             match page.next {
-                Some(next) => after = Some(next),
                 None => return Ok(listing),
+                next if next == after => break,
+                next => after = next,
             }
         }
-        Err(ClientError::Query {
-            what,
-            reason: format!("no end after {MAX_PAGES} pages"),
-        })
+        let reason = format!("its list has no end, after {} entries", listing.len());
+        Err(ClientError::Query { what, reason })
     }
 }
 
@@ -364,8 +370,7 @@ impl Client {
     async fn command(&mut self, kind: Kind, payload: Bytes) -> Result<(), ClientError> {
         self.send(kind, payload).await?;
         self.sync().await?;
-        let refused =
-            |event: &Event| matches!(event, Event::Refused(refused) if kind_of(refused) == kind);
+        let refused = |event: &Event| matches!(event, Event::Refused(refused) if refused_kind(refused) == kind);
         match self
             .backlog
             .iter()
@@ -397,7 +402,9 @@ impl Client {
             self.answer_timeout,
             |event| match event {
                 Event::QueryResult(result) if result.id == id => Ok(Ok(*result)),
-                Event::Refused(refusal) if kind_of(&refusal) == Kind::QUERY => Ok(Err(refusal)),
+                Event::Refused(refusal) if refused_kind(&refusal) == Kind::QUERY => {
+                    Ok(Err(refusal))
+                }
                 other => Err(other),
             },
         );
@@ -466,8 +473,4 @@ impl Submitter {
             .send(Frame::new(Kind::START, self.uuid, payload))
             .await
     }
-}
-
-fn kind_of(refused: &CommandRefused) -> Kind {
-    Kind::new(refused.ty, refused.operand)
 }

@@ -109,3 +109,9 @@ impl Event {
         }
     }
 }
+
+/// The kind of the command that was refused.
+#[must_use]
+pub fn refused_kind(refused: &CommandRefused) -> Kind {
+    Kind::new(refused.ty, refused.operand)
+}

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use proto_frames::Kind;
 use proto_frames::payload::{InstancePlaced, InstanceView, PlacementState};
 use serde_json::{Value, json};
 
-use crate::ctl::event::Event;
+use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::StartRequest;
 use crate::ctl::units::{plain, short};
@@ -176,16 +177,14 @@ impl Tracker {
         self.all.iter().map(of).fold(Exit::Done, Exit::and)
     }
 
-    /// The instance an event is about: by its UUID, or, for a failure that names none, the only one without an answer.
+    /// The instance an event is about: by its UUID, or, for a refused START that names none, the only one without an
+    /// answer. (A StartFailure that names none may be about anybody's.)
     fn subject(&self, event: &Event) -> Option<usize> {
-        match event.instance_uuid() {
-            Some(id) if !id.is_empty() => self.index.get(id).copied(),
-            _ if matches!(event, Event::StartFailure(_) | Event::Refused(_)) => {
-                let mut sent = self
-                    .all
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, tracked)| tracked.stage == Stage::Sent);
+        match (event, event.instance_uuid()) {
+            (_, Some(id)) if !id.is_empty() => self.index.get(id).copied(),
+            (Event::Refused(refused), _) if refused_kind(refused) == Kind::START => {
+                let is_open = |(_, tracked): &(usize, &Tracked)| tracked.stage == Stage::Sent;
+                let mut sent = self.all.iter().enumerate().filter(is_open);
                 match (sent.next(), sent.next()) {
                     (Some((only, _)), None) => Some(only),
                     _ => None,
@@ -450,8 +449,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_names_nobody_is_the_only_one_without_an_answer() {
+    fn a_refusal_that_names_nobody_is_for_the_only_start_without_an_answer() {
         let refused = Event::Refused(CommandRefused {
+            ty: Kind::START.ty.0,
+            operand: Kind::START.operand,
             reason: RefusalReason::NotPermitted,
             detail: "no".into(),
             ..CommandRefused::default()
@@ -461,6 +462,18 @@ mod tests {
         two.observe(&placed("i1", "a"));
         assert_eq!(two.observe(&refused).unwrap().instance_uuid, "i2");
         assert!(two.observe(&placed("stranger", "a")).is_none());
+    }
+
+    #[test]
+    fn a_failure_that_names_nobody_may_be_anybodys() {
+        let mut one = tracker(&["i1"], Until::Exited);
+        assert!(one.observe(&failed("")).is_none());
+        one.observe(&placed("i1", "a"));
+        assert!(
+            one.observe(&failed("i1")).is_some(),
+            "also after it was given to a node"
+        );
+        assert_eq!(one.exit(), Exit::Refused);
     }
 
     #[test]

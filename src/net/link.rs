@@ -6,7 +6,6 @@
 //! is its user's business, with [`connect_first`] and [`crate::net::address::Backoff`].
 
 mod connect;
-mod linger;
 mod queue;
 
 use std::sync::Arc;

@@ -30,6 +30,8 @@ pub(super) struct Queued<M> {
     pub(super) message: M,
     /// Its size in the queue, in bytes, as its sender stated it.
     pub(super) cost: usize,
+    /// Where in the stream its bytes begin, once they are encoded.
+    pub(super) begin: u64,
     /// What it holds of its sender's budget; given back when it is written or dropped.
     pub(super) charge: Option<Charge>,
 }
@@ -89,6 +91,7 @@ impl<M> Outbox<M> {
         state.queue.push_back(Queued {
             message,
             cost,
+            begin: 0,
             charge,
         });
         state.bytes += cost;

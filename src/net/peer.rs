@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use proto_frames::{DecodeError, Decoder, Encoder, Message};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::budget::Budget;
 use super::outbox::{Outbox, Queued, Turn};
@@ -143,8 +143,12 @@ pub struct Peer<S, H: Handler> {
 #[derive(Debug)]
 struct WriteSide<M> {
     bytes: BytesMut,
-    /// What `bytes` holds, each with the number of bytes between it and the end of the buffer.
-    in_flight: VecDeque<(usize, Queued<M>)>,
+    /// What `bytes` holds and the socket has not begun to take.
+    in_flight: VecDeque<Queued<M>>,
+    /// Bytes of this stream encoded so far.
+    encoded: u64,
+    /// Bytes of this stream that the socket has taken.
+    written: u64,
     /// Whether bytes may wait inside the TLS layer.
     needs_flush: bool,
     /// When the last progress was made, while something waits to be written.
@@ -169,6 +173,8 @@ where
         let write = WriteSide {
             bytes: BytesMut::new(),
             in_flight: VecDeque::new(),
+            encoded: 0,
+            written: 0,
             needs_flush: false,
             waiting_since: None,
             flow: Flow::Moving,
@@ -195,18 +201,16 @@ where
             Err(error) => error.into(),
         };
         if matches!(reason, EndReason::Finished) {
-            let close = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
             // The peer may be gone already; either way it is over.
-            let _ = tokio::time::timeout(self.deadlines.stall, close).await;
+            let _ = timeout(self.deadlines.stall, close(&mut self.stream)).await;
         }
-        let begun = |(behind, _): &(usize, Queued<_>)| *behind > self.write.bytes.len();
-        let never_begun = self
-            .write
-            .in_flight
-            .drain(..)
-            .skip_while(begun)
-            .map(|(_, queued)| queued.message);
-        let unsent = never_begun.chain(self.outbox.take_all()).collect();
+        let written = self.write.written;
+        let begun = |queued: &Queued<_>| queued.begin < written;
+        let never_begun = self.write.in_flight.drain(..).skip_while(begun);
+        let unsent = never_begun
+            .map(|queued| queued.message)
+            .chain(self.outbox.take_all())
+            .collect();
         (self.handler, End { reason, unsent })
     }
 
@@ -326,45 +330,45 @@ where
 
     /// Encodes the next batch; `false` if nothing is queued.
     fn fill(&mut self, cx: &Context<'_>) -> Result<bool, EndReason> {
-        let mut taken = VecDeque::new();
-        match self.outbox.poll_take(cx, WRITE_BATCH, &mut taken) {
+        let write = &mut self.write;
+        match self.outbox.poll_take(cx, WRITE_BATCH, &mut write.in_flight) {
             Poll::Ready(Turn::Taken) => {}
             Poll::Ready(Turn::Shut) => return Err(EndReason::Shut),
-            Poll::Ready(Turn::Finished) if self.write.needs_flush => return Ok(false),
+            Poll::Ready(Turn::Finished) if write.needs_flush => return Ok(false),
             Poll::Ready(Turn::Finished) => return Err(EndReason::Finished),
             Poll::Pending => {
-                self.write.bytes = BytesMut::new();
+                write.bytes = BytesMut::new();
+                write.in_flight = VecDeque::new();
                 return Ok(false);
             }
         }
-        let bytes = &mut self.write.bytes;
-        bytes.reserve(taken.iter().map(|queued| queued.cost).sum());
-        let mut starts = Vec::with_capacity(taken.len());
-        for queued in &taken {
-            starts.push(bytes.len());
+        write
+            .bytes
+            .reserve(write.in_flight.iter().map(|queued| queued.cost).sum());
+        for queued in &mut write.in_flight {
+            queued.begin = write.encoded;
+            let before = write.bytes.len();
             self.handler
-                .encode(&queued.message, &mut self.encoder, bytes);
+                .encode(&queued.message, &mut self.encoder, &mut write.bytes);
+            write.encoded += (write.bytes.len() - before) as u64;
         }
-        let end = bytes.len();
-        let behind = starts.into_iter().map(|start| end - start);
-        self.write.in_flight.extend(behind.zip(taken));
         Ok(true)
     }
 
     /// The socket took `count` bytes: whatever they begin is written, as far as this side can tell.
     fn advance(&mut self, count: usize) {
-        self.write.bytes.advance(count);
-        self.write.needs_flush = true;
-        let left = self.write.bytes.len();
-        while self
-            .write
+        let write = &mut self.write;
+        write.bytes.advance(count);
+        write.written += count as u64;
+        write.needs_flush = true;
+        while write
             .in_flight
             .front()
-            .is_some_and(|(behind, _)| *behind > left)
+            .is_some_and(|queued| queued.begin < write.written)
         {
-            self.write.in_flight.pop_front();
+            write.in_flight.pop_front();
         }
-        if left == 0 {
+        if write.bytes.is_empty() {
             self.handler.written(self.outbox.bytes());
         }
     }
@@ -438,6 +442,22 @@ where
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
+        }
+    }
+}
+
+/// Closes without losing what was written last: a socket that is dropped with unread bytes resets the connection, and
+/// the system then throws away what it has not sent yet. So whatever still comes is read and thrown away first.
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
+    /// Bytes thrown away at once.
+    const DISCARD_LEN: usize = 4 * 1024;
+    stream.shutdown().await?;
+    let mut discarded = BytesMut::new();
+    loop {
+        discarded.clear();
+        discarded.reserve(DISCARD_LEN);
+        if stream.read_buf(&mut discarded).await? == 0 {
+            return Ok(());
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Hub {
     pub(super) emptied: Notify,
     shutting_down: AtomicBool,
     notices: Notices,
+    /// Sessions that have ended and ticks that were due, so far: after either, memory may have become free.
+    frees: AtomicU64,
 }
 
 /// One peer as others see it.
@@ -81,6 +83,7 @@ impl Hub {
             emptied: Notify::new(),
             shutting_down: AtomicBool::new(false),
             notices: Notices::default(),
+            frees: AtomicU64::new(0),
         }
     }
 
@@ -142,11 +145,16 @@ impl Hub {
                 Some(due) => {
                     tokio::select! {
                         () = changed => {}
-                        () = tokio::time::sleep_until(due.into()) => self.handle([Input::Tick], None),
+                        () = tokio::time::sleep_until(due.into()) => self.tick(),
                     }
                 }
             }
         }
+    }
+
+    fn tick(&self) {
+        self.handle([Input::Tick], None);
+        self.frees.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A session has ended; `unsent` is what had not begun to be written.
@@ -170,8 +178,14 @@ impl Hub {
         self.shrink();
     }
 
+    /// How often something large was freed so far.
+    pub(super) fn frees(&self) -> u64 {
+        self.frees.load(Ordering::Relaxed)
+    }
+
     /// Gives back the table's memory after many peers have left.
     fn shrink(&self) {
+        self.frees.fetch_add(1, Ordering::Relaxed);
         const SHRINK_ABOVE: usize = 4096;
         if self.peers.capacity() > SHRINK_ABOVE && self.peers.len() < self.peers.capacity() / 8 {
             self.peers.shrink_to_fit();

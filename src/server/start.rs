@@ -20,7 +20,7 @@ use super::handshake::Acceptor;
 use super::hub::Hub;
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::state::{StateDir, keep_nodes};
-use super::{configuration, heartbeat};
+use super::{configuration, heartbeat, memory};
 use crate::net::tls::{self, TlsError};
 use crate::sched::{self, Scheduler};
 
@@ -178,6 +178,7 @@ impl Server {
         if let Some(directory) = self.state_dir {
             tasks.spawn(keep_nodes(Arc::clone(&self.hub), directory));
         }
+        tasks.spawn(memory::give_back(Arc::clone(&self.hub)));
         if self.heartbeat {
             tasks.spawn(heartbeat::beat(Arc::clone(&self.hub)));
         }

@@ -270,3 +270,37 @@ async fn the_servers_cost_is_reported_where_its_process_is_named() {
         "{text}"
     );
 }
+
+#[tokio::test]
+async fn a_scheduler_that_goes_away_ends_the_run_with_the_account_so_far() {
+    let mut rest = broker(|_| Fate::Place);
+    let mut starts = 0;
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        starts += usize::from(frame.kind == Kind::START);
+        if starts > 10 {
+            peers.close(from);
+        } else {
+            rest(peers, from, frame);
+        }
+    })
+    .await;
+    let args = [
+        "load",
+        "--json",
+        "--launchers",
+        "2",
+        "--starts",
+        "100",
+        "--grace",
+        "500ms",
+    ];
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let json = ran.json();
+    assert_eq!(
+        (&json["received"], &json["lost_without_error"]),
+        (&10.into(), &1.into()),
+        "{json}"
+    );
+    assert_eq!(json["stopped"], "the scheduler closed the connection");
+}

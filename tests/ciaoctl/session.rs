@@ -138,5 +138,5 @@ async fn a_listing_without_an_end_is_an_error() {
         .list(QueryKind::Nodes, None)
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("no end after"), "{error}");
+    assert!(error.to_string().contains("has no end"), "{error}");
 }

@@ -118,6 +118,9 @@ pub async fn follow(
     let deadline = Instant::now() + patience;
     client.watch_also(Topic::Placements).await?;
     if until > Until::Placed {
+        // A node can fail to start what it has already reported as pending: the scheduler then takes the START for
+        // confirmed and tells only those who hear of all failures.
+        client.watch_also(Topic::Failures).await?;
         client.watch_also(Topic::Instances).await?;
     }
     let mut tracker = Tracker::new(requests, until);

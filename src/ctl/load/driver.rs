@@ -47,13 +47,40 @@ pub struct Drive {
     pub deadline: Instant,
 }
 
+/// Why sending ended before all was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// The connection ended.
+    #[error("{0}")]
+    Closed(String),
+    /// The time limit was reached.
+    #[error("the time limit was reached; see --time-limit")]
+    TooLate,
+    /// Several STARTs in a row had no answer.
+    #[error("{MAX_STALLS} STARTs had no answer for {STALL:?} each")]
+    Stalled,
+}
+
 /// How sending ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Driven {
     /// STARTs handed to the socket.
     pub sent: usize,
     /// Why it ended early, if it did.
-    pub stopped: Option<String>,
+    pub stopped: Option<Stopped>,
+}
+
+/// Whether STARTs may be sent.
+enum Admitted {
+    /// So many.
+    Starts(usize),
+    /// None had an answer for [`STALL`].
+    Stalled,
+    /// The time limit was reached.
+    TooLate,
+    /// The connection ended, for this reason.
+    Closed(String),
 }
 
 /// The driving connection.
@@ -184,16 +211,16 @@ impl Driver {
 
     /// Sends the STARTs, as many at a time as the recorder's window admits; calls `half_way` once, half way.
     pub async fn drive(&mut self, drive: &Drive, mut half_way: impl FnMut()) -> Driven {
-        let per_write = (CHUNK_LEN / drive.template.size()).max(1);
+        let per_write = match drive.rate {
+            Some(_) => 1,
+            None => (CHUNK_LEN / drive.template.size()).max(1),
+        };
         let began = Instant::now();
         let (mut sent, mut stalls) = (0, 0);
         let stopped = loop {
             if sent == drive.starts {
                 break None;
             }
-            let wanted = per_write
-                .min(drive.starts - sent)
-                .min(if drive.rate.is_some() { 1 } else { per_write });
             if let Some(rate) = drive.rate {
                 #[expect(
                     clippy::cast_precision_loss,
@@ -201,23 +228,21 @@ impl Driver {
                 )]
                 tokio::time::sleep_until(began + Duration::from_secs_f64(sent as f64 / rate)).await;
             }
-            let admitted = match tokio::time::timeout(STALL, self.recorder.admit(wanted)).await {
-                Ok(admitted) => admitted,
-                Err(_) if stalls == MAX_STALLS => {
-                    break Some(format!("{MAX_STALLS} STARTs had no answer for {STALL:?}"));
-                }
-                Err(_) => {
+            let admitted = match self
+                .admitted(per_write.min(drive.starts - sent), drive.deadline)
+                .await
+            {
+                Admitted::Starts(count) => count,
+                Admitted::Stalled if stalls < MAX_STALLS => {
                     stalls += 1;
                     1
                 }
+                Admitted::Stalled => break Some(Stopped::Stalled),
+                Admitted::TooLate => break Some(Stopped::TooLate),
+                Admitted::Closed(reason) => break Some(Stopped::Closed(reason)),
             };
-            if let Some(reason) = self.heard.closed.lock().clone() {
-                break Some(reason);
-            }
-            if let Err(reason) = self
-                .write(&drive.template, sent..sent + admitted, drive.deadline)
-                .await
-            {
+            let seqs = sent..sent + admitted;
+            if let Err(reason) = self.write(&drive.template, seqs, drive.deadline).await {
                 break Some(reason);
             }
             let before = sent;
@@ -229,13 +254,27 @@ impl Driver {
         Driven { sent, stopped }
     }
 
+    /// Waits until up to `wanted` STARTs may be sent, or something keeps them from it.
+    async fn admitted(&self, wanted: usize, deadline: Instant) -> Admitted {
+        let stalled = Instant::now() + STALL;
+        tokio::select! {
+            biased;
+            reason = self.heard.until_closed() => Admitted::Closed(reason),
+            admitted = tokio::time::timeout_at(deadline.min(stalled), self.recorder.admit(wanted)) => match admitted {
+                Ok(count) => Admitted::Starts(count),
+                Err(_) if deadline <= stalled => Admitted::TooLate,
+                Err(_) => Admitted::Stalled,
+            },
+        }
+    }
+
     /// Writes these STARTs in one go.
     async fn write(
         &mut self,
         template: &StartTemplate,
         seqs: std::ops::Range<usize>,
         deadline: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), Stopped> {
         for seq in seqs.clone() {
             self.outbound
                 .push(&Frame::new(Kind::START, self.uuid, template.start(seq)));
@@ -243,8 +282,8 @@ impl Driver {
         seqs.for_each(|seq| self.recorder.sent(seq));
         match tokio::time::timeout_at(deadline, self.outbound.flush(&mut self.writer)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) => Err(e.to_string()),
-            Err(_) => Err("the time limit was reached while sending".into()),
+            Ok(Err(e)) => Err(Stopped::Closed(e.to_string())),
+            Err(_) => Err(Stopped::TooLate),
         }
     }
 
@@ -283,6 +322,17 @@ async fn listen(
 }
 
 impl Heard {
+    /// Waits until the connection has ended, and says why.
+    async fn until_closed(&self) -> String {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(reason) = self.closed.lock().clone() {
+                return reason;
+            }
+            changed.await;
+        }
+    }
+
     fn note(&self, frame: &Frame) {
         match frame.kind {
             Kind::STATS if self.run.reported(&frame.payload) => {

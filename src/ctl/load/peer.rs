@@ -210,9 +210,14 @@ impl Inbound {
             if self.buffer.capacity() == self.buffer.len() {
                 self.buffer.reserve(READ_LEN);
             }
-            if stream.read_buf(&mut self.buffer).await? == 0 {
-                return Err(PeerError::Closed);
-            }
+            match stream.read_buf(&mut self.buffer).await {
+                Ok(0) => return Err(PeerError::Closed),
+                // TLS's way to say that the other side ended without a farewell.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(PeerError::Closed);
+                }
+                read => read?,
+            };
         }
     }
 }

@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::ctl::exit::Exit;
+use crate::ctl::load::driver::Stopped;
 use crate::ctl::load::process::Usage;
 use crate::ctl::load::record::Totals;
 
@@ -45,7 +46,7 @@ pub struct Report {
     /// Figures of the server (`--pid`).
     pub server: Option<ServerUsage>,
     /// Why it ended early, if it did.
-    pub stopped: Option<String>,
+    pub stopped: Option<Stopped>,
 }
 
 /// The server before, between and after.
@@ -78,6 +79,7 @@ impl Report {
             + totals.inversions
             + totals.failed_though_received;
         match &self.stopped {
+            Some(Stopped::Closed(_)) => Exit::Connection,
             Some(_) => Exit::Timeout,
             None if wrong > 0 || totals.lost > 0 && self.killed == 0 => Exit::Refused,
             None => Exit::Done,
@@ -116,7 +118,7 @@ impl Report {
             "per_launcher": {"min": self.spread.0, "max": self.spread.1},
             "generator_cpu_us_per_start": round(per_start_us(self.own_cpu_s, totals.sent), 2),
             "server": self.server.map(|server| server.json(totals.sent, self.connected)),
-            "stopped": self.stopped,
+            "stopped": self.stopped.as_ref().map(ToString::to_string),
         })
     }
 
@@ -403,7 +405,7 @@ mod tests {
             "lost with an error, to a launcher that was killed"
         );
         let stopped = Report {
-            stopped: Some("the time limit was reached".into()),
+            stopped: Some(Stopped::TooLate),
             ..report()
         };
         assert_eq!(stopped.exit(), Exit::Timeout);

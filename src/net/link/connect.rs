@@ -19,7 +19,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::net::address::Endpoint;
-use crate::net::link::linger::Linger;
 use crate::net::link::queue::{Pumped, Queues};
 use crate::net::link::{Hello, Link, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
@@ -294,7 +293,7 @@ impl Opening<'_> {
         let queues = Queues::new();
         let (sender, receiver) = halves(&queues);
         let peer = Peer::new(
-            Linger(stream),
+            stream,
             Pumped::new(Arc::clone(&queues)),
             (decoder, encoder),
             received,
