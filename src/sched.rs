@@ -5,6 +5,9 @@
 //! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
 
 mod action;
+// Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub mod bench_support;
 mod config;
 mod connections;
 mod explain;

@@ -1,0 +1,449 @@
+//! A START's node: the choice alone, the original's loop beside it, and all that the core does for a START or a READY.
+//!
+//! `choice` and `naive` are the same question to the same table, asked of this scheduler's index and of a loop over a
+//! vector of nodes as the original runs it. `start` and `ready` go through [`Scheduler::handle`], with claim, ledger
+//! and the message for the node; `start/nothing_fits` words the reasons too.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ciao_scheduler::sched::bench_support::BenchTable;
+use ciao_scheduler::sched::{
+    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeReport,
+    Resources, Scheduler, SessionId, StartRequest,
+};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use proto_frames::payload::{Ready, peek};
+use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+
+/// Nodes in the table.
+const SIZES: [usize; 4] = [10, 100, 10_000, 100_000];
+
+/// STARTs between two rounds of deleting, so that no ledger grows with the number of iterations.
+const BATCH: u64 = 4096;
+
+/// The bytes a START carries, as in the end-to-end figures.
+const START_LEN: usize = 300;
+
+const PLENTY: i64 = 1 << 40;
+
+const ASKED: Resources = Resources {
+    mem_mib: 64,
+    vcpus: 1,
+    disk_mib: 64,
+};
+
+/// What the nodes of a table offer.
+#[derive(Debug, Clone, Copy)]
+enum Mix {
+    /// Each has room: the next one fits.
+    NextFits,
+    /// Only the last has room, and it was used last: the search goes round.
+    LastFits,
+    /// Nobody has room.
+    NothingFits,
+    /// In turn memory without disk and disk without memory, so that every range of nodes looks promising; the last
+    /// has both.
+    Adversarial,
+}
+
+impl Mix {
+    const ALL: [Self; 4] = [
+        Self::NextFits,
+        Self::LastFits,
+        Self::NothingFits,
+        Self::Adversarial,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::NextFits => "next_fits",
+            Self::LastFits => "last_fits",
+            Self::NothingFits => "nothing_fits",
+            Self::Adversarial => "adversarial",
+        }
+    }
+
+    fn offer(self, node: usize, nodes: usize) -> Resources {
+        let is_last = node == nodes - 1;
+        let (mem, disk) = match self {
+            Self::NextFits => (true, true),
+            Self::LastFits => (is_last, is_last),
+            Self::NothingFits => (false, false),
+            Self::Adversarial => (is_last || node.is_multiple_of(2), is_last || node % 2 == 1),
+        };
+        let amount = |there: bool| if there { PLENTY } else { 0 };
+        Resources {
+            mem_mib: amount(mem),
+            vcpus: PLENTY,
+            disk_mib: amount(disk),
+        }
+    }
+}
+
+fn choice(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("choice");
+    for (mix, nodes) in cases() {
+        let mut table = BenchTable::new((0..nodes).map(|node| mix.offer(node, nodes)));
+        group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
+            bencher.iter(|| table.choose(black_box(&ASKED)));
+        });
+    }
+    group.finish();
+}
+
+fn naive(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("naive");
+    for (mix, nodes) in cases() {
+        let mut table = NaiveTable::new((0..nodes).map(|node| mix.offer(node, nodes)));
+        group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
+            bencher.iter(|| table.choose(black_box(&ASKED)));
+        });
+    }
+    group.finish();
+}
+
+/// What one change of a node's offer costs the index.
+fn update(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("update");
+    for nodes in SIZES {
+        let mut table = BenchTable::new((0..nodes).map(|node| Mix::NextFits.offer(node, nodes)));
+        let (mut node, mut count) = (0, 0);
+        group.bench_function(BenchmarkId::from_parameter(nodes), |bencher| {
+            bencher.iter(|| {
+                count += 1;
+                node = (node + 1) % nodes as u32;
+                let offer = Resources {
+                    mem_mib: PLENTY - count,
+                    ..ASKED
+                };
+                table.set_offer(black_box(node), offer);
+            });
+        });
+    }
+    group.finish();
+}
+
+fn start(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("start");
+    for (mix, nodes) in cases() {
+        let mut cluster = Cluster::new(nodes, |node| mix.offer(node, nodes));
+        group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
+            bencher.iter_custom(|count| cluster.time_starts(count));
+        });
+    }
+    group.finish();
+}
+
+/// A READY with new figures: `apply` = core alone, `read_and_apply` = payload read as well.
+fn ready(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("ready");
+    for nodes in SIZES {
+        let mut cluster = Cluster::new(nodes, |node| Mix::NextFits.offer(node, nodes));
+        group.bench_function(BenchmarkId::new("apply", nodes), |bencher| {
+            bencher.iter_custom(|count| cluster.time_readys(count, Read::Before));
+        });
+        group.bench_function(BenchmarkId::new("read_and_apply", nodes), |bencher| {
+            bencher.iter_custom(|count| cluster.time_readys(count, Read::Timed));
+        });
+    }
+    group.finish();
+}
+
+fn cases() -> impl Iterator<Item = (Mix, usize)> {
+    Mix::ALL
+        .into_iter()
+        .flat_map(|mix| SIZES.map(|nodes| (mix, nodes)))
+}
+
+/// The original's table: a vector of nodes, walked from behind the most recently used one and then from the start.
+#[expect(
+    clippy::vec_box,
+    reason = "the original keeps pointers to nodes, and following them is part of its cost"
+)]
+struct NaiveTable {
+    nodes: Vec<Box<NaiveNode>>,
+    most_recently_used: Option<usize>,
+}
+
+/// A node as the original keeps it: each in memory of its own, with its identity and all its figures.
+struct NaiveNode {
+    _uuid: String,
+    hostname: String,
+    is_ready: bool,
+    _mem_total: i64,
+    mem_available: i64,
+    _disk_total: i64,
+    disk_available: i64,
+    vcpus: i64,
+    _load: i64,
+}
+
+impl NaiveTable {
+    fn new(offers: impl Iterator<Item = Resources>) -> Self {
+        let node = |(number, offer): (usize, Resources)| {
+            Box::new(NaiveNode {
+                _uuid: Uuid::from_u128(number as u128).to_string(),
+                hostname: format!("node-{number}"),
+                is_ready: true,
+                _mem_total: PLENTY,
+                mem_available: offer.mem_mib,
+                _disk_total: PLENTY,
+                disk_available: offer.disk_mib,
+                vcpus: offer.vcpus,
+                _load: 0,
+            })
+        };
+        Self {
+            nodes: offers.enumerate().map(node).collect(),
+            most_recently_used: None,
+        }
+    }
+
+    fn choose(&mut self, asked: &Resources) -> Option<usize> {
+        let after = self.most_recently_used.map_or(0, |used| used + 1);
+        for at in (after..self.nodes.len()).chain(0..self.nodes.len()) {
+            if self.nodes[at].fits(asked, "") {
+                self.most_recently_used = Some(at);
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
+impl NaiveNode {
+    fn fits(&self, asked: &Resources, hostname: &str) -> bool {
+        self.is_ready
+            && self.mem_available >= asked.mem_mib
+            && self.vcpus >= asked.vcpus
+            && self.disk_available >= asked.disk_mib
+            && (hostname.is_empty() || hostname == self.hostname)
+    }
+}
+
+/// A core with one controller and many nodes.
+struct Cluster {
+    scheduler: Scheduler,
+    now: Instant,
+    payload: Bytes,
+    starts: u64,
+    readys: u64,
+    nodes: usize,
+}
+
+const CONTROLLER: SessionId = SessionId(1);
+
+/// The session of the first node; the others' follow.
+const FIRST_NODE: u64 = 2;
+
+/// Whether reading the payload is part of what is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Read {
+    Before,
+    Timed,
+}
+
+impl Cluster {
+    fn new(nodes: usize, offer: impl Fn(usize) -> Resources) -> Self {
+        let now = Instant::now();
+        let config = Config {
+            cpu_ratio: 1.0,
+            ..Config::new(Uuid::from_u128(1))
+        };
+        let mut cluster = Self {
+            scheduler: Scheduler::new(config, ClusterConfiguration::default(), now),
+            now,
+            payload: Bytes::from(vec![b'#'; START_LEN]),
+            starts: 0,
+            readys: 0,
+            nodes,
+        };
+        cluster.connect(CONTROLLER, Role::CONTROLLER);
+        for node in 0..nodes {
+            let session = session(node);
+            cluster.connect(session, Role::AGENT);
+            let report = report(node, offer(node));
+            cluster.handle(Input::Frame {
+                session,
+                frame: Frame::new(Kind::READY, uuid(session), Bytes::new()),
+                meaning: Meaning::Ready(Box::new(report)),
+            });
+        }
+        cluster
+    }
+
+    fn connect(&mut self, session: SessionId, role: Role) {
+        let hello = Hello {
+            uuid: uuid(session),
+            role,
+            encoding: Encoding::Native,
+            bound: false,
+        };
+        self.handle(Input::Connect { session, hello });
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+        while self.scheduler.poll_action().is_some() {}
+    }
+
+    /// The time of so many STARTs, each with everything the core wants done for it.
+    fn time_starts(&mut self, count: u64) -> Duration {
+        let mut total = Duration::ZERO;
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            left -= batch;
+            let inputs: Vec<Input> = (0..batch).map(|_| self.start()).collect();
+            let mut actions = Vec::with_capacity(batch as usize * 4);
+            let begun = Instant::now();
+            for input in inputs {
+                self.scheduler.handle(self.now, input);
+                while let Some(action) = self.scheduler.poll_action() {
+                    actions.push(action);
+                }
+            }
+            total += begun.elapsed();
+            for action in actions {
+                self.delete_started(action);
+            }
+        }
+        total
+    }
+
+    fn start(&mut self) -> Input {
+        self.starts += 1;
+        let request = StartRequest {
+            instance: InstanceId::Uuid(Uuid::from_u128(u128::from(self.starts))),
+            asked: ASKED,
+            network_node: false,
+            node_id: None,
+            hostname: None,
+            restart: false,
+        };
+        Input::Frame {
+            session: CONTROLLER,
+            frame: Frame::new(Kind::START, uuid(CONTROLLER), self.payload.clone()),
+            meaning: Meaning::Start(Box::new(request)),
+        }
+    }
+
+    /// The node says that what it was given is gone again.
+    fn delete_started(&mut self, action: Action) {
+        if let Action::Send {
+            to,
+            message: Message::Start(start),
+        } = action
+        {
+            self.handle(Input::Frame {
+                session: to,
+                frame: Frame::new(Kind::INSTANCE_DELETED, uuid(to), Bytes::new()),
+                meaning: Meaning::InstanceGone(start.request.instance),
+            });
+        }
+    }
+
+    /// The time of so many READYs, from one node after the other.
+    fn time_readys(&mut self, count: u64, read: Read) -> Duration {
+        let mut total = Duration::ZERO;
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            left -= batch;
+            let mut frames = Vec::with_capacity(batch as usize);
+            for _ in 0..batch {
+                self.readys += 1;
+                let node = (self.readys % self.nodes as u64) as usize;
+                frames.push((
+                    session(node),
+                    ready_frame(node, PLENTY - self.readys as i64),
+                ));
+            }
+            if read == Read::Timed {
+                let begun = Instant::now();
+                for (session, frame) in frames {
+                    let meaning = ready_meaning(&frame);
+                    self.handle(Input::Frame {
+                        session,
+                        frame,
+                        meaning,
+                    });
+                }
+                total += begun.elapsed();
+            } else {
+                let inputs: Vec<Input> = frames
+                    .into_iter()
+                    .map(|(session, frame)| Input::Frame {
+                        session,
+                        meaning: ready_meaning(&frame),
+                        frame,
+                    })
+                    .collect();
+                let begun = Instant::now();
+                for input in inputs {
+                    self.handle(input);
+                }
+                total += begun.elapsed();
+            }
+        }
+        total
+    }
+}
+
+fn session(node: usize) -> SessionId {
+    SessionId(FIRST_NODE + node as u64)
+}
+
+fn uuid(session: SessionId) -> Uuid {
+    Uuid::from_u128(0x1000_0000 + u128::from(session.0))
+}
+
+fn report(node: usize, offer: Resources) -> NodeReport {
+    NodeReport {
+        mem_total_mib: PLENTY,
+        mem_available_mib: offer.mem_mib,
+        disk_total_mb: PLENTY,
+        disk_available_mb: offer.disk_mib,
+        load: 1,
+        cpus_online: offer.vcpus,
+        hostname: format!("node-{node}").into(),
+    }
+}
+
+/// A READY as launchers send it.
+fn ready_frame(node: usize, mem_available_mb: i64) -> Frame {
+    let session = session(node);
+    let ready = Ready {
+        node_uuid: uuid(session).to_string(),
+        mem_total_mb: PLENTY,
+        mem_available_mb,
+        disk_total_mb: PLENTY,
+        disk_available_mb: PLENTY,
+        load: 1,
+        cpus_online: 64,
+        hostname: format!("node-{node}"),
+        ..Ready::default()
+    };
+    Frame::new(Kind::READY, uuid(session), ready.encode())
+}
+
+/// What the daemon makes of it before the core sees it.
+fn ready_meaning(frame: &Frame) -> Meaning {
+    let ready = peek::ready(&frame.payload).expect("the frame was written by this benchmark");
+    let known = |figure: Option<i64>| figure.unwrap_or(-1);
+    let figures = ready.figures;
+    Meaning::Ready(Box::new(NodeReport {
+        mem_total_mib: known(figures.mem_total_mb),
+        mem_available_mib: known(figures.mem_available_mb),
+        disk_total_mb: known(figures.disk_total_mb),
+        disk_available_mb: known(figures.disk_available_mb),
+        load: known(figures.load),
+        cpus_online: known(figures.cpus_online),
+        hostname: figures.hostname.into(),
+    }))
+}
+
+criterion_group!(benches, choice, naive, update, start, ready);
+criterion_main!(benches);
