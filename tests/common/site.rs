@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -53,6 +55,9 @@ impl Site {
                 ("netagent", Role::NETAGENT),
             ],
         );
+        // A key that others can read is warned of.
+        let private = Permissions::from_mode(0o600);
+        std::fs::set_permissions(dir.path().join("scheduler.pem"), private).unwrap();
         Self { ca, dir }
     }
 

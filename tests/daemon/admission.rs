@@ -235,7 +235,7 @@ async fn a_uuid_bound_by_a_certificate_is_that_certificates_alone() {
 
     // Also once the owner has left.
     there.close().await;
-    daemon.logged("connection closed by the peer").await;
+    daemon.logged(&format!("{uuid} left")).await;
     assert_eq!(thief.refusal().await, Kind::CONNECTION_ABORTED);
     bound(&site, &daemon, uuid).connect().await;
 }

@@ -175,3 +175,15 @@ async fn a_value_that_makes_no_sense_is_refused_by_name() {
         assert!(said.contains(value), "{said}");
     }
 }
+
+#[tokio::test]
+async fn a_key_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::new();
+    let readable = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(site.path("scheduler.pem"), readable).unwrap();
+    let daemon = site.start(&[]).await;
+    daemon
+        .logged("scheduler.pem: the private key in it can be read by others")
+        .await;
+}
