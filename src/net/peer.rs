@@ -38,8 +38,9 @@ const WRITE_BATCH: usize = 64 * 1024;
 /// whole batch in memory.
 const COPY_UP_TO: usize = 16 * 1024;
 
-/// Batches read in one turn of the task before others get theirs.
-const BATCHES_PER_TURN: usize = 4;
+/// Batches read in one turn of the task before others get theirs. Writers are woken at the end of a turn, so that under
+/// load several frames for one peer leave together; this bounds how long the first of them waits, to a few milliseconds.
+const BATCHES_PER_TURN: usize = 16;
 
 /// How a peer's outbound queue moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,9 @@ pub trait Handler {
 
     /// Appends a queued message's bytes to `dst`.
     fn encode(&mut self, message: &Self::Outgoing, encoder: &mut Encoder, dst: &mut BytesMut);
+
+    /// Everything that can be read for now was taken in, or it is others' turn.
+    fn turn_over(&mut self) {}
 
     /// Queued messages were handed to the socket; `queued` bytes still wait.
     fn written(&mut self, _queued: usize) {}
@@ -216,6 +220,12 @@ where
 
     /// Everything that can be done now; ready when the connection has ended.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
+        let turn = self.poll_batches(cx);
+        self.handler.turn_over();
+        turn
+    }
+
+    fn poll_batches(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
         for _ in 0..BATCHES_PER_TURN {
             let written = match self.poll_write(cx) {
                 Poll::Ready(Err(reason)) => return Poll::Ready(reason),

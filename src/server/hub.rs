@@ -112,22 +112,49 @@ impl Hub {
         });
     }
 
+    /// As [`Hub::handle`], but whom it concerns is woken by the caller, at the end of its own turn: until then more may
+    /// come for the same peers, and leave with it.
+    pub(super) fn handle_then_wake(
+        &self,
+        inputs: impl IntoIterator<Item = Input>,
+        budget: &Arc<Budget>,
+        wakers: &mut Vec<Waker>,
+    ) {
+        let turn = self.turn_without_waking(Some(budget), |turn, scheduler| {
+            for input in inputs {
+                scheduler.handle(turn.now, input);
+                self.dispatch(scheduler, turn);
+            }
+        });
+        wakers.extend(turn);
+    }
+
     /// One turn of the lock; wakes whom it concerns once it is over.
     fn turn(&self, budget: Option<&Arc<Budget>>, work: impl FnOnce(&mut Turn<'_>, &mut Scheduler)) {
+        let wakers = self.turn_without_waking(budget, work);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn turn_without_waking(
+        &self,
+        budget: Option<&Arc<Budget>>,
+        work: impl FnOnce(&mut Turn<'_>, &mut Scheduler),
+    ) -> Vec<Waker> {
+        let mut scheduler = self.scheduler.lock();
         let mut turn = Turn {
+            // Under the lock: times never go back between two turns.
             now: Instant::now(),
             budget,
             wakers: Vec::new(),
         };
-        let mut scheduler = self.scheduler.lock();
         let timeout = scheduler.poll_timeout();
         work(&mut turn, &mut scheduler);
         let has_changed = scheduler.poll_timeout() != timeout;
         drop(scheduler);
-        turn.wakers.into_iter().for_each(Waker::wake);
         if has_changed {
             self.timeout_changed.notify_one();
         }
+        turn.wakers
     }
 
     /// Reads from the core under its lock.

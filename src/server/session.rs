@@ -1,6 +1,7 @@
 //! One peer's session: what it sends is read, understood and handed to the core in batches.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::SystemTime;
 
 use bytes::BytesMut;
@@ -19,6 +20,8 @@ pub(super) struct Session {
     id: SessionId,
     peer: Arc<PeerState>,
     inputs: Vec<Input>,
+    /// Writers to be woken at the end of the turn.
+    wakers: Vec<Waker>,
 }
 
 impl Session {
@@ -28,11 +31,13 @@ impl Session {
             id,
             peer,
             inputs: Vec::new(),
+            wakers: Vec::new(),
         }
     }
 
     /// The connection is over: tells the core, and the log why.
-    pub(super) fn ended(self, end: End<Message>) {
+    pub(super) fn ended(mut self, end: End<Message>) {
+        self.turn_over();
         let (role, uuid) = (self.peer.role, self.peer.uuid);
         match &end.reason {
             EndReason::Closed | EndReason::Finished | EndReason::Shut => {
@@ -78,7 +83,8 @@ impl Handler for Session {
             // The decoder hands out nothing else once CONNECT is through.
             proto_frames::Message::Connect(_) | proto_frames::Message::Connected(_) => None,
         }));
-        self.hub.handle(inputs.drain(..), Some(&self.peer.budget));
+        self.hub
+            .handle_then_wake(inputs.drain(..), &self.peer.budget, &mut self.wakers);
         const KEEP_INPUTS: usize = 16;
         if inputs.capacity() <= KEEP_INPUTS {
             self.inputs = inputs;
@@ -87,6 +93,12 @@ impl Handler for Session {
 
     fn encode(&mut self, message: &Message, encoder: &mut Encoder, dst: &mut BytesMut) {
         render::encode(message, self.hub.uuid, self.peer.uuid, encoder, dst);
+    }
+
+    fn turn_over(&mut self) {
+        std::mem::take(&mut self.wakers)
+            .into_iter()
+            .for_each(Waker::wake);
     }
 
     fn written(&mut self, queued: usize) {
