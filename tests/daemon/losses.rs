@@ -61,6 +61,22 @@ async fn a_start_in_doubt_is_settled_when_the_node_is_back_and_lists_it() {
 }
 
 #[tokio::test]
+async fn a_start_in_doubt_fails_also_when_the_node_is_back_with_nothing_at_all() {
+    let site = Site::new();
+    let daemon = site.start(LONG).await;
+    let (mut master, dialer) = with_one_start(&site, &daemon, Encoding::Gob).await;
+    let mut node = dialer.connect().await;
+    node.ready(PLENTY).await;
+    node.stats(&[]).await;
+    master.expect_node().await;
+    master.expect(Kind::STATS).await;
+    let failed = master
+        .expect_failure(StartFailureReason::LaunchFailure)
+        .await;
+    assert_eq!(failed, instance(1));
+}
+
+#[tokio::test]
 async fn a_start_in_doubt_fails_as_soon_as_the_node_is_back_without_it() {
     let site = Site::new();
     let daemon = site.start(LONG).await;
