@@ -42,7 +42,8 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let stop = shutdown::requested().context("cannot listen for signals")?;
-        let server = Server::bind(flags.server_config())?;
+        // Its words name their cause already.
+        let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
             info!("scheduler {} listens on {address}", server.uuid());
         }

@@ -119,6 +119,9 @@ pub enum RefusedConnect {
     /// It claims OPERATOR in an encoding that has no such role.
     #[error("claims OPERATOR, which only the native encoding has")]
     OperatorInGob,
+    /// It claims to be both a controller, which may become master, and an operator, which never does.
+    #[error("claims CONTROLLER and OPERATOR at once")]
+    OperatorAndController,
     /// Another certificate is bound to the UUID it claims.
     #[error(
         "claims the UUID of a peer whose certificate is bound to it, with a certificate that is not"
@@ -145,6 +148,8 @@ pub enum Notice {
     Master(Uuid),
     /// A frame was refused because of who sent it; said once per session and kind.
     NotPermitted(Uuid, Role, Kind),
+    /// A command of a backup was refused; said once per session and kind.
+    NotMaster(Uuid, Kind),
     /// A frame of unknown type or operand; said once per session and kind.
     UnknownKind(Uuid, Kind),
     /// A payload could not be read.
@@ -196,6 +201,9 @@ impl fmt::Display for Notice {
             Self::Master(uuid) => write!(f, "controller {uuid} is master"),
             Self::NotPermitted(uuid, role, kind) => {
                 write!(f, "refused {kind} from {uuid}: not for a {role} to send")
+            }
+            Self::NotMaster(uuid, kind) => {
+                write!(f, "ignored {kind} from {uuid}: a backup controller")
             }
             Self::UnknownKind(uuid, kind) => write!(
                 f,

@@ -27,7 +27,7 @@ pub const MAX_SETTLING_BYTES: usize = 64 * 1024 * 1024;
 /// Instances one node may hold entries for; beyond that nothing fits it. Far above what a machine can run.
 pub const MAX_INSTANCES_PER_NODE: usize = 1 << 20;
 
-/// Commands of operators whose answer is still to come; beyond that the oldest is no longer routed back.
+/// Commands of operators whose answer is still to come; beyond that one of them is no longer routed back.
 pub(super) const MAX_PENDING_ANSWERS: usize = 65_536;
 
 /// Kinds of refused frames remembered per session, so that each is logged once.

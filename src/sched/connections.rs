@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use indexmap::IndexSet;
+use indexmap::IndexMap;
 use proto_frames::payload::{
-    ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, Topic,
+    ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
 };
 use proto_frames::{Role, Uuid};
 
@@ -15,6 +15,7 @@ use super::action::{
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
 use super::node::{Node, Pool, Presence};
+use super::placement::Refusal;
 use super::session::{LAUNCHER, Session, identity};
 
 impl Scheduler {
@@ -48,6 +49,9 @@ impl Scheduler {
     fn admit(&mut self, hello: &Hello) -> Result<(), RefusedConnect> {
         if hello.role.is_empty() {
             return Err(RefusedConnect::NoRole);
+        }
+        if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
+            return Err(RefusedConnect::OperatorAndController);
         }
         if hello.role.contains(Role::OPERATOR) && hello.encoding == proto_frames::Encoding::Gob {
             return Err(RefusedConnect::OperatorInGob);
@@ -160,17 +164,21 @@ impl Scheduler {
             self.identities.swap_remove(&name);
         }
         self.watchers.retain(|&other| other != id);
-        self.pending_answers.retain(|_, asker| *asker != id);
+        if session.role.contains(Role::OPERATOR) {
+            self.pending_answers.retain(|_, asker| *asker != id);
+        }
+        // Before anybody is told of anything: it can no longer be told.
+        let place = self.controllers.iter().position(|&other| other == id);
+        if let Some(place) = place {
+            self.controllers.remove(place);
+        }
         if let Some(key) = session.node {
             self.lose_node(now, key);
         }
-        if let Some(place) = self.controllers.iter().position(|&other| other == id) {
-            self.controllers.remove(place);
-            if place == 0 {
-                self.promote();
-            }
+        if place == Some(0) {
+            self.promote();
         }
-        self.take_back(now, session.uuid, unsent);
+        self.take_back(now, &session, unsent);
     }
 
     fn promote(&mut self) {
@@ -222,21 +230,32 @@ impl Scheduler {
         });
     }
 
-    /// Deals with what an ended connection had not written: STARTs are placed again, commands for it have failed.
-    fn take_back(&mut self, now: Instant, peer: Uuid, unsent: Vec<Message>) {
-        let deleted: IndexSet<InstanceId> = unsent
-            .iter()
-            .filter_map(|message| match message {
-                Message::Targeted(command) if command.volume.is_none() => {
-                    Some(command.target.instance.clone())
+    /// Deals with what an ended connection had not written: STARTs are placed again; the rest goes to the peer's newer
+    /// connection if there is one, else commands have failed and failures of STARTs are for the other controllers.
+    fn take_back(&mut self, now: Instant, peer: &Session, unsent: Vec<Message>) {
+        let newer = self
+            .identities
+            .get(&identity(peer.uuid, peer.role))
+            .copied();
+        let deletes = last_deletes(&unsent);
+        for (at, message) in unsent.into_iter().enumerate() {
+            match (message, newer) {
+                (Message::Start(start), _) => {
+                    let is_undone = deletes
+                        .get(&start.request.instance)
+                        .is_some_and(|&delete| delete > at);
+                    self.place_again(now, peer.uuid, *start, is_undone);
                 }
-                _ => None,
-            })
-            .collect();
-        for message in unsent {
-            match message {
-                Message::Start(start) => self.place_again(now, peer, *start, &deleted),
-                Message::Targeted(command) => {
+                // Said anew to every new connection.
+                (
+                    Message::Connected { .. }
+                    | Message::NodeConnected(_)
+                    | Message::NodeDisconnected(_)
+                    | Message::ControllerStatus(_),
+                    _,
+                ) => {}
+                (message, Some(newer)) => self.send(newer, message),
+                (Message::Targeted(command), None) => {
                     let TargetedCommand {
                         sender,
                         target,
@@ -245,18 +264,25 @@ impl Scheduler {
                     } = *command;
                     self.no_such_instance(sender, frame.kind, &target, volume);
                 }
-                _ => {}
+                (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
+                (_, None) => {}
             }
         }
     }
 
-    fn place_again(
-        &mut self,
-        now: Instant,
-        peer: Uuid,
-        start: PlacedStart,
-        deleted: &IndexSet<InstanceId>,
-    ) {
+    /// A START's sender has left before it could be told of the failure: the other controllers are.
+    fn pass_on_failure(&mut self, failure: &StartFailure) {
+        let plain = StartFailure {
+            detail: None,
+            ..failure.clone()
+        };
+        self.tell_controllers(Topic::Failures, |session| {
+            let failure = if session.is_native() { failure } else { &plain };
+            Some(Message::StartFailure(failure.clone()))
+        });
+    }
+
+    fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, is_undone: bool) {
         let instance = &start.request.instance;
         let held_here = self
             .nodes
@@ -268,15 +294,15 @@ impl Scheduler {
                 .node(key)
                 .ledger
                 .get(instance)
-                .is_some_and(|entry| entry.unconfirmed().is_some());
+                .is_some_and(|entry| entry.unconfirmed().is_some() && !entry.is_repeated());
             if !was_unconfirmed {
-                // A repeated START of an instance that runs there: nothing was lost that matters.
+                // A repeated START of an instance that runs there shares what becomes of it.
                 return;
             }
             self.release(key, instance);
         }
-        if deleted.contains(instance) {
-            return self.fail_start(&start, super::placement::Refusal::Undone);
+        if is_undone {
+            return self.fail_start(&start, Refusal::Undone);
         }
         self.place(now, start);
     }
@@ -306,6 +332,17 @@ impl Scheduler {
             .get_mut(&id)
             .expect("the caller holds a live session's id")
     }
+}
+
+/// Where in a queue the last DELETE of each instance is.
+fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
+    let delete = |(at, message): (usize, &Message)| match message {
+        Message::Targeted(command) if command.volume.is_none() => {
+            Some((command.target.instance.clone(), at))
+        }
+        _ => None,
+    };
+    unsent.iter().enumerate().filter_map(delete).collect()
 }
 
 /// A node with both roles counts as a compute node: original controllers want exactly one event per node.

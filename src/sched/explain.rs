@@ -2,19 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use super::Scheduler;
+use super::config::Config;
+use super::ids::NodeKey;
 use super::input::{Backlog, StartRequest};
 use super::node::{Node, NodeStatus};
-use super::placement::{is_named, pool_of};
+use super::placement::pool_of;
 use super::resources::Resources;
 
 /// Explanations kept: requests come in few shapes.
 const KEPT: usize = 16;
 
-/// Failures after which a kept explanation is worked out again even if the tables have not changed shape; bounds how
-/// stale an answer can be while sparing a full cluster a walk over all nodes for each of a burst of STARTs.
-const REUSED: u32 = 256;
+/// How long an explanation is reused: spares a full cluster a walk over all nodes for each of a burst of STARTs.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// Explanations of the latest refusals, by shape of request.
 #[derive(Debug, Default)]
@@ -26,7 +28,7 @@ pub(super) struct Explanations {
 struct Kept {
     shape: Shape,
     text: String,
-    uses: u32,
+    at: Instant,
 }
 
 /// All of a request that matters for the answer.
@@ -66,13 +68,15 @@ impl Scheduler {
             hostname: request.hostname.clone(),
             nodes: self.tables[pool_of(request) as usize].len(),
         };
-        if let Some(kept) = self
+        let now = self.now;
+        let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.at) < FRESH;
+        let kept = self
             .explanations
             .kept
-            .iter_mut()
-            .find(|kept| kept.shape == shape && kept.uses < REUSED)
-        {
-            kept.uses += 1;
+            .iter()
+            .filter(is_fresh)
+            .find(|kept| kept.shape == shape);
+        if let Some(kept) = kept {
             return kept.text.clone();
         }
         let text = self.explain(request);
@@ -84,29 +88,43 @@ impl Scheduler {
         kept.push_back(Kept {
             shape,
             text: text.clone(),
-            uses: 0,
+            at: now,
         });
         text
     }
 
     fn explain(&self, request: &StartRequest) -> String {
         let table = &self.tables[pool_of(request) as usize];
-        let mut tally = Tally::default();
-        for key in table.iter() {
+        let mut tally = Tally {
+            nodes: table.len(),
+            ..Tally::default()
+        };
+        if request.node_id.is_some() || request.hostname.is_some() {
+            // The others are of no interest, however many they are.
+            let named = self.named_nodes(request, pool_of(request));
+            tally.not_named = table.len() - named.len();
+            self.count_all(named.into_iter(), request, &mut tally);
+        } else {
+            self.count_all(table.iter(), request, &mut tally);
+        }
+        tally.to_text(request, &self.config)
+    }
+
+    fn count_all(
+        &self,
+        keys: impl Iterator<Item = NodeKey>,
+        request: &StartRequest,
+        tally: &mut Tally,
+    ) {
+        for key in keys {
             let node = self.nodes.node(key);
             tally.count(node, node.free(&self.config), request);
         }
-        tally.to_text(request, self.config.cpu_ratio)
     }
 }
 
 impl Tally {
     fn count(&mut self, node: &Node, free: Resources, request: &StartRequest) {
-        self.nodes += 1;
-        if !is_named(node, request) {
-            self.not_named += 1;
-            return;
-        }
         if let Some(report) = &node.report {
             self.largest = self.largest.max(Resources {
                 mem_mib: report.mem_total_mib,
@@ -133,7 +151,7 @@ impl Tally {
         }
     }
 
-    fn to_text(&self, request: &StartRequest, cpu_ratio: f64) -> String {
+    fn to_text(&self, request: &StartRequest, config: &Config) -> String {
         let what = if request.network_node {
             "network"
         } else {
@@ -156,9 +174,7 @@ impl Tally {
             text.push_str("not the node or host asked for")
         });
         add(self.not_ready, &|text| text.push_str("not ready"));
-        add(self.backed_up, &|text| {
-            text.push_str("not reading what is sent to them")
-        });
+        add(self.backed_up, &|text| text.push_str("with a full queue"));
         add(self.unknown, &|text| text.push_str("with unknown figures"));
         add(self.memory, &|text| {
             let _ = write!(
@@ -182,11 +198,11 @@ impl Tally {
             );
         });
         text.pop();
-        let largest_vcpus = (self.largest.vcpus as f64 * cpu_ratio) as i64;
+        let most_ever = |present: i64, ratio: f64| (present as f64 * ratio) as i64;
         if self.not_named < self.nodes
-            && (asked.mem_mib > self.largest.mem_mib
-                || asked.vcpus > largest_vcpus
-                || asked.disk_mib > self.largest.disk_mib)
+            && (asked.mem_mib > most_ever(self.largest.mem_mib, config.mem_ratio)
+                || asked.vcpus > most_ever(self.largest.vcpus, config.cpu_ratio)
+                || asked.disk_mib > most_ever(self.largest.disk_mib, config.disk_ratio))
         {
             text.push_str("; it never can: it asks for more than the largest of them has in all");
         }

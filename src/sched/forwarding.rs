@@ -28,7 +28,7 @@ impl Scheduler {
             ),
             Meaning::Ready(report) => self.ready(now, id, report),
             Meaning::Stats(report) => self.stats(now, id, frame, *report),
-            Meaning::Status => self.status(id, frame.kind),
+            Meaning::Status => self.status(now, id, frame.kind),
             Meaning::Delete(target) => self.delete(id, frame, target),
             Meaning::AttachVolume { target, volume } => {
                 self.to_holder(id, frame, target, Some(volume))
@@ -81,16 +81,16 @@ impl Scheduler {
             return self.refuse_unknown(id, kind);
         }
         let native_only = kind.is_added() && !session.is_native();
-        let only_as_controller = role.contains(Role::CONTROLLER) && !role.contains(Role::OPERATOR);
         let reason = if native_only || !permissions::may_send(role, kind) {
             self.notice_once(id, kind, |session| {
                 Notice::NotPermitted(session.uuid, session.role, kind)
             });
             RefusalReason::NotPermitted
-        } else if permissions::needs_master(kind) && only_as_controller && !self.is_master(id) {
-            self.notice_once(id, kind, |session| {
-                Notice::NotPermitted(session.uuid, session.role, kind)
-            });
+        } else if permissions::needs_master(kind)
+            && role.contains(Role::CONTROLLER)
+            && !self.is_master(id)
+        {
+            self.notice_once(id, kind, |session| Notice::NotMaster(session.uuid, kind));
             RefusalReason::NotMaster
         } else {
             return true;

@@ -27,6 +27,15 @@ impl InstanceId {
     pub fn new(text: &str) -> Self {
         canonical_uuid(text).map_or_else(|| Self::Text(text.into()), Self::Uuid)
     }
+
+    /// Whether it prints as something that begins so.
+    #[must_use]
+    pub fn starts_with(&self, prefix: &str) -> bool {
+        match self {
+            Self::Uuid(uuid) => uuid_starts_with(uuid, prefix),
+            Self::Text(text) => text.starts_with(prefix),
+        }
+    }
 }
 
 impl fmt::Display for InstanceId {
@@ -42,6 +51,14 @@ impl fmt::Debug for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Whether a UUID in its usual form begins so; takes no memory, because queries ask it of every row.
+pub(super) fn uuid_starts_with(uuid: &Uuid, prefix: &str) -> bool {
+    let mut text = Uuid::encode_buffer();
+    uuid.hyphenated()
+        .encode_lower(&mut text)
+        .starts_with(prefix)
 }
 
 /// The UUID that prints exactly as `text`, if there is one.

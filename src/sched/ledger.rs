@@ -27,6 +27,10 @@ pub(super) struct Entry {
     pub(super) since: Instant,
     /// The launcher's word for its state, from the latest STATS.
     pub(super) reported: Option<InstanceState>,
+    /// Who asked for it, while that is known: told what its launcher says of its start.
+    pub(super) sender: Option<SessionId>,
+    /// A START repeated while it ran, until the node has answered or reported again.
+    repeated: Option<Unconfirmed>,
     /// STATS in a row that should have listed it and did not.
     misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
@@ -76,12 +80,21 @@ impl Measured {
 /// What one STATS changed.
 #[derive(Debug, Default)]
 pub(super) struct StatsOutcome {
-    /// Instances listed that had no entry: adopted.
-    pub(super) adopted: Vec<InstanceId>,
     /// STARTs in doubt that the node does not have.
     pub(super) failed: Vec<(InstanceId, Unconfirmed)>,
     /// Entries dropped after too many STATS without them; the START, if it never was confirmed.
     pub(super) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
+}
+
+/// When an instance that a STATS does not list counts as missing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MissRules {
+    /// STARTs the launcher has taken in on this connection, where it says so.
+    pub(super) starts_seen: Option<u64>,
+    /// Whether everything queued for the node leaves at once.
+    pub(super) is_queue_clear: bool,
+    /// STATS in a row without an instance after which its entry is dropped.
+    pub(super) missed_stats: u8,
 }
 
 /// The claims on one node.
@@ -107,6 +120,8 @@ impl Entry {
             phase: Phase::Placed(unconfirmed),
             since,
             reported: None,
+            sender: Some(unconfirmed.sender),
+            repeated: None,
             misses: 0,
             listed_in: 0,
         }
@@ -118,6 +133,42 @@ impl Entry {
             Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
             Phase::Running => None,
         }
+    }
+
+    /// The entry of an instance that nobody started here.
+    fn adopted(since: Instant) -> Self {
+        let nobody = Unconfirmed {
+            sender: SessionId(0),
+            ordinal: 0,
+            restart: false,
+        };
+        Self {
+            phase: Phase::Running,
+            sender: None,
+            ..Self::placed(Resources::ZERO, since, nobody)
+        }
+    }
+
+    /// Whether its START was repeated while it ran and has not been answered.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.repeated.is_some()
+    }
+
+    /// Counts a STATS that does not list it; whether that was one too many.
+    fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
+        match self.phase {
+            // The first STATS after a reconnect settles what was in doubt.
+            Phase::InDoubt(_) => return true,
+            _ if !is_evidence => return false,
+            // It may not have left yet, or the launcher says that it has not come to it.
+            Phase::Placed(_) if !rules.is_queue_clear => return false,
+            Phase::Placed(start) if rules.starts_seen.is_some_and(|seen| seen < start.ordinal) => {
+                return false;
+            }
+            Phase::Placed(_) | Phase::Running => {}
+        }
+        self.misses += 1;
+        self.misses >= rules.missed_stats
     }
 
     /// What of its request the node's reported figures do not show yet.
@@ -202,7 +253,11 @@ impl Ledger {
         let Some(mut entry) = self.entries.get(instance).cloned() else {
             return;
         };
+        if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
+            entry.sender = Some(start.sender);
+        }
         entry.phase = phase;
+        entry.repeated = None;
         entry.misses = 0;
         self.insert(instance.clone(), entry);
     }
@@ -219,17 +274,33 @@ impl Ledger {
         Some(instance.clone())
     }
 
-    /// Puts every START given to the node and not confirmed in doubt; says how many there are.
+    /// Puts every START given to the node and not answered in doubt; says how many there are.
     pub(super) fn put_in_doubt(&mut self) -> usize {
         for entry in self.entries.values_mut() {
-            if let Phase::Placed(unconfirmed) = entry.phase {
+            let start = match entry.phase {
+                Phase::Placed(start) => Some(start),
+                Phase::Running => entry.repeated,
+                Phase::InDoubt(_) => None,
+            };
+            if let Some(start) = start {
+                let before = entry.held(self.measured);
+                self.unconfirmed += usize::from(entry.phase == Phase::Running);
                 entry.phase = Phase::InDoubt(Unconfirmed {
                     ordinal: 0,
-                    ..unconfirmed
+                    ..start
                 });
+                self.held -= before;
+                self.held += entry.held(self.measured);
             }
         }
         self.unconfirmed
+    }
+
+    /// Notes that the START of an instance that runs was given to its node again.
+    pub(super) fn note_repeated(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.repeated = Some(start);
+        }
     }
 
     /// Changes what counts as used and recomputes what is held.
@@ -239,105 +310,77 @@ impl Ledger {
     }
 
     /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
-    /// `missed_stats` = STATS in a row without an instance after which its entry is dropped.
     pub(super) fn apply_stats(
         &mut self,
         reports: Vec<InstanceReport>,
-        starts_seen: Option<u64>,
-        missed_stats: u8,
+        misses: &MissRules,
         now: Instant,
     ) -> StatsOutcome {
         let mut outcome = StatsOutcome::default();
         self.stats_count += 1;
         // An original launcher's empty list may only mean that it has not looked yet.
-        let is_evidence = starts_seen.is_some() || self.has_listed || !reports.is_empty();
+        let is_evidence = misses.starts_seen.is_some() || self.has_listed || !reports.is_empty();
         self.has_listed |= !reports.is_empty();
-        let listed = reports.len();
+        let mut listed = 0;
         for report in reports {
-            self.apply_report(report, now, &mut outcome.adopted);
+            listed += usize::from(self.apply_report(report, now));
         }
-        if is_evidence && listed < self.entries.len() {
-            self.count_misses(starts_seen, missed_stats, &mut outcome);
+        if listed < self.entries.len() {
+            self.count_missing(is_evidence, misses, &mut outcome);
         }
         outcome
     }
 
-    fn apply_report(
-        &mut self,
-        report: InstanceReport,
-        now: Instant,
-        adopted: &mut Vec<InstanceId>,
-    ) {
-        let stats_count = self.stats_count;
-        let asked = report
-            .requested
-            .map(|requested| requested.clamped(MAX_ADOPTED));
-        let (measured, instance) = (self.measured, report.instance);
-        let Some(entry) = self.entries.get_mut(&instance) else {
-            let mut entry = Entry::placed(
-                asked.unwrap_or_default(),
-                now,
-                Unconfirmed {
-                    sender: SessionId(0),
-                    ordinal: 0,
-                    restart: false,
-                },
-            );
-            entry.phase = Phase::Running;
-            entry.used_mem_mib = report.mem_used_mib.max(0);
-            entry.used_disk_mib = report.disk_used_mib.max(0);
-            entry.reported = Some(report.state);
-            entry.listed_in = stats_count;
-            adopted.push(instance.clone());
-            self.insert(instance, entry);
-            return;
+    /// Applies what one STATS says of one instance; whether it is the first to say so.
+    fn apply_report(&mut self, report: InstanceReport, now: Instant) -> bool {
+        let (stats_count, measured) = (self.stats_count, self.measured);
+        if !self.entries.contains_key(&report.instance) {
+            self.insert(report.instance.clone(), Entry::adopted(now));
+        }
+        let Some(entry) = self.entries.get_mut(&report.instance) else {
+            return false;
         };
+        let is_first = entry.listed_in != stats_count;
         let before = entry.held(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         entry.phase = Phase::Running;
-        entry.asked = asked.unwrap_or(entry.asked);
+        entry.asked = report
+            .requested
+            .map_or(entry.asked, |asked| asked.clamped(MAX_ADOPTED));
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
         entry.reported = Some(report.state);
+        entry.repeated = None;
         entry.misses = 0;
         entry.listed_in = stats_count;
-        let after = entry.held(measured);
         self.held -= before;
-        self.held += after;
+        self.held += entry.held(measured);
+        is_first
     }
 
-    fn count_misses(
-        &mut self,
-        starts_seen: Option<u64>,
-        missed_stats: u8,
-        outcome: &mut StatsOutcome,
-    ) {
-        let stats_count = self.stats_count;
+    fn count_missing(&mut self, is_evidence: bool, rules: &MissRules, outcome: &mut StatsOutcome) {
+        let (stats_count, measured) = (self.stats_count, self.measured);
         let mut gone = Vec::new();
         for (instance, entry) in &mut self.entries {
             if entry.listed_in == stats_count {
                 continue;
             }
-            match entry.phase {
-                // The first STATS after a reconnect settles what was in doubt.
-                Phase::InDoubt(_) => gone.push((instance.clone(), true)),
-                // The launcher says that it has not seen this START yet.
-                Phase::Placed(start) if starts_seen.is_some_and(|seen| seen < start.ordinal) => {}
-                Phase::Placed(_) | Phase::Running => {
-                    entry.misses += 1;
-                    if entry.misses >= missed_stats {
-                        gone.push((instance.clone(), false));
-                    }
-                }
+            let before = entry.held(measured);
+            // Not listed: as far as anybody knows it uses nothing.
+            (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
+            self.held -= before;
+            self.held += entry.held(measured);
+            if entry.is_gone(is_evidence, rules) {
+                gone.push(instance.clone());
             }
         }
-        for (instance, in_doubt) in gone {
+        for instance in gone {
             let Some(entry) = self.release(&instance) else {
                 continue;
             };
-            match entry.unconfirmed() {
-                Some(start) if in_doubt => outcome.failed.push((instance, start)),
-                start => outcome.dropped.push((instance, start)),
+            match (entry.phase, entry.unconfirmed()) {
+                (Phase::InDoubt(start), _) => outcome.failed.push((instance, start)),
+                (_, start) => outcome.dropped.push((instance, start)),
             }
         }
     }

@@ -10,7 +10,6 @@ use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::StartRequest;
 use super::ledger::{Entry, Phase, Unconfirmed};
 use super::node::{Node, Pool};
-use super::settle::RETRIES_PER_READY;
 use super::table::{Slot, Table};
 
 /// Why a START was not placed.
@@ -18,7 +17,7 @@ use super::table::{Slot, Table};
 pub(super) enum Refusal {
     /// No node fits.
     NoRoom,
-    /// It reached its node's queue, then a DELETE did, then the node was lost.
+    /// A DELETE came before it was written to any node.
     Undone,
     /// Its node was lost, or denies having it.
     Lost,
@@ -53,7 +52,7 @@ impl Scheduler {
         let pool = pool_of(request);
         let table = &self.tables[pool as usize];
         let slot = if request.node_id.is_some() || request.hostname.is_some() {
-            table.first_in_order(self.named(request, pool))
+            table.first_in_order(self.named_that_fit(request, pool))
         } else {
             table.first_fit(&request.asked)
         };
@@ -63,26 +62,34 @@ impl Scheduler {
         table.node(slot)
     }
 
-    /// The slots of nodes that a request names and that fit it.
-    fn named<'a>(
-        &'a self,
-        request: &'a StartRequest,
-        pool: Pool,
-    ) -> impl Iterator<Item = Slot> + 'a {
+    /// The nodes of a table that a request names.
+    pub(super) fn named_nodes(&self, request: &StartRequest, pool: Pool) -> Vec<NodeKey> {
         let by_id = request
             .node_id
             .as_deref()
             .map(|id| canonical_uuid(id).and_then(|uuid| self.nodes.by_uuid(uuid)));
-        let keys: Vec<NodeKey> = match (by_id, request.hostname.as_deref()) {
+        let mut keys: Vec<NodeKey> = match (by_id, request.hostname.as_deref()) {
             (Some(key), _) => key.into_iter().collect(),
             (None, Some(hostname)) => self.nodes.by_hostname(hostname).to_vec(),
             (None, None) => Vec::new(),
         };
+        keys.retain(|&key| {
+            let node = self.nodes.node(key);
+            node.slots[pool as usize].is_some() && is_named(node, request)
+        });
+        keys
+    }
+
+    /// The slots of nodes that a request names and that fit it.
+    fn named_that_fit<'a>(
+        &'a self,
+        request: &'a StartRequest,
+        pool: Pool,
+    ) -> impl Iterator<Item = Slot> + 'a {
         let table: &Table = &self.tables[pool as usize];
-        keys.into_iter()
-            .map(|key| self.nodes.node(key))
-            .filter(|node| is_named(node, request))
-            .filter_map(move |node| node.slots[pool as usize])
+        self.named_nodes(request, pool)
+            .into_iter()
+            .filter_map(move |key| self.nodes.node(key).slots[pool as usize])
             .filter(|&slot| table.offer(slot).covers(&request.asked))
     }
 
@@ -132,16 +139,18 @@ impl Scheduler {
             return;
         }
         node.starts_sent += 1;
+        let unconfirmed = Unconfirmed {
+            sender,
+            ordinal: node.starts_sent,
+            restart,
+        };
         if node
             .ledger
             .get(instance)
-            .is_some_and(|entry| entry.phase != Phase::Running)
+            .is_some_and(|entry| entry.phase == Phase::Running)
         {
-            let unconfirmed = Unconfirmed {
-                sender,
-                ordinal: node.starts_sent,
-                restart,
-            };
+            node.ledger.note_repeated(instance, unconfirmed);
+        } else {
             node.ledger.set_phase(instance, Phase::Placed(unconfirmed));
         }
         self.hand_over(holder, start);
@@ -179,28 +188,23 @@ impl Scheduler {
         }
     }
 
-    /// Tries STARTs that wait in the settle window again, in order: a few after each report, all once it has closed.
-    pub(super) fn retry_settling(&mut self, now: Instant) {
-        let is_open = self.settling.deadline().is_some();
-        let mut attempts = if is_open {
-            RETRIES_PER_READY.min(self.settling.len())
-        } else {
-            self.settling.len()
-        };
-        let mut still_waiting = Vec::new();
-        while attempts > 0
-            && let Some(start) = self.settling.take()
-        {
+    /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.
+    pub(super) fn retry_settling(&mut self, now: Instant, attempts: usize) {
+        for _ in 0..attempts.min(self.settling.len()) {
+            let Some(start) = self.settling.take() else {
+                return;
+            };
+            if let Some(&holder) = self.holders.get(&start.request.instance) {
+                // A node has come back with it.
+                self.repeat(holder, start);
+                continue;
+            }
             match self.choose(&start.request) {
                 Some(key) => self.claim(now, key, start),
-                None if is_open => {
-                    attempts -= 1;
-                    still_waiting.push(start);
-                }
+                None if self.settling.is_open() => self.settling.put_back(start),
                 None => self.fail_start(&start, Refusal::NoRoom),
             }
         }
-        self.settling.put_back(still_waiting);
     }
 
     pub(super) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
@@ -298,7 +302,7 @@ impl Refusal {
     fn detail(self) -> &'static str {
         match self {
             Self::NoRoom => "no node fits",
-            Self::Undone => "deleted before its node, which is lost, was told of it",
+            Self::Undone => "deleted before any node was told of it",
             Self::Lost => "its node is lost or does not have it",
         }
     }

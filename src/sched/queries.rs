@@ -10,12 +10,12 @@ use proto_frames::{Role, Uuid};
 
 use super::Scheduler;
 use super::action::Message;
-use super::ids::{InstanceId, NodeKey, SessionId};
+use super::ids::{InstanceId, NodeKey, SessionId, uuid_starts_with};
 use super::ledger::{Entry, Phase};
 use super::node::{Node, NodeStatus, Pool, Presence};
 
 /// Rows looked at for one answer, wanted or not: what bounds the time a query takes.
-const MAX_QUERY_SCAN: usize = 20_000;
+const MAX_QUERY_SCAN: usize = 4_000;
 
 /// What the heartbeat line shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -168,7 +168,7 @@ impl Scheduler {
                     return;
                 }
                 scanned += 1;
-                if by_host || pattern.is_empty() || instance.to_string().starts_with(pattern) {
+                if by_host || pattern.is_empty() || instance.starts_with(pattern) {
                     result
                         .instances
                         .push(instance_row(now, node, instance, entry));
@@ -234,7 +234,7 @@ fn instance_row(now: Instant, node: &Node, instance: &InstanceId, entry: &Entry)
 }
 
 fn matches_node(node: &Node, pattern: &str) -> bool {
-    pattern.is_empty() || node.hostname() == pattern || node.uuid.to_string().starts_with(pattern)
+    pattern.is_empty() || node.hostname() == pattern || uuid_starts_with(&node.uuid, pattern)
 }
 
 fn limit(query: &Query) -> usize {

@@ -8,9 +8,10 @@ use proto_frames::{Frame, Kind};
 use super::Scheduler;
 use super::action::{Message, Notice};
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
-use super::input::{NodeReport, StatsReport};
-use super::ledger::{Phase, StatsOutcome};
+use super::input::{Backlog, NodeReport, StatsReport};
+use super::ledger::{MissRules, Phase, StatsOutcome};
 use super::node::NodeStatus;
+use super::settle::RETRIES_PER_READY;
 
 impl Scheduler {
     pub(super) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
@@ -20,13 +21,13 @@ impl Scheduler {
         node.status = NodeStatus::Ready;
         let uuid = node.uuid;
         self.refresh_offer(key);
-        self.settling.is_back(uuid);
-        if self.settling.len() > 0 {
-            self.retry_settling(now);
+        self.settling.is_back(uuid, now);
+        if self.settling.is_open() && self.settling.len() > 0 {
+            self.retry_settling(now, RETRIES_PER_READY);
         }
     }
 
-    pub(super) fn status(&mut self, id: SessionId, kind: Kind) {
+    pub(super) fn status(&mut self, now: Instant, id: SessionId, kind: Kind) {
         let Some(key) = self.node_of(id) else { return };
         self.nodes.node_mut(key).status = match kind {
             Kind::OFFLINE => NodeStatus::Offline,
@@ -34,6 +35,8 @@ impl Scheduler {
             _ => NodeStatus::Full,
         };
         self.refresh_offer(key);
+        let uuid = self.nodes.node(key).uuid;
+        self.settling.is_back(uuid, now);
     }
 
     pub(super) fn stats(&mut self, now: Instant, id: SessionId, frame: Frame, report: StatsReport) {
@@ -42,21 +45,26 @@ impl Scheduler {
         }
         self.broadcast(Topic::Stats, id, frame);
         let Some(key) = self.node_of(id) else { return };
+        // Two nodes may list one instance while it moves: the one that has it here keeps it.
+        for listed in &report.instances {
+            self.holders.entry(listed.instance.clone()).or_insert(key);
+        }
         let missed_stats = self.config.missed_stats;
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        if report.instances.is_empty() && ledger.len() == 0 {
+        let node = self.nodes.node_mut(key);
+        if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
         }
-        let outcome = ledger.apply_stats(report.instances, report.starts_seen, missed_stats, now);
+        let rules = MissRules {
+            starts_seen: report.starts_seen,
+            is_queue_clear: node.backlog == Backlog::Clear,
+            missed_stats,
+        };
+        let outcome = node.ledger.apply_stats(report.instances, &rules, now);
         self.refresh_offer(key);
         self.settle_stats(key, outcome);
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
-        for instance in outcome.adopted {
-            // Two nodes may list one instance while it moves: the one that has it here keeps it.
-            self.holders.entry(instance).or_insert(key);
-        }
         let node = self.nodes.node(key).uuid;
         let gone = outcome
             .failed
@@ -99,8 +107,7 @@ impl Scheduler {
         let matched = instance.or_else(|| ledger.only_unconfirmed());
         let sender = matched
             .as_ref()
-            .and_then(|instance| ledger.get(instance)?.unconfirmed())
-            .map(|start| start.sender);
+            .and_then(|instance| ledger.get(instance)?.sender);
         match &matched {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {

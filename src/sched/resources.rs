@@ -5,8 +5,8 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 /// Largest amount believed of a peer that reports one: 2⁵⁰ MiB is a zettabyte. Keeps every sum far from overflow.
 pub(super) const MAX_REPORTED: i64 = 1 << 50;
 
-/// Largest amount believed of one instance that somebody else started; times [`super::config::MAX_INSTANCES_PER_NODE`]
-/// it still is no overflow.
+/// Largest amount believed of one instance that somebody else started: 2⁴⁰ MiB, so that the sum over a million of them
+/// is no overflow.
 pub(super) const MAX_ADOPTED: i64 = 1 << 40;
 
 /// Memory, vcpus and disk, as asked for or as free. Sums saturate: a peer may report anything up to 2⁶³.

@@ -49,6 +49,8 @@ pub struct Scheduler {
     pub(super) settling: Settling,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
+    /// The time of the input being handled.
+    pub(super) now: Instant,
     actions: VecDeque<Action>,
 }
 
@@ -91,12 +93,14 @@ impl Scheduler {
             settling,
             explanations: Explanations::default(),
             counters: Counters::default(),
+            now,
             actions: VecDeque::new(),
         }
     }
 
     /// Takes in one thing that happened at `now`. Times never go back.
     pub fn handle(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Frame {
                 session,
@@ -112,14 +116,19 @@ impl Scheduler {
 
     /// The next thing to do, if any.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        const KEEP_ACTIONS: usize = 4096;
+        let action = self.actions.pop_front();
+        if action.is_none() && self.actions.capacity() > KEEP_ACTIONS {
+            self.actions.shrink_to(KEEP_ACTIONS);
+        }
+        action
     }
 
     /// When [`Input::Tick`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lost = self.lost.front().map(|(due, _)| *due);
-        lost.into_iter().chain(self.settling.deadline()).min()
+        lost.into_iter().chain(self.settling.due()).min()
     }
 
     /// What was done so far.

@@ -19,26 +19,52 @@ pub(super) const RETRIES_PER_READY: usize = 16;
 #[derive(Debug)]
 pub(super) struct Settling {
     missing: IndexSet<Uuid>,
-    until: Option<Instant>,
+    window: Window,
     waiting: VecDeque<PlacedStart>,
+    /// The instances of `waiting`.
+    instances: IndexSet<InstanceId>,
     bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Window {
+    /// Nothing ever waits, or nothing any more.
+    Absent,
+    /// Until this moment at the latest.
+    Open(Instant),
+    /// Since this moment; what still waits is tried once more.
+    Closed(Instant),
 }
 
 impl Settling {
     pub(super) fn new(config: &Config, now: Instant) -> Self {
         let missing: IndexSet<Uuid> = config.expected_nodes.iter().copied().collect();
-        let until = (!missing.is_empty()).then(|| now + config.settle_time);
+        let window = if missing.is_empty() {
+            Window::Absent
+        } else {
+            Window::Open(now + config.settle_time)
+        };
         Self {
             missing,
-            until,
+            window,
             waiting: VecDeque::new(),
+            instances: IndexSet::new(),
             bytes: 0,
         }
     }
 
-    /// When the window closes; `None` once it has.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.until
+    /// When there is something to do because of time: the window closes, or what waited is to be tried once more.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.window {
+            Window::Absent => None,
+            Window::Open(until) => Some(until),
+            Window::Closed(since) => (!self.waiting.is_empty()).then_some(since),
+        }
+    }
+
+    /// Whether a START that fits nowhere may wait.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.window, Window::Open(_))
     }
 
     /// Nodes known before the restart that have not reported yet.
@@ -53,59 +79,62 @@ impl Settling {
 
     /// Takes a START in if the window is open and has room, and names its instance; gives it back otherwise.
     pub(super) fn hold(&mut self, start: PlacedStart) -> Result<InstanceId, PlacedStart> {
-        let bytes = start.frame.payload.len();
-        if self.until.is_none()
-            || self.len() >= MAX_SETTLING
-            || self.bytes + bytes > MAX_SETTLING_BYTES
-        {
+        let bytes = self.bytes + start.frame.payload.len();
+        if !self.is_open() || self.len() >= MAX_SETTLING || bytes > MAX_SETTLING_BYTES {
             return Err(start);
         }
         let instance = start.request.instance.clone();
-        self.bytes += bytes;
-        self.waiting.push_back(start);
+        self.put_back(start);
         Ok(instance)
     }
 
-    /// Puts STARTs that were taken out back in front, in order.
-    pub(super) fn put_back(&mut self, starts: Vec<PlacedStart>) {
-        for start in starts.into_iter().rev() {
-            self.bytes += start.frame.payload.len();
-            self.waiting.push_front(start);
-        }
+    /// Puts a START that was taken out behind the others, so that what fits does not wait behind what does not.
+    pub(super) fn put_back(&mut self, start: PlacedStart) {
+        self.bytes += start.frame.payload.len();
+        self.instances.insert(start.request.instance.clone());
+        self.waiting.push_back(start);
     }
 
-    /// Takes out the START that has waited longest.
+    /// Takes out the START whose turn it is.
     pub(super) fn take(&mut self) -> Option<PlacedStart> {
         let start = self.waiting.pop_front()?;
-        self.bytes -= start.frame.payload.len();
+        self.forget(&start);
         Some(start)
     }
 
     /// Takes out a START by its instance: it was deleted, or sent again.
     pub(super) fn take_instance(&mut self, instance: &InstanceId) -> Option<PlacedStart> {
+        if !self.instances.contains(instance) {
+            return None;
+        }
         let at = self
             .waiting
             .iter()
             .position(|start| start.request.instance == *instance)?;
         let start = self.waiting.remove(at)?;
-        self.bytes -= start.frame.payload.len();
+        self.forget(&start);
         Some(start)
     }
 
+    fn forget(&mut self, start: &PlacedStart) {
+        self.bytes -= start.frame.payload.len();
+        self.instances.swap_remove(&start.request.instance);
+    }
+
     /// Notes that a node is back; closes the window if it was the last.
-    pub(super) fn is_back(&mut self, node: Uuid) {
+    pub(super) fn is_back(&mut self, node: Uuid, now: Instant) {
         if self.missing.swap_remove(&node) && self.missing.is_empty() {
-            self.until = None;
+            self.window = Window::Closed(now);
         }
     }
 
     /// Closes the window at its time; whether it just closed.
     pub(super) fn close_if_due(&mut self, now: Instant) -> bool {
-        if self.until.is_some_and(|until| until <= now) {
-            self.until = None;
+        let is_due = matches!(self.window, Window::Open(until) if until <= now);
+        if is_due {
+            self.window = Window::Closed(now);
             self.missing.clear();
-            return true;
         }
-        false
+        is_due
     }
 }

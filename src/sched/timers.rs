@@ -22,8 +22,10 @@ impl Scheduler {
             starts += self.give_up(due, key);
         }
         if self.settling.close_if_due(now) {
-            self.retry_settling(now);
             self.act(Action::RememberNodes);
+        }
+        if !self.settling.is_open() {
+            self.retry_settling(now, MAX_FAILURES_PER_TICK);
         }
     }
 

@@ -4,7 +4,7 @@ use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
     RefusalReason, StartFailureReason, Topic,
 };
-use proto_frames::{Frame, Kind, Role};
+use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::Scheduler;
 use super::action::{Message, Notice, TargetedCommand};
@@ -12,7 +12,7 @@ use super::config::MAX_PENDING_ANSWERS;
 use super::ids::{InstanceId, SessionId, canonical_uuid};
 use super::input::{ConfigurationFlags, Fault, Malformed, Target};
 use super::placement::Refusal;
-use super::session::identity;
+use super::session::{LAUNCHER, identity};
 
 impl Scheduler {
     pub(super) fn delete(&mut self, id: SessionId, frame: Frame, target: Target) {
@@ -112,15 +112,20 @@ impl Scheduler {
         agent: &str,
         otherwise: Option<Box<Message>>,
     ) {
-        let session = canonical_uuid(agent).and_then(|uuid| {
-            self.identities
-                .get(&identity(uuid, Role::CNCIAGENT))
-                .copied()
-        });
+        let session = canonical_uuid(agent).and_then(|uuid| self.concentrator(uuid));
         match session {
             Some(agent) => self.send(agent, Message::Forward(frame)),
             None => self.no_such_concentrator(id, frame.kind, agent, otherwise),
         }
+    }
+
+    /// The session of a concentrator's agent; it may be a launcher as well.
+    fn concentrator(&self, uuid: Uuid) -> Option<SessionId> {
+        let roles = [Role::CNCIAGENT, Role::CNCIAGENT | LAUNCHER];
+        roles
+            .iter()
+            .filter_map(|&role| self.identities.get(&identity(uuid, role)).copied())
+            .find(|&id| self.session(id).role.contains(Role::CNCIAGENT))
     }
 
     fn no_such_concentrator(

@@ -25,12 +25,13 @@ pub const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
 
 /// Takes in launchers and controllers over SSNTP and gives every START to a node that fits.
 ///
-/// All flags take one dash or two, as in the original: -cert FILE, --cert=FILE.
+/// All flags take one dash or two, as in the original: -cert FILE, --cert=FILE. Given twice, the last one counts.
 #[derive(Debug, Parser)]
 #[command(
     name = "ciao-scheduler",
     version,
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    args_override_self = true
 )]
 pub struct SchedulerFlags {
     /// What to do instead of running the daemon

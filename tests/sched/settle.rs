@@ -31,6 +31,7 @@ fn once_all_are_back_nothing_waits() {
     let controller = world.controller();
     world.start(controller, "too large", 1000);
     world.node_with(1, 100);
+    world.advance(Duration::ZERO);
     assert_eq!(
         world.failures(controller),
         [("too large".to_owned(), StartFailureReason::FullCloud)]
@@ -88,6 +89,7 @@ fn the_same_start_twice_waits_once() {
     world.start(controller, "a", 10);
     world.start(controller, "a", 10);
     let node = world.node_with(1, 100);
+    world.advance(Duration::ZERO);
     assert_eq!(world.placements(), [("a".to_owned(), node)]);
 }
 

@@ -1,0 +1,198 @@
+//! The built daemon as a process of its own, with certificates made on the spot in a directory that goes with the test.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use proto_frames::{Role, Uuid};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::certs::TestCa;
+
+/// Long enough for anything on a busy machine; only a hang reaches it.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A directory with an authority, the scheduler's certificate, and whatever else a test puts there.
+pub(crate) struct Site {
+    pub(crate) ca: TestCa,
+    dir: TempDir,
+}
+
+/// A running daemon; killed when dropped, and then its log is printed if the test failed.
+pub(crate) struct Daemon {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// What it calls itself.
+    pub(crate) uuid: Uuid,
+    child: Child,
+    log: watch::Receiver<Vec<String>>,
+}
+
+impl Site {
+    /// A new one, with ECDSA certificates.
+    pub(crate) fn new() -> Self {
+        Self::with(TestCa::new())
+    }
+
+    /// One with this authority.
+    pub(crate) fn with(ca: TestCa) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        ca.write(
+            dir.path(),
+            &[
+                ("controller", Role::CONTROLLER),
+                ("agent", Role::AGENT),
+                ("netagent", Role::NETAGENT),
+            ],
+        );
+        Self { ca, dir }
+    }
+
+    /// A path in the directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The daemon's program with the flags that every test needs, in the original's spelling, and then these.
+    pub(crate) fn command(&self, flags: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
+        command
+            .arg("-cert")
+            .arg(self.path("scheduler.pem"))
+            .arg(format!("-cacert={}", self.path("CAcert.pem").display()))
+            .arg("-configuration-uri")
+            .arg(format!(
+                "file://{}",
+                self.path("configuration.yaml").display()
+            ))
+            .args(["-logtostderr", "--listen", "127.0.0.1:0"])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts the daemon and waits until it listens.
+    pub(crate) async fn start(&self, flags: &[&str]) -> Daemon {
+        Daemon::start(self.command(flags)).await
+    }
+}
+
+impl Daemon {
+    /// Starts a daemon that logs to standard error, and waits until it listens.
+    pub(crate) async fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (sender, mut log) = watch::channel(Vec::new());
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                sender.send_modify(|log: &mut Vec<String>| log.push(line));
+            }
+        });
+        let listens = |log: &Vec<String>| log.iter().find_map(|line| listening(line));
+        let waited = within(log.wait_for(|log| listens(log).is_some())).await;
+        let found = waited.ok().and_then(|log| listens(&log));
+        let Some((uuid, address)) = found else {
+            panic!("the daemon does not listen: {:#?}", *log.borrow());
+        };
+        Self {
+            address,
+            uuid,
+            child,
+            log,
+        }
+    }
+
+    /// Waits for a line of the log that contains this; the line.
+    pub(crate) async fn logged(&self, text: &str) -> String {
+        let found = |log: &[String]| log.iter().find(|line| line.contains(text)).cloned();
+        let mut lines = self.log.clone();
+        match within(lines.wait_for(|log| found(log).is_some())).await {
+            Ok(log) => found(&log).unwrap(),
+            Err(_) => panic!("the log ended without '{text}'"),
+        }
+    }
+
+    /// The log so far, to its end once the daemon has ended.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.borrow().clone()
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn terminate(&self) {
+        kill_process(self.pid(), Signal::TERM).unwrap();
+    }
+
+    /// Asks it to stop as Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        kill_process(self.pid(), Signal::INT).unwrap();
+    }
+
+    /// Its process number, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Ends it at once, as a crash would, and waits until it is gone.
+    pub(crate) async fn kill(mut self) {
+        within(self.child.kill()).await.unwrap();
+    }
+
+    /// Waits until it has ended by itself, and its log too.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let status = within(self.child.wait()).await.unwrap();
+        // The sender goes with the last line.
+        let _ = within(self.log.wait_for(|_| false)).await;
+        status
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.id()).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of the daemon:");
+            self.log
+                .borrow()
+                .iter()
+                .for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) async fn output(mut command: Command) -> Output {
+    within(command.output()).await.unwrap()
+}
+
+/// Fails loudly instead of hanging.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .expect("the test hangs")
+}
+
+/// Reads `scheduler UUID listens on ADDRESS`.
+fn listening(line: &str) -> Option<(Uuid, SocketAddr)> {
+    let (before, address) = line.split_once(" listens on ")?;
+    let (_, uuid) = before.rsplit_once(' ')?;
+    Some((uuid.parse().ok()?, address.trim().parse().ok()?))
+}
+
+/// A file of the repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}

@@ -1,0 +1,177 @@
+//! Starting: whatever is wrong is said in one clear line before anything is started, with an exit code that is not 0.
+
+use std::net::TcpListener;
+use std::time::{Duration, SystemTime};
+
+use ciao_scheduler::cert::{Anchor, Spec};
+use proto_frames::Role;
+use tokio::process::Command;
+
+use crate::site::{Site, output};
+
+/// Runs a daemon that cannot start; the one line it says.
+async fn refused(command: Command) -> String {
+    let output = output(command).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(!said.contains("listens on"));
+    lines[0]
+        .strip_prefix("ciao-scheduler: ")
+        .expect("it says who speaks")
+        .to_owned()
+}
+
+/// Runs a daemon whose certificate file holds this; the one line it says.
+async fn refused_with(site: &Site, certificate: &str) -> String {
+    std::fs::write(site.path("scheduler.pem"), certificate).unwrap();
+    refused(site.command(&[])).await
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_a_way_out() {
+    let site = Site::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = refused(site.command(&["--listen", &address])).await;
+    assert!(
+        said.starts_with(&format!(
+            "cannot listen on {address}: Address already in use"
+        )),
+        "{said}"
+    );
+    assert!(said.contains("'--listen ADDR:PORT'"), "{said}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_there_is_named() {
+    let site = Site::new();
+    std::fs::remove_file(site.path("scheduler.pem")).unwrap();
+    let said = refused(site.command(&[])).await;
+    let path = site.path("scheduler.pem").display().to_string();
+    assert_eq!(
+        said,
+        format!("cannot read {path}: No such file or directory (os error 2)")
+    );
+}
+
+#[tokio::test]
+async fn a_ca_that_is_not_there_is_named() {
+    let site = Site::new();
+    std::fs::remove_file(site.path("CAcert.pem")).unwrap();
+    let said = refused(site.command(&[])).await;
+    assert!(said.contains("CAcert.pem: No such file"), "{said}");
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_is_refused() {
+    let site = Site::new();
+    let certificate = site.ca.anchor.ca_pem().to_owned();
+    let said = refused_with(&site, &certificate).await;
+    assert!(
+        said.contains("scheduler.pem: no private key in it"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_certificate_is_refused() {
+    let site = Site::new();
+    let said = refused_with(&site, "hello\n").await;
+    assert!(
+        said.contains("scheduler.pem: no certificate in it"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_does_not_match_is_refused() {
+    let site = Site::new();
+    let other = Anchor::new(&Spec::localhost(Role::SCHEDULER)).unwrap();
+    let key = other.certified().pem();
+    let key = &key[key.find("-----BEGIN EC PRIVATE KEY").unwrap()..];
+    let said = refused_with(&site, &format!("{}{key}", site.ca.anchor.ca_pem())).await;
+    assert!(
+        said.ends_with("scheduler.pem: the private key does not belong to the certificate"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused_with_its_date() {
+    let site = Site::new();
+    let hour = Duration::from_secs(3600);
+    let spec = Spec {
+        not_before: SystemTime::now() - 2 * hour,
+        lifetime: hour,
+        ..Spec::localhost(Role::SCHEDULER)
+    };
+    let expired = site.ca.anchor.sign(&spec).unwrap();
+    let said = refused_with(&site, expired.pem()).await;
+    assert!(said.contains("the certificate expired 20"), "{said}");
+    assert!(said.contains("make a new one with ciao-cert"), "{said}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_the_ca_did_not_sign_is_refused() {
+    let site = Site::new();
+    let other = Anchor::new(&Spec::localhost(Role::SCHEDULER)).unwrap();
+    let said = refused_with(&site, other.certified().pem()).await;
+    assert!(said.contains("does not fit the CA in"), "{said}");
+}
+
+#[tokio::test]
+async fn a_leaf_given_as_the_ca_is_refused() {
+    let site = Site::new();
+    let leaf = site.ca.anchor.sign(&Spec::localhost(Role::AGENT)).unwrap();
+    std::fs::write(site.path("CAcert.pem"), leaf.certificate_pem()).unwrap();
+    let said = refused(site.command(&[])).await;
+    assert!(
+        said.contains("CAcert.pem: not a CA certificate (CA:TRUE is missing)"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_state_directory_that_is_a_file_is_refused() {
+    let site = Site::new();
+    std::fs::write(site.path("state"), "").unwrap();
+    let path = site.path("state").display().to_string();
+    let said = refused(site.command(&["--state-dir", &path])).await;
+    assert!(
+        said.starts_with(&format!("cannot use the state directory {path}: ")),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_profile_that_cannot_be_written_is_refused() {
+    let site = Site::new();
+    let path = site.path("none/cpu.pprof").display().to_string();
+    let said = refused(site.command(&["-cpuprofile", &path])).await;
+    assert!(
+        said.starts_with(&format!("cannot profile to {path}: ")),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_value_that_makes_no_sense_is_refused_by_name() {
+    let site = Site::new();
+    for (flag, value) in [
+        ("--listen", "nowhere:x"),
+        ("--cpu-ratio", "0"),
+        ("--in-doubt-time", "soon"),
+        ("--missed-stats", "0"),
+        ("-stderrthreshold", "LOUD"),
+        ("--accounting", "guessed"),
+    ] {
+        let output = output(site.command(&[flag, value])).await;
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let flag = flag.trim_start_matches('-');
+        assert!(said.contains(&format!("--{flag} <")), "{said}");
+        assert!(said.contains(value), "{said}");
+    }
+}

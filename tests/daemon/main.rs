@@ -1,0 +1,25 @@
+//! The daemon as its users meet it: the built program, real certificates, real sockets, one test per sentence about it.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "../common/certs.rs"]
+mod certs;
+#[path = "../common/peer.rs"]
+mod peer;
+#[path = "../common/site.rs"]
+mod site;
+#[path = "../common/words.rs"]
+mod words;
+
+mod admission;
+mod boot;
+mod configuration;
+mod controllers;
+mod flags;
+mod hostile;
+mod losses;
+mod order;
+mod replacement;
+mod restart;
+mod slow;
+mod traces;

@@ -1,0 +1,125 @@
+//! What survives the process: its UUID, and which nodes to wait for after a crash.
+
+use proto_frames::payload::StartFailureReason;
+use proto_frames::{Encoding, Role, Uuid};
+
+use crate::peer::Dialer;
+use crate::site::{Daemon, Site};
+use crate::words::{PLENTY, instance};
+
+/// A node is known to a scheduler that then crashes; its state directory stays, and how to connect the node again.
+async fn crashed(site: &Site) -> (String, Dialer) {
+    let state = site.path("state").display().to_string();
+    let daemon = site.start(&["--state-dir", &state]).await;
+    let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
+    let mut node = dialer.connect().await;
+    node.ready(PLENTY).await;
+    node.nothing_else().await;
+    daemon.logged("1 nodes remembered").await;
+    daemon.kill().await;
+    (state, dialer)
+}
+
+fn to(daemon: &Daemon, dialer: &Dialer) -> Dialer {
+    Dialer {
+        address: daemon.address,
+        ..dialer.clone()
+    }
+}
+
+#[tokio::test]
+async fn the_schedulers_uuid_is_kept_in_the_state_directory() {
+    let site = Site::new();
+    let state = site.path("deep/state").display().to_string();
+    let mut uuids: Vec<Uuid> = Vec::new();
+    for flags in [&["--state-dir", state.as_str()][..]; 2] {
+        let daemon = site.start(flags).await;
+        uuids.push(daemon.uuid);
+        daemon.kill().await;
+    }
+    assert_eq!(uuids[0], uuids[1]);
+    let elsewhere = site.path("other").display().to_string();
+    assert_ne!(
+        site.start(&["--state-dir", &elsewhere]).await.uuid,
+        uuids[0]
+    );
+}
+
+#[tokio::test]
+async fn without_a_state_directory_the_uuid_is_the_certificates() {
+    let site = Site::new();
+    let first = site.start(&[]).await.uuid;
+    assert_eq!(site.start(&[]).await.uuid, first);
+    assert_ne!(Site::new().start(&[]).await.uuid, first);
+}
+
+#[tokio::test]
+async fn after_a_crash_a_start_waits_for_the_node_that_comes_back() {
+    let site = Site::new();
+    let (state, dialer) = crashed(&site).await;
+    let flags = ["--state-dir", &state, "--settle-time", "10min"];
+    let daemon = site.start(&flags).await;
+    daemon.logged("1 nodes were known before").await;
+    let mut master = site.master(&daemon).await;
+    master.start(instance(1), 100).await;
+    master.nothing_else().await;
+
+    let mut node = to(&daemon, &dialer).connect().await;
+    master.expect_node().await;
+    node.ready(PLENTY).await;
+    assert_eq!(node.expect_start().await, instance(1));
+    master.nothing_else().await;
+    // All are back: from now on there is nothing to wait for.
+    master.start(instance(2), PLENTY * 2).await;
+    master.expect_failure(StartFailureReason::FullCloud).await;
+}
+
+#[tokio::test]
+async fn a_start_that_waited_in_vain_fails_when_the_window_closes() {
+    let site = Site::new();
+    let (state, _) = crashed(&site).await;
+    let flags = ["--state-dir", &state, "--settle-time", "300ms"];
+    let daemon = site.start(&flags).await;
+    let mut master = site.master(&daemon).await;
+    master.start(instance(1), 100).await;
+    let failed = master
+        .expect_failure(StartFailureReason::NoComputeNodes)
+        .await;
+    assert_eq!(failed, instance(1));
+}
+
+#[tokio::test]
+async fn without_a_state_directory_nothing_waits() {
+    let site = Site::new();
+    let (_, dialer) = crashed(&site).await;
+    let daemon = site.start(&["--settle-time", "10min"]).await;
+    let mut master = site.master(&daemon).await;
+    master.start(instance(1), 100).await;
+    master
+        .expect_failure(StartFailureReason::NoComputeNodes)
+        .await;
+    to(&daemon, &dialer).connect().await;
+}
+
+#[tokio::test]
+async fn instances_that_outlived_the_scheduler_are_relearned_from_stats() {
+    let site = Site::new();
+    let (state, dialer) = crashed(&site).await;
+    let daemon = site.start(&["--state-dir", &state]).await;
+    let mut master = site.master(&daemon).await;
+    let mut node = to(&daemon, &dialer).connect().await;
+    master.expect_node().await;
+    node.ready(PLENTY).await;
+    node.stats(&[instance(1)]).await;
+    master.expect(proto_frames::Kind::STATS).await;
+    let mut other = site.node(&daemon).await;
+    master.expect_node().await;
+    other.ready(PLENTY).await;
+    other.nothing_else().await;
+    // So that it is not started a second time elsewhere.
+    for _ in 0..3 {
+        master.start(instance(1), 100).await;
+        assert_eq!(node.expect_start().await, instance(1));
+    }
+    other.nothing_else().await;
+}

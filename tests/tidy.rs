@@ -1,0 +1,297 @@
+//! What no lint can check: file headers and lengths, the purity of the core, one file for the archived crate, no paths
+//! of anybody's machine, and a README whose two commands are there to be run.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest source file, in lines.
+const MAX_LINES: usize = 600;
+
+/// What the core must not know: tasks, clocks, files, sockets, threads, and anything whose order is not its own.
+const IMPURE: &[&str] = &[
+    "tokio",
+    "::now(",
+    "HashMap",
+    "HashSet",
+    "DashMap",
+    "std::net",
+    "std::fs",
+    "std::env",
+    "std::thread",
+    "async ",
+    ".await",
+    "fastrand",
+    "println!",
+];
+
+/// A file of the repository.
+struct File {
+    /// Relative to the root.
+    path: String,
+    /// `None` if it is not text.
+    text: Option<String>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file that belongs to the repository: as git lists them, or all but build products where there is no git.
+fn files() -> Vec<File> {
+    let listed = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(root())
+        .output();
+    let paths = match listed {
+        Ok(output) if output.status.success() => String::from_utf8(output.stdout)
+            .unwrap()
+            .split_terminator('\0')
+            .map(PathBuf::from)
+            .collect(),
+        _ => walk(root()),
+    };
+    let read = |path: PathBuf| {
+        let contents = std::fs::read(root().join(&path)).ok()?;
+        Some(File {
+            path: path.to_str().unwrap().to_owned(),
+            text: String::from_utf8(contents).ok(),
+        })
+    };
+    let files: Vec<File> = paths.into_iter().filter_map(read).collect();
+    assert!(files.len() > 50, "the repository is there");
+    files
+}
+
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let is_left_out = path.ends_with("target") || path.ends_with(".git");
+        if path.is_dir() && !is_left_out {
+            found.extend(walk(&path));
+        } else if path.is_file() {
+            found.push(path.strip_prefix(root()).unwrap().to_owned());
+        }
+    }
+    found
+}
+
+/// The Rust sources: path and text.
+fn sources() -> Vec<(String, String)> {
+    let is_source = |file: &File| file.path.ends_with(".rs");
+    let sources = files().into_iter().filter(is_source);
+    sources
+        .map(|file| (file.path, file.text.expect("sources are text")))
+        .collect()
+}
+
+/// A line without its comment. A `//` within a string cuts it too, which hides nothing that matters here.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+/// Fails with all findings at once.
+fn none(what: &str, findings: &[String]) {
+    assert!(findings.is_empty(), "{what}:\n{}", findings.join("\n"));
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    let silent: Vec<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//! "))
+        .map(|(path, _)| path)
+        .collect();
+    none("files that do not open with //!", &silent);
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| text.lines().count() > MAX_LINES)
+        .map(|(path, text)| format!("{path}: {} lines", text.lines().count()))
+        .collect();
+    none("files that should be cut", &long);
+}
+
+#[test]
+fn modules_stand_beside_their_directories() {
+    let misplaced: Vec<String> = sources()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| path.ends_with("mod.rs"))
+        .collect();
+    none("mod.rs files", &misplaced);
+}
+
+#[test]
+fn the_core_is_pure() {
+    let mut impure = Vec::new();
+    let mut seen = 0;
+    for (path, text) in sources() {
+        if path != "src/sched.rs" && !path.starts_with("src/sched/") {
+            continue;
+        }
+        seen += 1;
+        for (number, line) in text.lines().enumerate() {
+            for word in IMPURE.iter().filter(|word| code(line).contains(**word)) {
+                impure.push(format!("{path}:{}: {word}", number + 1));
+            }
+        }
+    }
+    assert!(seen > 5, "the core is where it was");
+    none("what the core must not know", &impure);
+}
+
+#[test]
+fn the_wire_knows_no_tasks_and_no_sockets() {
+    let mut impure = Vec::new();
+    for (path, text) in sources() {
+        if !path.starts_with("proto-frames/src/") {
+            continue;
+        }
+        for word in ["tokio", "std::net", "std::fs", "async ", "ciao_scheduler"] {
+            if text.lines().any(|line| code(line).contains(word)) {
+                impure.push(format!("{path}: {word}"));
+            }
+        }
+    }
+    none("what the codec must not know", &impure);
+}
+
+#[test]
+fn the_archived_pem_crate_is_used_in_one_file() {
+    let name = ["rustls", "pemfile"].join("_");
+    let users: Vec<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| text.lines().any(|line| code(line).contains(&name)))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(users, ["src/net/tls/pem.rs"]);
+}
+
+#[test]
+fn tests_are_named_by_sentences_and_wait_for_conditions() {
+    let (sleep, prefix) = (["sle", "ep("].concat(), ["fn te", "st_"].concat());
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        for (number, line) in text.lines().enumerate() {
+            let is_test = path.starts_with("tests/") || path.starts_with("proto-frames/tests/");
+            // The one place that looks at a condition again and again, with a deadline.
+            let is_wait = line.trim() == format!("tokio::time::{sleep}LOOK).await;");
+            if is_test && code(line).contains(&sleep) && !is_wait || code(line).contains(&prefix) {
+                findings.push(format!("{path}:{}", number + 1));
+            }
+        }
+    }
+    none("tests that sleep, or are named like functions", &findings);
+}
+
+#[test]
+fn no_file_names_a_path_of_somebodys_machine() {
+    let homes: Vec<String> = ["root", "home", "work", "Users"]
+        .iter()
+        .map(|name| format!("/{name}/"))
+        .collect();
+    let mut findings = Vec::new();
+    for file in files() {
+        for (number, line) in file.text.iter().flat_map(|text| text.lines().enumerate()) {
+            if homes.iter().any(|home| begins_a_path(line, home)) {
+                findings.push(format!("{}:{}: {line}", file.path, number + 1));
+            }
+        }
+    }
+    none("paths that exist on one machine only", &findings);
+}
+
+/// Whether the text is there at the beginning of a path, rather than inside a longer one.
+fn begins_a_path(line: &str, home: &str) -> bool {
+    line.match_indices(home).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|char| !char.is_alphanumeric() && !"._-}/~".contains(char))
+    })
+}
+
+#[test]
+fn every_program_and_benchmark_is_listed_and_every_listed_one_exists() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    for (folder, section) in [("src/bin", "[[bin]]"), ("benches", "[[bench]]")] {
+        let mut listed: Vec<String> = manifest
+            .split(section)
+            .skip(1)
+            .map(|part| {
+                let name = part.lines().find_map(|line| line.strip_prefix("name = "));
+                name.unwrap().trim_matches('"').to_owned()
+            })
+            .collect();
+        listed.sort();
+        let prefix = format!("{folder}/");
+        let mut there: Vec<String> = sources()
+            .iter()
+            .filter_map(|(path, _)| path.strip_prefix(&prefix)?.strip_suffix(".rs"))
+            .filter(|name| !name.contains('/'))
+            .map(str::to_owned)
+            .collect();
+        there.sort();
+        assert_eq!(there, listed, "{folder} and {section} of Cargo.toml");
+    }
+}
+
+#[test]
+fn the_readme_has_its_two_commands() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README.md");
+    let blocks = shell_blocks(&readme);
+    let headings: Vec<&str> = blocks.iter().take(2).map(|(heading, _)| *heading).collect();
+    assert_eq!(
+        headings,
+        ["Run it", "Test it"],
+        "the first two ```sh blocks"
+    );
+    for heading in headings {
+        let under = blocks.iter().filter(|(above, _)| *above == heading);
+        let under: Vec<_> = under.map(|(_, lines)| lines).collect();
+        assert_eq!(under.len(), 1, "one block under '{heading}'");
+        assert_eq!(under[0].len(), 1, "one command under '{heading}'");
+    }
+    assert_eq!(blocks[1].1, ["cargo test --workspace --locked"]);
+}
+
+/// Every fenced block marked `sh`: the heading it stands under, and its lines.
+fn shell_blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut blocks: Vec<(&str, Vec<&str>)> = Vec::new();
+    let (mut heading, mut fence) = ("", None);
+    for line in text.lines() {
+        match fence {
+            None if line.starts_with('#') => heading = line.trim_start_matches('#').trim(),
+            None if line.starts_with("```") => {
+                fence = Some(line);
+                if line == "```sh" {
+                    blocks.push((heading, Vec::new()));
+                }
+            }
+            Some(_) if line == "```" => fence = None,
+            Some("```sh") => blocks.last_mut().unwrap().1.push(line),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn the_checks_take_the_commands_from_the_readme() {
+    let checks = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    assert!(checks.contains("set -euo pipefail"));
+    assert!(checks.contains("command_under \"Run it\""));
+    assert!(checks.contains("command_under \"Test it\""));
+    let own = ["cargo", "test"].join(" ");
+    assert!(!checks.contains(&own), "a second test command");
+}
