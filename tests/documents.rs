@@ -122,7 +122,11 @@ fn links_between_documents_lead_somewhere() {
     ] {
         let text = document(name);
         let directory = root().join(name).parent().expect("it is a file").to_owned();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             let is_elsewhere = link.contains("://") || link.starts_with('#');
             let path = link.split('#').next().unwrap_or_default();
             assert!(

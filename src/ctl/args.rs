@@ -30,7 +30,7 @@ pub struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Scheduler to connect to, as HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT
+    /// Scheduler to connect to, as HOST, HOST:PORT, ADDRESS or `[ADDRESS]:PORT`
     #[arg(
         long,
         global = true,

@@ -9,8 +9,8 @@
 //! agent.poll_timeout() -> Option<Instant>      // when to call handle(now, Input::Tick) at the latest
 //! ```
 //!
-//! Split by subject: [`commands`] (what the scheduler asks), [`instances`] (how instances begin and end), [`notices`]
-//! (ends that the scheduler must hear of), [`reports`] (figures, READY or FULL, STATS), [`record`] (what survives a
+//! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `notices`
+//! (ends that the scheduler must hear of), `reports` (figures, READY or FULL, STATS), `record` (what survives a
 //! restart).
 
 use std::collections::{BTreeMap, VecDeque};

@@ -3,7 +3,7 @@
 //!
 //! The launcher runs its own program again with [`WORD`] as first argument. The supervisor starts a session of its own,
 //! takes the instance by creating its process file, starts the workload in a process group of its own
-//! ([`exec`]), says on its standard output how that went, waits, writes the exit file and ends. It is the reaper of
+//! (`exec`), says on its standard output how that went, waits, writes the exit file and ends. It is the reaper of
 //! everything the workload leaves behind, so that nothing escapes it by daemonizing: an instance has ended when none of
 //! its processes is left. When the main process ends by itself, the rest is killed, as in a container.
 //!
@@ -28,7 +28,7 @@ use super::procfs::{self, ProcessId};
 mod exec;
 
 /// The first argument that makes a program of this package a supervisor (with the instance's directory) or the last
-/// step before the workload (with [`EXEC`] after that).
+/// step before the workload (with `exec` after that).
 pub const WORD: &str = "__supervise-instance";
 
 const EXEC: &str = "exec";

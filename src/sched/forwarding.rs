@@ -31,11 +31,11 @@ impl Scheduler {
             Meaning::Status => self.status(now, id, frame.kind),
             Meaning::Delete(target) => self.delete(id, frame, target),
             Meaning::AttachVolume { target, volume } => {
-                self.to_holder(id, frame, target, Some(volume))
+                self.carry_to_holder(id, frame, target, Some(volume))
             }
-            Meaning::Node { node } => self.to_node(id, frame, &node),
+            Meaning::Node { node } => self.carry_to_node(id, frame, &node),
             Meaning::Concentrator { agent, otherwise } => {
-                self.to_concentrator(id, frame, &agent, otherwise)
+                self.carry_to_concentrator(id, frame, &agent, otherwise)
             }
             Meaning::Configure(flags) => self.configure(frame, flags),
             Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),

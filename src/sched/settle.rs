@@ -78,10 +78,10 @@ impl Settling {
     }
 
     /// Takes a START in if the window is open and has room, and names its instance; gives it back otherwise.
-    pub(super) fn hold(&mut self, start: PlacedStart) -> Result<InstanceId, PlacedStart> {
+    pub(super) fn hold(&mut self, start: PlacedStart) -> Result<InstanceId, Box<PlacedStart>> {
         let bytes = self.bytes + start.frame.payload.len();
         if !self.is_open() || self.len() >= MAX_SETTLING || bytes > MAX_SETTLING_BYTES {
-            return Err(start);
+            return Err(Box::new(start));
         }
         let instance = start.request.instance.clone();
         self.put_back(start);

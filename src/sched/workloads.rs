@@ -27,11 +27,11 @@ impl Scheduler {
             }
             self.pending_answers.insert(target.instance.clone(), id);
         }
-        self.to_holder(id, frame, target, None);
+        self.carry_to_holder(id, frame, target, None);
     }
 
     /// DELETE, and AttachVolume with its volume: for the node the command names.
-    pub(super) fn to_holder(
+    pub(super) fn carry_to_holder(
         &mut self,
         id: SessionId,
         frame: Frame,
@@ -89,7 +89,7 @@ impl Scheduler {
     }
 
     /// EVACUATE and Restore: for the node the command names.
-    pub(super) fn to_node(&mut self, id: SessionId, frame: Frame, node: &str) {
+    pub(super) fn carry_to_node(&mut self, id: SessionId, frame: Frame, node: &str) {
         let session = canonical_uuid(node)
             .and_then(|uuid| self.nodes.by_uuid(uuid))
             .and_then(|key| self.nodes.node(key).session());
@@ -105,7 +105,7 @@ impl Scheduler {
     }
 
     /// Public address commands, RefreshCNCI, and launchers' tenant events: for the concentrator's agent they name.
-    pub(super) fn to_concentrator(
+    pub(super) fn carry_to_concentrator(
         &mut self,
         id: SessionId,
         frame: Frame,

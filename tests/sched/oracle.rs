@@ -65,8 +65,10 @@ impl Oracle {
         None
     }
 
-    fn node(&mut self, number: u64) -> Option<&mut OracleNode> {
-        self.nodes.iter_mut().find(|node| node.number == number)
+    /// A node that has joined.
+    fn node(&mut self, number: u64) -> &mut OracleNode {
+        let node = self.nodes.iter_mut().find(|node| node.number == number);
+        node.expect("it has joined")
     }
 }
 
@@ -136,7 +138,7 @@ impl Pair {
                     return;
                 };
                 self.world.ready(session, size);
-                let node = self.oracle.node(number).unwrap();
+                let node = self.oracle.node(number);
                 // An unknown figure fits nothing, whatever is asked.
                 let known = size.mem >= 0 && size.cpus >= 0 && size.disk >= 0;
                 (node.ready, node.size) = (true, known.then_some(size));
@@ -146,7 +148,7 @@ impl Pair {
                     return;
                 };
                 self.world.status(session, Kind::FULL);
-                self.oracle.node(number).unwrap().ready = false;
+                self.oracle.node(number).ready = false;
             }
             Step::Fail(number) => self.end_first(number, |world, session, name| {
                 world.start_failed(session, name, StartFailureReason::LaunchFailure);
@@ -196,8 +198,8 @@ impl Pair {
             expected.map(node_uuid),
             "{asked:?}"
         );
-        if let Some(node) = expected.and_then(|number| self.oracle.node(number)) {
-            node.instances.push((name, asked, 0));
+        if let Some(number) = expected {
+            self.oracle.node(number).instances.push((name, asked, 0));
         }
     }
 
@@ -205,7 +207,7 @@ impl Pair {
         let Some(&session) = self.sessions.get(&number) else {
             return;
         };
-        let node = self.oracle.node(number).unwrap();
+        let node = self.oracle.node(number);
         if node.instances.is_empty() {
             return;
         }
@@ -218,7 +220,7 @@ impl Pair {
         let Some(&session) = self.sessions.get(&number) else {
             return;
         };
-        let node = self.oracle.node(number).unwrap();
+        let node = self.oracle.node(number);
         if let Some(first) = node.instances.first_mut() {
             first.2 = used;
         }

@@ -198,7 +198,7 @@ impl World {
             .iter()
             .find(|(id, _)| *id == session)
             .map(|(_, uuid)| *uuid)
-            .unwrap()
+            .expect("the test made this session")
     }
 
     pub(crate) fn ready(&mut self, node: SessionId, size: Size) {

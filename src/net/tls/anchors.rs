@@ -31,10 +31,10 @@ pub(super) struct TrustedCertificate {
 }
 
 impl TrustAnchors {
-    /// As [`load_anchors`], from the file's contents; `path` is for messages, `now` for the validity.
+    /// As [`super::load_anchors`], from the file's contents; `path` is for messages, `now` for the validity.
     ///
     /// # Errors
-    /// As [`load_anchors`].
+    /// As [`super::load_anchors`].
     pub fn from_pem(contents: &[u8], path: &Path, now: UnixTime) -> Result<Self, TlsError> {
         let certificates = pem::certificates(contents).map_err(|source| TlsError::Pem {
             path: path.into(),
