@@ -42,7 +42,11 @@ impl Profile {
     /// The profile cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         let report = self.guard.report().build().map_err(io::Error::other)?;
-        let profile = report.pprof().map_err(io::Error::other)?;
+        let mut profile = report.pprof().map_err(io::Error::other)?;
+        for location in &mut profile.location {
+            // Without one of its own, pprof takes all of them for the same place when it is also given the program.
+            location.address = location.id;
+        }
         self.file
             .write_all(&profile.write_to_bytes().map_err(io::Error::other)?)?;
         self.file.sync_all()?;
