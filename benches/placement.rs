@@ -2,7 +2,8 @@
 //!
 //! `choice` and `naive` are the same question to the same table, asked of this scheduler's index and of a loop over a
 //! vector of nodes as the original runs it. `start` and `ready` go through [`Scheduler::handle`], with claim, ledger
-//! and the message for the node; `start/nothing_fits` words the reasons too.
+//! and the message for the node; `why_not` is a START that fits nowhere where the reasons have to be counted anew, which
+//! happens at most once in 100 ms for one shape of request.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -130,7 +131,20 @@ fn start(criterion: &mut Criterion) {
     for (mix, nodes) in cases() {
         let mut cluster = Cluster::new(nodes, |node| mix.offer(node, nodes));
         group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
-            bencher.iter_custom(|count| cluster.time_starts(count));
+            bencher.iter_custom(|count| cluster.time_starts(count, Duration::ZERO));
+        });
+    }
+    group.finish();
+}
+
+fn why_not(criterion: &mut Criterion) {
+    /// Longer than an explanation is kept.
+    const PAUSE: Duration = Duration::from_secs(1);
+    let mut group = criterion.benchmark_group("why_not");
+    for nodes in SIZES {
+        let mut cluster = Cluster::new(nodes, |node| Mix::NothingFits.offer(node, nodes));
+        group.bench_function(BenchmarkId::from_parameter(nodes), |bencher| {
+            bencher.iter_custom(|count| cluster.time_starts(count, PAUSE));
         });
     }
     group.finish();
@@ -289,8 +303,8 @@ impl Cluster {
         while self.scheduler.poll_action().is_some() {}
     }
 
-    /// The time of so many STARTs, each with everything the core wants done for it.
-    fn time_starts(&mut self, count: u64) -> Duration {
+    /// The time of so many STARTs, each with everything the core wants done for it, so far apart by the core's clock.
+    fn time_starts(&mut self, count: u64, pause: Duration) -> Duration {
         let mut total = Duration::ZERO;
         let mut left = count;
         while left > 0 {
@@ -300,6 +314,7 @@ impl Cluster {
             let mut actions = Vec::with_capacity(batch as usize * 4);
             let begun = Instant::now();
             for input in inputs {
+                self.now += pause;
                 self.scheduler.handle(self.now, input);
                 while let Some(action) = self.scheduler.poll_action() {
                     actions.push(action);
@@ -445,5 +460,5 @@ fn ready_meaning(frame: &Frame) -> Meaning {
     }))
 }
 
-criterion_group!(benches, choice, naive, update, start, ready);
+criterion_group!(benches, choice, naive, update, start, why_not, ready);
 criterion_main!(benches);
