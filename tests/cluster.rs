@@ -15,14 +15,39 @@ use std::time::Duration;
 use ciao_scheduler::ctl::client::{Client, ClientConfig};
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::Uuid;
-use proto_frames::payload::{QueryKind, Requirements, Start, Topic};
+use proto_frames::payload::{InstanceView, QueryKind, Requirements, Start, Topic};
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, Interval, interval};
 
 use site::{DEADLINE, Daemon, Site, output, within};
 
 /// Pause between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Waiting for a condition, a look at a time.
+struct Wait {
+    deadline: Instant,
+    look: Interval,
+}
+
+impl Wait {
+    fn new() -> Self {
+        Self {
+            deadline: Instant::now() + DEADLINE,
+            look: interval(LOOK_EVERY),
+        }
+    }
+
+    /// Waits for the next look; fails once it has taken too long.
+    async fn look(&mut self, what: impl FnOnce() -> String) {
+        self.look.tick().await;
+        assert!(
+            Instant::now() < self.deadline,
+            "waited too long: {}",
+            what()
+        );
+    }
+}
 
 /// The scheduler, and launchers by name.
 struct Cluster {
@@ -149,24 +174,18 @@ impl Cluster {
     async fn wait_for_nodes(&self, names: &[&str]) {
         let expected: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
         let mut client = self.client().await;
-        let deadline = Instant::now() + DEADLINE;
-        let mut look = interval(LOOK_EVERY);
-        loop {
-            look.tick().await;
+        let mut wait = Wait::new();
+        let mut found = BTreeSet::new();
+        while found != expected {
+            wait.look(|| format!("{found:?} are ready, not {expected:?}"))
+                .await;
             let nodes = client
                 .list(QueryKind::Nodes, None)
                 .await
                 .expect("an answer")
                 .nodes;
             let ready = nodes.iter().filter(|node| node.status == "READY");
-            let found: BTreeSet<String> = ready.map(|node| node.hostname.clone()).collect();
-            if found == expected {
-                return;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{found:?} are ready, not {expected:?}"
-            );
+            found = ready.map(|node| node.hostname.clone()).collect();
         }
     }
 
@@ -197,19 +216,14 @@ fn shell(script: &str) -> Start {
 
 /// Waits until a file holds the number of a process that runs.
 async fn running_process(path: PathBuf) -> i32 {
-    let deadline = Instant::now() + DEADLINE;
-    let mut look = interval(LOOK_EVERY);
+    let mut wait = Wait::new();
     loop {
-        look.tick().await;
+        wait.look(|| format!("nothing is in {}", path.display()))
+            .await;
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         if let Ok(id) = text.trim().parse() {
             return id;
         }
-        assert!(
-            Instant::now() < deadline,
-            "{} was not written",
-            path.display()
-        );
     }
 }
 
@@ -313,28 +327,24 @@ async fn running_programs_survive_a_crash_of_the_scheduler_and_new_ones_are_plac
     assert!(processes.iter().all(|&process| is_alive(process)));
     cluster.wait_for_nodes(&["node-a", "node-b"]).await;
     let mut client = cluster.client().await;
-    let deadline = Instant::now() + DEADLINE;
-    let mut look = interval(LOOK_EVERY);
-    loop {
-        look.tick().await;
-        let listed = client
+    let mut wait = Wait::new();
+    let mut listed = Vec::new();
+    let names = |listed: &[InstanceView]| -> BTreeSet<String> {
+        listed.iter().map(|it| it.instance_uuid.clone()).collect()
+    };
+    while !names(&listed).is_superset(&instances) {
+        wait.look(|| format!("{:?} are known, not {instances:?}", names(&listed)))
+            .await;
+        listed = client
             .list(QueryKind::Instances, None)
             .await
             .expect("an answer")
             .instances;
-        let known: BTreeSet<String> = listed.iter().map(|it| it.instance_uuid.clone()).collect();
-        if known.is_superset(&instances) {
-            assert!(
-                listed.iter().all(|it| it.mem_mb == 16),
-                "what was asked is known again: {listed:#?}"
-            );
-            break;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "{known:?} are known, not {instances:?}"
-        );
     }
+    assert!(
+        listed.iter().all(|it| it.mem_mb == 16),
+        "what was asked is known again: {listed:#?}"
+    );
     for instance in &instances {
         assert!(
             cluster
@@ -370,17 +380,15 @@ async fn every_start_is_accounted_for_when_a_launcher_is_killed() {
             .expect("the connection stands");
     }
     // Until the time in doubt is over, and everything that living nodes have is listed.
-    let deadline = Instant::now() + DEADLINE;
-    let mut look = interval(LOOK_EVERY);
+    let mut wait = Wait::new();
     while !open.is_empty() {
-        assert!(Instant::now() < deadline, "no word of {open:?}");
         tokio::select! {
             event = client.next_event() => {
                 if let Event::StartFailure(failure) = event.expect("the connection stands") {
                     assert!(open.remove(&failure.instance_uuid), "{failure:?} comes twice");
                 }
             }
-            _ = look.tick() => {
+            () = wait.look(|| format!("no word of {open:?}")) => {
                 let mut other = cluster.client().await;
                 let listed = other.list(QueryKind::Instances, None).await.expect("an answer").instances;
                 for running in listed.iter().filter(|it| it.state.as_str() == "running" && it.hostname != "node-b") {

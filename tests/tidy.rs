@@ -169,6 +169,20 @@ fn the_wire_knows_no_tasks_and_no_sockets() {
 }
 
 #[test]
+fn unsafe_code_stands_in_one_file() {
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        let has_it = text
+            .lines()
+            .any(|line| code(line).contains("unsafe {") || code(line).contains("unsafe fn"));
+        if has_it && path != "src/server/memory.rs" && path != "tests/tidy.rs" {
+            findings.push(path);
+        }
+    }
+    none("unsafe code", &findings);
+}
+
+#[test]
 fn the_archived_pem_crate_is_used_in_one_file() {
     let name = ["rustls", "pemfile"].join("_");
     let users: Vec<String> = sources()

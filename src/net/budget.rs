@@ -1,7 +1,7 @@
 //! How many bytes one peer may have waiting in other peers' queues: what slows a fast sender down to its receivers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 pub struct Budget {
     used: AtomicUsize,
     limit: usize,
+    is_closed: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
 
@@ -28,6 +29,7 @@ impl Budget {
         Arc::new(Self {
             used: AtomicUsize::new(0),
             limit,
+            is_closed: AtomicBool::new(false),
             reader: Mutex::new(None),
         })
     }
@@ -42,8 +44,16 @@ impl Budget {
         }
     }
 
+    /// From now on the sender is not read from any more, however little it has queued.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
     /// Ready while the sender may be read from; else the task is woken once half of the budget is free again.
     pub fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Poll::Pending;
+        }
         if self.used.load(Ordering::Relaxed) < self.limit {
             return Poll::Ready(());
         }
@@ -60,6 +70,14 @@ impl Budget {
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Charge {
+    /// Whether it is a part of this budget.
+    #[must_use]
+    pub fn is_of(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
     }
 }
 
@@ -95,5 +113,20 @@ mod tests {
         assert_eq!(budget.poll_ready(&cx), Poll::Ready(()));
         drop(second);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_closed_budget_lets_nothing_more_be_read() {
+        let cx = Context::from_waker(Waker::noop());
+        let budget = Budget::new(100);
+        budget.close();
+        assert_eq!(budget.poll_ready(&cx), Poll::Pending);
+    }
+
+    #[test]
+    fn a_charge_knows_its_budget() {
+        let (one, other) = (Budget::new(1), Budget::new(1));
+        assert!(one.charge(1).is_of(&one));
+        assert!(!one.charge(1).is_of(&other));
     }
 }

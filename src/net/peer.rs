@@ -1,7 +1,8 @@
 //! One established connection, pumped by one task: reads and decodes what comes, encodes and writes what is queued.
 //!
 //! An idle connection keeps no buffers. Everything queued is encoded together and written with one call. A peer is
-//! given up only when its writes make no progress for a deadline, or when a frame once begun does not arrive in time.
+//! given up only when its writes make no progress to speak of for a deadline, or when a frame once begun does not arrive
+//! in time.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,6 +22,13 @@ use super::outbox::{Outbox, Queued, Turn};
 
 /// How long a peer's writes may make no progress, and a frame once begun may take (the original's write deadline).
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What counts as progress, in bytes, unless everything that waited has left: a batch, and what the TLS layer may have
+/// taken in without sending it. A peer that reads a byte now and then does not pass for one that reads.
+const PROGRESS_LEN: u64 = (WRITE_BATCH + TLS_BUFFER) as u64;
+
+/// Bytes that the TLS layer takes in while its socket takes none (rustls's default limit).
+const TLS_BUFFER: usize = 64 * 1024;
 
 /// After this long without progress a peer's queue counts as stalled.
 pub const STALL_TIME: Duration = Duration::from_secs(1);
@@ -42,12 +50,15 @@ const COPY_UP_TO: usize = 16 * 1024;
 /// load several frames for one peer leave together; this bounds how long the first of them waits, to a few milliseconds.
 const BATCHES_PER_TURN: usize = 16;
 
+/// Batches read at most from a peer that can no longer be written to: 4 MiB, the size of a frame at least.
+const LAST_BATCHES: usize = 64;
+
 /// How a peer's outbound queue moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// It moves.
     Moving,
-    /// No byte has left it for [`STALL_TIME`].
+    /// Nothing to speak of has left it for [`STALL_TIME`].
     Stalled,
 }
 
@@ -106,7 +117,7 @@ pub enum EndReason {
     #[error("its bytes cannot be read: {0}")]
     Decode(#[from] DecodeError),
     /// Writes made no progress for this long.
-    #[error("it has read nothing for {0:?} while frames wait for it")]
+    #[error("it has read nothing for {0:?}, or too little, while frames wait for it")]
     WriteStuck(Duration),
     /// A frame was begun and not completed for this long.
     #[error("it has not completed the frame it began {0:?} ago")]
@@ -121,7 +132,7 @@ pub enum EndReason {
 pub struct End<M> {
     /// Why.
     pub reason: EndReason,
-    /// Messages of which not one byte was handed to the socket, in order.
+    /// Messages of which certainly not one byte was handed to the socket, in order.
     pub unsent: Vec<M>,
 }
 
@@ -140,6 +151,8 @@ pub struct Peer<S, H: Handler> {
     write: WriteSide<H::Outgoing>,
     /// When the frame that is incomplete in `incoming` was begun.
     frame_begun: Option<Instant>,
+    /// Whether reading waits for the budget.
+    is_paused: bool,
     /// Due when the earliest of the deadlines in force is; absent while none is.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -157,6 +170,8 @@ struct WriteSide<M> {
     needs_flush: bool,
     /// When the last progress was made, while something waits to be written.
     waiting_since: Option<Instant>,
+    /// Bytes that the socket had taken then.
+    progress_mark: u64,
     flow: Flow,
 }
 
@@ -181,6 +196,7 @@ where
             written: 0,
             needs_flush: false,
             waiting_since: None,
+            progress_mark: 0,
             flow: Flow::Moving,
         };
         Self {
@@ -194,6 +210,7 @@ where
             incoming,
             write,
             frame_begun: None,
+            is_paused: false,
             timer: None,
         }
     }
@@ -228,7 +245,7 @@ where
     fn poll_batches(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
         for _ in 0..BATCHES_PER_TURN {
             let written = match self.poll_write(cx) {
-                Poll::Ready(Err(reason)) => return Poll::Ready(reason),
+                Poll::Ready(Err(reason)) => return Poll::Ready(self.end_of_writing(cx, reason)),
                 Poll::Ready(Ok(())) => true,
                 Poll::Pending => false,
             };
@@ -245,10 +262,29 @@ where
         self.poll_deadlines(cx)
     }
 
+    /// Nothing can be written any more. What the peer said before it left is still heard.
+    fn end_of_writing(&mut self, cx: &mut Context<'_>, reason: EndReason) -> EndReason {
+        if matches!(reason, EndReason::Io(_)) {
+            // A write that fails may have sent a part of what it was given: none of that is certainly unsent.
+            self.write.in_flight.clear();
+            for _ in 0..LAST_BATCHES {
+                if !matches!(self.poll_read(cx), Poll::Ready(Ok(()))) {
+                    break;
+                }
+            }
+        }
+        reason
+    }
+
     /// Reads and handles one batch; pending when there is nothing to read, or the peer's budget is used up.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndReason>> {
         if self.budget.poll_ready(cx).is_pending() {
+            self.is_paused = true;
             return Poll::Pending;
+        }
+        if std::mem::take(&mut self.is_paused) && self.frame_begun.is_some() {
+            // It could not have completed the frame meanwhile.
+            self.frame_begun = Some(Instant::now());
         }
         let before = self.incoming.len();
         let mut result = Poll::Pending;
@@ -330,7 +366,7 @@ where
             }
         }
         progress |= self.poll_flush(cx)?;
-        self.note_progress(progress);
+        self.note_progress();
         if progress {
             Poll::Ready(Ok(()))
         } else {
@@ -397,16 +433,31 @@ where
         }
     }
 
-    fn note_progress(&mut self, progress: bool) {
-        let is_waiting = !self.write.bytes.is_empty() || self.write.needs_flush;
+    fn note_progress(&mut self) {
+        let write = &mut self.write;
+        let is_waiting = !write.bytes.is_empty() || write.needs_flush;
+        let has_moved = !is_waiting || write.written - write.progress_mark >= PROGRESS_LEN;
         if !is_waiting {
-            self.write.waiting_since = None;
-        } else if progress || self.write.waiting_since.is_none() {
-            self.write.waiting_since = Some(Instant::now());
+            write.waiting_since = None;
+        } else if has_moved || write.waiting_since.is_none() {
+            write.waiting_since = Some(Instant::now());
+            write.progress_mark = write.written;
         }
-        if progress && self.write.flow == Flow::Stalled {
-            self.write.flow = Flow::Moving;
+        if has_moved && write.flow == Flow::Stalled {
+            write.flow = Flow::Moving;
             self.handler.flow(Flow::Moving);
+        }
+    }
+
+    fn stall(&mut self) {
+        self.write.flow = Flow::Stalled;
+        self.handler.flow(Flow::Stalled);
+        if self.outbox.releases_charges() {
+            for queued in &mut self.write.in_flight {
+                if queued.is_charged_to_others(&self.budget) {
+                    queued.charge = None;
+                }
+            }
         }
     }
 
@@ -431,8 +482,7 @@ where
                     return Poll::Ready(EndReason::WriteStuck(progress));
                 }
                 if self.write.flow == Flow::Moving && since + stall <= now {
-                    self.write.flow = Flow::Stalled;
-                    self.handler.flow(Flow::Stalled);
+                    self.stall();
                 }
                 arm(since
                     + if self.write.flow == Flow::Moving {
@@ -456,9 +506,14 @@ where
     }
 }
 
-/// Closes without losing what was written last: a socket that is dropped with unread bytes resets the connection, and
+/// Closes a connection without losing what was written last: a socket that is dropped with unread bytes resets the connection, and
 /// the system then throws away what it has not sent yet. So whatever still comes is read and thrown away first.
-async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
+///
+/// Takes as long as the peer does; to be bounded by the caller.
+///
+/// # Errors
+/// The connection failed first.
+pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
     /// Bytes thrown away at once.
     const DISCARD_LEN: usize = 4 * 1024;
     stream.shutdown().await?;

@@ -3,6 +3,11 @@
 //! The lock is held while a batch of frames is handled and the resulting messages are queued, so that the order of the
 //! core's decisions is the order on every queue; never across an await. Writers are woken after it is released.
 
+mod delivery;
+mod leaving;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -10,17 +15,15 @@ use std::time::Instant;
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
-use proto_frames::{Frame, Kind, Role, Uuid};
+use proto_frames::{Role, Uuid};
 use tokio::sync::Notify;
-use tracing::{info, warn};
 
+use self::delivery::Queue;
 use super::limits::ServerLimits;
 use super::notices::Notices;
-use super::render;
 use crate::net::budget::Budget;
 use crate::net::outbox::Outbox;
-use crate::net::peer::Flow;
-use crate::sched::{Action, Backlog, Input, Message, Scheduler, SessionId};
+use crate::sched::{Input, Message, Scheduler, SessionId};
 
 /// The daemon's shared state.
 #[derive(Debug)]
@@ -35,8 +38,9 @@ pub(super) struct Hub {
     timeout_changed: Notify,
     /// Told when the set of known nodes changed.
     pub(super) nodes_changed: Notify,
-    /// Told when the last session has ended, while shutting down.
-    pub(super) emptied: Notify,
+    /// Told of each session that has ended, while shutting down.
+    left: Notify,
+    /// Set under the scheduler's lock.
     shutting_down: AtomicBool,
     notices: Notices,
     /// Sessions that have ended and ticks that were due, so far: after either, memory may have become free.
@@ -51,8 +55,7 @@ pub(super) struct PeerState {
     pub(super) outbox: Arc<Outbox<Message>>,
     /// What its own frames may take up in others' queues.
     pub(super) budget: Arc<Budget>,
-    /// What the core was last told of its queue.
-    backlog: Mutex<Backlog>,
+    queue: Mutex<Queue>,
     /// Messages that came after the connection ended and before the core was told.
     late: Mutex<Vec<Message>>,
 }
@@ -64,7 +67,7 @@ impl PeerState {
             role,
             outbox: Arc::default(),
             budget: Budget::new(budget),
-            backlog: Mutex::default(),
+            queue: Mutex::default(),
             late: Mutex::default(),
         })
     }
@@ -80,7 +83,7 @@ impl Hub {
             limits,
             timeout_changed: Notify::new(),
             nodes_changed: Notify::new(),
-            emptied: Notify::new(),
+            left: Notify::new(),
             shutting_down: AtomicBool::new(false),
             notices: Notices::default(),
             frees: AtomicU64::new(0),
@@ -94,11 +97,16 @@ impl Hub {
 
     /// Makes a peer's queue known; before the core hears of the peer.
     pub(super) fn add_peer(&self, session: SessionId, peer: Arc<PeerState>) {
-        self.peers.insert(session, peer);
+        self.peers.insert(session, Arc::clone(&peer));
+        // Whichever comes second, this or the flag, sees the other.
+        if self.is_shutting_down() {
+            peer.budget.close();
+            peer.outbox.finish();
+        }
     }
 
     /// Hands inputs to the core, in order and under one turn of the lock, and puts what it decides on its way.
-    /// Everything sent is charged to `budget`, the sender's.
+    /// What is sent is charged to `budget`, the sender's, where its receiver may hold a sender back.
     pub(super) fn handle(
         &self,
         inputs: impl IntoIterator<Item = Input>,
@@ -186,23 +194,23 @@ impl Hub {
 
     /// A session has ended; `unsent` is what had not begun to be written.
     pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>) {
-        if self.is_shutting_down() {
-            self.peers.remove(&session);
-            if self.peers.is_empty() {
-                self.emptied.notify_one();
-            }
-            return;
-        }
         self.turn(None, |turn, scheduler| {
-            // If it was replaced, the core knows already.
+            // If it was disconnected from this side, the core knows already.
             let Some((_, peer)) = self.peers.remove(&session) else {
                 return;
             };
             unsent.append(&mut peer.late.lock());
+            if self.is_shutting_down() && !unsent.iter().any(needs_answer) {
+                // It is the scheduler that leaves: no news to anybody.
+                return;
+            }
             scheduler.handle(turn.now, Input::Disconnected { session, unsent });
             self.dispatch(scheduler, turn);
         });
         self.shrink();
+        if self.is_shutting_down() {
+            self.left.notify_one();
+        }
     }
 
     /// How often something large was freed so far.
@@ -219,126 +227,9 @@ impl Hub {
         }
     }
 
-    /// From now on, ends of sessions are no news: the scheduler itself is leaving. Every queue is finished.
-    pub(super) fn begin_shutdown(&self) {
-        self.shutting_down.store(true, Ordering::SeqCst);
-        let outboxes: Vec<_> = self
-            .peers
-            .iter()
-            .map(|peer| Arc::clone(&peer.outbox))
-            .collect();
-        outboxes.iter().for_each(|outbox| outbox.finish());
-        if self.peers.is_empty() {
-            self.emptied.notify_one();
-        }
-    }
-
-    pub(super) fn is_shutting_down(&self) -> bool {
-        self.shutting_down.load(Ordering::SeqCst)
-    }
-
     /// Sessions that stand.
     pub(super) fn peer_count(&self) -> usize {
         self.peers.len()
-    }
-
-    fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut Turn<'_>) {
-        while let Some(action) = scheduler.poll_action() {
-            match action {
-                Action::Send { to, message } => self.send(scheduler, turn, to, message),
-                Action::Notice(notice) => self.notices.log(&notice, turn.now),
-                Action::RememberNodes => self.nodes_changed.notify_one(),
-                Action::Refuse { session, why } => {
-                    warn!("refused a peer: it {why}");
-                    self.refuse(session);
-                }
-                Action::Disconnect { session, why } => {
-                    let Some((_, peer)) = self.peers.remove(&session) else {
-                        continue;
-                    };
-                    info!("{} {}: {why}", peer.role, peer.uuid);
-                    let unsent = peer.outbox.shut();
-                    scheduler.handle(turn.now, Input::Disconnected { session, unsent });
-                }
-            }
-        }
-    }
-
-    fn send(
-        &self,
-        scheduler: &mut Scheduler,
-        turn: &mut Turn<'_>,
-        to: SessionId,
-        message: Message,
-    ) {
-        let Some(peer) = self.peers.get(&to).map(|peer| Arc::clone(&peer)) else {
-            return;
-        };
-        let cost = render::cost(&message);
-        let charge = turn.budget.map(|budget| budget.charge(cost));
-        match peer.outbox.push(message, cost, charge) {
-            Ok(pushed) => {
-                turn.wakers.extend(pushed.writer);
-                if pushed.bytes > self.limits.high_water {
-                    note_high_water(scheduler, turn.now, to, &peer);
-                }
-            }
-            // Its connection ended a moment ago; the core is told next, and given this back.
-            Err(message) => peer.late.lock().push(message),
-        }
-    }
-
-    fn refuse(&self, session: SessionId) {
-        let Some(peer) = self.peers.get(&session) else {
-            return;
-        };
-        let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), Vec::new());
-        // A queue that has just been made takes it.
-        let _ = peer.outbox.push(Message::Forward(frame), 0, None);
-        peer.outbox.finish();
-    }
-
-    /// A peer's writer wrote something; `queued` bytes still wait.
-    pub(super) fn written(&self, session: SessionId, peer: &PeerState, queued: usize) {
-        if queued <= self.limits.high_water / 2 && *peer.backlog.lock() == Backlog::Filling {
-            self.set_backlog(session, peer, Backlog::Clear);
-        }
-    }
-
-    /// A peer's writer stalled, or moves again.
-    pub(super) fn flow(&self, session: SessionId, peer: &PeerState, flow: Flow) {
-        match flow {
-            Flow::Stalled => {
-                warn!(
-                    "{} {} does not read what is sent to it",
-                    peer.role, peer.uuid
-                );
-                self.set_backlog(session, peer, Backlog::Stalled);
-                if peer.role.intersects(LAUNCHERS) {
-                    peer.outbox.release_charges();
-                }
-            }
-            Flow::Moving => {
-                info!("{} {} reads again", peer.role, peer.uuid);
-                let is_long = peer.outbox.bytes() > self.limits.high_water;
-                self.set_backlog(
-                    session,
-                    peer,
-                    if is_long {
-                        Backlog::Filling
-                    } else {
-                        Backlog::Clear
-                    },
-                );
-            }
-        }
-    }
-
-    fn set_backlog(&self, session: SessionId, peer: &PeerState, backlog: Backlog) {
-        // The scheduler's lock before the peer's, as in `send`.
-        let mut scheduler = self.scheduler.lock();
-        *peer.backlog.lock() = backlog;
-        scheduler.handle(Instant::now(), Input::Backlog { session, backlog });
     }
 }
 
@@ -351,19 +242,7 @@ struct Turn<'a> {
     wakers: Vec<Waker>,
 }
 
-fn note_high_water(scheduler: &mut Scheduler, now: Instant, session: SessionId, peer: &PeerState) {
-    let mut backlog = peer.backlog.lock();
-    if *backlog == Backlog::Clear {
-        *backlog = Backlog::Filling;
-        scheduler.handle(
-            now,
-            Input::Backlog {
-                session,
-                backlog: Backlog::Filling,
-            },
-        );
-    }
+/// Whether somebody is told if this message was not sent.
+fn needs_answer(message: &Message) -> bool {
+    matches!(message, Message::Start(_) | Message::Targeted(_))
 }
-
-/// Roles whose senders must not wait for a peer that has stalled.
-const LAUNCHERS: Role = Role(Role::AGENT.0 | Role::NETAGENT.0 | Role::CNCIAGENT.0);

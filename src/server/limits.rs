@@ -35,6 +35,18 @@ pub const CONTROLLER_BUDGET: usize = 4 * 1024 * 1024;
 /// which reads nothing until its deadline does not keep launchers waiting.
 pub const LAUNCHER_BUDGET: usize = 256 * 1024;
 
+/// Bytes that may be queued for an operator because of what others do: some 40 000 placements. They are charged to
+/// nobody, so that nobody waits for an operator; one that is further behind is disconnected.
+pub const MAX_UNCHARGED_OPERATOR: usize = 16 * 1024 * 1024;
+
+/// Bytes that may be queued for a controller that has stalled, charged to nobody any more, and answers that nobody in
+/// particular caused. Beyond it is disconnected. 150 000 nodes lost at once, or 1 000 STATS of 200 instances.
+pub const MAX_UNCHARGED_CONTROLLER: usize = 64 * 1024 * 1024;
+
+/// Bytes queued for a launcher that has stalled which are no longer charged to their senders: a controller's whole
+/// budget, so that no single stalled launcher holds a controller back. What is beyond stays charged.
+pub const MAX_UNCHARGED_LAUNCHER: usize = CONTROLLER_BUDGET;
+
 /// Bytes queued for a launcher from which on it is used only where nothing else fits. A sixteenth of a controller's
 /// budget: that many launchers must back up before one controller is slowed down.
 pub const HIGH_WATER: usize = 256 * 1024;

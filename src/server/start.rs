@@ -11,7 +11,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
@@ -184,20 +183,7 @@ impl Server {
         }
         shutdown.await;
         tasks.abort_all();
-        drain(&self.hub).await;
-    }
-}
-
-/// Ends every session once what is queued for it is written, or its time is up.
-async fn drain(hub: &Hub) {
-    let peers = hub.peer_count();
-    hub.begin_shutdown();
-    let deadline = hub.limits.drain_deadline;
-    if peers > 0 && timeout(deadline, hub.emptied.notified()).await.is_err() {
-        warn!(
-            "{} of {peers} peers did not take what was queued within {deadline:?}",
-            hub.peer_count()
-        );
+        self.hub.leave().await;
     }
 }
 

@@ -1,0 +1,255 @@
+//! What the core decided on its way to the peers' queues: whose budget holds it, and what happens where a peer does not
+//! read.
+//!
+//! Nobody waits for a listener. What is queued for an operator because of what others do is charged to nobody, what is
+//! queued for a launcher or controller that has stalled no longer. Memory is bounded all the same: by disconnecting
+//! operators and controllers beyond a number of uncharged bytes, and by leaving charges beyond it with launchers, on
+//! which nothing is placed meanwhile.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use proto_frames::{Frame, Kind, Role, Uuid};
+use tracing::{Level, info, warn};
+
+use super::{Hub, PeerState, Turn};
+use crate::net::budget::Charge;
+use crate::net::peer::Flow;
+use crate::sched::{Action, Backlog, Input, Message, Scheduler, SessionId};
+use crate::server::limits::{
+    MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR,
+};
+use crate::server::render;
+
+/// How a peer's queue stands.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// What the core was last told.
+    backlog: Backlog,
+    is_stalled: bool,
+}
+
+impl Queue {
+    /// What the core is to be told of a queue of `bytes`. Once more than clear, it is clear only when half of the
+    /// high-water mark is left; a peer that reads again after a stall is given nothing more until then.
+    fn next(&self, bytes: usize, high_water: usize) -> Backlog {
+        match self.backlog {
+            _ if self.is_stalled => Backlog::Stalled,
+            Backlog::Clear if bytes > high_water => Backlog::Filling,
+            before if bytes > high_water / 2 => before,
+            _ => Backlog::Clear,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Queue {
+    /// Whether nothing speaks against giving the peer more.
+    pub(super) fn is_open(&self) -> bool {
+        self.backlog == Backlog::Clear
+    }
+}
+
+impl PeerState {
+    /// Whether it merely listens to what others do.
+    fn is_listener(&self) -> bool {
+        self.role.contains(Role::OPERATOR) && !self.role.contains(Role::CONTROLLER)
+    }
+
+    /// Bytes that may be queued for it charged to nobody, and whether it is disconnected beyond that.
+    fn max_uncharged(&self) -> (usize, bool) {
+        if self.is_listener() {
+            (MAX_UNCHARGED_OPERATOR, true)
+        } else if self.role.contains(Role::CONTROLLER) {
+            (MAX_UNCHARGED_CONTROLLER, true)
+        } else {
+            (MAX_UNCHARGED_LAUNCHER, false)
+        }
+    }
+
+    fn has_too_much(&self, uncharged: usize) -> bool {
+        let (limit, disconnects) = self.max_uncharged();
+        disconnects && uncharged > limit
+    }
+}
+
+impl Hub {
+    /// Puts everything the core has decided on its way.
+    pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut Turn<'_>) {
+        while let Some(action) = scheduler.poll_action() {
+            match action {
+                Action::Send { to, message } => self.send(scheduler, turn, to, message),
+                Action::Notice(notice) => self.notices.log(&notice, turn.now),
+                Action::RememberNodes => self.nodes_changed.notify_one(),
+                Action::Refuse { session, why } => {
+                    let line = format_args!("refused a peer: it {why}");
+                    self.notices.say(Level::WARN, line, turn.now);
+                    self.refuse(turn, session);
+                }
+                Action::Disconnect { session, why } => {
+                    self.disconnect(scheduler, turn, session, Level::INFO, why);
+                }
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        scheduler: &mut Scheduler,
+        turn: &mut Turn<'_>,
+        to: SessionId,
+        message: Message,
+    ) {
+        let Some(peer) = self.peers.get(&to).map(|peer| Arc::clone(&peer)) else {
+            return;
+        };
+        let cost = render::cost(&message);
+        let charge = self.charge(turn, &peer, &message, cost);
+        match peer.outbox.push(message, cost, charge) {
+            Ok(pushed) => {
+                turn.wakers.extend(pushed.writer);
+                if pushed.bytes > self.limits.high_water {
+                    self.look_at_queue(scheduler, turn, to, &peer);
+                }
+                if peer.has_too_much(pushed.uncharged) {
+                    let why = TooMuch(pushed.uncharged);
+                    self.disconnect(scheduler, turn, to, Level::WARN, why);
+                }
+            }
+            // Its connection ended a moment ago; the core is told next, and given this back.
+            Err(message) => peer.late.lock().push(message),
+        }
+    }
+
+    /// Whose reading waits until this message has left: its causer's, or nobody's.
+    fn charge(
+        &self,
+        turn: &Turn<'_>,
+        to: &PeerState,
+        message: &Message,
+        cost: usize,
+    ) -> Option<Charge> {
+        // Who sent a START or a command holds it, also when it is somebody else's turn that sends it on.
+        let sender = match message {
+            Message::Start(start) => Some(start.sender),
+            Message::Targeted(command) => Some(command.sender),
+            _ => None,
+        };
+        if let Some(sender) = sender.and_then(|sender| self.peers.get(&sender)) {
+            return Some(sender.budget.charge(cost));
+        }
+        let causer = turn.budget?;
+        let is_copy = to.is_listener() && !Arc::ptr_eq(causer, &to.budget);
+        (!is_copy).then(|| causer.charge(cost))
+    }
+
+    /// Ends a connection at once; the core gets back what was not sent.
+    fn disconnect(
+        &self,
+        scheduler: &mut Scheduler,
+        turn: &Turn<'_>,
+        session: SessionId,
+        level: Level,
+        why: impl Display,
+    ) {
+        let Some((_, peer)) = self.peers.remove(&session) else {
+            return;
+        };
+        let line = format_args!("{} {}: {why}", peer.role, peer.uuid);
+        self.notices.say(level, line, turn.now);
+        let mut unsent = peer.outbox.shut();
+        unsent.append(&mut peer.late.lock());
+        scheduler.handle(turn.now, Input::Disconnected { session, unsent });
+    }
+
+    fn refuse(&self, turn: &mut Turn<'_>, session: SessionId) {
+        let Some(peer) = self.peers.get(&session) else {
+            return;
+        };
+        let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), Vec::new());
+        // A queue that has just been made takes it, unless the scheduler is leaving.
+        if let Ok(pushed) = peer.outbox.push(Message::Forward(frame), 0, None) {
+            turn.wakers.extend(pushed.writer);
+        }
+        peer.outbox.finish();
+    }
+
+    /// A peer's writer wrote something; `queued` bytes still wait.
+    pub(in crate::server) fn written(&self, session: SessionId, peer: &PeerState, queued: usize) {
+        if queued <= self.limits.high_water / 2 && peer.queue.lock().backlog != Backlog::Clear {
+            self.turn(None, |turn, scheduler| {
+                self.look_at_queue(scheduler, turn, session, peer);
+                self.dispatch(scheduler, turn);
+            });
+        }
+    }
+
+    /// A peer's writer stalled, or moves again.
+    pub(in crate::server) fn flow(&self, session: SessionId, peer: &PeerState, flow: Flow) {
+        let is_stalled = flow == Flow::Stalled;
+        let uncharged = if is_stalled {
+            let (limit, disconnects) = peer.max_uncharged();
+            let limit = if disconnects { usize::MAX } else { limit };
+            peer.outbox.release_charges(limit, &peer.budget)
+        } else {
+            peer.outbox.keep_charges();
+            0
+        };
+        if is_stalled {
+            warn!(
+                "{} {} does not read what is sent to it",
+                peer.role, peer.uuid
+            );
+        } else {
+            info!("{} {} reads again", peer.role, peer.uuid);
+        }
+        self.turn(None, |turn, scheduler| {
+            peer.queue.lock().is_stalled = is_stalled;
+            self.look_at_queue(scheduler, turn, session, peer);
+            if peer.has_too_much(uncharged) {
+                let why = TooMuch(uncharged);
+                self.disconnect(scheduler, turn, session, Level::WARN, why);
+            }
+            self.dispatch(scheduler, turn);
+        });
+    }
+
+    /// Tells the core how a peer's queue stands, if that has changed.
+    pub(super) fn look_at_queue(
+        &self,
+        scheduler: &mut Scheduler,
+        turn: &Turn<'_>,
+        session: SessionId,
+        peer: &PeerState,
+    ) {
+        if self.is_shutting_down() {
+            // Nothing is placed any more.
+            return;
+        }
+        let backlog = {
+            // The scheduler's lock before this one. Bytes that leave after they are counted here are followed by a
+            // call of `written`, which waits for it.
+            let mut queue = peer.queue.lock();
+            let next = queue.next(peer.outbox.bytes(), self.limits.high_water);
+            if next == queue.backlog {
+                return;
+            }
+            queue.backlog = next;
+            next
+        };
+        scheduler.handle(turn.now, Input::Backlog { session, backlog });
+    }
+}
+
+/// Why a peer is disconnected that lets too much wait.
+struct TooMuch(usize);
+
+impl Display for TooMuch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "disconnected: {} bytes of what others do wait for it, and it does not read them fast enough",
+            self.0
+        )
+    }
+}

@@ -1,0 +1,101 @@
+//! How the scheduler leaves: nothing more is read or placed, queues are written out, and every START that its node did
+//! not get is answered while its sender can still be told.
+
+use std::sync::atomic::Ordering;
+
+use proto_frames::Role;
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+
+use super::{Hub, PeerState};
+use crate::sched::{Backlog, Input};
+
+/// The roles of those who are given STARTs.
+const NODES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
+
+impl PeerState {
+    fn is_node(&self) -> bool {
+        self.role.intersects(NODES)
+    }
+}
+
+impl Hub {
+    /// Ends every session once what is queued for it is written, or its time is up.
+    ///
+    /// Nodes first, within half of the deadline. What they did not take by then the core answers; a quarter is theirs
+    /// to end. The rest of the time is for those who wait for the answers.
+    pub(in crate::server) async fn leave(&self) {
+        let peers = self.peer_count();
+        let deadline = self.limits.drain_deadline;
+        let begun = Instant::now();
+        self.begin_shutdown();
+        if !self
+            .all_gone(PeerState::is_node, begun + deadline / 2)
+            .await
+        {
+            self.cut_nodes();
+            self.all_gone(PeerState::is_node, begun + deadline * 3 / 4)
+                .await;
+        }
+        self.finish(|_| true);
+        if !self.all_gone(|_| true, begun + deadline).await {
+            warn!(
+                "{} of {peers} peers did not take what was queued within {deadline:?}",
+                self.peer_count()
+            );
+        }
+    }
+
+    /// Nobody is read from, nothing is placed any more, and what is queued for nodes is finished.
+    pub(in crate::server) fn begin_shutdown(&self) {
+        self.turn(None, |turn, scheduler| {
+            self.shutting_down.store(true, Ordering::SeqCst);
+            for peer in &self.peers {
+                peer.budget.close();
+                if peer.is_node() {
+                    let (session, backlog) = (*peer.key(), Backlog::Stalled);
+                    scheduler.handle(turn.now, Input::Backlog { session, backlog });
+                }
+            }
+        });
+        self.finish(PeerState::is_node);
+    }
+
+    pub(in crate::server) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::SeqCst)
+    }
+
+    /// Lets the queues of some peers run empty, and their connections end.
+    fn finish(&self, which: impl Fn(&PeerState) -> bool) {
+        for peer in &self.peers {
+            if which(&peer) {
+                peer.outbox.finish();
+            }
+        }
+    }
+
+    /// Ends the nodes' connections at once. Their sessions hand in what was not sent.
+    fn cut_nodes(&self) {
+        for peer in &self.peers {
+            if peer.is_node() {
+                // Under its own lock, so that nothing is put there before what was queued earlier.
+                let mut late = peer.late.lock();
+                let mut unsent = peer.outbox.shut();
+                unsent.append(&mut late);
+                *late = unsent;
+            }
+        }
+    }
+
+    /// Waits until none of some peers is left; `false` if the time is up first.
+    async fn all_gone(&self, which: impl Fn(&PeerState) -> bool, deadline: Instant) -> bool {
+        loop {
+            if !self.peers.iter().any(|peer| which(&peer)) {
+                return true;
+            }
+            if timeout_at(deadline, self.left.notified()).await.is_err() {
+                return false;
+            }
+        }
+    }
+}

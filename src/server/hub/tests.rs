@@ -1,0 +1,273 @@
+//! The hub without sockets: who waits for whom, what is bounded by what, and how it leaves.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto_frames::payload::Topic;
+use proto_frames::{Encoding, Frame, Kind};
+
+use super::*;
+use crate::net::peer::Flow;
+use crate::sched::{
+    ClusterConfiguration, Config, Hello, InstanceId, Meaning, NodeReport, Resources, StartRequest,
+};
+use crate::server::limits::{
+    CONTROLLER_BUDGET, LAUNCHER_BUDGET, MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER,
+    MAX_UNCHARGED_OPERATOR,
+};
+
+/// A START with as much cloud-init data as controllers really send.
+const LARGE: usize = 20 * 1024;
+
+fn hub() -> Hub {
+    let uuid = Uuid::from_u128(1);
+    let config = Config::new(uuid);
+    let core = Scheduler::new(config, ClusterConfiguration::default(), Instant::now());
+    let limits = ServerLimits {
+        drain_deadline: Duration::from_millis(200),
+        ..ServerLimits::default()
+    };
+    Hub::new(core, uuid, limits)
+}
+
+/// A peer whose task does nothing.
+struct Joined {
+    session: SessionId,
+    state: Arc<PeerState>,
+}
+
+impl Joined {
+    fn new(hub: &Hub, role: Role) -> Self {
+        let session = hub.next_session();
+        let uuid = Uuid::from_u128(u128::from(session.0) + 100);
+        let is_controller = role.intersects(Role::CONTROLLER | Role::OPERATOR);
+        let budget = if is_controller {
+            CONTROLLER_BUDGET
+        } else {
+            LAUNCHER_BUDGET
+        };
+        let state = PeerState::new(uuid, role, budget);
+        hub.add_peer(session, Arc::clone(&state));
+        let hello = Hello {
+            uuid,
+            role,
+            encoding: Encoding::Native,
+            bound: false,
+        };
+        hub.handle([Input::Connect { session, hello }], Some(&state.budget));
+        Self { session, state }
+    }
+
+    /// A node with room for everything.
+    fn node(hub: &Hub) -> Self {
+        let node = Self::new(hub, Role::AGENT);
+        let report = NodeReport {
+            mem_total_mib: 1 << 40,
+            mem_available_mib: 1 << 40,
+            disk_total_mb: 1 << 40,
+            disk_available_mb: 1 << 40,
+            load: 0,
+            cpus_online: 1 << 30,
+            hostname: "node".into(),
+        };
+        node.send(hub, Kind::READY, 0, Meaning::Ready(Box::new(report)));
+        node
+    }
+
+    fn send(&self, hub: &Hub, kind: Kind, len: usize, meaning: Meaning) {
+        let session = self.session;
+        let frame = Frame::new(kind, self.state.uuid, Bytes::from(vec![b'x'; len]));
+        let input = Input::Frame {
+            session,
+            frame,
+            meaning,
+        };
+        hub.handle([input], Some(&self.state.budget));
+    }
+
+    fn start(&self, hub: &Hub, number: usize, len: usize) {
+        let request = StartRequest {
+            instance: InstanceId::new(&format!("i{number}")),
+            asked: Resources::ZERO,
+            network_node: false,
+            node_id: None,
+            hostname: None,
+            restart: false,
+        };
+        self.send(hub, Kind::START, len, Meaning::Start(Box::new(request)));
+    }
+
+    fn watch(&self, hub: &Hub, topic: Topic) {
+        self.send(hub, Kind::WATCH, 0, Meaning::Watch(vec![topic]));
+    }
+
+    fn may_be_read(&self) -> bool {
+        let cx = std::task::Context::from_waker(Waker::noop());
+        self.state.budget.poll_ready(&cx).is_ready()
+    }
+
+    /// Takes everything queued, as a writer does.
+    fn take(&self) -> Vec<Message> {
+        self.state.outbox.drain()
+    }
+
+    fn flow(&self, hub: &Hub, flow: Flow) {
+        hub.flow(self.session, &self.state, flow);
+    }
+
+    fn is_connected(&self, hub: &Hub) -> bool {
+        hub.peers.contains_key(&self.session)
+    }
+}
+
+#[test]
+fn a_watcher_that_does_not_read_does_not_hold_the_master_back_and_is_disconnected_in_the_end() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let watcher = Joined::new(&hub, Role::OPERATOR);
+    let node = Joined::node(&hub);
+    watcher.watch(&hub, Topic::Placements);
+    let mut count = 0;
+    while watcher.is_connected(&hub) {
+        assert!(watcher.state.outbox.bytes() <= MAX_UNCHARGED_OPERATOR + CONTROLLER_BUDGET);
+        master.start(&hub, count, 10);
+        node.take();
+        master.take();
+        count += 1;
+        assert!(master.may_be_read());
+    }
+    assert!(count > 10_000, "only {count}");
+    assert_eq!(master.state.budget.used(), 0);
+}
+
+#[test]
+fn an_operator_that_reads_no_answers_waits_for_itself() {
+    let hub = hub();
+    let operator = Joined::new(&hub, Role::OPERATOR);
+    let mut count = 0;
+    while operator.may_be_read() {
+        operator.start(&hub, count, 10);
+        count += 1;
+    }
+    operator.flow(&hub, Flow::Stalled);
+    assert!(!operator.may_be_read());
+    assert!(operator.is_connected(&hub));
+}
+
+#[test]
+fn a_backup_holds_reports_back_until_it_stalls_and_is_disconnected_beyond_its_limit() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let backup = Joined::new(&hub, Role::CONTROLLER);
+    let node = Joined::node(&hub);
+    let report = || node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+    while node.may_be_read() {
+        report();
+        master.take();
+    }
+    backup.flow(&hub, Flow::Stalled);
+    let mut reported = 0;
+    while backup.is_connected(&hub) {
+        assert!(node.may_be_read());
+        assert!(reported <= MAX_UNCHARGED_CONTROLLER);
+        report();
+        master.take();
+        reported += LARGE;
+    }
+    assert!(reported > MAX_UNCHARGED_CONTROLLER / 2);
+}
+
+#[test]
+fn a_node_that_trickles_does_not_collect_bytes_without_bound() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let node = Joined::node(&hub);
+    let mut count = 0;
+    for _ in 0..10 {
+        while master.may_be_read() && node.state.queue.lock().is_open() {
+            master.start(&hub, count, LARGE);
+            count += 1;
+        }
+        node.flow(&hub, Flow::Stalled);
+        assert!(master.may_be_read(), "a stalled node holds nobody back");
+        node.flow(&hub, Flow::Moving);
+    }
+    let queued = node.state.outbox.bytes();
+    assert!(
+        queued <= MAX_UNCHARGED_LAUNCHER + CONTROLLER_BUDGET,
+        "{queued}"
+    );
+}
+
+#[test]
+fn a_queue_that_drained_before_it_was_noted_as_long_is_not_long() {
+    let hub = hub();
+    let node = Joined::node(&hub);
+    hub.turn(None, |turn, scheduler| {
+        hub.look_at_queue(scheduler, turn, node.session, &node.state);
+    });
+    assert!(node.state.queue.lock().is_open());
+}
+
+#[test]
+fn a_session_that_begins_during_shutdown_ends() {
+    let hub = hub();
+    hub.begin_shutdown();
+    let peer = Joined::new(&hub, Role::CONTROLLER);
+    let frame = Message::Forward(Frame::new(Kind::STATS, Uuid::nil(), Vec::new()));
+    assert!(peer.state.outbox.push(frame, 1, None).is_err());
+    assert!(!peer.may_be_read());
+}
+
+#[test]
+fn starts_during_shutdown_are_answered_and_not_swallowed() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let node = Joined::node(&hub);
+    hub.begin_shutdown();
+    assert!(!master.may_be_read());
+    master.take();
+    for number in 0..100 {
+        master.start(&hub, number, LARGE);
+    }
+    assert!(node.state.late.lock().is_empty());
+    let answers = master.take();
+    assert_eq!(answers.len(), 100);
+    assert!(
+        answers
+            .iter()
+            .all(|it| matches!(it, Message::StartFailure(_)))
+    );
+}
+
+#[tokio::test]
+async fn starts_that_a_node_does_not_take_before_the_end_fail() {
+    let hub = Arc::new(hub());
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let node = Joined::node(&hub);
+    // A second node that could have taken them, but ends at once.
+    let other = Joined::node(&hub);
+    other.take();
+    for number in 0..10 {
+        master.start(&hub, number, 10);
+    }
+    let waiting = 10 - other.take().len();
+    assert_eq!(waiting, 5);
+    master.take();
+    let leaving = tokio::spawn({
+        let hub = Arc::clone(&hub);
+        async move { hub.leave().await }
+    });
+    tokio::task::yield_now().await;
+    hub.ended(other.session, Vec::new());
+    // Cut after half of the time; its task then hands in what it has.
+    while !node.state.outbox.is_ended() {
+        tokio::task::yield_now().await;
+    }
+    hub.ended(node.session, Vec::new());
+    let failures = master.take().into_iter();
+    let failures = failures.filter(|it| matches!(it, Message::StartFailure(_)));
+    assert_eq!(failures.count(), waiting);
+    hub.ended(master.session, Vec::new());
+    leaving.await.unwrap();
+}
