@@ -19,6 +19,16 @@ pub(super) struct Session {
     id: SessionId,
     peer: Arc<PeerState>,
     inputs: Vec<Input>,
+    has_ended: bool,
+}
+
+impl Drop for Session {
+    /// A session whose task was cut short, by a panic for one, ends for everybody else all the same.
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.hub.ended(self.id, self.peer.outbox.shut());
+        }
+    }
 }
 
 impl Session {
@@ -28,11 +38,12 @@ impl Session {
             id,
             peer,
             inputs: Vec::new(),
+            has_ended: false,
         }
     }
 
     /// The connection is over: tells the core, and the log why.
-    pub(super) fn ended(self, end: End<Message>) {
+    pub(super) fn ended(mut self, end: End<Message>) {
         let (role, uuid) = (self.peer.role, self.peer.uuid);
         match &end.reason {
             EndReason::Closed | EndReason::Finished | EndReason::Shut => {
@@ -40,6 +51,7 @@ impl Session {
             }
             reason => warn!("{role} {uuid}: connection ended: {reason}"),
         }
+        self.has_ended = true;
         self.hub.ended(self.id, end.unsent);
     }
 
