@@ -79,17 +79,22 @@ pub fn run(flags: DevFlags) -> anyhow::Result<ExitCode> {
     };
     let _log = logging::init(&log, "ciao-dev", Destination::Stderr)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let exit = runtime.block_on(async {
+    let exit: anyhow::Result<Exit> = runtime.block_on(async {
         let stop = shutdown::requested().context("cannot listen for signals")?;
-        let cluster = Cluster::start(&flags, &directory).await?;
+        tokio::pin!(stop);
+        let cluster = tokio::select! {
+            // What is up so far goes down with the runtime.
+            () = &mut stop => return Ok(Exit::Done),
+            cluster = Cluster::start(&flags, &directory) => cluster?,
+        };
         let exit = tokio::select! {
-            () = stop => Ok(Exit::Done),
+            () = &mut stop => Ok(Exit::Done),
             exit = serve(&flags, &cluster, requests) => exit,
         };
         cluster.stop().await;
         exit
-    })?;
-    Ok(exit.into())
+    });
+    Ok(exit?.into())
 }
 
 async fn serve(

@@ -143,7 +143,11 @@ impl Scheduler {
         self.nodes
             .iter_from(0)
             .map(|(_, node)| node.uuid)
-            .chain(self.settling.missing())
+            .chain(
+                self.settling
+                    .missing()
+                    .filter(|&uuid| self.nodes.by_uuid(uuid).is_none()),
+            )
             .collect()
     }
 

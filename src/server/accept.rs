@@ -1,8 +1,10 @@
 //! Listening: sockets, and how many peers are let in at once.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use proto_frames::Role;
@@ -55,14 +57,16 @@ pub(super) struct Places {
     pub(super) connections: Arc<Semaphore>,
 }
 
-/// Accepts connections for ever, no more at once than there are places.
+/// Accepts connections for ever, no more at once than there are places. One loop for all listeners: while nobody comes
+/// it has a single place in its hand, that of the next peer.
 pub(super) async fn accept(
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     hub: Arc<Hub>,
     acceptor: Acceptor,
     places: Places,
 ) {
     let mut pause = MIN_ACCEPT_PAUSE;
+    let mut first = 0;
     loop {
         let Ok(connection) = Arc::clone(&places.connections).acquire_owned().await else {
             return;
@@ -70,7 +74,9 @@ pub(super) async fn accept(
         let Ok(handshake) = Arc::clone(&places.handshakes).acquire_owned().await else {
             return;
         };
-        match listener.accept().await {
+        // Each listener is asked first in turn, so that a busy one does not shut the others out.
+        first = (first + 1) % listeners.len().max(1);
+        match poll_fn(|cx| poll_accept(&listeners, first, cx)).await {
             Ok((tcp, from)) => {
                 pause = MIN_ACCEPT_PAUSE;
                 let (hub, acceptor) = (Arc::clone(&hub), acceptor.clone());
@@ -83,6 +89,21 @@ pub(super) async fn accept(
             }
         }
     }
+}
+
+/// The next connection of any listener, beginning with the one at `first`.
+fn poll_accept(
+    listeners: &[TcpListener],
+    first: usize,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    let (before, from) = listeners.split_at(first);
+    for listener in from.iter().chain(before) {
+        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+            return Poll::Ready(accepted);
+        }
+    }
+    Poll::Pending
 }
 
 async fn welcome(
@@ -146,9 +167,9 @@ fn serve(
     let state = PeerState::new(hello.uuid, hello.role, budget);
     let id = hub.next_session();
     hub.add_peer(id, Arc::clone(&state));
-    hub.handle([Input::Connect { session: id, hello }], Some(&state.budget));
     let queue = (Arc::clone(&state.outbox), Arc::clone(&state.budget));
-    let session = Session::new(hub, id, state);
+    let session = Session::new(Arc::clone(&hub), id, Arc::clone(&state));
+    hub.handle([Input::Connect { session: id, hello }], Some(&state.budget));
     let peer = Peer::new(
         stream,
         session,

@@ -123,46 +123,46 @@ pub struct AccountingFlags {
 #[command(next_help_heading = "Limits")]
 pub struct LimitFlags {
     /// How long STARTs written to a node that is lost wait for it
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_wait)]
     pub in_doubt_time: Duration,
     /// STATS in a row without an instance after which its claim is dropped
     #[arg(long, value_name = "N", default_value_t = sched::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
     pub missed_stats: u8,
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
     pub settle_time: Duration,
     /// Handshakes under way at once; further connections wait to be accepted
-    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes, value_parser = parse_positive)]
     pub max_handshakes: usize,
     /// Connections at once [default: what the limit of open files allows]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     pub max_connections: Option<usize>,
     /// How long a peer may take for TLS
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_deadline)]
     pub tls_deadline: Duration,
     /// How long a peer may take for its CONNECT
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_deadline)]
     pub connect_deadline: Duration,
     /// How long a peer may read nothing while frames wait for it, or take for a frame once begun
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_deadline)]
     pub progress_deadline: Duration,
     /// How long a node may read nothing before no START is given to it
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_deadline)]
     pub stall_time: Duration,
     /// How long queued frames may take to leave when the daemon stops
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_wait)]
     pub drain_deadline: Duration,
     /// Bytes of one controller's frames that may be queued before it is no longer read from
-    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().controller_budget)]
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().controller_budget, value_parser = parse_positive)]
     pub controller_budget: usize,
     /// Bytes of one launcher's frames that may be queued before it is no longer read from
-    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().launcher_budget)]
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().launcher_budget, value_parser = parse_positive)]
     pub launcher_budget: usize,
     /// Bytes queued for a node from which on it is used only where nothing else fits
-    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().high_water)]
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().high_water, value_parser = parse_positive)]
     pub high_water: usize,
     /// Largest payload of a frame, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().max_payload)]
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().max_payload, value_parser = parse_positive)]
     pub max_payload: usize,
 }
 
@@ -212,7 +212,7 @@ impl DaemonFlags {
 impl LimitFlags {
     fn server(&self) -> ServerLimits {
         ServerLimits {
-            max_handshakes: self.max_handshakes.max(1),
+            max_handshakes: self.max_handshakes,
             tls_deadline: self.tls_deadline,
             connect_deadline: self.connect_deadline,
             max_connections: self.max_connections,
@@ -224,6 +224,33 @@ impl LimitFlags {
             drain_deadline: self.drain_deadline,
             max_payload: self.max_payload,
         }
+    }
+}
+
+/// Longest time that any wait can be set to: what is longer is a mistake, and sums of times are to stay in range.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    let wait = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if wait > MAX_WAIT {
+        return Err("expected at most a day".to_owned());
+    }
+    Ok(wait)
+}
+
+/// A wait that ends connections, and so is not to be over before it begins.
+fn parse_deadline(text: &str) -> Result<Duration, String> {
+    match parse_wait(text)? {
+        Duration::ZERO => Err("expected a time above 0".to_owned()),
+        deadline => Ok(deadline),
+    }
+}
+
+fn parse_positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("expected a number above 0".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -259,5 +286,37 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ratio) if ratio > 0.0 && ratio <= MAX_RATIO => Ok(ratio),
         _ => Err(format!("expected a number above 0, at most {MAX_RATIO}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::SchedulerFlags;
+
+    #[test]
+    fn limits_that_nothing_could_work_under_are_refused() {
+        for flag in [
+            "--controller-budget=0",
+            "--launcher-budget=0",
+            "--high-water=0",
+            "--max-payload=0",
+            "--max-connections=0",
+            "--max-handshakes=0",
+            "--stall-time=0s",
+            "--progress-deadline=0s",
+            "--tls-deadline=0s",
+            "--connect-deadline=0s",
+            "--drain-deadline=2days",
+            "--in-doubt-time=100years",
+        ] {
+            let parsed = SchedulerFlags::try_parse_from(["ciao-scheduler", flag]);
+            let error = parsed.unwrap_err().to_string();
+            assert!(error.contains("expected"), "{flag}: {error}");
+        }
+        for flag in ["--in-doubt-time=0s", "--settle-time=0s", "--stall-time=1ms"] {
+            SchedulerFlags::try_parse_from(["ciao-scheduler", flag]).unwrap();
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use proto_frames::{
@@ -16,11 +17,15 @@ use tokio_rustls::server::TlsStream;
 
 use super::limits::ServerLimits;
 use crate::net::identity::{IdentityError, PeerIdentity};
+use crate::net::peer::close;
 use crate::net::tls::explain;
 use crate::sched::Hello;
 
 /// Room for a CONNECT in either encoding, descriptors included.
 const CONNECT_ROOM: usize = 512;
+
+/// How long a peer that is refused may take to read why and to close; it has a handshake's place meanwhile.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// A peer past its handshake.
 #[derive(Debug)]
@@ -39,9 +44,9 @@ pub(super) enum HandshakeError {
     #[error("TLS failed: {0}")]
     Tls(String),
     #[error("TLS took longer than {0:?}")]
-    TlsTimeout(std::time::Duration),
+    TlsTimeout(Duration),
     #[error("no CONNECT within {0:?}")]
-    ConnectTimeout(std::time::Duration),
+    ConnectTimeout(Duration),
     #[error("closed before its CONNECT")]
     Closed,
     #[error("its certificate: {0}")]
@@ -72,7 +77,8 @@ pub(super) async fn establish(
         .await
         .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
         .map_err(|error| HandshakeError::Tls(explain(&error)))?;
-    let identity = identity_of(&stream)?;
+    // Whoever TLS let in is told in its own encoding if its certificate will not do, which its CONNECT shows first.
+    let identity = identity_of(&stream);
     let mut decoder = Decoder::server(Limits {
         max_payload_len: limits.max_payload,
         ..Limits::default()
@@ -87,9 +93,14 @@ pub(super) async fn establish(
     .map_err(|_| HandshakeError::ConnectTimeout(limits.connect_deadline))
     .flatten();
     let encoder = Encoder::new(decoder.encoding().unwrap_or(Encoding::Gob));
-    match connect
-        .and_then(|connect| check(&connect, &identity, require_binding, encoder_kind(&decoder)))
-    {
+    match connect.and_then(|connect| {
+        check(
+            &connect,
+            &identity?,
+            require_binding,
+            encoder_kind(&decoder),
+        )
+    }) {
         Ok(hello) => Ok(Established {
             stream,
             hello,
@@ -98,7 +109,7 @@ pub(super) async fn establish(
             incoming,
         }),
         Err(error) => {
-            refuse(&mut stream, encoder, &error, deadline).await;
+            refuse(&mut stream, encoder, &error).await;
             Err(error)
         }
     }
@@ -170,17 +181,13 @@ fn check(
 }
 
 /// Tells the peer whether trying again may help, and closes.
-async fn refuse(
-    stream: &mut TlsStream<TcpStream>,
-    mut encoder: Encoder,
-    error: &HandshakeError,
-    deadline: Instant,
-) {
+async fn refuse(stream: &mut TlsStream<TcpStream>, mut encoder: Encoder, error: &HandshakeError) {
     let kind = match error {
         HandshakeError::Malformed(_)
         | HandshakeError::NotConnect(_)
         | HandshakeError::ConnectTimeout(_) => Kind::CONNECTION_FAILURE,
-        HandshakeError::RoleNotGranted { .. }
+        HandshakeError::Identity(_)
+        | HandshakeError::RoleNotGranted { .. }
         | HandshakeError::OtherUuid { .. }
         | HandshakeError::Unbound => Kind::CONNECTION_ABORTED,
         _ => return,
@@ -189,11 +196,10 @@ async fn refuse(
     encoder.encode_frame(&Frame::new(kind, Uuid::nil(), Vec::new()), &mut bytes);
     let tell = async {
         stream.write_all(&bytes).await?;
-        stream.shutdown().await
+        close(stream).await
     };
     // A peer that does not even take this is closed all the same.
-    const LEAST: std::time::Duration = std::time::Duration::from_secs(1);
-    let _ = timeout_at(deadline.max(Instant::now() + LEAST), tell).await;
+    let _ = timeout(REFUSAL_TIME, tell).await;
 }
 
 /// The address a log line names.

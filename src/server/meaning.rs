@@ -1,5 +1,7 @@
 //! What a frame's payload says: the few values that matter to the core, parsed outside its lock.
 
+use proto_frames::payload::Fault::{AliasExpansion, Syntax};
+use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{
     AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, Configuration,
     Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted, InstanceStopped,
@@ -7,6 +9,7 @@ use proto_frames::payload::{
     StartFailure, TenantAdded, TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Watch, peek,
 };
 use proto_frames::{Frame, Kind};
+use serde::Deserialize;
 
 use super::configuration;
 use crate::sched::{
@@ -17,80 +20,137 @@ use crate::sched::{
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
 
+/// Bytes of an identifier or host name that are taken: what a host name may have (RFC 1035), and seven times a UUID.
+/// They are kept for each instance, and repeated in answers and log lines.
+pub(super) const MAX_NAME_LEN: usize = 255;
+
 /// What a frame says, or why that cannot be told.
 pub(super) fn of(frame: &Frame) -> Meaning {
-    parse(frame).unwrap_or_else(|(error, instance)| {
-        let fault = match error.kind() {
-            PayloadErrorKind::InvalidPayload => Fault::Payload,
-            PayloadErrorKind::InvalidData => Fault::Data,
-        };
-        Meaning::Malformed(Malformed {
-            fault,
-            instance,
-            detail: error.to_string(),
-        })
-    })
+    parse(frame).unwrap_or_else(|unusable| Meaning::Malformed(unusable.into()))
 }
 
-type Parsed = Result<Meaning, (PayloadError, Option<InstanceId>)>;
+type Parsed = Result<Meaning, Unusable>;
+
+/// What is wrong with a payload.
+#[derive(Debug)]
+enum Unusable {
+    Payload(PayloadError, Option<InstanceId>),
+    /// An identifier or host name is too long: its key, and its bytes.
+    LongName(&'static str, usize, Option<InstanceId>),
+}
+
+impl From<PayloadError> for Unusable {
+    fn from(error: PayloadError) -> Self {
+        Self::Payload(error, None)
+    }
+}
+
+impl From<Unusable> for Malformed {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Payload(error, instance) => Self {
+                fault: match error.kind() {
+                    PayloadErrorKind::InvalidPayload => Fault::Payload,
+                    PayloadErrorKind::InvalidData => Fault::Data,
+                },
+                instance,
+                detail: error.to_string(),
+            },
+            Unusable::LongName(key, len, instance) => Self {
+                fault: Fault::Data,
+                instance,
+                detail: format!("{key}: {len} bytes, at most {MAX_NAME_LEN} are taken"),
+            },
+        }
+    }
+}
+
+impl Unusable {
+    /// The same about this instance.
+    fn of(self, instance: Option<InstanceId>) -> Self {
+        match self {
+            Self::Payload(error, _) => Self::Payload(error, instance),
+            Self::LongName(key, len, _) => Self::LongName(key, len, instance),
+        }
+    }
+}
+
+/// Refuses identifiers and host names, by their keys, that are too long.
+fn check_names(names: &[(&'static str, &str)]) -> Result<(), Unusable> {
+    match names.iter().find(|(_, name)| name.len() > MAX_NAME_LEN) {
+        Some((key, name)) => Err(Unusable::LongName(key, name.len(), None)),
+        None => Ok(()),
+    }
+}
 
 fn parse(frame: &Frame) -> Parsed {
     let payload = &frame.payload[..];
-    let plain = |error| (error, None);
     match frame.kind {
         Kind::START => start(payload),
-        Kind::READY => ready(payload).map_err(plain),
-        Kind::STATS => stats(payload).map_err(plain),
+        Kind::READY => ready(payload),
+        Kind::STATS => stats(payload),
         Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE => Ok(Meaning::Status),
         Kind::DELETE | Kind::ATTACH_VOLUME => targeted(frame.kind, payload),
-        Kind::EVACUATE => Evacuate::decode(payload)
-            .map(|it| node(it.workload_agent_uuid))
-            .map_err(plain),
-        Kind::RESTORE => Restore::decode(payload)
-            .map(|it| node(it.workload_agent_uuid))
-            .map_err(plain),
-        Kind::CONFIGURE => Configuration::decode(payload)
-            .map(|it| configure(&it))
-            .map_err(plain),
+        Kind::EVACUATE => node(
+            "evacuate.workload_agent_uuid",
+            Evacuate::decode(payload)?.workload_agent_uuid,
+        ),
+        Kind::RESTORE => node(
+            "restore.workload_agent_uuid",
+            Restore::decode(payload)?.workload_agent_uuid,
+        ),
+        Kind::CONFIGURE => Ok(configure(&Configuration::decode(payload)?)),
         Kind::ASSIGN_PUBLIC_IP
         | Kind::RELEASE_PUBLIC_IP
         | Kind::REFRESH_CNCI
         | Kind::TENANT_ADDED
-        | Kind::TENANT_REMOVED => concentrator(frame.kind, payload).map_err(plain),
-        Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload)
-            .map(|it| gone(&it.instance_uuid))
-            .map_err(plain),
-        Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload)
-            .map(|it| gone(&it.instance_uuid))
-            .map_err(plain),
-        Kind::START_FAILURE => StartFailure::decode(payload)
-            .map(start_failed)
-            .map_err(plain),
-        Kind::DELETE_FAILURE => DeleteFailure::decode(payload)
-            .map(delete_failed)
-            .map_err(plain),
-        Kind::ATTACH_VOLUME_FAILURE => AttachVolumeFailure::decode(payload)
-            .map(|it| Meaning::AttachVolumeFailed {
-                node: it.node_uuid.into(),
-            })
-            .map_err(plain),
-        Kind::QUERY => query(payload).map_err(plain),
-        Kind::WATCH => Watch::decode(payload)
-            .map(|it| Meaning::Watch(it.topics))
-            .map_err(plain),
+        | Kind::TENANT_REMOVED => concentrator(frame.kind, payload),
+        Kind::INSTANCE_DELETED => gone(
+            "instance_deleted.instance_uuid",
+            &InstanceDeleted::decode(payload)?.instance_uuid,
+        ),
+        Kind::INSTANCE_STOPPED => gone(
+            "instance_stopped.instance_uuid",
+            &InstanceStopped::decode(payload)?.instance_uuid,
+        ),
+        Kind::START_FAILURE => start_failed(StartFailure::decode(payload)?),
+        Kind::DELETE_FAILURE => delete_failed(DeleteFailure::decode(payload)?),
+        Kind::ATTACH_VOLUME_FAILURE => {
+            let node = AttachVolumeFailure::decode(payload)?.node_uuid;
+            check_names(&[("attach_volume_failure.node_uuid", &node)])?;
+            Ok(Meaning::AttachVolumeFailed { node: node.into() })
+        }
+        Kind::QUERY => query(payload),
+        Kind::WATCH => Ok(Meaning::Watch(Watch::decode(payload)?.topics)),
         _ => Ok(Meaning::Opaque),
     }
 }
 
 fn start(payload: &[u8]) -> Parsed {
-    let start = peek::start(payload).map_err(|error| (error, None))?;
+    let start = peek::start(payload).map_err(|error| {
+        let instance = instance_named(payload, &error);
+        Unusable::from(error).of(instance)
+    })?;
+    check_names(&[("start.instance_uuid", &start.instance_uuid)])?;
+    let instance = InstanceId::new(&start.instance_uuid);
+    check_names(&[
+        (
+            "start.requirements.node_id",
+            start.node_id.as_deref().unwrap_or_default(),
+        ),
+        (
+            "start.requirements.hostname",
+            start.hostname.as_deref().unwrap_or_default(),
+        ),
+    ])
+    .map_err(|unusable| unusable.of(Some(instance.clone())))?;
     let asked = Resources {
         mem_mib: start.mem_mb,
         vcpus: start.vcpus,
         disk_mib: start.disk_mib,
     };
     Ok(Meaning::Start(Box::new(StartRequest {
-        instance: InstanceId::new(&start.instance_uuid),
+        instance,
         asked,
         network_node: start.network_node,
         node_id: start.node_id.map(Into::into),
@@ -99,9 +159,32 @@ fn start(payload: &[u8]) -> Parsed {
     })))
 }
 
-fn ready(payload: &[u8]) -> Result<Meaning, PayloadError> {
+/// The instance that an unusable START is about, where that much can be read: its sender is to know which one failed.
+/// A document that as a whole is at fault, by its form or its weight, is not looked at again.
+fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
+    #[derive(Deserialize)]
+    struct Document {
+        start: Named,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        instance_uuid: String,
+    }
+    if matches!(error.fault, AliasExpansion | Syntax(_)) {
+        return None;
+    }
+    let document = first_document(payload, SMALL).ok()?;
+    let document: Document = serde_yaml::from_slice(document).ok()?;
+    let name = document.start.instance_uuid;
+    (1..=MAX_NAME_LEN)
+        .contains(&name.len())
+        .then(|| InstanceId::new(&name))
+}
+
+fn ready(payload: &[u8]) -> Parsed {
     let ready = peek::ready(payload)?;
     let figures = ready.figures;
+    check_names(&[("hostname", &figures.hostname)])?;
     let known = |figure: Option<i64>| figure.unwrap_or(UNKNOWN);
     Ok(Meaning::Ready(Box::new(NodeReport {
         mem_total_mib: known(figures.mem_total_mb),
@@ -114,8 +197,12 @@ fn ready(payload: &[u8]) -> Result<Meaning, PayloadError> {
     })))
 }
 
-fn stats(payload: &[u8]) -> Result<Meaning, PayloadError> {
+fn stats(payload: &[u8]) -> Parsed {
     let stats = peek::stats(payload)?;
+    check_names(&[("node_uuid", &stats.node_uuid)])?;
+    for it in &stats.instances {
+        check_names(&[("instances.instance_uuid", &it.instance_uuid)])?;
+    }
     let instances = stats
         .instances
         .into_iter()
@@ -143,45 +230,54 @@ fn amounts(requested: &Requested) -> Resources {
     }
 }
 
+/// The keys of an instance, its node and a volume.
+type TargetKeys = [&'static str; 3];
+
+const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
+
+const ATTACH_VOLUME_KEYS: TargetKeys = [
+    "attach_volume.instance_uuid",
+    "attach_volume.workload_agent_uuid",
+    "attach_volume.volume_uuid",
+];
+
 fn targeted(kind: Kind, payload: &[u8]) -> Parsed {
-    let (instance, node, volume) = if kind == Kind::DELETE {
-        let it = Delete::decode(payload).map_err(|error| (error, None))?;
-        (it.instance_uuid, it.workload_agent_uuid, None)
-    } else {
-        let it = AttachVolume::decode(payload).map_err(|error| (error, None))?;
-        (
-            it.instance_uuid,
-            it.workload_agent_uuid,
-            Some(it.volume_uuid),
-        )
-    };
-    let key = if kind == Kind::DELETE {
-        "delete"
-    } else {
-        "attach_volume"
-    };
-    if instance.is_empty() {
-        return Err((PayloadError::missing(format!("{key}.instance_uuid")), None));
+    if kind == Kind::DELETE {
+        let it = Delete::decode(payload)?;
+        let target = target(DELETE_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
+        return Ok(Meaning::Delete(target));
     }
-    let instance = InstanceId::new(&instance);
-    if node.is_empty() {
-        let error = PayloadError::missing(format!("{key}.workload_agent_uuid"));
-        return Err((error, Some(instance)));
-    }
-    let target = Target {
-        instance,
-        node: node.into(),
-    };
-    Ok(match volume {
-        None => Meaning::Delete(target),
-        Some(volume) => Meaning::AttachVolume {
-            target,
-            volume: volume.into(),
-        },
+    let it = AttachVolume::decode(payload)?;
+    let (instance, node) = (&it.instance_uuid, it.workload_agent_uuid);
+    Ok(Meaning::AttachVolume {
+        target: target(ATTACH_VOLUME_KEYS, instance, node, &it.volume_uuid)?,
+        volume: it.volume_uuid.into(),
     })
 }
 
-fn concentrator(kind: Kind, payload: &[u8]) -> Result<Meaning, PayloadError> {
+fn target(
+    keys: TargetKeys,
+    instance: &str,
+    node: String,
+    volume: &str,
+) -> Result<Target, Unusable> {
+    check_names(&[(keys[0], instance)])?;
+    if instance.is_empty() {
+        return Err(PayloadError::missing(keys[0]).into());
+    }
+    let instance = InstanceId::new(instance);
+    let of_instance = |unusable: Unusable| unusable.of(Some(instance.clone()));
+    if node.is_empty() {
+        return Err(of_instance(PayloadError::missing(keys[1]).into()));
+    }
+    check_names(&[(keys[1], &node), (keys[2], volume)]).map_err(of_instance)?;
+    Ok(Target {
+        instance,
+        node: node.into(),
+    })
+}
+
+fn concentrator(kind: Kind, payload: &[u8]) -> Parsed {
     let (agent, otherwise) = match kind {
         Kind::ASSIGN_PUBLIC_IP => {
             let it = AssignPublicIp::decode(payload)?;
@@ -219,6 +315,12 @@ fn concentrator(kind: Kind, payload: &[u8]) -> Result<Meaning, PayloadError> {
         Kind::TENANT_REMOVED => (TenantRemoved::decode(payload)?.concentrator_uuid, None),
         _ => (RefreshCnci::decode(payload)?.cnci_uuid, None),
     };
+    let key = if kind == Kind::REFRESH_CNCI {
+        "cnci_uuid"
+    } else {
+        "concentrator_uuid"
+    };
+    check_names(&[(key, &agent)])?;
     Ok(Meaning::Concentrator {
         agent: agent.into(),
         otherwise: otherwise.map(Box::new),
@@ -233,34 +335,130 @@ fn configure(configuration: &Configuration) -> Meaning {
     Meaning::Configure(configuration::flags(configuration))
 }
 
-fn query(payload: &[u8]) -> Result<Meaning, PayloadError> {
+fn query(payload: &[u8]) -> Parsed {
     let query = Query::decode(payload)?;
     query.checked_limit()?;
     Ok(Meaning::Query(Box::new(query)))
 }
 
-fn start_failed(failure: StartFailure) -> Meaning {
+fn start_failed(failure: StartFailure) -> Parsed {
+    check_names(&[
+        ("start_failure.node_uuid", &failure.node_uuid),
+        ("start_failure.instance_uuid", &failure.instance_uuid),
+    ])?;
     let instance =
         (!failure.instance_uuid.is_empty()).then(|| InstanceId::new(&failure.instance_uuid));
-    Meaning::StartFailed {
+    Ok(Meaning::StartFailed {
         node: failure.node_uuid.into(),
         instance,
         reason: failure.reason,
-    }
+    })
 }
 
-fn delete_failed(failure: DeleteFailure) -> Meaning {
-    Meaning::DeleteFailed {
+fn delete_failed(failure: DeleteFailure) -> Parsed {
+    check_names(&[
+        ("delete_failure.node_uuid", &failure.node_uuid),
+        ("delete_failure.instance_uuid", &failure.instance_uuid),
+    ])?;
+    Ok(Meaning::DeleteFailed {
         node: failure.node_uuid.into(),
         instance: InstanceId::new(&failure.instance_uuid),
         no_instance: failure.reason == DeleteFailureReason::NoInstance,
+    })
+}
+
+fn gone(key: &'static str, instance: &str) -> Parsed {
+    check_names(&[(key, instance)])?;
+    Ok(Meaning::InstanceGone(InstanceId::new(instance)))
+}
+
+fn node(key: &'static str, node: String) -> Parsed {
+    check_names(&[(key, &node)])?;
+    Ok(Meaning::Node { node: node.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::{Frame, Kind, Uuid};
+
+    use super::{MAX_NAME_LEN, of};
+    use crate::sched::{Fault, InstanceId, Malformed, Meaning};
+
+    fn malformed(kind: Kind, payload: &str) -> Malformed {
+        let frame = Frame::new(kind, Uuid::nil(), payload.as_bytes().to_vec());
+        match of(&frame) {
+            Meaning::Malformed(malformed) => malformed,
+            other => panic!("{other:?}"),
+        }
     }
-}
 
-fn gone(instance: &str) -> Meaning {
-    Meaning::InstanceGone(InstanceId::new(instance))
-}
+    #[test]
+    fn a_start_with_a_bad_value_is_refused_by_its_instance() {
+        let web = Some(InstanceId::new("web-1"));
+        for (bad, fault) in [("mem_mb: -1", Fault::Data), ("vcpus: many", Fault::Payload)] {
+            let payload = format!("start:\n  instance_uuid: web-1\n  requirements:\n    {bad}\n");
+            let both = format!("{payload}---\nother: [\n");
+            for payload in [payload, both] {
+                let found = malformed(Kind::START, &payload);
+                assert_eq!((found.fault, &found.instance), (fault, &web), "{payload}");
+            }
+        }
+        for nameless in [
+            "start: [",
+            "start: {instance_uuid: ''}",
+            "",
+            "start:\n  vcpus: x\n",
+        ] {
+            assert_eq!(
+                malformed(Kind::START, nameless).instance,
+                None,
+                "{nameless}"
+            );
+        }
+    }
 
-fn node(node: String) -> Meaning {
-    Meaning::Node { node: node.into() }
+    #[test]
+    fn names_that_are_too_long_are_refused_by_their_key() {
+        let long = "x".repeat(MAX_NAME_LEN + 1);
+        for (kind, key, payload) in [
+            (
+                Kind::START,
+                "start.instance_uuid",
+                format!("start:\n  instance_uuid: {long}\n"),
+            ),
+            (
+                Kind::START,
+                "start.requirements.hostname",
+                format!("start:\n  instance_uuid: a\n  requirements:\n    hostname: {long}\n"),
+            ),
+            (Kind::READY, "hostname", format!("hostname: {long}\n")),
+            (
+                Kind::STATS,
+                "instances.instance_uuid",
+                format!("instances:\n- instance_uuid: {long}\n"),
+            ),
+            (
+                Kind::DELETE,
+                "delete.workload_agent_uuid",
+                format!("delete:\n  instance_uuid: a\n  workload_agent_uuid: {long}\n"),
+            ),
+            (
+                Kind::EVACUATE,
+                "evacuate.workload_agent_uuid",
+                format!("evacuate:\n  workload_agent_uuid: {long}\n"),
+            ),
+        ] {
+            let found = malformed(kind, &payload);
+            assert_eq!(found.fault, Fault::Data);
+            assert!(
+                found.detail.starts_with(&format!("{key}: 256 bytes")),
+                "{}",
+                found.detail
+            );
+        }
+        let longest = "x".repeat(MAX_NAME_LEN);
+        let payload = format!("start:\n  instance_uuid: {longest}\n");
+        let frame = Frame::new(Kind::START, Uuid::nil(), payload.into_bytes());
+        assert!(matches!(of(&frame), Meaning::Start(_)));
+    }
 }

@@ -1,6 +1,7 @@
 //! The core's messages as bytes for one peer: payloads written, frames built, traces stamped.
 
 use bytes::{Bytes, BytesMut};
+use proto_frames::payload::QueryResult;
 use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
 
 use super::session::stamp_sent;
@@ -12,20 +13,70 @@ const OWN_MESSAGE_COST: usize = 384;
 /// What one row of a query's answer counts in a queue, in bytes.
 const ROW_COST: usize = 512;
 
-/// What a message counts in a queue, in bytes.
+/// What a message counts in a queue, in bytes: at least what it takes up there, and about what it takes when written.
 pub(super) fn cost(message: &Message) -> usize {
     match message {
         Message::Start(start) => start.frame.cost(),
         Message::Targeted(command) => command.frame.cost(),
         Message::Forward(frame) => frame.cost(),
-        Message::Connected { configuration } | Message::InvalidConfiguration(configuration) => {
-            OWN_MESSAGE_COST + configuration.len()
-        }
-        Message::QueryResult(result) => {
-            OWN_MESSAGE_COST + ROW_COST * (result.nodes.len() + result.instances.len())
-        }
-        _ => OWN_MESSAGE_COST,
+        own_words => OWN_MESSAGE_COST + text_len(own_words),
     }
+}
+
+/// Bytes of the texts in what the scheduler says in its own words: others chose them, and how long they are.
+fn text_len(message: &Message) -> usize {
+    let all = |texts: &[&String]| texts.iter().map(|text| text.len()).sum::<usize>();
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    match message {
+        Message::Connected { configuration } | Message::InvalidConfiguration(configuration) => {
+            configuration.len()
+        }
+        Message::QueryResult(result) => rows_len(result),
+        Message::StartFailure(it) => {
+            all(&[&it.node_uuid, &it.instance_uuid]) + optional(&it.detail)
+        }
+        Message::DeleteFailure(it) => all(&[&it.node_uuid, &it.instance_uuid]),
+        Message::AttachVolumeFailure(it) => {
+            all(&[&it.node_uuid, &it.instance_uuid, &it.volume_uuid])
+        }
+        Message::AssignPublicIpFailure(it) => all(&[
+            &it.concentrator_uuid,
+            &it.tenant_uuid,
+            &it.instance_uuid,
+            &it.public_ip,
+            &it.private_ip,
+            &it.vnic_mac,
+            &it.reason,
+        ]),
+        Message::UnassignPublicIpFailure(it) => all(&[
+            &it.concentrator_uuid,
+            &it.tenant_uuid,
+            &it.instance_uuid,
+            &it.public_ip,
+            &it.private_ip,
+            &it.vnic_mac,
+            &it.reason,
+        ]),
+        Message::CommandRefused(it) => all(&[&it.name, &it.detail]) + optional(&it.instance_uuid),
+        Message::InstancePlaced(it) => all(&[&it.instance_uuid, &it.node_uuid, &it.hostname]),
+        // Frames are counted whole; the others have texts of the scheduler alone, which are short.
+        Message::Start(_)
+        | Message::Targeted(_)
+        | Message::Forward(_)
+        | Message::InvalidFrameType
+        | Message::NodeConnected(_)
+        | Message::NodeDisconnected(_)
+        | Message::ControllerStatus(_) => 0,
+    }
+}
+
+fn rows_len(result: &QueryResult) -> usize {
+    let nodes = result.nodes.iter().map(|it| it.hostname.len());
+    let instances = result.instances.iter().map(|it| {
+        it.instance_uuid.len() + it.hostname.len() + it.reported.as_ref().map_or(0, String::len)
+    });
+    let rows = result.nodes.len() + result.instances.len() + result.controllers.len();
+    ROW_COST * rows + nodes.chain(instances).sum::<usize>()
 }
 
 /// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's.
@@ -92,5 +143,45 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         | Message::Targeted(_)
         | Message::Forward(_)
         | Message::Connected { .. } => (Kind::INVALID_FRAME_TYPE, Bytes::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::{
+        DeleteFailure, DeleteFailureReason, InstancePlaced, InstanceView, QueryResult,
+    };
+
+    use super::{cost, payload};
+    use crate::sched::Message;
+
+    #[test]
+    fn long_texts_count() {
+        let long = || "x".repeat(100_000);
+        let failure = DeleteFailure {
+            node_uuid: long(),
+            instance_uuid: long(),
+            reason: DeleteFailureReason::NoInstance,
+        };
+        let placed = InstancePlaced {
+            hostname: long(),
+            ..InstancePlaced::default()
+        };
+        let row = InstanceView {
+            instance_uuid: long(),
+            ..InstanceView::default()
+        };
+        let result = QueryResult {
+            instances: vec![row; 3],
+            ..QueryResult::default()
+        };
+        for message in [
+            Message::DeleteFailure(failure),
+            Message::InstancePlaced(placed),
+            Message::QueryResult(Box::new(result)),
+        ] {
+            let len = payload(&message).1.len();
+            assert!(cost(&message) >= len, "{} for {len}", cost(&message));
+        }
     }
 }

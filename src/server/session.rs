@@ -22,6 +22,17 @@ pub(super) struct Session {
     inputs: Vec<Input>,
     /// Writers to be woken at the end of the turn.
     wakers: Vec<Waker>,
+    has_ended: bool,
+}
+
+impl Drop for Session {
+    /// A session whose task was cut short, by a panic for one, ends for everybody else all the same.
+    fn drop(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+        if !self.has_ended {
+            self.hub.ended(self.id, self.peer.outbox.shut());
+        }
+    }
 }
 
 impl Session {
@@ -32,6 +43,7 @@ impl Session {
             peer,
             inputs: Vec::new(),
             wakers: Vec::new(),
+            has_ended: false,
         }
     }
 
@@ -45,6 +57,7 @@ impl Session {
             }
             reason => warn!("{role} {uuid}: connection ended: {reason}"),
         }
+        self.has_ended = true;
         self.hub.ended(self.id, end.unsent);
     }
 

@@ -158,20 +158,19 @@ impl Server {
     /// Serves until `shutdown` ends; then stops accepting, and gives what is queued some time to leave.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let limits = &self.hub.limits;
+        raise_open_files();
         let connections = limits.max_connections.unwrap_or_else(connections_allowed);
         let places = Places {
             handshakes: Arc::new(Semaphore::new(limits.max_handshakes)),
             connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
         };
         let mut tasks = JoinSet::new();
-        for listener in self.listeners {
-            tasks.spawn(accept(
-                listener,
-                Arc::clone(&self.hub),
-                self.acceptor.clone(),
-                places.clone(),
-            ));
-        }
+        tasks.spawn(accept(
+            self.listeners,
+            Arc::clone(&self.hub),
+            self.acceptor,
+            places,
+        ));
         let hub = Arc::clone(&self.hub);
         tasks.spawn(async move { hub.keep_time().await });
         if let Some(directory) = self.state_dir {
@@ -225,7 +224,6 @@ pub(super) fn raise_open_files() {
 
 /// Connections that the limit of open files allows.
 fn connections_allowed() -> usize {
-    raise_open_files();
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(files.saturating_sub(RESERVED_FILES))
         .unwrap_or(usize::MAX)

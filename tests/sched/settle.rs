@@ -26,6 +26,15 @@ fn a_start_waits_for_a_node_that_comes_back() {
 }
 
 #[test]
+fn a_node_that_is_back_and_not_ready_is_known_once() {
+    let mut world = restarted(2);
+    world.silent_node(1);
+    let mut known = world.scheduler.known_nodes();
+    known.sort();
+    assert_eq!(known, [node_uuid(1), node_uuid(2)]);
+}
+
+#[test]
 fn once_all_are_back_nothing_waits() {
     let mut world = restarted(1);
     let controller = world.controller();
