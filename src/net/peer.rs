@@ -4,6 +4,9 @@
 //! given up only when its writes make no progress to speak of for a deadline, or when a frame once begun does not arrive
 //! in time.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
