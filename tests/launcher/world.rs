@@ -345,8 +345,9 @@ fn supervisor_in(instance: &Path) -> Option<Pid> {
 /// Waits for a condition.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let waited = async {
+        let mut look = tokio::time::interval(LOOK);
         while !condition() {
-            tokio::time::sleep(LOOK).await;
+            look.tick().await;
         }
     };
     assert!(
