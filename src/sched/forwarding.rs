@@ -53,10 +53,8 @@ impl Scheduler {
             } => {
                 self.delete_failed(id, frame, &node, &instance, no_instance);
             }
-            Meaning::AttachVolumeFailed { node } => {
-                if !self.is_forged(id, frame.kind, &node) {
-                    self.broadcast(Topic::Failures, id, frame);
-                }
+            Meaning::AttachVolumeFailed { node, instance } => {
+                self.attach_volume_failed(id, frame, &node, instance);
             }
             Meaning::Opaque => self.broadcast(topic_of(frame.kind), id, frame),
             Meaning::Query(query) => self.query(now, id, &query),

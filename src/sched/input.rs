@@ -131,6 +131,8 @@ pub enum Meaning {
     AttachVolumeFailed {
         /// The node it names; may be empty.
         node: Box<str>,
+        /// The instance.
+        instance: InstanceId,
     },
     /// Anything that is only carried on: TraceReport, ConcentratorInstanceAdded, public address events and failures.
     Opaque,

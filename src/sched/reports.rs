@@ -87,7 +87,7 @@ impl Scheduler {
         if let Some(key) = self.node_of(id) {
             self.release(key, instance);
         }
-        self.answer_delete(instance, Topic::Instances, &frame);
+        self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
         self.broadcast(Topic::Instances, id, frame);
     }
 
@@ -137,13 +137,28 @@ impl Scheduler {
         {
             self.release(key, instance);
         }
-        self.answer_delete(instance, Topic::Failures, &frame);
+        self.answer(Kind::DELETE, instance.clone(), Topic::Failures, &frame);
         self.broadcast(Topic::Failures, id, frame);
     }
 
-    /// Tells the operator whose DELETE this answers, unless it hears of it anyway.
-    fn answer_delete(&mut self, instance: &InstanceId, topic: Topic, frame: &Frame) {
-        if let Some(asker) = self.pending_answers.swap_remove(instance) {
+    /// AttachVolumeFailure from a launcher.
+    pub(super) fn attach_volume_failed(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        node: &str,
+        instance: InstanceId,
+    ) {
+        if self.is_forged(id, frame.kind, node) {
+            return;
+        }
+        self.answer(Kind::ATTACH_VOLUME, instance, Topic::Failures, &frame);
+        self.broadcast(Topic::Failures, id, frame);
+    }
+
+    /// Tells the operator whose command this answers, unless it hears of it anyway.
+    fn answer(&mut self, command: Kind, instance: InstanceId, topic: Topic, frame: &Frame) {
+        if let Some(asker) = self.pending_answers.swap_remove(&(command, instance)) {
             self.copy_to_operator(asker, topic, frame);
         }
     }

@@ -42,8 +42,8 @@ pub struct Scheduler {
     pub(super) filling: IndexSet<NodeKey>,
     /// The node that has, or was given, each instance.
     pub(super) holders: IndexMap<InstanceId, NodeKey>,
-    /// Operators to whom the end of a DELETE is to be told.
-    pub(super) pending_answers: IndexMap<InstanceId, SessionId>,
+    /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
+    pub(super) pending_answers: IndexMap<(Kind, InstanceId), SessionId>,
     /// Lost nodes in order of loss, with the moment their time is up.
     pub(super) lost: VecDeque<(Instant, NodeKey)>,
     pub(super) settling: Settling,

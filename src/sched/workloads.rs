@@ -21,12 +21,6 @@ impl Scheduler {
         {
             self.fail_start(&start, Refusal::Undone);
         }
-        if self.session(id).role.contains(Role::OPERATOR) {
-            if self.pending_answers.len() >= MAX_PENDING_ANSWERS {
-                self.pending_answers.swap_remove_index(0);
-            }
-            self.pending_answers.insert(target.instance.clone(), id);
-        }
         self.carry_to_holder(id, frame, target, None);
     }
 
@@ -43,6 +37,7 @@ impl Scheduler {
             .and_then(|key| self.nodes.node(key).session());
         match session {
             Some(node) => {
+                self.expect_answer(id, frame.kind, &target.instance);
                 let command = TargetedCommand {
                     sender: id,
                     target,
@@ -55,6 +50,17 @@ impl Scheduler {
         }
     }
 
+    /// Notes that an operator is to hear how its command ends; controllers hear of everything.
+    fn expect_answer(&mut self, id: SessionId, kind: Kind, instance: &InstanceId) {
+        if !self.session(id).role.contains(Role::OPERATOR) {
+            return;
+        }
+        if self.pending_answers.len() >= MAX_PENDING_ANSWERS {
+            self.pending_answers.swap_remove_index(0);
+        }
+        self.pending_answers.insert((kind, instance.clone()), id);
+    }
+
     /// Answers a command whose node is not there.
     pub(super) fn no_such_instance(
         &mut self,
@@ -64,6 +70,8 @@ impl Scheduler {
         volume: Option<Box<str>>,
     ) {
         self.notice(Notice::NoSuchPeer(kind, target.node.clone()));
+        self.pending_answers
+            .swap_remove(&(kind, target.instance.clone()));
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
         if !self.sessions.contains_key(&id) {
             return;
@@ -76,7 +84,6 @@ impl Scheduler {
                 reason: AttachVolumeFailureReason::NoInstance,
             }),
             None => {
-                self.pending_answers.swap_remove(&target.instance);
                 let reason = DeleteFailureReason::NoInstance;
                 Message::DeleteFailure(DeleteFailure {
                     node_uuid,

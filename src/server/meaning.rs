@@ -116,9 +116,15 @@ fn parse(frame: &Frame) -> Parsed {
         Kind::START_FAILURE => start_failed(StartFailure::decode(payload)?),
         Kind::DELETE_FAILURE => delete_failed(DeleteFailure::decode(payload)?),
         Kind::ATTACH_VOLUME_FAILURE => {
-            let node = AttachVolumeFailure::decode(payload)?.node_uuid;
-            check_names(&[("attach_volume_failure.node_uuid", &node)])?;
-            Ok(Meaning::AttachVolumeFailed { node: node.into() })
+            let it = AttachVolumeFailure::decode(payload)?;
+            check_names(&[
+                ("attach_volume_failure.node_uuid", &it.node_uuid),
+                ("attach_volume_failure.instance_uuid", &it.instance_uuid),
+            ])?;
+            Ok(Meaning::AttachVolumeFailed {
+                node: it.node_uuid.into(),
+                instance: InstanceId::new(&it.instance_uuid),
+            })
         }
         Kind::QUERY => query(payload),
         Kind::WATCH => Ok(Meaning::Watch(Watch::decode(payload)?.topics)),

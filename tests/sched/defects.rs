@@ -250,6 +250,26 @@ fn an_operator_gets_the_answers_to_its_own_commands() {
         matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::INSTANCE_DELETED)
     );
     assert_eq!(world.told(watching).len(), 2);
+    let target = Target {
+        instance: id("b"),
+        node: world.uuid_of(node).to_string().into(),
+    };
+    let attach = Meaning::AttachVolume {
+        target,
+        volume: "v".into(),
+    };
+    world.frame(operator, Kind::ATTACH_VOLUME, attach);
+    world.look_away();
+    let node_name = world.uuid_of(node).to_string().into();
+    let failed = Meaning::AttachVolumeFailed {
+        node: node_name,
+        instance: id("b"),
+    };
+    world.frame(node, Kind::ATTACH_VOLUME_FAILURE, failed);
+    assert!(
+        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::ATTACH_VOLUME_FAILURE)
+    );
+    assert_eq!(world.told(watching).len(), 1);
     world.start(watching, "c", 1);
     world.delete(watching, "c", node);
     world.look_away();
