@@ -128,6 +128,8 @@ kinds! {
     INSTANCE_STOPPED = EVENT, 9, "InstanceStopped";
     /// A controller's standing: master or backup (added).
     CONTROLLER_STATUS = EVENT, 0x40, "ControllerStatus";
+    /// What would become of a START that asked only that (added; answer to `dry_run`, to the asker alone).
+    PLACEMENT_DECISION = EVENT, 0x41, "PlacementDecision";
     /// A START was given to a node (added; to those who watch placements).
     INSTANCE_PLACED = EVENT, 0x44, "InstancePlaced";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).

@@ -9,8 +9,10 @@
 pub mod attach_volume;
 pub mod concentrator;
 pub mod configure;
+pub mod decision;
 pub mod delete;
 pub mod evacuate;
+pub mod expression;
 pub mod guard;
 pub mod instance_event;
 pub mod node_event;
@@ -18,6 +20,9 @@ pub mod peek;
 pub mod public_ip;
 pub mod query;
 pub mod ready;
+pub mod reason;
+pub mod scheduling;
+pub mod span;
 pub mod standing;
 pub mod start;
 pub mod start_failure;
@@ -40,9 +45,11 @@ pub use concentrator::{CnciNet, ConcentratorInstanceAdded, RefreshCnci};
 pub use configure::{
     Configuration, ConfigureController, ConfigureLauncher, ConfigureScheduler, ConfigureStorage,
 };
+pub use decision::{DecidedPlacement, PlacementDecision};
 pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
 pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
 pub use evacuate::{Evacuate, Restore};
+pub use expression::{Expression, ExpressionError, ExpressionProblem, Number, Test, Word};
 pub use instance_event::{InstanceDeleted, InstancePlaced, InstanceStopped};
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
 pub use public_ip::{
@@ -53,13 +60,15 @@ pub use query::{
     ControllerView, InstanceView, NodeView, PlacementState, Query, QueryKind, QueryResult, Standing,
 };
 pub use ready::{Network, Ready, UNKNOWN};
+pub use reason::{Reason, ReasonKind};
+pub use scheduling::{Batch, Group, GroupPolicy, Near, Scheduling};
+pub use span::Span;
 pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
 pub use start::{Networking, Requirements, Start, Storage};
 pub use start_failure::{StartFailure, StartFailureReason};
 pub use stats::{InstanceStat, InstanceState, Requested, Stats};
 pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
-pub use value::Present;
 pub use watch::{Topic, Watch};
 
 /// The first of these keys whose value is empty, as an error.

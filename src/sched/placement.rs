@@ -263,6 +263,7 @@ impl Scheduler {
             reason,
             restart,
             detail: Some(detail),
+            ..StartFailure::default()
         };
         let plain = StartFailure {
             detail: None,

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use super::expression::{ExpressionProblem, MAX_NAME_LEN};
+use super::scheduling::MAX_IMAGE_CHARS;
+use super::span::Span;
+
 /// A payload that was refused: which key, which line, what is wrong with it.
 ///
 /// Prints as `start.requirements.mem_mb, line 12 column 13: negative: -1`.
@@ -86,6 +90,51 @@ pub enum Fault {
         /// Largest allowed.
         max: i64,
     },
+    /// An expression cannot be read.
+    #[error("column {column} of the expression: {problem}")]
+    Expression {
+        /// Where in the expression, in characters, counted from one.
+        column: usize,
+        /// What is wrong there.
+        problem: ExpressionProblem,
+    },
+    /// A version of the keys that this side does not understand.
+    #[error("version {version} is not understood; this scheduler understands {understood}")]
+    NotUnderstood {
+        /// What the payload was written for.
+        version: u32,
+        /// What is understood.
+        understood: u32,
+    },
+    /// A key that must be understood, and is not.
+    #[error("the key `{0}` is not understood")]
+    UnknownKey(String),
+    /// A word that is none of those the key takes.
+    #[error("`{word}` is none of {}", known.join(", "))]
+    UnknownWord {
+        /// The word, shortened.
+        word: String,
+        /// What the key takes.
+        known: &'static [&'static str],
+    },
+    /// A text that cannot be a name; shortened.
+    #[error("`{0}` is no name: names are 1 to {MAX_NAME_LEN} letters, digits and . _ / -")]
+    NotAName(String),
+    /// A text that cannot be the name of an image; shortened.
+    #[error("`{0}` is no image: images are at most {MAX_IMAGE_CHARS} characters without blanks")]
+    NotAnImage(String),
+    /// A key that makes sense only beside another.
+    #[error("makes sense only with {needs}")]
+    OnlyWith {
+        /// The other one.
+        needs: &'static str,
+    },
+    /// A length of time beyond what the key allows.
+    #[error("longer than {max}")]
+    SpanTooLong {
+        /// Longest allowed.
+        max: Span,
+    },
 }
 
 /// Which of the protocol's two words for a bad payload applies.
@@ -125,9 +174,18 @@ impl PayloadError {
             | Fault::Syntax(_)
             | Fault::WrongType { .. }
             | Fault::TooManyEntries { .. } => PayloadErrorKind::InvalidPayload,
-            Fault::Missing | Fault::Negative(_) | Fault::TooLarge | Fault::OutOfRange { .. } => {
-                PayloadErrorKind::InvalidData
-            }
+            Fault::Missing
+            | Fault::Negative(_)
+            | Fault::TooLarge
+            | Fault::OutOfRange { .. }
+            | Fault::Expression { .. }
+            | Fault::NotUnderstood { .. }
+            | Fault::UnknownKey(_)
+            | Fault::UnknownWord { .. }
+            | Fault::NotAName(_)
+            | Fault::NotAnImage(_)
+            | Fault::OnlyWith { .. }
+            | Fault::SpanTooLong { .. } => PayloadErrorKind::InvalidData,
         }
     }
 }

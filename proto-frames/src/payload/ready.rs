@@ -37,6 +37,9 @@ record! {
         capabilities: Vec<String> as "capabilities" unless empty,
         /// How many STARTs these figures know of, on this connection (added by this project).
         starts_seen: Option<u64> as "starts_seen" unless empty,
+        /// The node whose resources it shares, such as the whole machine of a NUMA node; empty for none (added by this
+        /// project).
+        shares: String as "shares" unless empty,
     }
 }
 

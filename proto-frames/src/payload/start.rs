@@ -13,7 +13,8 @@ use super::guard::{self, SMALL};
 use super::locate::locate;
 use super::read;
 use super::record::record;
-use super::value::{Present, Value};
+use super::scheduling::Scheduling;
+use super::value::Value;
 
 /// MiB in a GiB: storage is asked for in GiB, accounted in MiB.
 const MIB_PER_GIB: i64 = 1024;
@@ -47,8 +48,8 @@ record! {
         env: BTreeMap<String, String> as "env" unless empty,
         /// Directory the program starts in (added by this project).
         working_dir: String as "working_dir" unless empty,
-        /// Whether there is a `scheduling` key. It is seen, not kept: encoding does not write it.
-        scheduling: Present as "scheduling" unless empty,
+        /// How it is to be placed (added by this project).
+        scheduling: Option<Scheduling> as "scheduling" unless empty,
     }
 }
 
@@ -121,7 +122,7 @@ impl Start {
     ///
     /// # Errors
     /// Names the key, the place and what is wrong: beside what cannot be read, an empty `instance_uuid`, a negative
-    /// amount, and local disks that add up to more than 64 bits of MiB.
+    /// amount, local disks that add up to more than 64 bits of MiB, and what makes no sense in `scheduling`.
     pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         let start: Self = read::decode_under("start", payload, SMALL)?;
         if let Err(error) = start.check() {
@@ -165,9 +166,10 @@ impl Start {
         for (index, disk) in self.storage.iter().enumerate() {
             not_negative(&format!("start.storage[{index}].size"), disk.size)?;
         }
-        self.disk_mib()
-            .map(|_| ())
-            .ok_or_else(|| PayloadError::new("start.storage", Fault::TooLarge))
+        if self.disk_mib().is_none() {
+            return Err(PayloadError::new("start.storage", Fault::TooLarge));
+        }
+        self.scheduling.as_ref().map_or(Ok(()), Scheduling::check)
     }
 }
 

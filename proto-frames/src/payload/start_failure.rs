@@ -1,10 +1,11 @@
 //! StartFailure: a workload could not be started, and why.
 
 use super::guard::SMALL;
+use super::reason::Reason;
 use super::record::{payload, record, words};
 
 record! {
-    /// `{node_uuid, instance_uuid, reason, restart}`.
+    /// `{node_uuid, instance_uuid, reason, restart}`, and to native peers `{…, detail, reasons, never}`.
     pub struct StartFailure {
         /// The node that says so; empty where it is the scheduler.
         node_uuid: String as "node_uuid",
@@ -16,6 +17,10 @@ record! {
         restart: bool as "restart",
         /// More about it, for people (added by this project).
         detail: Option<String> as "detail" unless empty,
+        /// Why nodes did not fit, those that concern most nodes first (added by this project).
+        reasons: Vec<Reason> as "reasons" unless empty,
+        /// Whether it would not fit even if the nodes were empty: trying again does not help (added by this project).
+        never: bool as "never" unless empty,
     }
 }
 
@@ -46,6 +51,19 @@ words! {
         LaunchFailure = "launch_failure",
         /// The instance's network could not be set up.
         NetworkFailure = "network_failure",
+    }
+}
+
+impl StartFailure {
+    /// The failure without the keys that this project added, as original controllers know it.
+    #[must_use]
+    pub fn to_original(&self) -> Self {
+        Self {
+            detail: None,
+            reasons: Vec::new(),
+            never: false,
+            ..self.clone()
+        }
     }
 }
 

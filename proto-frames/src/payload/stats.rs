@@ -39,6 +39,9 @@ record! {
         capabilities: Vec<String> as "capabilities" unless empty,
         /// How many STARTs these figures know of, on this connection (added by this project).
         starts_seen: Option<u64> as "starts_seen" unless empty,
+        /// The node whose resources it shares, such as the whole machine of a NUMA node; empty for none (added by this
+        /// project).
+        shares: String as "shares" unless empty,
     }
 }
 
@@ -63,6 +66,8 @@ record! {
         volumes: Vec<String> as "volumes",
         /// What it asked for (added by this project).
         requested: Option<Requested> as "requested" unless empty,
+        /// Id of its group, as its START said; empty for none (added by this project).
+        group: String as "group" unless empty,
     }
 }
 

@@ -243,25 +243,3 @@ scalar_value!(
     |value, out| out.string(value),
     *""
 );
-
-/// Whether a key is there; what it holds is not read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Present(pub bool);
-
-impl Value for Present {
-    const SHAPE: Shape = Shape::Any;
-
-    fn read<'de, D: Deserializer<'de>>(de: D, _reader: &Reader) -> Result<Self, D::Error> {
-        de.deserialize_ignored_any(IgnoredAny).map(|_| Self(true))
-    }
-
-    /// Writes null: the contents are not known.
-    fn emit(&self, out: &mut Emitter) {
-        out.plain("null");
-    }
-
-    /// Always, so that a key whose contents are not known is not written.
-    fn is_empty(&self) -> bool {
-        true
-    }
-}

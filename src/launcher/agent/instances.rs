@@ -277,6 +277,7 @@ impl Agent {
             reason,
             restart,
             detail: Some(detail),
+            ..StartFailure::default()
         }));
     }
 

@@ -30,6 +30,8 @@ pub struct Figures<'a> {
     pub capabilities: Vec<Cow<'a, str>>,
     /// How many STARTs these figures know of, on this connection.
     pub starts_seen: Option<u64>,
+    /// The node whose resources it shares; empty for none.
+    pub shares: Cow<'a, str>,
 }
 
 /// A figure, unless it is negative: a node says -1 for what it does not know.
@@ -43,6 +45,7 @@ impl<'a> Figures<'a> {
         match (at.outer, at.record, what) {
             ("", "", Found::Int(value)) => self.figure(at.key, value)?,
             ("", "", Found::Text(text)) if at.key == "hostname" => self.hostname = borrowed(text)?,
+            ("", "", Found::Text(text)) if at.key == "shares" => self.shares = borrowed(text)?,
             ("", "labels", Found::Text(text)) => {
                 self.labels.insert(Cow::Borrowed(at.key), borrowed(text)?);
             }
@@ -102,6 +105,7 @@ macro_rules! figures_of {
                 .collect(),
             capabilities: $from.capabilities.into_iter().map(Into::into).collect(),
             starts_seen: $from.starts_seen,
+            shares: $from.shares.into(),
         }
     };
 }

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::figures::borrowed;
 use super::walk::{Found, Place, Sink, walk};
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
+use crate::payload::scheduling::Scheduling;
 use crate::payload::start::{Start, add_disk};
 use crate::payload::value::{Field, Value};
 
@@ -27,8 +29,12 @@ pub struct StartPeek<'a> {
     pub network_node: bool,
     /// Whether it is an existing instance that is to be started again.
     pub restart: bool,
-    /// Whether there is a `scheduling` key.
-    pub has_scheduling: bool,
+    /// The tenant it belongs to; empty for none.
+    pub tenant_uuid: Cow<'a, str>,
+    /// Image of a container; empty for none.
+    pub docker_image: Cow<'a, str>,
+    /// How it is to be placed.
+    pub scheduling: Option<Box<Scheduling>>,
 }
 
 /// Reads what placing a START needs; the same as [`Start::decode`] says, errors included.
@@ -55,7 +61,9 @@ impl From<Start> for StartPeek<'_> {
             hostname: not_empty(start.requirements.hostname),
             network_node: start.requirements.network_node,
             restart: start.restart,
-            has_scheduling: start.scheduling.0,
+            tenant_uuid: Cow::Owned(start.tenant_uuid),
+            docker_image: Cow::Owned(start.docker_image),
+            scheduling: start.scheduling.map(Box::new),
         }
     }
 }
@@ -104,18 +112,12 @@ impl<'a> Sink<'a> for StartSink<'a> {
     fn found(&mut self, at: &Place<'a>, what: Found<'a>) -> Option<()> {
         match (at.record, what) {
             ("requirements", what) => self.requirement(at.key, what),
-            ("start", Found::Text(text)) if at.key == "instance_uuid" => {
-                self.peek.instance_uuid = Cow::Borrowed(std::str::from_utf8(text).ok()?);
-                Some(())
-            }
+            ("start", Found::Text(text)) => self.text(at.key, text),
             ("start", Found::Bool(restart)) if at.key == "restart" => {
                 self.peek.restart = restart;
                 Some(())
             }
-            ("start", Found::Anything) if at.key == "scheduling" => {
-                self.peek.has_scheduling = true;
-                Some(())
-            }
+            ("scheduling", _) => None,
             ("storage", Found::Mapping) => self.end_disk(),
             ("storage", Found::Bool(local)) if at.key == "local" => {
                 self.disk.local = local;
@@ -131,6 +133,17 @@ impl<'a> Sink<'a> for StartSink<'a> {
 }
 
 impl<'a> StartSink<'a> {
+    fn text(&mut self, key: &str, text: &'a [u8]) -> Option<()> {
+        let field = match key {
+            "instance_uuid" => &mut self.peek.instance_uuid,
+            "tenant_uuid" => &mut self.peek.tenant_uuid,
+            "docker_image" => &mut self.peek.docker_image,
+            _ => return Some(()),
+        };
+        *field = borrowed(text)?;
+        Some(())
+    }
+
     fn requirement(&mut self, key: &str, what: Found<'a>) -> Option<()> {
         let not_empty = |text| {
             let text = std::str::from_utf8(text).ok()?;

@@ -37,6 +37,8 @@ pub struct InstancePeek<'a> {
     pub cpu_usage: i64,
     /// What it asked for, where the launcher says so.
     pub requested: Option<Requested>,
+    /// Id of its group; empty for none.
+    pub group: Cow<'a, str>,
 }
 
 /// Reads a STATS; the same as [`Stats::decode`] says, errors included.
@@ -74,6 +76,7 @@ impl From<InstanceStat> for InstancePeek<'_> {
             disk_usage_mb: stat.disk_usage_mb,
             cpu_usage: stat.cpu_usage,
             requested: stat.requested,
+            group: stat.group.into(),
         }
     }
 }
@@ -127,6 +130,7 @@ impl<'a> InstancePeek<'a> {
             ("memory_usage_mb", Found::Int(used)) => self.memory_usage_mb = used,
             ("disk_usage_mb", Found::Int(used)) => self.disk_usage_mb = used,
             ("cpu_usage", Found::Int(used)) => self.cpu_usage = used,
+            ("group", Found::Text(text)) => self.group = borrowed(text)?,
             _ => {}
         }
         Some(())

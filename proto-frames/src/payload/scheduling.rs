@@ -1,0 +1,200 @@
+//! `start.scheduling`: how a START is to be placed, beyond what original controllers can say (added by this project).
+//!
+//! ```yaml
+//! scheduling:
+//!   version: 1
+//!   must_understand: [group]
+//!   priority: 50
+//!   queue: 30s
+//!   require: ["zone = eu-1", "cpu.model in (zen4, zen5)"]
+//!   prefer: ["rack = r7"]
+//!   resources: {gpu: 1}
+//!   group: {id: web, policy: anti-affinity, scope: node, max: 1}
+//!   near: [{label: volume-7, scope: rack, hard: false}]
+//!   batch: {id: b1, count: 8}
+//!   attempts: 3
+//!   image: ubuntu-24.04
+//!   dry_run: true
+//!   count: 100
+//! ```
+//!
+//! All keys are optional. A value that makes no sense refuses the START; a key that nobody here knows is ignored,
+//! unless `must_understand` lists it.
+
+use std::collections::BTreeMap;
+
+use super::expression::{Expression, is_name};
+use super::record::{record, words};
+use super::span::Span;
+use super::value::Record;
+
+mod check;
+
+/// The version of these keys that is understood.
+pub const VERSION: u32 = 1;
+
+/// Highest priority; 0 is the lowest.
+pub const MAX_PRIORITY: i64 = 100;
+
+/// Longest time to wait for room: 30 days. Who waits longer has forgotten.
+pub const MAX_QUEUE: Span = Span::from_ms(30 * 24 * 3_600_000);
+
+/// Most expressions in `require`, and in `prefer`: each is evaluated on its own.
+pub const MAX_EXPRESSIONS: usize = 32;
+
+/// Most resources that one START asks for.
+pub const MAX_RESOURCES: usize = 16;
+
+/// Most entries of `near`.
+pub const MAX_NEAR: usize = 8;
+
+/// Most entries of `must_understand`: more than there are keys.
+pub const MAX_MUST_UNDERSTAND: usize = 32;
+
+/// Largest batch: all of its STARTs are kept until the last has come.
+pub const MAX_BATCH: u32 = 1024;
+
+/// Most instances that one dry run asks about: each is chosen like a START of its own.
+pub const MAX_COUNT: u32 = 10_000;
+
+/// Longest name of an image, in characters: what a registry allows for repository, tag and digest together.
+pub const MAX_IMAGE_CHARS: usize = 512;
+
+/// How many of a group may be in one place if `max` does not say it.
+pub const DEFAULT_GROUP_MAX: u32 = 1;
+
+/// What one place is if `scope` does not say it.
+pub const SCOPE_NODE: &str = "node";
+
+record! {
+    /// How a START is to be placed.
+    pub struct Scheduling {
+        /// The version of these keys that it was written for; only [`VERSION`] in a START that was decoded.
+        version: Option<u32> as "version" unless empty,
+        /// Keys without which it must not be placed; only ones of [`Scheduling::KEYS`] in a START that was decoded.
+        must_understand: Vec<String> as "must_understand" unless empty,
+        /// How urgent it is, 0 to [`MAX_PRIORITY`], higher first.
+        priority: Option<i64> as "priority" unless empty,
+        /// How long it may wait for room, at most [`MAX_QUEUE`]; with 0 or none it fails at once.
+        queue: Option<Span> as "queue" unless empty,
+        /// What the node must meet, at most [`MAX_EXPRESSIONS`].
+        require: Vec<Expression> as "require" unless empty,
+        /// What the node had better meet, at most [`MAX_EXPRESSIONS`].
+        prefer: Vec<Expression> as "prefer" unless empty,
+        /// Further countable resources that it needs, by name, none negative, at most [`MAX_RESOURCES`].
+        resources: BTreeMap<String, i64> as "resources" unless empty,
+        /// The group it belongs to.
+        group: Option<Group> as "group" unless empty,
+        /// What it is to be near to, at most [`MAX_NEAR`].
+        near: Vec<Near> as "near" unless empty,
+        /// The batch it belongs to.
+        batch: Option<Batch> as "batch" unless empty,
+        /// How often it may be tried on other nodes after one could not start it.
+        attempts: Option<u32> as "attempts" unless empty,
+        /// The image it runs, as nodes that have it label themselves; empty for none.
+        image: String as "image" unless empty,
+        /// Whether only the decision is wanted: nothing is claimed or started.
+        dry_run: bool as "dry_run" unless empty,
+        /// Of a dry run, how many instances of this shape it asks about: 1 to [`MAX_COUNT`].
+        count: Option<u32> as "count" unless empty,
+    }
+}
+
+record! {
+    /// A set of instances that are to be placed together, or apart.
+    pub struct Group {
+        /// Which; a name.
+        id: String as "id",
+        /// Together or apart; a known word in a START that was decoded.
+        policy: GroupPolicy as "policy",
+        /// What one place is: [`SCOPE_NODE`], or a label whose value is the same in one place.
+        scope: String as "scope" = SCOPE_NODE.to_owned(),
+        /// How many may be in one place, from 1; only where they are to be apart.
+        max: Option<u32> as "max" unless empty,
+    }
+}
+
+words! {
+    /// Whether the instances of a group are to be together.
+    pub enum GroupPolicy {
+        /// All must be in one place.
+        Affinity = "affinity",
+        /// No place may have more than [`Group::max_in_place`].
+        AntiAffinity = "anti-affinity",
+        /// They had better be in one place.
+        SoftAffinity = "soft-affinity",
+        /// No place had better have more than [`Group::max_in_place`].
+        SoftAntiAffinity = "soft-anti-affinity",
+    }
+}
+
+record! {
+    /// Something to be near to, such as a volume or a port: a label that nodes have which it can be reached from.
+    pub struct Near {
+        /// The label.
+        label: String as "label",
+        /// What near means: on such a node ([`SCOPE_NODE`]), or where this label has the same value as on one.
+        scope: String as "scope" = SCOPE_NODE.to_owned(),
+        /// Whether it must be so, rather than had better.
+        hard: bool as "hard",
+    }
+}
+
+record! {
+    /// A set of STARTs that are placed all at once or not at all.
+    pub struct Batch {
+        /// Which; a name.
+        id: String as "id",
+        /// How many there are, 1 to [`MAX_BATCH`].
+        count: u32 as "count",
+    }
+}
+
+impl Scheduling {
+    /// The keys that this version knows.
+    pub const KEYS: &'static [&'static str] = &{
+        const LEN: usize = <Scheduling as Record>::FIELDS.len();
+        let mut keys = [""; LEN];
+        let mut at = 0;
+        while at < LEN {
+            keys[at] = <Self as Record>::FIELDS[at].key;
+            at += 1;
+        }
+        keys
+    };
+
+    /// How many instances of this shape are asked about; 1 for all but a dry run that says otherwise.
+    #[must_use]
+    pub fn instances(&self) -> u32 {
+        self.count.unwrap_or(1)
+    }
+}
+
+impl Group {
+    /// How many may be in one place, where they are to be apart.
+    #[must_use]
+    pub fn max_in_place(&self) -> u32 {
+        self.max.unwrap_or(DEFAULT_GROUP_MAX)
+    }
+}
+
+impl GroupPolicy {
+    /// Whether the instances are to be apart rather than together.
+    #[must_use]
+    pub const fn is_anti(&self) -> bool {
+        matches!(self, Self::AntiAffinity | Self::SoftAntiAffinity)
+    }
+
+    /// Whether it is a wish rather than a condition.
+    #[must_use]
+    pub const fn is_soft(&self) -> bool {
+        matches!(self, Self::SoftAffinity | Self::SoftAntiAffinity)
+    }
+}
+
+/// Whether the text may be the name of an image: 1 to [`MAX_IMAGE_CHARS`] characters, none of them a blank or a control
+/// character.
+fn is_image(text: &str) -> bool {
+    (1..=MAX_IMAGE_CHARS).contains(&text.chars().count())
+        && !text.contains(|c: char| c.is_whitespace() || c.is_control())
+}

@@ -1,0 +1,150 @@
+//! What makes no sense in `start.scheduling`, named by its key.
+
+use std::ops::RangeInclusive;
+
+use super::{
+    Batch, Group, GroupPolicy, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS, MAX_MUST_UNDERSTAND,
+    MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES, Near, Scheduling, VERSION, is_image, is_name,
+};
+use crate::payload::error::{Fault, PayloadError};
+use crate::payload::read::shorten;
+
+/// An error about a key of `start.scheduling`.
+fn wrong<T>(key: &str, fault: Fault) -> Result<T, PayloadError> {
+    Err(PayloadError::new(format!("start.scheduling.{key}"), fault))
+}
+
+fn check_range(key: &str, value: i64, range: RangeInclusive<i64>) -> Result<(), PayloadError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (min, max) = range.into_inner();
+    wrong(key, Fault::OutOfRange { value, min, max })
+}
+
+fn check_len(key: &str, len: usize, max: usize) -> Result<(), PayloadError> {
+    if len > max {
+        return wrong(key, Fault::TooManyEntries { max });
+    }
+    Ok(())
+}
+
+fn check_name(key: &str, name: &str) -> Result<(), PayloadError> {
+    match name {
+        "" => wrong(key, Fault::Missing),
+        name if is_name(name) => Ok(()),
+        name => wrong(key, Fault::NotAName(shorten(name))),
+    }
+}
+
+impl Scheduling {
+    /// Says the first thing that makes no sense; its key begins with `start.scheduling`.
+    pub(in crate::payload) fn check(&self) -> Result<(), PayloadError> {
+        self.check_version()?;
+        if let Some(priority) = self.priority {
+            check_range("priority", priority, 0..=MAX_PRIORITY)?;
+        }
+        if self.queue.is_some_and(|queue| queue > MAX_QUEUE) {
+            return wrong("queue", Fault::SpanTooLong { max: MAX_QUEUE });
+        }
+        check_len("require", self.require.len(), MAX_EXPRESSIONS)?;
+        check_len("prefer", self.prefer.len(), MAX_EXPRESSIONS)?;
+        self.check_resources()?;
+        self.group.as_ref().map_or(Ok(()), Group::check)?;
+        check_len("near", self.near.len(), MAX_NEAR)?;
+        for (index, near) in self.near.iter().enumerate() {
+            near.check(index)?;
+        }
+        self.batch.as_ref().map_or(Ok(()), Batch::check)?;
+        if !self.image.is_empty() && !is_image(&self.image) {
+            return wrong("image", Fault::NotAnImage(shorten(&self.image)));
+        }
+        self.check_count()
+    }
+
+    fn check_version(&self) -> Result<(), PayloadError> {
+        if let Some(version) = self.version.filter(|version| *version != VERSION) {
+            let fault = Fault::NotUnderstood {
+                version,
+                understood: VERSION,
+            };
+            return wrong("version", fault);
+        }
+        check_len(
+            "must_understand",
+            self.must_understand.len(),
+            MAX_MUST_UNDERSTAND,
+        )?;
+        for (index, key) in self.must_understand.iter().enumerate() {
+            if !Self::KEYS.contains(&key.as_str()) {
+                let fault = Fault::UnknownKey(shorten(key));
+                return wrong(&format!("must_understand[{index}]"), fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_resources(&self) -> Result<(), PayloadError> {
+        check_len("resources", self.resources.len(), MAX_RESOURCES)?;
+        for (name, amount) in &self.resources {
+            if !is_name(name) {
+                return wrong("resources", Fault::NotAName(shorten(name)));
+            }
+            if *amount < 0 {
+                return wrong(&format!("resources.{name}"), Fault::Negative(*amount));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_count(&self) -> Result<(), PayloadError> {
+        let Some(count) = self.count else {
+            return Ok(());
+        };
+        if !self.dry_run {
+            let needs = "dry_run: true";
+            return wrong("count", Fault::OnlyWith { needs });
+        }
+        check_range("count", count.into(), 1..=MAX_COUNT.into())
+    }
+}
+
+impl Group {
+    fn check(&self) -> Result<(), PayloadError> {
+        check_name("group.id", &self.id)?;
+        if let GroupPolicy::Other(word) = &self.policy {
+            let fault = if word.is_empty() {
+                Fault::Missing
+            } else {
+                Fault::UnknownWord {
+                    word: shorten(word),
+                    known: GroupPolicy::KNOWN,
+                }
+            };
+            return wrong("group.policy", fault);
+        }
+        check_name("group.scope", &self.scope)?;
+        let Some(max) = self.max else {
+            return Ok(());
+        };
+        if !self.policy.is_anti() {
+            let needs = "policy anti-affinity or soft-anti-affinity";
+            return wrong("group.max", Fault::OnlyWith { needs });
+        }
+        check_range("group.max", max.into(), 1..=u32::MAX.into())
+    }
+}
+
+impl Near {
+    fn check(&self, index: usize) -> Result<(), PayloadError> {
+        check_name(&format!("near[{index}].label"), &self.label)?;
+        check_name(&format!("near[{index}].scope"), &self.scope)
+    }
+}
+
+impl Batch {
+    fn check(&self) -> Result<(), PayloadError> {
+        check_name("batch.id", &self.id)?;
+        check_range("batch.count", self.count.into(), 1..=MAX_BATCH.into())
+    }
+}
