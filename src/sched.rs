@@ -26,6 +26,7 @@ mod resources;
 mod scheduler;
 mod session;
 mod settle;
+mod slot_set;
 mod table;
 mod timers;
 mod workloads;
