@@ -66,6 +66,15 @@ impl SlotSet {
         was_in
     }
 
+    /// Puts in the slots of one block: bit `i` is slot `64 * block + i`.
+    pub(super) fn add_word(&mut self, block: usize, word: u64) {
+        if block >= self.words.len() {
+            self.words.resize(block + 1, 0);
+        }
+        self.len += (word & !self.words[block]).count_ones() as usize;
+        self.words[block] |= word;
+    }
+
     /// Puts in all slots of another set.
     pub(super) fn union_with(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {

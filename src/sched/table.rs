@@ -170,10 +170,12 @@ impl Table {
         ControlFlow::Continue(())
     }
 
-    /// Of some slots, the one that the search order reaches first.
-    pub(super) fn first_in_order(&self, slots: impl Iterator<Item = Slot>) -> Option<Slot> {
+    /// Sorts slots as the search reaches them.
+    pub(super) fn sort_in_order(&self, slots: &mut [Slot]) {
         let cursor = self.cursor;
-        slots.min_by_key(|&slot| (cursor.is_some_and(|cursor| slot as usize <= cursor), slot))
+        slots.sort_unstable_by_key(|&slot| {
+            (cursor.is_some_and(|cursor| slot as usize <= cursor), slot)
+        });
     }
 
     fn first_to_try(&self) -> usize {
