@@ -285,7 +285,7 @@ proptest! {
     fn what_is_written_is_read_back(texts in prop::collection::vec(text(), 8), numbers in any::<[i64; 4]>()) {
         let mut texts = texts.into_iter();
         let mut text = || texts.next().unwrap_or_default();
-        let failure = StartFailure { node_uuid: text(), instance_uuid: text(), reason: text().as_str().into(), restart: true, detail: Some(text()) };
+        let failure = StartFailure { node_uuid: text(), instance_uuid: text(), reason: text().as_str().into(), restart: true, detail: Some(text()), ..StartFailure::default() };
         prop_assert_eq!(StartFailure::decode(&failure.encode()), Ok(failure.clone()));
         let placed = InstancePlaced { instance_uuid: text(), node_uuid: text(), hostname: text() };
         prop_assert_eq!(InstancePlaced::decode(&placed.encode()), Ok(placed));
