@@ -346,6 +346,7 @@ proptest! {
             resources: resources.clone(),
             capabilities: capabilities.clone(),
             starts_seen,
+            shares: texts[5].clone(),
             ..Ready::default()
         };
         prop_assert_eq!(Ready::decode(&ready.encode()), Ok(ready));
@@ -355,9 +356,10 @@ proptest! {
             memory_usage_mb: used,
             requested: asks.then(|| Requested { mem_mb: used, resources: resources.clone(), ..Requested::default() }),
             volumes: capabilities.clone(),
+            group: texts[3].clone(),
             ..InstanceStat::default()
         });
-        let stats = Stats { instances: instances.collect(), networks, labels, status: texts[4].clone(), ..Stats::default() };
+        let stats = Stats { instances: instances.collect(), networks, labels, status: texts[4].clone(), shares: texts[5].clone(), ..Stats::default() };
         prop_assert_eq!(Stats::decode(&stats.encode()), Ok(stats));
     }
 }
