@@ -29,7 +29,7 @@ fn start(lines: &str) -> String {
 fn read(lines: &str) -> Scheduling {
     let payload = start(lines);
     let start = Start::decode(payload.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    start.scheduling.unwrap()
+    start.scheduling.expect("there is the key")
 }
 
 #[track_caller]
@@ -388,7 +388,10 @@ fn expressions() -> impl Strategy<Value = Vec<Expression>> {
         "  a!=b  ",
         "a = yes",
     ][..];
-    vec(select(texts).prop_map(|text| text.parse().unwrap()), 0..4)
+    vec(
+        select(texts).prop_map(|text| text.parse().expect("each is one")),
+        0..4,
+    )
 }
 
 prop_compose! {
