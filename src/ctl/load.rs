@@ -2,9 +2,10 @@
 //! an honest account of what became of each.
 //!
 //! The parts: [`peer`] (lean connections), [`launchers`], [`driver`], [`payloads`], [`record`] (the book), [`process`]
-//! (what the server costs), [`report`].
+//! (what the server costs), [`report`], [`error`].
 
 pub mod driver;
+pub mod error;
 pub mod launchers;
 pub mod payloads;
 pub mod peer;
@@ -26,13 +27,13 @@ use tokio::time::Instant;
 
 use crate::ctl::args::duration;
 use crate::ctl::load::driver::{Drive, Driven, Driver};
+pub use crate::ctl::load::error::LoadError;
 use crate::ctl::load::launchers::{LauncherPlan, Launchers, PER_SOURCE};
 use crate::ctl::load::payloads::{RunId, StartTemplate};
 use crate::ctl::load::peer::{Dialer, PeerError, cert_file, client_tls};
 use crate::ctl::load::process::{Usage, allow_connections, usage};
 use crate::ctl::load::record::Recorder;
 use crate::ctl::load::report::{Report, ServerUsage};
-use crate::net::tls::TlsError;
 
 /// Most launchers of a run: five source addresses' worth of ports.
 pub const MAX_LAUNCHERS: u64 = 100_000;
@@ -131,65 +132,6 @@ pub struct LoadTarget {
     pub name: ServerName<'static>,
     /// Directory with the CA's, the controller's and the launcher's certificates.
     pub certs: PathBuf,
-}
-
-/// Why a run has no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The certificates cannot be used.
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    /// There is no such process to watch.
-    #[error("no process {0} to look at; give --pid the scheduler's, on this machine")]
-    NoProcess(u32),
-    /// The limit of open files is too low.
-    #[error(
-        "{wanted} connections need more open files than the limit of {limit}; raise it with ulimit -n"
-    )]
-    OpenFiles {
-        /// Connections wanted.
-        wanted: u64,
-        /// The hard limit.
-        limit: u64,
-    },
-    /// More launchers than one source address has ports for, and the server is elsewhere.
-    #[error(
-        "more than {PER_SOURCE} launchers need a scheduler on an IPv4 loopback address, which {0} is not"
-    )]
-    TooFar(SocketAddr),
-    /// The driving side has no connection.
-    #[error("cannot connect the driving side to {address}: {source}")]
-    Driver {
-        /// Where to.
-        address: SocketAddr,
-        /// Why.
-        source: PeerError,
-    },
-    /// No launcher has a connection.
-    #[error("no launcher could connect to {address}: {reason}")]
-    NoLauncher {
-        /// Where to.
-        address: SocketAddr,
-        /// The first reason.
-        reason: String,
-    },
-    /// The launchers' reports did not come through.
-    #[error(
-        "only {ready} of {launchers} launchers were ready within the time limit; see --time-limit"
-    )]
-    NotReady {
-        /// Launchers whose STATS came through.
-        ready: u64,
-        /// Launchers connected.
-        launchers: usize,
-    },
-    /// The driving controller is a backup.
-    #[error(
-        "the scheduler does not heed this controller's STARTs: another controller is master; stop it, or use \
-         --encoding native, which needs no mastership"
-    )]
-    NotMaster,
 }
 
 /// A run whose launchers are ready.
