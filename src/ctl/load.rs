@@ -2,7 +2,7 @@
 //! an honest account of what became of each.
 //!
 //! The parts: [`peer`] (lean connections), [`launchers`], [`driver`], [`payloads`], [`record`] (the book), [`process`]
-//! (what the server costs), [`report`], [`error`].
+//! (what the server costs), [`report`], [`error`]; and of the options, [`sources`].
 
 pub mod driver;
 pub mod error;
@@ -12,6 +12,7 @@ pub mod peer;
 pub mod process;
 pub mod record;
 pub mod report;
+pub mod sources;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -28,14 +29,15 @@ use tokio::time::Instant;
 use crate::ctl::args::duration;
 use crate::ctl::load::driver::{Drive, Driven, Driver};
 pub use crate::ctl::load::error::LoadError;
-use crate::ctl::load::launchers::{LauncherPlan, Launchers, PER_SOURCE};
+use crate::ctl::load::launchers::{LauncherPlan, Launchers};
 use crate::ctl::load::payloads::{RunId, StartTemplate};
 use crate::ctl::load::peer::{Dialer, PeerError, cert_file, client_tls};
-use crate::ctl::load::process::{Usage, allow_connections, usage};
+use crate::ctl::load::process::{Usage, allow_launchers, usage};
 use crate::ctl::load::record::Recorder;
 use crate::ctl::load::report::{Report, ServerUsage};
+use crate::ctl::load::sources::{Sources, Spread};
 
-/// Most launchers of a run: five source addresses' worth of ports.
+/// Most launchers of a run: five source addresses' worth of ports where Linux gives out as many as it does by default.
 pub const MAX_LAUNCHERS: u64 = 100_000;
 
 /// Most STARTs of a run; the book takes 24 bytes for each.
@@ -85,6 +87,10 @@ pub struct LoadArgs {
     /// Bytes added to each START's payload
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(0..=MAX_PAD))]
     pub pad: u64,
+    /// Connect launchers from these addresses of this machine, in turn: a number of loopback addresses from 127.0.0.2
+    /// on, or a list [default: as many loopback addresses as they need ports]
+    #[arg(long, value_name = "N|ADDRS")]
+    pub sources: Option<Sources>,
     /// STARTs per second at most
     #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -137,7 +143,7 @@ pub struct LoadTarget {
 /// A run whose launchers are ready.
 struct Run<'a> {
     args: &'a LoadArgs,
-    id: RunId,
+    template: StartTemplate,
     recorder: Arc<Recorder>,
     driver: Driver,
     launchers: Launchers,
@@ -157,16 +163,14 @@ pub async fn run(args: &LoadArgs, target: &LoadTarget) -> Result<Report, LoadErr
 impl<'a> Run<'a> {
     /// Connects both sides and waits until STARTs would be placed.
     async fn connect(args: &'a LoadArgs, target: &LoadTarget) -> Result<Self, LoadError> {
-        let spread = args.launchers as usize > PER_SOURCE;
-        if spread && !(target.address.ip().is_loopback() && target.address.is_ipv4()) {
-            return Err(LoadError::TooFar(target.address));
-        }
-        let wanted = args.launchers + 1;
-        allow_connections(wanted).map_err(|limit| LoadError::OpenFiles { wanted, limit })?;
+        let id = RunId::new(fastrand::u32(..));
+        let template = StartTemplate::new(id, args.mem, args.cpus, None, args.pad as usize);
+        let count = args.launchers as usize;
+        let sources = Spread::plan(args.sources.as_ref(), count, target.address)?;
+        allow_launchers(args.launchers, args.pid)?;
         let cacert = target.certs.join("CAcert-localhost.pem");
         let controller = client_tls(&cert_file(&target.certs, "Controller"), &cacert)?;
         let agent = client_tls(&cert_file(&target.certs, "CNAgent"), &cacert)?;
-        let id = RunId::new(fastrand::u32(..));
         let recorder = Arc::new(Recorder::new(args.starts as usize, args.pipeline.limit()));
         let idle = server_usage(args)?;
 
@@ -182,18 +186,18 @@ impl<'a> Run<'a> {
                 source,
             })?;
         let plan = LauncherPlan {
-            count: args.launchers as usize,
+            count,
             victims: args.kill.min(args.launchers) as usize,
             mem_mib: args.launcher_mem,
             run: id,
-            spread,
+            sources,
         };
         let dialer = dialer(agent, Role::AGENT);
         let launchers = Launchers::connect(dialer, plan, recorder.clone(), deadline).await;
         wait_until_ready(&mut driver, &launchers, target, deadline).await?;
         Ok(Self {
             args,
-            id,
+            template,
             recorder,
             driver,
             launchers,
@@ -220,7 +224,7 @@ impl<'a> Run<'a> {
             connect_errors: self.launchers.errors(),
             cut: self.launchers.cut(),
             killed,
-            start_len: self.template().size(),
+            start_len: self.template.size(),
             totals: self.recorder.totals(),
             span: self.recorder.span(),
             latencies: self.recorder.latencies(),
@@ -242,7 +246,7 @@ impl<'a> Run<'a> {
         let deadline = Instant::now() + args.time_limit;
         let drive = Drive {
             starts: args.starts as usize,
-            template: self.template(),
+            template: self.template.clone(),
             rate: args.rate.map(f64::from),
             deadline,
         };
@@ -259,11 +263,6 @@ impl<'a> Run<'a> {
             .settle(driven.sent, grace, deadline + grace)
             .await;
         (driven, killed)
-    }
-
-    fn template(&self) -> StartTemplate {
-        let args = self.args;
-        StartTemplate::new(self.id, args.mem, args.cpus, None, args.pad as usize)
     }
 }
 

@@ -1,5 +1,9 @@
 //! `load`: that its account of a run is true, whatever the scheduler does with the STARTs.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
 use proto_frames::payload::{Start, StartFailure, StartFailureReason};
 use proto_frames::{Frame, Kind, Role};
 
@@ -303,4 +307,71 @@ async fn a_scheduler_that_goes_away_ends_the_run_with_the_account_so_far() {
         "{json}"
     );
     assert_eq!(json["stopped"], "the scheduler closed the connection");
+}
+
+#[tokio::test]
+async fn launchers_are_spread_over_the_source_addresses_asked_for() {
+    for (sources, expected) in [
+        (
+            "3",
+            ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+                .map(|ip| (ip, 2))
+                .to_vec(),
+        ),
+        (
+            "127.0.0.9,127.0.0.1",
+            vec![("127.0.0.1", 3), ("127.0.0.9", 3)],
+        ),
+    ] {
+        let origins = Arc::new(Mutex::new(BTreeMap::<IpAddr, usize>::new()));
+        let (noted, mut rest) = (origins.clone(), broker(|_| Fate::Place));
+        let scheduler = Scheduler::playing(move |peers, from, frame| {
+            if frame.kind == Kind::READY {
+                *noted
+                    .lock()
+                    .unwrap()
+                    .entry(peers.address(from))
+                    .or_default() += 1;
+            }
+            rest(peers, from, frame);
+        })
+        .await;
+        let args = [
+            "load",
+            "--launchers",
+            "6",
+            "--starts",
+            "12",
+            "--sources",
+            sources,
+        ];
+        let ran = scheduler.ctl(&args).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let expected: BTreeMap<IpAddr, usize> = expected
+            .into_iter()
+            .map(|(ip, launchers)| (ip.parse().unwrap(), launchers))
+            .collect();
+        assert_eq!(*origins.lock().unwrap(), expected, "{sources}");
+    }
+}
+
+#[tokio::test]
+async fn options_that_cannot_work_are_refused_before_anything_is_connected() {
+    let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
+    for (option, value, said) in [
+        ("--sources", "0", "a number from 1 to 253"),
+        (
+            "--sources",
+            "192.0.2.1",
+            "is it an address of this machine?",
+        ),
+        ("--sources", "::1", "IPv4"),
+    ] {
+        let ran = scheduler
+            .ctl(&["load", "--starts", "1", option, value])
+            .await;
+        assert_eq!(ran.code, Some(2), "{option} {value}: {ran:?}");
+        assert!(ran.err.contains(said), "{option} {value}: {ran:?}");
+    }
+    assert!(scheduler.seen(Kind::READY).is_empty());
 }

@@ -2,9 +2,9 @@
 //!
 //! Not what a run found out: that is the [`report`](crate::ctl::load::report)'s.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::ctl::load::launchers::PER_SOURCE;
 use crate::ctl::load::peer::PeerError;
 use crate::net::tls::TlsError;
 
@@ -20,19 +20,68 @@ pub enum LoadError {
     NoProcess(u32),
     /// The limit of open files is too low.
     #[error(
-        "{wanted} connections need more open files than the limit of {limit}; raise it with ulimit -n"
+        "{launchers} launchers need {needed} open files, and {whose} hard limit is {limit}: raise it (as root: ulimit -n \
+         {needed}), or ask for {possible} launchers at most"
     )]
     OpenFiles {
-        /// Connections wanted.
-        wanted: u64,
-        /// The hard limit.
+        /// Launchers asked for.
+        launchers: u64,
+        /// Open files they need.
+        needed: u64,
+        /// Whose limit it is: the generator's or the scheduler's.
+        whose: &'static str,
+        /// The limit.
         limit: u64,
+        /// Launchers it allows.
+        possible: u64,
     },
-    /// More launchers than one source address has ports for, and the server is elsewhere.
+    /// More launchers than one source address has ports for, and several loopback addresses do not lead to the server.
     #[error(
-        "more than {PER_SOURCE} launchers need a scheduler on an IPv4 loopback address, which {0} is not"
+        "{launchers} launchers need more than the {ports} ports of one address of this machine; name further ones with \
+         --sources ADDRESS,ADDRESS (loopback addresses are taken unasked where the scheduler is on an IPv4 one, which \
+         {target} is not)"
     )]
-    TooFar(SocketAddr),
+    TooFar {
+        /// Where the scheduler is.
+        target: SocketAddr,
+        /// Launchers asked for.
+        launchers: usize,
+        /// Ports per address.
+        ports: usize,
+    },
+    /// The source addresses have too few ports.
+    #[error(
+        "{launchers} launchers need more than the {ports} ports that each of {sources} source addresses has; give \
+         --sources {needed} or as many addresses, or widen net.ipv4.ip_local_port_range"
+    )]
+    TooFewPorts {
+        /// Launchers asked for.
+        launchers: usize,
+        /// Source addresses asked for.
+        sources: usize,
+        /// Ports per address.
+        ports: usize,
+        /// Source addresses that would do.
+        needed: usize,
+    },
+    /// A source address cannot be used.
+    #[error("cannot connect from {address}, is it an address of this machine? {source}")]
+    Source {
+        /// The address.
+        address: IpAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A source address cannot reach the server.
+    #[error(
+        "one of {source_address} and {target} is IPv4, the other IPv6; see --sources and --server"
+    )]
+    OtherFamily {
+        /// The source address.
+        source_address: IpAddr,
+        /// Where the scheduler is.
+        target: SocketAddr,
+    },
     /// The driving side has no connection.
     #[error("cannot connect the driving side to {address}: {source}")]
     Driver {
