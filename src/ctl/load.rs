@@ -2,16 +2,18 @@
 //! an honest account of what became of each.
 //!
 //! The parts: [`peer`] (lean connections), [`launchers`], [`driver`], [`payloads`], [`record`] (the book), [`process`]
-//! (what the server costs), [`report`], [`error`]; and of the options, [`sources`].
+//! (what the server costs), [`report`], [`error`]; and of the options, [`sources`], [`labels`], [`scheduling`].
 
 pub mod driver;
 pub mod error;
+pub mod labels;
 pub mod launchers;
 pub mod payloads;
 pub mod peer;
 pub mod process;
 pub mod record;
 pub mod report;
+pub mod scheduling;
 pub mod sources;
 
 use std::net::SocketAddr;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use proto_frames::payload::Start;
 use proto_frames::{Encoding, Role};
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
@@ -29,12 +32,14 @@ use tokio::time::Instant;
 use crate::ctl::args::duration;
 use crate::ctl::load::driver::{Drive, Driven, Driver};
 pub use crate::ctl::load::error::LoadError;
+use crate::ctl::load::labels::Labels;
 use crate::ctl::load::launchers::{LauncherPlan, Launchers};
-use crate::ctl::load::payloads::{RunId, StartTemplate};
+use crate::ctl::load::payloads::{RunId, StartShape, StartTemplate};
 use crate::ctl::load::peer::{Dialer, PeerError, cert_file, client_tls};
 use crate::ctl::load::process::{Usage, allow_launchers, usage};
 use crate::ctl::load::record::Recorder;
 use crate::ctl::load::report::{Report, ServerUsage};
+use crate::ctl::load::scheduling::Scheduling;
 use crate::ctl::load::sources::{Sources, Spread};
 
 /// Most launchers of a run: five source addresses' worth of ports where Linux gives out as many as it does by default.
@@ -91,6 +96,12 @@ pub struct LoadArgs {
     /// on, or a list [default: as many loopback addresses as they need ports]
     #[arg(long, value_name = "N|ADDRS")]
     pub sources: Option<Sources>,
+    /// Labels that launchers report, and how many values each has: of zone=3, launchers have zone-0 to zone-2 in turn
+    #[arg(long, value_name = "NAME=N,...")]
+    pub labels: Option<Labels>,
+    /// The scheduling section of each START: a YAML mapping, or a file with one
+    #[arg(long, value_name = "FILE|TEXT")]
+    pub scheduling: Option<String>,
     /// STARTs per second at most
     #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -164,7 +175,7 @@ impl<'a> Run<'a> {
     /// Connects both sides and waits until STARTs would be placed.
     async fn connect(args: &'a LoadArgs, target: &LoadTarget) -> Result<Self, LoadError> {
         let id = RunId::new(fastrand::u32(..));
-        let template = StartTemplate::new(id, args.mem, args.cpus, None, args.pad as usize);
+        let template = args.template(id)?;
         let count = args.launchers as usize;
         let sources = Spread::plan(args.sources.as_ref(), count, target.address)?;
         allow_launchers(args.launchers, args.pid)?;
@@ -191,6 +202,7 @@ impl<'a> Run<'a> {
             mem_mib: args.launcher_mem,
             run: id,
             sources,
+            labels: args.labels.clone().unwrap_or_default(),
         };
         let dialer = dialer(agent, Role::AGENT);
         let launchers = Launchers::connect(dialer, plan, recorder.clone(), deadline).await;
@@ -312,6 +324,26 @@ fn server_usage(args: &LoadArgs) -> Result<Option<Usage>, LoadError> {
 
 fn own_usage() -> Usage {
     usage(std::process::id()).unwrap_or_default()
+}
+
+impl LoadArgs {
+    /// The STARTs that the arguments describe.
+    fn template(&self, run: RunId) -> Result<StartTemplate, LoadError> {
+        let scheduling = self.scheduling.as_deref().map(Scheduling::read);
+        let scheduling = scheduling.transpose()?;
+        let shape = StartShape {
+            mem_mib: self.mem,
+            vcpus: self.cpus,
+            node: None,
+            pad: self.pad as usize,
+            scheduling: scheduling.as_ref(),
+        };
+        let template = StartTemplate::new(run, shape);
+        Start::decode(&template.start(0)).map_err(|e| LoadError::Scheduling {
+            reason: format!("no START could be read with it: {e}"),
+        })?;
+        Ok(template)
+    }
 }
 
 impl EncodingArg {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use proto_frames::payload::{Start, StartFailure, StartFailureReason};
+use proto_frames::payload::{Ready, Start, StartFailure, StartFailureReason, Stats};
 use proto_frames::{Frame, Kind, Role};
 
 use crate::scheduler::{Peers, Scheduler};
@@ -356,6 +356,53 @@ async fn launchers_are_spread_over_the_source_addresses_asked_for() {
 }
 
 #[tokio::test]
+async fn launchers_report_labels_and_starts_have_a_scheduling_section() {
+    let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
+    let section = scheduler.certs.path().join("section.yaml");
+    std::fs::write(&section, "version: 1\nrequire:\n- zone = zone-1\n").unwrap();
+    let flow = "{version: 1, require: [zone = zone-1]}";
+    for scheduling in [section.to_str().unwrap(), flow] {
+        let args = [
+            "load",
+            "--launchers",
+            "6",
+            "--starts",
+            "5",
+            "--labels",
+            "zone=3,rack=2",
+            "--scheduling",
+            scheduling,
+        ];
+        let ran = scheduler.ctl(&args).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let mut zones = BTreeMap::<String, usize>::new();
+    for payload in scheduler.seen(Kind::READY) {
+        let labels = Ready::decode(&payload).unwrap().labels;
+        assert!(
+            ["rack-0", "rack-1"].contains(&labels["rack"].as_str()),
+            "{labels:?}"
+        );
+        *zones.entry(labels["zone"].clone()).or_default() += 1;
+    }
+    assert_eq!(zones.into_values().collect::<Vec<_>>(), [4, 4, 4]);
+    for payload in scheduler.seen(Kind::STATS) {
+        assert_eq!(Stats::decode(&payload).unwrap().labels.len(), 2);
+    }
+    let starts = scheduler.seen(Kind::START);
+    assert_eq!(starts.len(), 10);
+    for payload in starts {
+        let start = Start::decode(&payload).unwrap();
+        assert!(!start.instance_uuid.is_empty());
+        let text = std::str::from_utf8(&payload).unwrap();
+        assert!(
+            text.contains("  scheduling:\n    version: 1\n    require:\n    - zone = zone-1\n"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn options_that_cannot_work_are_refused_before_anything_is_connected() {
     let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
     for (option, value, said) in [
@@ -366,6 +413,9 @@ async fn options_that_cannot_work_are_refused_before_anything_is_connected() {
             "is it an address of this machine?",
         ),
         ("--sources", "::1", "IPv4"),
+        ("--labels", "zone", "write NAME=N"),
+        ("--scheduling", "[version]", "no YAML mapping"),
+        ("--scheduling", "/nowhere/at.all", "cannot be read"),
     ] {
         let ran = scheduler
             .ctl(&["load", "--starts", "1", option, value])

@@ -82,6 +82,12 @@ pub enum LoadError {
         /// Where the scheduler is.
         target: SocketAddr,
     },
+    /// What `--scheduling` says cannot be used.
+    #[error("--scheduling: {reason}")]
+    Scheduling {
+        /// Why.
+        reason: String,
+    },
     /// The driving side has no connection.
     #[error("cannot connect the driving side to {address}: {source}")]
     Driver {

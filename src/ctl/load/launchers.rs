@@ -11,6 +11,7 @@ use socket2::SockRef;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::ctl::load::labels::Labels;
 use crate::ctl::load::payloads::{self, RunId};
 use crate::ctl::load::peer::{Dialer, Peer, PeerError};
 use crate::ctl::load::record::{Receiver, Recorder};
@@ -35,6 +36,8 @@ pub struct LauncherPlan {
     pub run: RunId,
     /// From which addresses they connect.
     pub sources: Spread,
+    /// What each reports of itself beside its figures.
+    pub labels: Labels,
 }
 
 /// The connected launchers. Dropping it ends them.
@@ -179,17 +182,14 @@ async fn connect_one(
     if index < plan.victims {
         SockRef::from(peer.stream.get_ref().0).set_linger(Some(std::time::Duration::ZERO))?;
     }
-    let hostname = plan.run.hostname(index);
-    let ready = Frame::new(
-        Kind::READY,
+    let report = payloads::Report {
         node,
-        payloads::ready(node, &hostname, plan.mem_mib),
-    );
-    let stats = Frame::new(
-        Kind::STATS,
-        node,
-        payloads::stats(node, &hostname, plan.mem_mib),
-    );
+        hostname: plan.run.hostname(index),
+        mem_mib: plan.mem_mib,
+        labels: plan.labels.of(index),
+    };
+    let ready = Frame::new(Kind::READY, node, report.ready());
+    let stats = Frame::new(Kind::STATS, node, report.stats());
     peer.send(&[ready, stats]).await?;
     Ok(peer)
 }
