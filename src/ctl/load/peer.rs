@@ -24,8 +24,9 @@ use crate::net::tls::{self, TlsError};
 /// Longest time for one connection to be accepted: a server that limits handshakes lets others wait their turn.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes read at once. Simulated launchers get a few hundred bytes at a time, and there are many of them.
-const READ_LEN: usize = 4 * 1024;
+/// Bytes read at once, and kept by every connection: room for a START. Simulated launchers get one at a time, and there
+/// are many of them.
+const READ_LEN: usize = 1024;
 
 /// Why a peer of a load run has no connection (any more).
 #[derive(Debug, thiserror::Error)]
