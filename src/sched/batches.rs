@@ -267,6 +267,16 @@ impl Scheduler {
         }
     }
 
+    /// Fails every batch that waits.
+    pub(super) fn fail_batches(&mut self) {
+        while let Some((id, _)) = self.batches.waiting.first() {
+            let id = id.clone();
+            for start in self.batches.take(&id) {
+                self.fail_start(&start, Refusal::Leaving);
+            }
+        }
+    }
+
     /// Fails batches whose last STARTs have not come in time.
     pub(super) fn fail_late_batches(&mut self, now: Instant) {
         while let Some((id, count, starts)) = self.batches.take_due(now) {

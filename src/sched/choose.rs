@@ -29,6 +29,7 @@ impl Scheduler {
     }
 
     fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
+        self.count_group(request);
         let Parts {
             view,
             policy,
@@ -50,7 +51,17 @@ impl Scheduler {
         found.or_else(|| search.filling())
     }
 
-    /// What a search needs.
+    /// Sees to it that the members of a START's group are counted by the values of its scope.
+    pub(super) fn count_group(&mut self, request: &StartRequest) {
+        let scheduling = request.scheduling.as_ref();
+        if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
+            && group.scope != NODE_SCOPE
+        {
+            self.groups.count_by(&group.id, &group.scope, &self.nodes);
+        }
+    }
+
+    /// What a search needs. The group of a START that asks for one has to be counted before.
     pub(super) fn parts(&mut self, pool: Pool) -> Parts<'_> {
         let view = View {
             now: self.now,
@@ -279,8 +290,7 @@ fn wishes(asked: &Asked<'_>, view: View<'_>, labels: &mut LabelIndex) -> Vec<Mas
         let set = if group.is_node_scope() {
             members.slots(view.pool as usize, 1)
         } else {
-            let domains = group.domains.keys().copied();
-            Arc::new(labels.with_values(&group.asked.scope, domains))
+            Arc::new(labels.with_values(&group.asked.scope, group.values_with(1)))
         };
         wishes.push(if group.is_together() {
             Mask::inside(set)

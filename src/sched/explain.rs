@@ -117,6 +117,7 @@ impl Scheduler {
     /// Why no node fits a request now.
     pub(super) fn explain(&mut self, request: &StartRequest) -> Explanation {
         let pool = pool_of(request);
+        self.count_group(request);
         let Parts {
             view,
             policy,
