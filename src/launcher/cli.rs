@@ -91,7 +91,8 @@ pub struct Cli {
     #[command(flatten)]
     pub features: FeatureFlags,
 
-    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves
+    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves;
+    /// --label and --resource say what else it has
     #[arg(long, value_name = "RESOURCES")]
     pub simulate: Option<Simulation>,
     /// Make up so many nodes, each with its own connection and UUID

@@ -33,10 +33,10 @@ pub struct FeatureFlags {
     /// be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
     pub label: Vec<(String, String)>,
-    /// How much the node has of something else that is counted, e.g. gpu=4; may be repeated
+    /// How much the node has of a further resource that is counted, e.g. gpu=4; may be repeated
     #[arg(long, value_name = "NAME=AMOUNT", value_parser = parse_resource)]
     pub resource: Vec<(String, i64)>,
-    /// The node whose resources this one shares: the whole machine's, where this is one of its NUMA nodes
+    /// The node whose resources this one shares, e.g. the whole machine's where this is one of its NUMA nodes
     #[arg(long, value_name = "UUID")]
     pub shares: Option<Uuid>,
     /// What to report of what is found on this machine
