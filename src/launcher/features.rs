@@ -1,7 +1,7 @@
 //! What a node says of itself beyond its figures: flags of the command line, checked, and what was found on the machine.
 //!
-//! They hold for made-up nodes too, for which nothing is found. Finding is the business of [`super::detect`]; the
-//! figures are that of [`super::host`]; what instances take of the resources, of [`super::agent`].
+//! They hold for made-up nodes too, for which nothing is found. Finding is the business of `detect`; the figures are that
+//! of `host`; what instances take of the resources, of [`super::agent`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

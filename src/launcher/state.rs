@@ -265,7 +265,7 @@ mod tests {
             \"restart\":false,\"stage\":\"Running\",\"unheard\":false}";
         let written = std::fs::read_to_string(state.instance("a").record()).unwrap();
         assert_eq!(written, text, "what has neither is written as before");
-        assert_eq!(state.records(), [old.clone()]);
+        assert_eq!(state.records(), std::slice::from_ref(&old));
         let mut new = old;
         new.demand.resources.insert("gpu".to_owned(), 2);
         new.group = "web".to_owned();
