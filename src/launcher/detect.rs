@@ -15,6 +15,10 @@ const MAX_FILE_LEN: u64 = 64 * 1024;
 /// Entries looked at in one directory: more than the 8192 processors that Linux supports, and what stands beside them.
 const MAX_ENTRIES: usize = 16_384;
 
+/// Longest label that is made of what a machine says, in bytes: well within what a label may be, and longer than any
+/// processor's name.
+const MAX_WORD_LEN: usize = 128;
+
 /// PCI base class and subclass of VGA controllers, which many machines have for their console alone.
 const VGA: u32 = 0x0300;
 
@@ -88,15 +92,17 @@ fn cpu_model(root: &Path) -> Option<String> {
     word(&plain)
 }
 
-/// The text as one word of letters, digits and `. _ -`; everything else is a break between words. `None` if nothing is
-/// left.
+/// The text as one word of letters, digits and `. _ -`, cut where it is too long; everything else is a break between
+/// words. `None` if nothing is left.
 fn word(text: &str) -> Option<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let parts: Vec<&str> = text
         .split(|c| !is_part(c))
         .filter(|part| !part.is_empty())
         .collect();
-    (!parts.is_empty()).then(|| parts.join("-"))
+    let mut word = parts.join("-");
+    word.truncate(MAX_WORD_LEN);
+    (!word.is_empty()).then_some(word)
 }
 
 /// A count as a label; none of something that every machine has means that it could not be counted.
@@ -201,7 +207,7 @@ mod tests {
     use proto_frames::payload::expression::is_name;
     use tempfile::TempDir;
 
-    use super::{labels, resources, size_name, word};
+    use super::{MAX_WORD_LEN, labels, resources, size_name, word};
 
     /// A made-up `/` with these files.
     fn machine(files: &[(&str, &str)]) -> TempDir {
@@ -257,6 +263,7 @@ mod tests {
         );
         assert_eq!(word(" \"a, b\" (c) = d\n").as_deref(), Some("a-b-c-d"));
         assert_eq!(word("()"), None);
+        assert_eq!(word(&"a".repeat(1000)).unwrap().len(), MAX_WORD_LEN);
     }
 
     #[test]
