@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 
 use self::column::Column;
 use self::maxima::{MaxTree, right_of};
-use self::packed::{BLOCK, PackedBlock, PackedResources};
+use self::packed::{BLOCK, Lanes, PackedBlock, PackedResources, largest};
 use super::resources::Resources;
 
 /// With this many slots left to look at or fewer, looking costs less than comparing a block's packed columns.
@@ -101,9 +101,8 @@ impl OfferIndex {
             return;
         }
         self.packed[block].set(lane, &offer);
-        let largest = self.maxima.block(block);
-        let largest = largest_after(&self.exact[block], lane, old, largest);
-        self.maxima.set(block, largest);
+        let most = self.most_after(block, lane, old);
+        self.maxima.set(block, most);
     }
 
     /// Changes how much of a custom resource a slot offers. What is not above 0 covers no request.
@@ -208,10 +207,12 @@ impl OfferIndex {
             if slots != 0 {
                 slots &= self.candidates(block, &sought, slots);
             }
+            let exact = &self.exact[block];
             while slots != 0 {
-                let slot = block * BLOCK + slots.trailing_zeros() as usize;
+                let lane = slots.trailing_zeros() as usize;
                 slots &= slots - 1;
-                if self.covers_sought(slot, &sought) {
+                let slot = block * BLOCK + lane;
+                if exact[lane].covers(&sought.asked) && self.has_custom(slot, sought.custom) {
                     visit(slot)?;
                 }
             }
@@ -234,7 +235,7 @@ impl OfferIndex {
         while left != 0 {
             let lane = left.trailing_zeros();
             left &= left - 1;
-            if self.covers_sought(block * BLOCK + lane as usize, &sought) {
+            if self.covers(block * BLOCK + lane as usize, need) {
                 covering |= 1 << lane;
             }
         }
@@ -245,11 +246,6 @@ impl OfferIndex {
     #[inline]
     pub(super) fn covers(&self, slot: usize, need: &Need<'_>) -> bool {
         self.offer(slot).covers(&need.asked.max(LEAST_ASKED)) && self.has_custom(slot, need.custom)
-    }
-
-    #[inline]
-    fn covers_sought(&self, slot: usize, sought: &Sought<'_>) -> bool {
-        self.offer(slot).covers(&sought.asked) && self.has_custom(slot, sought.custom)
     }
 
     #[inline]
@@ -284,6 +280,27 @@ impl OfferIndex {
             slots &= self.columns[usize::from(column.0)].candidates(block, asked);
         }
         slots
+    }
+
+    /// A block's largest amounts after one of its slots has changed from `old`. Only what falls from a maximum is
+    /// searched for anew.
+    fn most_after(&self, block: usize, lane: usize, old: Resources) -> Resources {
+        let (exact, packed) = (&self.exact[block], &self.packed[block]);
+        let (new, most) = (exact[lane], self.maxima.block(block));
+        let after = |lanes: &Lanes, amount: fn(&Resources) -> i64| {
+            if amount(&new) >= amount(&most) {
+                amount(&new)
+            } else if amount(&old) < amount(&most) {
+                amount(&most)
+            } else {
+                most_of(exact, lanes, lane, amount(&most), amount)
+            }
+        };
+        Resources {
+            mem_mib: after(&packed.mem, |offer| offer.mem_mib),
+            vcpus: after(&packed.vcpus, |offer| offer.vcpus),
+            disk_mib: after(&packed.disk, |offer| offer.disk_mib),
+        }
     }
 
     #[cold]
@@ -348,37 +365,28 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// A block's largest amounts after one of its slots has changed from `old`, where they were `largest` before.
-///
-/// Only what falls from a maximum has to be searched for anew, and the search ends when another slot has the same. It
-/// begins behind the slot that changed: nodes are used in turn, so the next one has most likely not been used yet.
-fn largest_after(
+/// The most of one resource in a block, which is no more than `bound`: among the slots whose packed amount is largest,
+/// the first with so much ends the search. It begins behind `lane`, the slot that changed: nodes are used in turn, so
+/// the next one is likely to have not been used yet.
+#[inline]
+fn most_of(
     exact: &[Resources; BLOCK],
+    lanes: &Lanes,
     lane: usize,
-    old: Resources,
-    largest: Resources,
-) -> Resources {
-    let new = exact[lane];
-    let kept = |old: i64, new: i64, largest: i64| {
-        if old == largest {
-            new
-        } else {
-            new.max(largest)
-        }
-    };
-    let mut found = Resources {
-        mem_mib: kept(old.mem_mib, new.mem_mib, largest.mem_mib),
-        vcpus: kept(old.vcpus, new.vcpus, largest.vcpus),
-        disk_mib: kept(old.disk_mib, new.disk_mib, largest.disk_mib),
-    };
-    let (before, after) = exact.split_at(lane);
-    for offer in after.iter().chain(before) {
-        if found.covers(&largest) {
-            break;
-        }
-        found = found.max(*offer);
+    bound: i64,
+    amount: impl Fn(&Resources) -> i64,
+) -> i64 {
+    if amount(&exact[(lane + 1) % BLOCK]) == bound {
+        return bound;
     }
-    found
+    let mut left = largest(lanes).rotate_right(lane as u32);
+    let mut most = i64::MIN;
+    while left != 0 && most != bound {
+        let at = (left.trailing_zeros() as usize + lane) % BLOCK;
+        most = most.max(amount(&exact[at]));
+        left &= left - 1;
+    }
+    most
 }
 
 /// The bits of a block's slots that are in `from .. to`.

@@ -200,6 +200,11 @@ impl Table {
         self.generation += 1;
     }
 
+    /// Bytes on the heap.
+    pub(super) fn size(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<NodeKey>>() + self.offers.size()
+    }
+
     /// Whether holes, length and tree agree with each other.
     pub(super) fn is_consistent(&self) -> bool {
         self.holes == self.slots.iter().filter(|slot| slot.is_none()).count()
@@ -214,4 +219,133 @@ impl Table {
 fn to_slot(at: usize) -> Slot {
     Slot::try_from(at)
         .expect("a table has fewer than 2^32 slots: sessions are bounded by open files")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::{NodeKey, Resources, Slot, Table};
+    use crate::sched::index::{ColumnId, Need};
+
+    const GPU: ColumnId = ColumnId(1);
+
+    fn room(amount: i64) -> Resources {
+        Resources {
+            mem_mib: amount,
+            vcpus: amount,
+            disk_mib: amount,
+        }
+    }
+
+    /// A table of nodes with so much room each.
+    fn table(rooms: &[i64]) -> Table {
+        let mut table = Table::default();
+        for (node, &amount) in (0..).zip(rooms) {
+            let slot = table.push(NodeKey(node));
+            table.set_offer(slot, room(amount));
+        }
+        table
+    }
+
+    /// All slots that fit, in the search's order.
+    fn fits(table: &Table, need: &Need<'_>, mask: impl FnMut(usize) -> u64) -> Vec<Slot> {
+        let mut fits = Vec::new();
+        let flow = table.fits_in_order(need, mask, |slot| {
+            fits.push(slot);
+            ControlFlow::<()>::Continue(())
+        });
+        assert_eq!(flow, ControlFlow::Continue(()));
+        fits
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_goes_round_from_behind_the_most_recently_used(
+            rooms in proptest::collection::vec(0i64..4, 1..200),
+            used in any::<Option<Index>>(),
+            mask in any::<u64>(),
+        ) {
+            let mut table = table(&rooms);
+            let used = used.map(|used| used.index(rooms.len()));
+            table.set_cursor(used.map(|used| used as Slot));
+            let start = used.map_or(0, |used| used + 1);
+            let order: Vec<Slot> = (start..rooms.len())
+                .chain(0..start)
+                .filter(|&at| rooms[at] >= 2)
+                .map(|at| at as Slot)
+                .collect();
+            let asked = room(2);
+            let need = Need::base(&asked);
+            prop_assert_eq!(table.first_fit(&asked), order.first().copied());
+            prop_assert_eq!(&fits(&table, &need, |_| u64::MAX), &order);
+
+            let mut masked = order;
+            masked.retain(|slot| mask >> (slot % 64) & 1 == 1);
+            prop_assert_eq!(&fits(&table, &need, |_| mask), &masked);
+            let admit = |slot: Slot| slot % 3 != 0;
+            prop_assert_eq!(
+                table.first_fit_in(&need, |_| mask, admit),
+                masked.into_iter().find(|&slot| admit(slot))
+            );
+        }
+    }
+
+    #[test]
+    fn custom_amounts_and_the_cursor_move_when_holes_are_closed() {
+        let mut table = table(&[1; 200]);
+        for slot in 0..200 {
+            table.set_custom(slot, GPU, i64::from(slot));
+        }
+        table.touch(190);
+        let before = table.generation();
+        let mut moves = Vec::new();
+        for slot in 0..101 {
+            assert_eq!((table.generation(), table.slot_count()), (before, 200));
+            table.remove(slot, |node, slot| moves.push((node, slot)));
+        }
+        assert_ne!(table.generation(), before);
+        let expected: Vec<_> = (101..200).map(|node| (NodeKey(node), node - 101)).collect();
+        assert_eq!(moves, expected);
+        assert_eq!((table.slot_count(), table.len()), (99, 99));
+        assert_eq!(table.cursor(), Some(89));
+        for (node, slot) in moves {
+            assert_eq!(table.node(slot), Some(node));
+            assert_eq!(table.custom(slot, GPU), i64::from(node.0));
+        }
+        assert!(table.is_consistent());
+    }
+
+    #[test]
+    fn a_node_that_has_left_takes_its_custom_amounts_along() {
+        let mut table = table(&[1; 3]);
+        table.set_custom(1, GPU, 4);
+        let asked = room(1);
+        let need = Need {
+            asked: &asked,
+            custom: &[(GPU, 2)],
+        };
+        assert_eq!(fits(&table, &need, |_| u64::MAX), [1]);
+        assert!(table.covers(1, &need) && !table.covers(0, &need));
+        table.remove(1, |_, _| ());
+        assert_eq!(table.custom(1, GPU), 0);
+        assert!(fits(&table, &need, |_| u64::MAX).is_empty());
+        let slot = table.push(NodeKey(7));
+        assert_eq!(table.custom(slot, GPU), 0);
+    }
+
+    #[test]
+    fn a_cursor_whose_node_has_left_is_none() {
+        let mut table = table(&[1; 3]);
+        table.touch(1);
+        let saved = table.cursor();
+        table.remove(1, |_, _| ());
+        table.set_cursor(saved);
+        assert_eq!(table.cursor(), None);
+        table.set_cursor(Some(2));
+        assert_eq!(table.first_fit(&room(1)), Some(0));
+    }
 }

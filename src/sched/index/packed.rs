@@ -35,19 +35,20 @@ pub(super) fn pack(amount: i64) -> i16 {
 /// Lanes of a row that hold at least this much, as bits; bit `i` is lane `i`.
 #[inline]
 pub(super) fn at_least(lanes: &Lanes, least: i16) -> u64 {
-    let mut holds = [0u8; BLOCK];
-    for (holds, lane) in holds.iter_mut().zip(lanes) {
-        *holds = u8::from(*lane >= least);
-    }
-    bits(&holds)
+    bits(lanes, |lane| lane.saturating_sub(least))
+}
+
+/// Lanes of a row that hold the most, as bits.
+pub(super) fn largest(lanes: &Lanes) -> u64 {
+    at_least(lanes, lanes.iter().copied().fold(i16::MIN, i16::max))
 }
 
 /// The packed base resources of a block's slots.
 #[derive(Debug, Clone)]
 pub(super) struct PackedBlock {
-    mem: Lanes,
-    vcpus: Lanes,
-    disk: Lanes,
+    pub(super) mem: Lanes,
+    pub(super) vcpus: Lanes,
+    pub(super) disk: Lanes,
 }
 
 /// A packed request.
@@ -100,28 +101,28 @@ impl PackedBlock {
     /// Whether any slot may cover: most blocks of an adversarial mix end here, so no bits are made for them.
     #[inline]
     fn may_cover(&self, asked: PackedResources) -> bool {
-        let mut any = 0i16;
-        for lane in 0..BLOCK {
-            any |= self.lane_covers(lane, asked);
-        }
-        any != 0
+        let slack = (0..BLOCK).map(|lane| self.slack(lane, asked));
+        slack.fold(i16::MIN, i16::max) >= 0
     }
 
-    fn candidate_bits(&self, asked: PackedResources) -> u64 {
-        let mut covers = [0u8; BLOCK];
-        for (lane, covers) in covers.iter_mut().enumerate() {
-            *covers = (self.lane_covers(lane, asked) & 1) as u8;
-        }
-        bits(&covers)
-    }
-
-    /// All ones if the lane may cover, else zero: what a vector comparison yields.
     #[inline]
-    fn lane_covers(&self, lane: usize, asked: PackedResources) -> i16 {
-        let covers = (self.mem[lane] >= asked.mem)
-            & (self.vcpus[lane] >= asked.vcpus)
-            & (self.disk[lane] >= asked.disk);
-        -i16::from(covers)
+    fn candidate_bits(&self, asked: PackedResources) -> u64 {
+        let mut slack = [0; BLOCK];
+        for (lane, slack) in slack.iter_mut().enumerate() {
+            *slack = self.slack(lane, asked);
+        }
+        bits(&slack, |slack| slack)
+    }
+
+    /// How much the scarcest resource of a slot is above what is asked for; negative if the slot does not cover.
+    /// Saturating differences, minima and maxima of 16 bits are what every x86-64 has for eight lanes at once; the
+    /// compiler makes branches of comparisons that are joined by "and".
+    #[inline]
+    fn slack(&self, lane: usize, asked: PackedResources) -> i16 {
+        let mem = self.mem[lane].saturating_sub(asked.mem);
+        let vcpus = self.vcpus[lane].saturating_sub(asked.vcpus);
+        let disk = self.disk[lane].saturating_sub(asked.disk);
+        mem.min(vcpus).min(disk)
     }
 
     /// Whether a slot's packed amounts are the image of these.
@@ -133,23 +134,20 @@ impl PackedBlock {
     }
 }
 
-/// Bytes that are 0 or 1 as bits.
+/// Lanes of which `slack` is not negative, as bits.
 #[inline]
-fn bits(bytes: &[u8; BLOCK]) -> u64 {
-    /// Moves bit 0 of byte `i` to bit `56 + i` of the product; no two of the partial products meet.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let mut bits = 0;
-    for (eight, bytes) in bytes.as_chunks::<8>().0.iter().enumerate() {
-        bits |= (u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56) << (8 * eight);
-    }
-    bits
+fn bits(lanes: &Lanes, slack: impl Fn(i16) -> i16) -> u64 {
+    let lanes = lanes.iter().enumerate();
+    lanes.fold(0, |bits, (at, &lane)| {
+        bits | u64::from(slack(lane) >= 0) << at
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{BLOCK, at_least, bits, pack};
+    use super::{BLOCK, at_least, largest, pack};
 
     /// Amounts of every magnitude, either sign.
     fn amounts() -> impl Strategy<Value = i64> {
@@ -197,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_has_its_bit() {
-        for lane in 0..BLOCK {
-            let mut bytes = [0; BLOCK];
-            bytes[lane] = 1;
-            assert_eq!(bits(&bytes), 1 << lane);
-        }
-        assert_eq!(bits(&[1; BLOCK]), u64::MAX);
+    fn the_largest_lanes_are_all_found() {
+        let mut lanes = [-4; BLOCK];
+        assert_eq!(largest(&lanes), u64::MAX);
+        lanes[0] = 3;
+        lanes[63] = 3;
+        lanes[7] = 2;
+        assert_eq!(largest(&lanes), 1 | 1 << 63);
     }
 }
