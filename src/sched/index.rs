@@ -18,11 +18,8 @@ use std::ops::ControlFlow;
 
 use self::column::Column;
 use self::maxima::{MaxTree, right_of};
-use self::packed::{BLOCK, Lanes, PackedBlock, PackedResources, largest};
+use self::packed::{BLOCK, PackedBlock, PackedResources};
 use super::resources::Resources;
-
-/// With this many slots left to look at or fewer, looking costs less than comparing a block's packed columns.
-const FEW: u32 = 2;
 
 /// The least that a request is taken to ask for: more than [`Resources::NEVER`], which covers no request at all.
 const LEAST_ASKED: Resources = Resources {
@@ -210,7 +207,7 @@ impl OfferIndex {
             let exact = &self.exact[block];
             while slots != 0 {
                 let lane = slots.trailing_zeros() as usize;
-                slots &= slots - 1;
+                slots = without_first(slots);
                 let slot = block * BLOCK + lane;
                 if exact[lane].covers(&sought.asked) && self.has_custom(slot, sought.custom) {
                     visit(slot)?;
@@ -225,6 +222,10 @@ impl OfferIndex {
     }
 
     /// The slots of a block that cover a need, as bits.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for a search that has its own order of blocks")
+    )]
     pub(super) fn covering(&self, block: usize, need: &Need<'_>) -> u64 {
         let sought = Sought::new(need);
         if block >= self.exact.len() || !self.promises(self.maxima.leaves() + block, &sought) {
@@ -234,7 +235,7 @@ impl OfferIndex {
         let mut covering = 0;
         while left != 0 {
             let lane = left.trailing_zeros();
-            left &= left - 1;
+            left = without_first(left);
             if self.covers(block * BLOCK + lane as usize, need) {
                 covering |= 1 << lane;
             }
@@ -269,7 +270,8 @@ impl OfferIndex {
     /// Of these slots of a block, those that may cover.
     #[inline]
     fn candidates(&self, block: usize, sought: &Sought<'_>, of: u64) -> u64 {
-        if of.count_ones() <= FEW {
+        // Looking at two slots costs less than comparing a block's packed columns.
+        if without_first(without_first(of)) == 0 {
             return of;
         }
         let mut slots = of & self.packed[block].candidates(sought.packed);
@@ -285,21 +287,24 @@ impl OfferIndex {
     /// A block's largest amounts after one of its slots has changed from `old`. Only what falls from a maximum is
     /// searched for anew.
     fn most_after(&self, block: usize, lane: usize, old: Resources) -> Resources {
-        let (exact, packed) = (&self.exact[block], &self.packed[block]);
-        let (new, most) = (exact[lane], self.maxima.block(block));
-        let after = |lanes: &Lanes, amount: fn(&Resources) -> i64| {
-            if amount(&new) >= amount(&most) {
+        let (exact, most) = (&self.exact[block], self.maxima.block(block));
+        let new = exact[lane];
+        // Nodes are used in turn, so the next one has most likely not been used yet and has as much still.
+        let next = exact[(lane + 1) % BLOCK];
+        let after = |amount: fn(&Resources) -> i64| {
+            let bound = amount(&most);
+            if amount(&new) >= bound {
                 amount(&new)
-            } else if amount(&old) < amount(&most) {
-                amount(&most)
+            } else if amount(&old) < bound || amount(&next) == bound {
+                bound
             } else {
-                most_of(exact, lanes, lane, amount(&most), amount)
+                most_of(exact, amount)
             }
         };
         Resources {
-            mem_mib: after(&packed.mem, |offer| offer.mem_mib),
-            vcpus: after(&packed.vcpus, |offer| offer.vcpus),
-            disk_mib: after(&packed.disk, |offer| offer.disk_mib),
+            mem_mib: after(|offer| offer.mem_mib),
+            vcpus: after(|offer| offer.vcpus),
+            disk_mib: after(|offer| offer.disk_mib),
         }
     }
 
@@ -365,28 +370,16 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// The most of one resource in a block, which is no more than `bound`: among the slots whose packed amount is largest,
-/// the first with so much ends the search. It begins behind `lane`, the slot that changed: nodes are used in turn, so
-/// the next one is likely to have not been used yet.
+/// The most of one resource in a block. Four maxima side by side, because one would wait for itself.
 #[inline]
-fn most_of(
-    exact: &[Resources; BLOCK],
-    lanes: &Lanes,
-    lane: usize,
-    bound: i64,
-    amount: impl Fn(&Resources) -> i64,
-) -> i64 {
-    if amount(&exact[(lane + 1) % BLOCK]) == bound {
-        return bound;
+fn most_of(exact: &[Resources; BLOCK], amount: impl Fn(&Resources) -> i64) -> i64 {
+    let mut most = [i64::MIN; 4];
+    for offers in exact.as_chunks::<4>().0 {
+        for (most, offer) in most.iter_mut().zip(offers) {
+            *most = amount(offer).max(*most);
+        }
     }
-    let mut left = largest(lanes).rotate_right(lane as u32);
-    let mut most = i64::MIN;
-    while left != 0 && most != bound {
-        let at = (left.trailing_zeros() as usize + lane) % BLOCK;
-        most = most.max(amount(&exact[at]));
-        left &= left - 1;
-    }
-    most
+    most[0].max(most[1]).max(most[2].max(most[3]))
 }
 
 /// The bits of a block's slots that are in `from .. to`.
@@ -399,6 +392,12 @@ fn within(block: usize, from: usize, to: usize) -> u64 {
         return 0;
     }
     (u64::MAX >> (BLOCK - taken)) & (u64::MAX << skipped)
+}
+
+/// Bits without the lowest that is set.
+#[inline]
+fn without_first(bits: u64) -> u64 {
+    bits & bits.wrapping_sub(1)
 }
 
 /// The leftmost leaf below a node of a tree whose leaves begin at `first_leaf`.

@@ -38,11 +38,6 @@ impl Table {
         self.slots.len()
     }
 
-    /// Changes whenever slots are renumbered; what was kept by slot is worthless then.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// The nodes in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = NodeKey> + '_ {
         self.slots.iter().filter_map(|slot| *slot)
@@ -56,16 +51,6 @@ impl Table {
     /// What is offered at a slot.
     pub(super) fn offer(&self, slot: Slot) -> Resources {
         self.offers.offer(slot as usize)
-    }
-
-    /// How much of a custom resource is offered at a slot; 0 unless [`Table::set_custom`] said otherwise.
-    pub(super) fn custom(&self, slot: Slot, column: ColumnId) -> i64 {
-        self.offers.custom(slot as usize, column)
-    }
-
-    /// Whether a slot covers a need; a hole never does.
-    pub(super) fn covers(&self, slot: Slot, need: &Need<'_>) -> bool {
-        self.offers.covers(slot as usize, need)
     }
 
     /// The most recently used node.
@@ -111,23 +96,11 @@ impl Table {
         self.cursor = Some(slot as usize);
     }
 
-    /// Where the next search begins behind: the most recently used node's slot, to go back to with
-    /// [`Table::set_cursor`].
-    pub(super) fn cursor(&self) -> Option<Slot> {
-        self.cursor.map(to_slot)
-    }
-
-    /// Goes back to a cursor of the same [`Table::generation`]; one whose node has left since is none.
-    pub(super) fn set_cursor(&mut self, cursor: Option<Slot>) {
-        let at = cursor.map(|slot| slot as usize);
-        self.cursor = at.filter(|&at| self.slots[at].is_some());
-    }
-
     /// The slot to use for a request: the first after the most recently used that covers it, else the first of all,
     /// the most recently used included.
     pub(super) fn first_fit(&self, asked: &Resources) -> Option<Slot> {
         let need = Need::base(asked);
-        let end = self.slots.len();
+        let end = self.slot_count();
         let start = self.first_to_try();
         let after = self.offers.first_covering(&need, start, end);
         after
@@ -161,7 +134,7 @@ impl Table {
         mut mask: impl FnMut(usize) -> u64,
         mut visit: impl FnMut(Slot) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let end = self.slots.len();
+        let end = self.slot_count();
         let start = self.first_to_try();
         for (from, to) in [(start, end), (0, start)] {
             self.offers
@@ -213,6 +186,43 @@ impl Table {
                 .cursor
                 .is_none_or(|slot| self.slots.get(slot).is_some_and(Option::is_some))
             && self.offers.is_consistent()
+    }
+}
+
+/// What those need who keep something of their own by slot, or try a choice and take it back.
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "placement by need, group and batch asks; the benchmark does not"
+    )
+)]
+impl Table {
+    /// Changes whenever slots are renumbered; what was kept by slot is worthless then.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How much of a custom resource is offered at a slot; 0 unless [`Table::set_custom`] said otherwise.
+    pub(super) fn custom(&self, slot: Slot, column: ColumnId) -> i64 {
+        self.offers.custom(slot as usize, column)
+    }
+
+    /// Whether a slot covers a need; a hole never does.
+    pub(super) fn covers(&self, slot: Slot, need: &Need<'_>) -> bool {
+        self.offers.covers(slot as usize, need)
+    }
+
+    /// Where the next search begins behind: the most recently used node's slot, to go back to with
+    /// [`Table::set_cursor`].
+    pub(super) fn cursor(&self) -> Option<Slot> {
+        self.cursor.map(to_slot)
+    }
+
+    /// Goes back to a cursor of the same [`Table::generation`]; one whose node has left since is none.
+    pub(super) fn set_cursor(&mut self, cursor: Option<Slot>) {
+        let at = cursor.map(|slot| slot as usize);
+        self.cursor = at.filter(|&at| self.slots[at].is_some());
     }
 }
 
@@ -286,7 +296,7 @@ mod tests {
             let mut masked = order;
             masked.retain(|slot| mask >> (slot % 64) & 1 == 1);
             prop_assert_eq!(&fits(&table, &need, |_| mask), &masked);
-            let admit = |slot: Slot| slot % 3 != 0;
+            let admit = |slot: Slot| slot % 3 == 1;
             prop_assert_eq!(
                 table.first_fit_in(&need, |_| mask, admit),
                 masked.into_iter().find(|&slot| admit(slot))

@@ -33,22 +33,22 @@ pub(super) fn pack(amount: i64) -> i16 {
 }
 
 /// Lanes of a row that hold at least this much, as bits; bit `i` is lane `i`.
-#[inline]
+// On its own: inlined into a search it is compiled lane by lane.
+#[inline(never)]
 pub(super) fn at_least(lanes: &Lanes, least: i16) -> u64 {
-    bits(lanes, |lane| lane.saturating_sub(least))
-}
-
-/// Lanes of a row that hold the most, as bits.
-pub(super) fn largest(lanes: &Lanes) -> u64 {
-    at_least(lanes, lanes.iter().copied().fold(i16::MIN, i16::max))
+    let mut hold = [0; BLOCK];
+    for (holds, &lane) in hold.iter_mut().zip(lanes) {
+        *holds = u8::from(lane >= least);
+    }
+    bits(&hold)
 }
 
 /// The packed base resources of a block's slots.
 #[derive(Debug, Clone)]
 pub(super) struct PackedBlock {
-    pub(super) mem: Lanes,
-    pub(super) vcpus: Lanes,
-    pub(super) disk: Lanes,
+    mem: Lanes,
+    vcpus: Lanes,
+    disk: Lanes,
 }
 
 /// A packed request.
@@ -99,19 +99,20 @@ impl PackedBlock {
     }
 
     /// Whether any slot may cover: most blocks of an adversarial mix end here, so no bits are made for them.
-    #[inline]
+    #[inline(never)]
     fn may_cover(&self, asked: PackedResources) -> bool {
         let slack = (0..BLOCK).map(|lane| self.slack(lane, asked));
         slack.fold(i16::MIN, i16::max) >= 0
     }
 
-    #[inline]
+    // On its own for the same reason as `at_least`.
+    #[inline(never)]
     fn candidate_bits(&self, asked: PackedResources) -> u64 {
-        let mut slack = [0; BLOCK];
-        for (lane, slack) in slack.iter_mut().enumerate() {
-            *slack = self.slack(lane, asked);
+        let mut cover = [0; BLOCK];
+        for (lane, covers) in cover.iter_mut().enumerate() {
+            *covers = u8::from(self.slack(lane, asked) >= 0);
         }
-        bits(&slack, |slack| slack)
+        bits(&cover)
     }
 
     /// How much the scarcest resource of a slot is above what is asked for; negative if the slot does not cover.
@@ -134,12 +135,14 @@ impl PackedBlock {
     }
 }
 
-/// Lanes of which `slack` is not negative, as bits.
+/// Bytes that are 0 or 1 as bits.
 #[inline]
-fn bits(lanes: &Lanes, slack: impl Fn(i16) -> i16) -> u64 {
-    let lanes = lanes.iter().enumerate();
-    lanes.fold(0, |bits, (at, &lane)| {
-        bits | u64::from(slack(lane) >= 0) << at
+fn bits(bytes: &[u8; BLOCK]) -> u64 {
+    /// Moves bit 0 of byte `i` to bit `56 + i` of the product; no two of the partial products meet.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let eights = bytes.as_chunks::<8>().0.iter().enumerate();
+    eights.fold(0, |bits, (at, eight)| {
+        bits | (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56) << (8 * at)
     })
 }
 
@@ -147,7 +150,7 @@ fn bits(lanes: &Lanes, slack: impl Fn(i16) -> i16) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{BLOCK, at_least, largest, pack};
+    use super::{BLOCK, at_least, bits, pack};
 
     /// Amounts of every magnitude, either sign.
     fn amounts() -> impl Strategy<Value = i64> {
@@ -195,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_lanes_are_all_found() {
-        let mut lanes = [-4; BLOCK];
-        assert_eq!(largest(&lanes), u64::MAX);
-        lanes[0] = 3;
-        lanes[63] = 3;
-        lanes[7] = 2;
-        assert_eq!(largest(&lanes), 1 | 1 << 63);
+    fn every_byte_has_its_bit() {
+        for lane in 0..BLOCK {
+            let mut bytes = [0; BLOCK];
+            bytes[lane] = 1;
+            assert_eq!(bits(&bytes), 1 << lane);
+        }
+        assert_eq!(bits(&[1; BLOCK]), u64::MAX);
     }
 }
