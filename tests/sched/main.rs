@@ -10,5 +10,6 @@ mod placement;
 mod rare_orders;
 mod settle;
 mod standing;
+mod wishes;
 mod words;
 mod world;
