@@ -3,6 +3,7 @@
 mod claims;
 mod connections;
 mod defects;
+mod groups;
 mod in_doubt;
 mod labels;
 mod oracle;
