@@ -1,5 +1,6 @@
 //! The scheduler's core in a simulated world: its behaviour as sentences, and its choice against a naive oracle.
 
+mod batches;
 mod claims;
 mod connections;
 mod defects;
