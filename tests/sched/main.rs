@@ -9,6 +9,7 @@ mod in_doubt;
 mod labels;
 mod oracle;
 mod placement;
+mod policies;
 mod rare_orders;
 mod settle;
 mod standing;
