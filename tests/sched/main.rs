@@ -4,6 +4,7 @@ mod batches;
 mod claims;
 mod connections;
 mod defects;
+mod dry_runs;
 mod explanations;
 mod groups;
 mod in_doubt;
