@@ -14,6 +14,7 @@ mod placement;
 mod policies;
 mod rare_orders;
 mod settle;
+mod shares;
 mod standing;
 mod wishes;
 mod words;
