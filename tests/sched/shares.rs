@@ -253,3 +253,21 @@ fn a_part_of_a_part_shares_with_nobody() {
     place(&mut world, controller, PARTS[1], 500);
     assert_eq!(room(&mut world, controller), [600, 100, 0]);
 }
+
+#[test]
+fn a_part_that_disconnects_keeps_what_it_uses_while_it_may_come_back() {
+    let mut world = World::new();
+    let controller = world.controller();
+    connect(&mut world, WHOLE);
+    let part = connect(&mut world, PARTS[0]);
+    connect(&mut world, PARTS[1]);
+    place(&mut world, controller, PARTS[0], 400);
+    world.cut(part);
+    assert_eq!(room(&mut world, controller), [600, -1, 500]);
+    connect(&mut world, PARTS[0]);
+    assert_eq!(room(&mut world, controller), [600, 100, 500]);
+    let lost = connect(&mut world, PARTS[0]);
+    world.cut(lost);
+    world.advance(IN_DOUBT_TIME);
+    assert_eq!(room(&mut world, controller), [1000, -1, 500]);
+}
