@@ -1,6 +1,7 @@
 //! Why nothing fits: how many nodes fail for which reason, who came nearest, and whether waiting could help. From the
 //! same filters and figures as the choice.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -292,8 +293,10 @@ impl<'a> Tally<'a> {
             count.nodes += table.len() - list.len();
         }
         let mut text = format!("none of {} {what} nodes fits:", table.len());
-        let mut reasons = Vec::new();
-        for (&failed, count) in &self.counts {
+        let mut counts: Vec<_> = self.counts.iter().collect();
+        counts.sort_by_key(|(_, count)| Reverse(count.nodes));
+        let mut reasons = Vec::with_capacity(counts.len());
+        for (&failed, count) in counts {
             let (words, reason) = self.reason(failed, count);
             let _ = write!(text, " {} {words};", count.nodes);
             reasons.push(reason);

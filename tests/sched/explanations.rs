@@ -345,3 +345,39 @@ fn one_shape_is_explained_once_in_a_while() {
         "with another node it is another question"
     );
 }
+
+#[test]
+fn reasons_count_the_nodes_they_keep_out() {
+    let mut world = World::new();
+    let controller = world.controller();
+    for number in 0..3 {
+        world.labelled(number, &[("zone", "us-1")]);
+    }
+    for (number, mem) in [(10, 100), (11, 300)] {
+        let node = world.silent_node(number);
+        world.ready_as(node, |report| {
+            report.mem_available_mib = mem;
+            report.extras = Some(Box::new(labels(&[("zone", "eu-1")])));
+        });
+    }
+    let full = world.labelled(20, &[("zone", "eu-1")]);
+    world.status(full, Kind::FULL);
+    let failure = world.refused(controller, requiring("x", 500, &["zone = eu-1"]));
+    assert_eq!(
+        counts(&failure),
+        [
+            (ReasonKind::Labels, 3),
+            (ReasonKind::Memory, 2),
+            (ReasonKind::NotReady, 1)
+        ]
+    );
+    let detail = failure.detail.unwrap_or_default();
+    for part in [
+        "none of 6 compute nodes fits:",
+        "3 without 'zone = eu-1'",
+        "1 not ready",
+        "2 short of memory (asks 500 MiB, most free 300 on host-6)",
+    ] {
+        assert!(detail.contains(part), "{part}: {detail}");
+    }
+}
