@@ -189,6 +189,7 @@ impl Scheduler {
 
     /// Places all of these or none.
     fn place_all(&mut self, now: Instant, id: &str, starts: Vec<PlacedStart>) {
+        let starts = self.hand_over_living(starts);
         if starts
             .iter()
             .any(|start| self.waits_for_members(&start.request))
@@ -228,10 +229,26 @@ impl Scheduler {
             starts.len(),
             why.text
         );
-        let why = Explanation { text, ..why };
-        for start in &starts {
-            let reason = self.no_room(&start.request);
+        self.fail_all(&starts, &Explanation { text, ..why });
+    }
+
+    /// Gives the STARTs of instances that live already to their nodes, as [`Scheduler::place`] does: while they waited
+    /// they were started on their own, or a node has come back with them. Leaves the others.
+    fn hand_over_living(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
+        let mut others = Vec::with_capacity(starts.len());
+        for start in starts {
+            match self.holders.get(&start.request.instance) {
+                Some(&holder) => self.repeat(holder, start),
+                None => others.push(start),
+            }
+        }
+        others
+    }
+
+    fn fail_all(&mut self, starts: &[PlacedStart], why: &Explanation) {
+        for start in starts {
             let request = &start.request;
+            let reason = self.no_room(request);
             self.answer_start(
                 start.sender,
                 &request.instance,

@@ -365,6 +365,50 @@ fn payloads_that_wait_in_batches_are_bounded() {
 }
 
 #[test]
+fn an_instance_that_came_to_life_while_its_batch_waited_is_not_started_twice() {
+    for way in ["listed", "started alone"] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let a = world.node_with(1, 1000);
+        let b = world.node_with(2, 1000);
+        world.start_as(controller, of_batch("x", 600, "b", 2));
+        world.look_away();
+        match way {
+            "listed" => world.stats(a, vec![running("x", 1)]),
+            _ => world.start(controller, "x", 600),
+        }
+        world.look_away();
+        world.start_as(controller, of_batch("y", 600, "b", 2));
+        let other = if way == "listed" { a } else { b };
+        assert_eq!(world.placements(), named(&["x", "y"], &[a, other]), "{way}");
+    }
+}
+
+#[test]
+fn a_batch_that_fails_leaves_what_lives_of_it_alone() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let a = world.node_with(1, 1000);
+    world.look_away();
+    world.start_as(controller, of_batch("x", 600, "b", 2));
+    world.start(controller, "x", 600);
+    assert_eq!(world.placements(), named(&["x"], &[a]));
+    world.start_as(controller, of_batch("y", 600, "b", 2));
+    assert_eq!(
+        world.placements(),
+        named(&["x"], &[a]),
+        "as ever with one that lives"
+    );
+    assert_eq!(failures(&mut world, controller)[0].0, "y");
+    world.nothing_else();
+    assert_eq!(
+        world.place(controller, "z", 600),
+        None,
+        "'x' is still there"
+    );
+}
+
+#[test]
 fn of_a_batch_an_instance_that_lives_already_is_its_nodes_affair() {
     let mut world = World::new();
     let controller = world.controller();
