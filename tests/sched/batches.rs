@@ -317,6 +317,25 @@ fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
 }
 
 #[test]
+fn a_batch_does_not_wait_for_a_node_that_is_back_without_taking_work() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.look_away();
+    for name in ["x", "y"] {
+        world.start_as(controller, of_batch(name, 1, "b", 2));
+    }
+    let node = world.silent_node(1);
+    world.stats(node, Vec::new());
+    world.status(node, Kind::FULL);
+    world.advance(Duration::ZERO);
+    assert_eq!(failures(&mut world, controller).len(), 2);
+    assert_eq!(world.scheduler.poll_timeout(), None);
+}
+
+#[test]
 fn more_batches_than_may_wait_are_refused() {
     let mut world = World::new();
     let controller = world.controller();
