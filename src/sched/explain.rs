@@ -215,7 +215,9 @@ impl<'a> Tally<'a> {
         for (at, filter) in filters {
             let at = u16::try_from(at).unwrap_or(u16::MAX);
             match filter.admits(&candidate, asked) {
-                Err(miss) if filter.is_lasting() => return (Failed::Lasting(at, miss), None),
+                Err(miss) if filter.is_lasting(miss, asked) => {
+                    return (Failed::Lasting(at, miss), None);
+                }
                 Err(miss) => passing = passing.or(Some(Failed::Filter(at, miss))),
                 Ok(()) => {}
             }
@@ -340,7 +342,7 @@ impl<'a> Tally<'a> {
                 let filter = self.search.filters[usize::from(at)];
                 reason.reason = filter.reason();
                 reason.what = filter.describe(miss, self.search.asked);
-                reason.never = filter.is_lasting();
+                reason.never = filter.is_lasting(miss, self.search.asked);
                 reason.what.clone()
             }
             Failed::NotReady => plain(&mut reason, ReasonKind::NotReady, "not ready"),

@@ -51,8 +51,8 @@ pub(super) trait Filter: Debug + Send {
     /// A miss in words that follow "12 nodes": what they lack, or are.
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String;
 
-    /// Whether waiting alone does not help: labels and pins stay as they are, load does not.
-    fn is_lasting(&self) -> bool {
+    /// Whether waiting alone does not help against a miss: labels and pins stay as they are, load does not.
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
         false
     }
 }

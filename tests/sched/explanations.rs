@@ -381,3 +381,35 @@ fn reasons_count_the_nodes_they_keep_out() {
         assert!(detail.contains(part), "{part}: {detail}");
     }
 }
+
+#[test]
+fn a_required_fact_that_may_pass_is_no_never_and_one_that_stays_is() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.labelled(1, &[("zone", "eu-1")]);
+    world.ready_as(node, |report| {
+        report.load = 9;
+        report.extras = Some(Box::new(labels(&[("zone", "eu-1")])));
+    });
+    for (texts, what, never) in [
+        (&["node.load < 5"][..], "node.load < 5", false),
+        (
+            &["zone = eu-1", "node.instances > 0"],
+            "node.instances > 0",
+            false,
+        ),
+        (
+            &["node.mem_free_mb > 5000"],
+            "node.mem_free_mb > 5000",
+            false,
+        ),
+        (&["node.cpus > 5000"], "node.cpus > 5000", true),
+        (&["node.load < 5", "zone = us-1"], "zone = us-1", true),
+    ] {
+        let failure = world.refused(controller, requiring("x", 1, texts));
+        assert_eq!(counts(&failure), [(ReasonKind::Labels, 1)]);
+        let reason = &failure.reasons[0];
+        assert!(reason.what.contains(what), "{reason:?}");
+        assert_eq!((reason.never, failure.never), (never, never), "{what}");
+    }
+}

@@ -61,7 +61,7 @@ impl Filter for HardNear {
         }
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
         true
     }
 }
