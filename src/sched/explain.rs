@@ -341,9 +341,9 @@ impl<'a> Tally<'a> {
             Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
                 let filter = self.search.filters[usize::from(at)];
                 reason.reason = filter.reason();
-                reason.what = filter.describe(miss, self.search.asked);
+                reason.what = filter.what(miss, self.search.asked);
                 reason.never = filter.is_lasting(miss, self.search.asked);
-                reason.what.clone()
+                filter.describe(miss, self.search.asked)
             }
             Failed::NotReady => plain(&mut reason, ReasonKind::NotReady, "not ready"),
             Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, "with a full queue"),

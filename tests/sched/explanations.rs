@@ -409,7 +409,35 @@ fn a_required_fact_that_may_pass_is_no_never_and_one_that_stays_is() {
         let failure = world.refused(controller, requiring("x", 1, texts));
         assert_eq!(counts(&failure), [(ReasonKind::Labels, 1)]);
         let reason = &failure.reasons[0];
-        assert!(reason.what.contains(what), "{reason:?}");
+        assert_eq!(reason.what, what);
         assert_eq!((reason.never, failure.never), (never, never), "{what}");
+    }
+}
+
+#[test]
+fn a_reason_names_what_it_was_for_programs() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.labelled(1, &[]);
+    world.start_as(controller, of_group("first"));
+    let pinned = StartRequest {
+        hostname: Some("elsewhere".into()),
+        ..request("x", 1)
+    };
+    for (start, kind, what) in [
+        (
+            requiring("x", 1, &["rack = r1", "zone = a"]),
+            ReasonKind::Labels,
+            "rack = r1",
+        ),
+        (near_volume("x"), ReasonKind::Near, "volume"),
+        (of_group("x"), ReasonKind::Group, "web"),
+        (needing("x", 1, "gpu", 1), ReasonKind::Resource, "gpu"),
+        (pinned, ReasonKind::Pinned, ""),
+        (request("x", 5000), ReasonKind::Memory, ""),
+    ] {
+        let failure = world.refused(controller, start);
+        let reason = &failure.reasons[0];
+        assert_eq!((&reason.reason, reason.what.as_str()), (&kind, what));
     }
 }

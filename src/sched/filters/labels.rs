@@ -56,6 +56,10 @@ impl Filter for Required {
         format!("without '{}'", expression.map_or("", Expression::as_str))
     }
 
+    fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
+        missed(miss, asked).map_or_else(String::new, ToString::to_string)
+    }
+
     fn is_lasting(&self, miss: Miss, asked: &Asked<'_>) -> bool {
         missed(miss, asked).is_some_and(|expression| facts::is_lasting(expression.key()))
     }
