@@ -209,6 +209,11 @@ impl<'a> Tally<'a> {
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
         let node = view.nodes.node(key);
+        if node.report.is_none() {
+            // It may yet say that it is and has whatever is asked for.
+            self.could_ever = true;
+            return (Failed::NotReady, None);
+        }
         let candidate = view.candidate(key);
         let filters = self.search.filters.iter().enumerate();
         let mut passing = None;
@@ -293,6 +298,10 @@ impl<'a> Tally<'a> {
             let miss = Miss(u16::from(asked.request.node_id.is_none()));
             let count = self.counts.entry(Failed::Lasting(at, miss)).or_default();
             count.nodes += table.len() - list.len();
+            // The host that is asked for may be one that has not said its name yet.
+            let nodes = self.search.view.nodes;
+            let is_silent = |key| nodes.node(key).report.is_none();
+            self.could_ever |= asked.request.node_id.is_none() && table.iter().any(is_silent);
         }
         let mut text = format!("none of {} {what} nodes fits:", table.len());
         let mut counts: Vec<_> = self.counts.iter().collect();

@@ -441,3 +441,27 @@ fn a_reason_names_what_it_was_for_programs() {
         assert_eq!((&reason.reason, reason.what.as_str()), (&kind, what));
     }
 }
+
+#[test]
+fn of_a_node_that_has_said_nothing_yet_never_is_not_said() {
+    let pinned = StartRequest {
+        hostname: Some("elsewhere".into()),
+        ..request("x", 1)
+    };
+    for start in [
+        request("x", 5000),
+        requiring("x", 1, &["zone = a"]),
+        needing("x", 1, "gpu", 1),
+        pinned,
+    ] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = world.silent_node(1);
+        let failure = world.refused(controller, start.clone());
+        assert!(!failure.never, "{failure:?}");
+        world.ready_as(node, |_| ());
+        world.advance(Duration::from_millis(100));
+        let failure = world.refused(controller, start);
+        assert!(failure.never, "{failure:?}");
+    }
+}
