@@ -465,3 +465,29 @@ fn of_a_node_that_has_said_nothing_yet_never_is_not_said() {
         assert!(failure.never, "{failure:?}");
     }
 }
+
+#[test]
+fn what_nodes_of_one_reason_have_is_not_mixed_up_with_what_others_have() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let size = |mem, cpus| crate::world::Size {
+        mem,
+        cpus,
+        ..crate::world::Size::default()
+    };
+    world.node(1, size(100, 64));
+    world.node(2, size(1000, 1));
+    let mut start = request("x", 500);
+    start.asked.vcpus = 8;
+    let failure = world.refused(controller, start);
+    let found: Vec<_> = failure
+        .reasons
+        .iter()
+        .map(|reason| (reason.reason.clone(), reason.capacity, reason.never))
+        .collect();
+    let expected = [
+        (ReasonKind::Memory, Some(100), true),
+        (ReasonKind::Vcpus, Some(1), true),
+    ];
+    assert_eq!(found, expected);
+}
