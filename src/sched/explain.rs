@@ -235,7 +235,7 @@ impl<'a> Tally<'a> {
         let free = candidate.free();
         if node.status != NodeStatus::Ready {
             return (Failed::NotReady, None);
-        } else if node.backlog != Backlog::Clear || !node.takes_work() {
+        } else if node.backlog == Backlog::Stalled || !node.takes_work() {
             return (Failed::BackedUp, None);
         } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
             return (Failed::UnknownFigures, None);

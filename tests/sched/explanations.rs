@@ -491,3 +491,14 @@ fn what_nodes_of_one_reason_have_is_not_mixed_up_with_what_others_have() {
     ];
     assert_eq!(found, expected);
 }
+
+#[test]
+fn a_node_whose_queue_fills_is_short_of_what_it_lacks() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    backlog(&mut world, node, Backlog::Filling);
+    let failure = world.refused(controller, request("x", 2000));
+    assert_eq!(counts(&failure), [(ReasonKind::Memory, 1)]);
+    assert_eq!(world.place(controller, "y", 1), Some(node));
+}
