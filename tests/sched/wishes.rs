@@ -197,3 +197,26 @@ fn a_start_without_wishes_is_placed_first_fit_as_ever() {
         assert_eq!(world.place_as(controller, start), Some(node));
     }
 }
+
+#[test]
+fn places_with_room_for_a_soft_group_are_found_behind_many_that_have_none() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let web = Group {
+        max: Some(2),
+        ..group("web", GroupPolicy::SoftAntiAffinity)
+    };
+    let listed = |name: String| ciao_scheduler::sched::InstanceReport {
+        group: Some("web".into()),
+        ..crate::world::running(&name, 1)
+    };
+    let mut last = None;
+    for number in 0..200 {
+        let node = world.node_with(number, 1000);
+        let members = if number == 199 { 1 } else { 2 };
+        let names = (0..members).map(|member| format!("{number}-{member}"));
+        world.stats(node, names.map(listed).collect());
+        last = Some(node);
+    }
+    assert_eq!(world.place_as(controller, member("next", &web)), last);
+}
