@@ -202,6 +202,25 @@ fn while_nodes_are_still_coming_back_members_wait() {
 }
 
 #[test]
+fn members_wait_until_the_last_node_has_said_what_runs_on_it() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    let web = group("web", GroupPolicy::Affinity);
+    world.start_as(controller, member("new", &web));
+    world.labelled(1, &[]);
+    let second = world.node_with(2, 1000);
+    world.look_away();
+    world.advance(std::time::Duration::ZERO);
+    world.nothing_else();
+    world.stats(second, vec![listed("old", "web")]);
+    world.advance(std::time::Duration::ZERO);
+    assert_eq!(world.placements(), [("new".to_owned(), second)]);
+}
+
+#[test]
 fn members_that_waited_in_vain_are_placed_by_what_is_known() {
     let mut world = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
