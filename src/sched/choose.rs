@@ -287,16 +287,20 @@ fn wishes(asked: &Asked<'_>, view: View<'_>, labels: &mut LabelIndex) -> Vec<Mas
     if let Some(group) = asked.group.as_ref().filter(|group| !group.is_hard())
         && let Some(members) = group.members
     {
-        let set = if group.is_node_scope() {
-            members.slots(view.pool as usize, 1)
-        } else {
-            Arc::new(labels.with_values(&group.asked.scope, group.values_with(1)))
+        let with_members = |least: u32| {
+            if group.is_node_scope() {
+                return members.slots(view.pool as usize, least);
+            }
+            Arc::new(labels.with_values(&group.asked.scope, group.values_with(least)))
         };
-        wishes.push(if group.is_together() {
-            Mask::inside(set)
+        if group.is_together() {
+            wishes.push(Mask::inside(with_members(1)));
         } else {
-            Mask::outside(set)
-        });
+            wishes.push(Mask::outside(with_members(1)));
+            if group.max() > 1 {
+                wishes.push(Mask::outside(with_members(group.max())));
+            }
+        }
     }
     wishes
 }

@@ -15,6 +15,15 @@ pub(super) const PREFIX: &str = "node.";
 /// The tenants a node is reserved for, as a label: unlike the facts it changes with the configuration alone.
 pub(super) const TENANT: &str = "node.tenant";
 
+/// The facts that do not change by themselves.
+pub(super) const LASTING: [&str; 5] = [
+    "node.uuid",
+    "node.hostname",
+    "node.cpus",
+    "node.mem_total_mb",
+    "node.disk_total_mb",
+];
+
 /// A fact's value.
 enum Value<'a> {
     Text(&'a str),
@@ -84,6 +93,11 @@ const FACTS: &[Fact] = &[
 /// Whether an expression is about a fact rather than a label.
 pub(super) fn is_fact(key: &str) -> bool {
     key.starts_with(PREFIX) && key != TENANT
+}
+
+/// Whether the values of a key stay as they are unless somebody changes the node: those of labels, and some facts.
+pub(super) fn is_lasting(key: &str) -> bool {
+    !is_fact(key) || LASTING.contains(&key)
 }
 
 /// Whether a fact has this name.

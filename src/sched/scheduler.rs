@@ -157,7 +157,12 @@ impl Scheduler {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lost = self.lost.front().map(|(due, _)| *due);
-        let due = [lost, self.settling.due(), self.batches.due()];
+        let batches = if self.settling.is_open() {
+            None
+        } else {
+            self.batches.complete_due()
+        };
+        let due = [lost, self.settling.due(), self.batches.due(), batches];
         due.into_iter().flatten().min()
     }
 

@@ -93,4 +93,9 @@ impl Filter for HardGroup {
             ),
         }
     }
+
+    fn what(&self, _miss: Miss, asked: &Asked<'_>) -> String {
+        let group = asked.group.as_ref();
+        group.map_or_else(String::new, |group| group.asked.id.clone())
+    }
 }
