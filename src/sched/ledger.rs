@@ -3,6 +3,7 @@
 //! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
 //! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
 
+use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,6 +92,29 @@ impl Measured {
     }
 }
 
+/// What a node's instances lay claim to, in two counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Claims {
+    /// What was asked for and the node's reported figures do not show yet.
+    pub(super) held: Resources,
+    /// What was asked for, used or not; nothing of what counts as what is used.
+    pub(super) asked: Resources,
+}
+
+impl AddAssign for Claims {
+    fn add_assign(&mut self, other: Self) {
+        self.held += other.held;
+        self.asked += other.asked;
+    }
+}
+
+impl SubAssign for Claims {
+    fn sub_assign(&mut self, other: Self) {
+        self.held -= other.held;
+        self.asked -= other.asked;
+    }
+}
+
 /// What one STATS changed.
 #[derive(Debug, Default)]
 pub(super) struct StatsOutcome {
@@ -116,7 +140,7 @@ pub(super) struct MissRules {
 pub(super) struct Ledger {
     entries: IndexMap<InstanceId, Entry>,
     measured: Measured,
-    held: Resources,
+    claims: Claims,
     /// Custom resources asked for, in order of their numbers, none of them zero.
     held_custom: Vec<(ColumnId, i64)>,
     /// Members of groups that came or went since [`Ledger::take_group_changes`].
@@ -205,21 +229,22 @@ impl Entry {
         self.misses >= rules.missed_stats
     }
 
-    /// What of its request the node's reported figures do not show yet.
-    fn held(&self, measured: Measured) -> Resources {
+    /// What it lays claim to.
+    fn claims(&self, measured: Measured) -> Claims {
         let listed = self.phase == Phase::Running;
-        let unused = |asked: i64, used: i64, measured: bool| {
-            if measured && listed {
-                0
-            } else {
-                asked.saturating_sub(used.max(0)).max(0)
-            }
-        };
-        Resources {
-            mem_mib: unused(self.asked.mem_mib, self.used_mem_mib, measured.mem),
+        let asked = |asked: i64, measured: bool| if measured && listed { 0 } else { asked.max(0) };
+        let asked = Resources {
+            mem_mib: asked(self.asked.mem_mib, measured.mem),
             vcpus: self.asked.vcpus,
-            disk_mib: unused(self.asked.disk_mib, self.used_disk_mib, measured.disk),
-        }
+            disk_mib: asked(self.asked.disk_mib, measured.disk),
+        };
+        let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);
+        let held = Resources {
+            mem_mib: unused(asked.mem_mib, self.used_mem_mib),
+            vcpus: asked.vcpus,
+            disk_mib: unused(asked.disk_mib, self.used_disk_mib),
+        };
+        Claims { held, asked }
     }
 }
 
@@ -235,7 +260,7 @@ impl Ledger {
         Self {
             entries: IndexMap::new(),
             measured,
-            held: Resources::ZERO,
+            claims: Claims::default(),
             held_custom: Vec::new(),
             group_changes: Vec::new(),
             unconfirmed: 0,
@@ -244,9 +269,9 @@ impl Ledger {
         }
     }
 
-    /// What is to be held back from the node's reported figures.
-    pub(super) fn held(&self) -> Resources {
-        self.held
+    /// What its entries lay claim to.
+    pub(super) fn claims(&self) -> Claims {
+        self.claims
     }
 
     /// Custom resources asked for, in order of their numbers.
@@ -311,7 +336,7 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        self.held -= entry.held(measured);
+        self.claims -= entry.claims(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
             entry.sender = Some(start.sender);
@@ -319,7 +344,7 @@ impl Ledger {
         entry.phase = phase;
         entry.repeated = None;
         entry.misses = 0;
-        self.held += entry.held(measured);
+        self.claims += entry.claims(measured);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
@@ -344,14 +369,14 @@ impl Ledger {
                 Phase::InDoubt(_) => None,
             };
             if let Some(start) = start {
-                let before = entry.held(self.measured);
+                let before = entry.claims(self.measured);
                 self.unconfirmed += usize::from(entry.phase == Phase::Running);
                 entry.phase = Phase::InDoubt(Unconfirmed {
                     ordinal: 0,
                     ..start
                 });
-                self.held -= before;
-                self.held += entry.held(self.measured);
+                self.claims -= before;
+                self.claims += entry.claims(self.measured);
             }
         }
         self.unconfirmed
@@ -367,7 +392,7 @@ impl Ledger {
     /// Changes what counts as used and recomputes what is held.
     pub(super) fn set_measured(&mut self, measured: Measured) {
         self.measured = measured;
-        self.held = self.recomputed().0;
+        self.claims = self.recomputed().0;
     }
 
     /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
@@ -411,7 +436,7 @@ impl Ledger {
             return false;
         };
         let is_first = entry.listed_in != stats_count;
-        let before = entry.held(measured);
+        let before = entry.claims(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         entry.phase = Phase::Running;
         entry.asked = report
@@ -423,8 +448,8 @@ impl Ledger {
         entry.repeated = None;
         entry.misses = 0;
         entry.listed_in = stats_count;
-        self.held -= before;
-        self.held += entry.held(measured);
+        self.claims -= before;
+        self.claims += entry.claims(measured);
         is_first
     }
 
@@ -488,11 +513,11 @@ impl Ledger {
             if entry.listed_in == stats_count {
                 continue;
             }
-            let before = entry.held(measured);
+            let before = entry.claims(measured);
             // Not listed: as far as anybody knows it uses nothing.
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
-            self.held -= before;
-            self.held += entry.held(measured);
+            self.claims -= before;
+            self.claims += entry.claims(measured);
             if entry.is_gone(is_evidence, rules) {
                 gone.push(instance.clone());
             }
@@ -509,28 +534,29 @@ impl Ledger {
     }
 
     fn count_in(&mut self, entry: &Entry) {
-        self.held += entry.held(self.measured);
+        self.claims += entry.claims(self.measured);
         self.count_extras(entry.extras.as_deref(), 1);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
     fn count_out(&mut self, entry: &Entry) {
-        self.held -= entry.held(self.measured);
+        self.claims -= entry.claims(self.measured);
         self.count_extras(entry.extras.as_deref(), -1);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
-    /// What is held and how many STARTs have no outcome, from scratch.
-    fn recomputed(&self) -> (Resources, usize) {
-        let held = self.entries.values().fold(Resources::ZERO, |sum, entry| {
-            sum + entry.held(self.measured)
-        });
+    /// What is claimed and how many STARTs have no outcome, from scratch.
+    fn recomputed(&self) -> (Claims, usize) {
+        let mut claims = Claims::default();
+        for entry in self.entries.values() {
+            claims += entry.claims(self.measured);
+        }
         let unconfirmed = self
             .entries
             .values()
             .filter(|entry| entry.unconfirmed().is_some())
             .count();
-        (held, unconfirmed)
+        (claims, unconfirmed)
     }
 
     /// Whether the running sums are what a walk over the entries finds.
@@ -539,7 +565,7 @@ impl Ledger {
         for &(column, amount) in self.entries.values().flat_map(Entry::custom) {
             *custom.entry(column).or_insert(0) += amount;
         }
-        self.recomputed() == (self.held, self.unconfirmed)
+        self.recomputed() == (self.claims, self.unconfirmed)
             && custom.into_iter().eq(self.held_custom.iter().copied())
             && self.group_changes.is_empty()
     }
