@@ -207,7 +207,8 @@ impl Node {
         }
     }
 
-    /// What it could offer if nothing ran on it; figures it does not report are -1.
+    /// What it could offer if nothing ran on it: what it has, less what is reserved, scaled. Figures it does not report
+    /// are -1.
     pub(super) fn capacity(&self) -> Resources {
         let Some(report) = &self.report else {
             return Resources::UNKNOWN;
@@ -217,8 +218,8 @@ impl Node {
             if total < 0 {
                 return -1;
             }
-            let scaled = (total.min(MAX_REPORTED) as f64 * ratio) as i64;
-            scaled.saturating_sub(reserved).max(0)
+            let offered = total.min(MAX_REPORTED).saturating_sub(reserved).max(0);
+            (offered as f64 * ratio) as i64
         };
         Resources {
             mem_mib: whole(

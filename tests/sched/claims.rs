@@ -303,7 +303,11 @@ fn ratios_and_reserved_amounts_change_what_is_offered() {
     });
     let controller = world.controller();
     world.node_with(1, 1000);
-    assert_eq!(free(&mut world, controller), 1400);
+    assert_eq!(
+        free(&mut world, controller),
+        1350,
+        "what is reserved is not scaled: it is never offered"
+    );
 }
 
 #[test]
