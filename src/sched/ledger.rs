@@ -35,8 +35,13 @@ pub(super) struct Entry {
     pub(super) reported: Option<InstanceState>,
     /// Who asked for it, while that is known: told what its launcher says of its start.
     pub(super) sender: Option<SessionId>,
-    /// A START repeated while it ran, until the node has answered or reported again.
+    /// The latest START repeated while it ran, until the node has answered it.
     repeated: Option<Unconfirmed>,
+    /// STARTs of it that were given to the node and of which nothing has been heard. A node says in order what it did:
+    /// each of them ends in a failure, or in that the instance is listed or has ended.
+    open: u32,
+    /// Whether a START from before this connection, not among the open ones, may have brought it there.
+    is_doubted: bool,
     /// STATS in a row that should have listed it and did not.
     misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
@@ -135,6 +140,24 @@ pub(super) struct MissRules {
     pub(super) missed_stats: u8,
 }
 
+impl MissRules {
+    /// Whether the launcher says that it has not come to a START.
+    fn is_unseen(&self, start: Unconfirmed) -> bool {
+        self.starts_seen.is_some_and(|seen| seen < start.ordinal)
+    }
+}
+
+/// How a node says that it does not have an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A START of it failed.
+    Failed,
+    /// It was there and is not any more.
+    Gone,
+    /// It is not there to be deleted.
+    NotThere,
+}
+
 /// The claims on one node.
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
@@ -170,6 +193,8 @@ impl Entry {
             reported: None,
             sender: Some(unconfirmed.sender),
             repeated: None,
+            open: 1,
+            is_doubted: false,
             misses: 0,
             listed_in: 0,
         }
@@ -193,6 +218,7 @@ impl Entry {
         Self {
             phase: Phase::Running,
             sender: None,
+            open: 0,
             ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
         }
     }
@@ -207,11 +233,6 @@ impl Entry {
         self.extras.as_ref()?.group.as_ref()
     }
 
-    /// Whether its START was repeated while it ran and has not been answered.
-    pub(super) fn is_repeated(&self) -> bool {
-        self.repeated.is_some()
-    }
-
     /// Counts a STATS that does not list it; whether that was one too many.
     fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
         match self.phase {
@@ -220,7 +241,8 @@ impl Entry {
             _ if !is_evidence => return false,
             // It may not have left yet, or the launcher says that it has not come to it.
             Phase::Placed(_) if !rules.is_queue_clear => return false,
-            Phase::Placed(start) if rules.starts_seen.is_some_and(|seen| seen < start.ordinal) => {
+            Phase::Placed(start) if rules.is_unseen(start) => return false,
+            Phase::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
                 return false;
             }
             Phase::Placed(_) | Phase::Running => {}
@@ -382,10 +404,80 @@ impl Ledger {
         self.unconfirmed
     }
 
-    /// Notes that the START of an instance that runs was given to its node again.
-    pub(super) fn note_repeated(&mut self, instance: &InstanceId, start: Unconfirmed) {
+    /// Notes that a START of an instance that it has was given to its node again.
+    pub(super) fn repeat(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        match entry.phase {
+            Phase::Running => {
+                entry.repeated = Some(start);
+                entry.open += 1;
+            }
+            Phase::Placed(_) => {
+                let open = entry.open + 1;
+                self.reopen(instance, start, open);
+            }
+            Phase::InDoubt(_) => {
+                entry.is_doubted = true;
+                self.reopen(instance, start, 1);
+            }
+        }
+    }
+
+    /// Notes that a node has answered a START by that the instance runs there.
+    pub(super) fn confirm(&mut self, instance: &InstanceId) {
+        let Some(entry) = self.entries.get(instance) else {
+            return;
+        };
+        // One START is answered; and if nobody knew yet that it runs, another was what brought it there.
+        let silent = u32::from(entry.unconfirmed().is_some() && !entry.is_doubted);
+        let open = entry.open.saturating_sub(1 + silent);
+        let latest = entry.repeated.or(entry.unconfirmed());
+        self.set_phase(instance, Phase::Running);
         if let Some(entry) = self.entries.get_mut(instance) {
-            entry.repeated = Some(start);
+            entry.open = open;
+            entry.repeated = latest.filter(|_| open > 0);
+        }
+    }
+
+    /// Takes in that a node does not have an instance, as it says; whether its entry is to be released. It is not if a
+    /// START is on its way that the node had not come to when it said so.
+    pub(super) fn end(&mut self, instance: &InstanceId, how: Ended) -> bool {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return false;
+        };
+        let is_answer = match (how, entry.phase) {
+            (Ended::Failed, _) => true,
+            (Ended::Gone, Phase::Placed(_)) => !std::mem::take(&mut entry.is_doubted),
+            (_, Phase::InDoubt(_)) => return true,
+            // That it runs, or that it does not, was said of every START before.
+            (Ended::Gone | Ended::NotThere, _) => false,
+        };
+        let open = entry.open.saturating_sub(u32::from(is_answer));
+        match entry.repeated.or(entry.unconfirmed()) {
+            Some(latest) if open > 0 => {
+                self.reopen(instance, latest, open);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Notes that a START was never written to the node, whose connection has ended; whether none of this instance was.
+    pub(super) fn take_back(&mut self, instance: &InstanceId) -> bool {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return false;
+        };
+        entry.open = entry.open.saturating_sub(1);
+        let is_written = entry.open > 0 || entry.is_doubted || entry.repeated.is_some();
+        entry.unconfirmed().is_some() && !is_written
+    }
+
+    fn reopen(&mut self, instance: &InstanceId, start: Unconfirmed, open: u32) {
+        self.set_phase(instance, Phase::Placed(start));
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.open = open;
         }
     }
 
@@ -410,7 +502,7 @@ impl Ledger {
         self.has_listed |= !reports.is_empty();
         let mut listed = 0;
         for report in reports {
-            listed += usize::from(self.apply_report(report, columns, now));
+            listed += usize::from(self.apply_report(report, misses, columns, now));
         }
         if listed < self.entries.len() {
             self.count_missing(is_evidence, misses, &mut outcome);
@@ -422,6 +514,7 @@ impl Ledger {
     fn apply_report(
         &mut self,
         report: InstanceReport,
+        rules: &MissRules,
         columns: &mut Columns,
         now: Instant,
     ) -> bool {
@@ -438,6 +531,19 @@ impl Ledger {
         let is_first = entry.listed_in != stats_count;
         let before = entry.claims(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        let latest = entry.repeated.or(entry.unconfirmed());
+        match entry.phase {
+            Phase::Running => {}
+            // That it runs is what came of one START; of those repeated since nothing has been heard.
+            Phase::Placed(_) if entry.is_doubted => {}
+            Phase::Placed(start) => {
+                let unseen = u32::from(rules.is_unseen(start));
+                entry.open = entry.open.saturating_sub(1).max(unseen);
+            }
+            Phase::InDoubt(_) => entry.open = 0,
+        }
+        entry.is_doubted = false;
+        entry.repeated = latest.filter(|_| entry.open > 0);
         entry.phase = Phase::Running;
         entry.asked = report
             .requested
@@ -445,7 +551,6 @@ impl Ledger {
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
         entry.reported = Some(report.state);
-        entry.repeated = None;
         entry.misses = 0;
         entry.listed_in = stats_count;
         self.claims -= before;
@@ -514,6 +619,7 @@ impl Ledger {
                 continue;
             }
             let before = entry.claims(measured);
+            entry.is_doubted = false;
             // Not listed: as far as anybody knows it uses nothing.
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
             self.claims -= before;
