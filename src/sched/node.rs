@@ -171,17 +171,20 @@ impl Node {
         };
         let limits = &self.traits.limits;
         let (held, asked, capacity) = (claims.held, claims.asked, self.capacity());
-        let free = |available: i64, total: i64, capacity: i64, reserved: i64, held: i64, asked: i64| {
-            if available < 0 {
-                return i64::MIN;
-            }
-            let available = available.min(MAX_REPORTED);
-            if total < 0 {
-                return available.saturating_sub(reserved).saturating_sub(held);
-            }
-            let scaled = available.saturating_add(capacity - total.min(MAX_REPORTED));
-            scaled.saturating_sub(held).min(capacity.saturating_sub(asked))
-        };
+        let free =
+            |available: i64, total: i64, capacity: i64, reserved: i64, held: i64, asked: i64| {
+                if available < 0 {
+                    return i64::MIN;
+                }
+                let available = available.min(MAX_REPORTED);
+                if total < 0 {
+                    return available.saturating_sub(reserved).saturating_sub(held);
+                }
+                let scaled = available.saturating_add(capacity - total.min(MAX_REPORTED));
+                scaled
+                    .saturating_sub(held)
+                    .min(capacity.saturating_sub(asked))
+            };
         let vcpus = match limits.vcpus(report.cpus_online) {
             Some(vcpus) => vcpus.saturating_sub(held.vcpus),
             None => i64::MIN,
