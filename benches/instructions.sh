@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Instructions per START, counted by valgrind's callgrind, at one size of cluster. Prints a table; with --check compares
+# it with benches/instructions.txt and fails where a figure has grown by more than a tenth; with --save writes that file.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+nodes=1000
+few=512
+many=1536
+baseline=benches/instructions.txt
+wishes="plain require_zone require_rack_of_zone require_fact prefer_rack resource anti_affinity spread"
+
+command -v valgrind >/dev/null || { echo "valgrind is not installed (Debian: apt-get install valgrind)" >&2; exit 2; }
+binary=$(cargo bench --locked --bench instructions --no-run --message-format=json 2>/dev/null |
+    sed -n 's/.*"executable":"\([^"]*instructions-[^"]*\)".*/\1/p' | tail -1)
+
+count() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" "$1" "$nodes" "$2" 2>&1 |
+        sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+}
+
+figures() {
+    for wish in $wishes; do
+        local least most
+        least=$(count "$wish" "$few")
+        most=$(count "$wish" "$many")
+        printf '%-24s %8d\n' "$wish" $(((most - least) / (many - few)))
+    done
+}
+
+found=$(figures)
+echo "instructions per START, its end included, $nodes nodes:"
+echo "$found"
+case "${1:-}" in
+--save) echo "$found" >"$baseline" ;;
+--check)
+    echo "$found" | while read -r wish figure; do
+        before=$(sed -n "s/^$wish  *//p" "$baseline")
+        if [ -n "$before" ] && [ "$((figure * 10))" -gt "$((before * 11))" ]; then
+            echo "$wish has grown from $before to $figure" >&2
+            exit 1
+        fi
+    done
+    ;;
+esac
