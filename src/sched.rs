@@ -23,6 +23,7 @@ mod placement;
 mod queries;
 mod reports;
 mod resources;
+mod rules;
 mod scheduler;
 mod session;
 mod settle;
@@ -45,4 +46,8 @@ pub use input::{
 pub use node::NodeStatus;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use resources::Resources;
+pub use rules::{
+    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, Rules, TenantId,
+    WeigherRule,
+};
 pub use scheduler::{Counters, Scheduler};
