@@ -337,6 +337,9 @@ impl Cluster {
             node_id: None,
             hostname: None,
             restart: false,
+            tenant: None,
+            image: None,
+            scheduling: None,
         };
         Input::Frame {
             session: CONTROLLER,
@@ -424,6 +427,7 @@ fn report(node: usize, offer: Resources) -> NodeReport {
         load: 1,
         cpus_online: offer.vcpus,
         hostname: format!("node-{node}").into(),
+        extras: None,
     }
 }
 
@@ -457,6 +461,7 @@ fn ready_meaning(frame: &Frame) -> Meaning {
         load: known(figures.load),
         cpus_online: known(figures.cpus_online),
         hostname: figures.hostname.into(),
+        extras: None,
     }))
 }
 

@@ -6,34 +6,52 @@
 
 mod action;
 // Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
+mod batches;
 #[doc(hidden)]
 pub mod bench_support;
+mod choose;
+mod columns;
 mod config;
 mod connections;
+mod decide;
 mod explain;
+mod facts;
+mod failures;
+mod filters;
 mod forwarding;
+mod groups;
 mod ids;
 mod index;
 mod input;
 mod invariants;
+mod inventory;
+mod labels;
 mod ledger;
 mod node;
 mod permissions;
 mod placement;
+mod policy;
 mod queries;
 mod reports;
+mod requests;
 mod resources;
 mod rules;
 mod scheduler;
 mod session;
 mod settle;
+mod slot_set;
 mod table;
 mod timers;
+mod traits;
+mod view;
+mod weighers;
 mod workloads;
 
 pub use action::{
     Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
 };
+pub use batches::{BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES};
+pub use columns::MAX_RESOURCE_NAMES;
 pub use config::{
     Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_INSTANCES_PER_NODE, MAX_SETTLING,
     MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
@@ -41,13 +59,15 @@ pub use config::{
 pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
     Backlog, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input, InstanceReport,
-    InstanceState, Malformed, Meaning, NodeReport, StartRequest, StatsReport, Target,
+    InstanceState, Malformed, Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest,
+    StatsReport, Target,
 };
 pub use node::NodeStatus;
+pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use resources::Resources;
 pub use rules::{
-    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, Rules, TenantId,
-    WeigherRule,
+    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, Rules,
+    TenantId, WeigherRule,
 };
 pub use scheduler::{Counters, Scheduler};

@@ -22,7 +22,10 @@ const IMPURE: &[&str] = &[
     "std::thread",
     "async ",
     ".await",
-    "fastrand",
+    "fastrand::Rng::new",
+    "fastrand::seed",
+    "fastrand::usize",
+    "fastrand::u64",
     "println!",
 ];
 

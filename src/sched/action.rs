@@ -5,13 +5,14 @@ use std::fmt;
 use bytes::Bytes;
 use proto_frames::payload::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandRefused, ControllerStatus, DeleteFailure,
-    InstancePlaced, NodeConnected, NodeDisconnected, QueryResult, StartFailure,
+    InstancePlaced, NodeConnected, NodeDisconnected, PlacementDecision, QueryResult, StartFailure,
     UnassignPublicIpFailure,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::ids::{InstanceId, SessionId};
 use super::input::{StartRequest, Target};
+use super::policy::RuleError;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
@@ -82,6 +83,8 @@ pub enum Message {
     CommandRefused(CommandRefused),
     /// A START was given to a node (native encoding only).
     InstancePlaced(InstancePlaced),
+    /// The answer to a dry run (native encoding only).
+    PlacementDecision(Box<PlacementDecision>),
     /// The answer to a query (native encoding only).
     QueryResult(Box<QueryResult>),
 }
@@ -170,6 +173,12 @@ pub enum Notice {
     UnmatchedFailure(Uuid),
     /// A START waits for nodes that were there before the restart.
     Settling(InstanceId),
+    /// A batch was given up because so many of its STARTs are all that came.
+    LateBatch(Box<str>, usize, u32),
+    /// A node is in two availability zones; the one named here is left out.
+    TwoZones(Uuid, Box<str>),
+    /// Rules that do not hold together came with a configuration, and were left out.
+    BadRules(RuleError),
 }
 
 impl Notice {
@@ -232,6 +241,14 @@ impl fmt::Display for Notice {
                     "StartFailure without an instance from node {node} matches no single START: left to STATS"
                 )
             }
+            Self::LateBatch(id, came, count) => {
+                write!(f, "batch '{id}' given up: {came} of {count} STARTs came")
+            }
+            Self::TwoZones(node, zone) => write!(
+                f,
+                "node {node} is in a zone already, by an earlier aggregate: not in zone '{zone}' as well"
+            ),
+            Self::BadRules(error) => write!(f, "configuration left out: {error}"),
             Self::Settling(instance) => write!(
                 f,
                 "START {instance} waits for nodes that are still coming back"

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use proto_frames::Uuid;
 
+use super::rules::NodeRule;
+
 /// How long STARTs that were written to a node whose connection ended may wait for the node to come back. Original
 /// launchers dial again at once and report on connecting, so 15 s covers a restart of theirs.
 pub const IN_DOUBT_TIME: Duration = Duration::from_secs(15);
@@ -32,6 +34,9 @@ pub(super) const MAX_PENDING_ANSWERS: usize = 65_536;
 
 /// Kinds of refused frames remembered per session, so that each is logged once.
 pub(super) const MAX_REFUSED_KINDS: usize = 64;
+
+/// Keys of `start.scheduling` that are read and have no effect: what they ask for this version does not do.
+pub(super) const KEYS_WITHOUT_EFFECT: [&str; 3] = ["priority", "queue", "attempts"];
 
 /// How an instance that runs is counted against its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +69,8 @@ pub struct Config {
     pub in_doubt_time: Duration,
     /// See [`MISSED_STATS`].
     pub missed_stats: u8,
+    /// What is said of single nodes over what they report.
+    pub nodes: Vec<NodeRule>,
     /// Nodes known before a restart: while any of them is missing, a START that fits nowhere waits.
     pub expected_nodes: Vec<Uuid>,
     /// See [`SETTLE_TIME`].
@@ -84,6 +91,7 @@ impl Config {
             reserved_disk_mib: 0,
             in_doubt_time: IN_DOUBT_TIME,
             missed_stats: MISSED_STATS,
+            nodes: Vec::new(),
             expected_nodes: Vec::new(),
             settle_time: SETTLE_TIME,
         }

@@ -14,7 +14,7 @@ use super::action::{
 };
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
-use super::node::{Node, Pool, Presence};
+use super::node::{Node, Presence};
 use super::placement::Refusal;
 use super::session::{LAUNCHER, Session, identity};
 
@@ -73,7 +73,7 @@ impl Scheduler {
                 key
             }
             None => {
-                let node = Node::new(hello.uuid, roles, id, now, self.measured());
+                let node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
                 let key = self.nodes.insert(node);
                 self.enter_tables(key);
                 self.announce_node(key);
@@ -103,16 +103,6 @@ impl Scheduler {
         node.attach(id, now);
         self.enter_tables(key);
         self.announce_node(key);
-    }
-
-    fn enter_tables(&mut self, key: NodeKey) {
-        let roles = self.nodes.node(key).roles;
-        for pool in Pool::ALL {
-            if roles.contains(pool.role()) {
-                let slot = self.tables[pool as usize].push(key);
-                self.nodes.node_mut(key).slots[pool as usize] = Some(slot);
-            }
-        }
     }
 
     fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
@@ -191,16 +181,7 @@ impl Scheduler {
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
     fn lose_node(&mut self, now: Instant, key: NodeKey) {
-        let slots = std::mem::take(&mut self.nodes.node_mut(key).slots);
-        for pool in Pool::ALL {
-            let Some(slot) = slots[pool as usize] else {
-                continue;
-            };
-            let nodes = &mut self.nodes;
-            self.tables[pool as usize].remove(slot, |moved, slot| {
-                nodes.node_mut(moved).slots[pool as usize] = Some(slot)
-            });
-        }
+        self.leave_tables(key);
         self.filling.swap_remove(&key);
         let node = self.nodes.node_mut(key);
         node.presence = Presence::Lost(now);
@@ -274,6 +255,8 @@ impl Scheduler {
     fn pass_on_failure(&mut self, failure: &StartFailure) {
         let plain = StartFailure {
             detail: None,
+            reasons: Vec::new(),
+            never: false,
             ..failure.clone()
         };
         self.tell_controllers(Topic::Failures, |session| {

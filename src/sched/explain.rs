@@ -1,16 +1,21 @@
-//! Why nothing fits: how many nodes fail for which reason, and the nearest miss. From the same figures as the choice.
+//! Why nothing fits: how many nodes fail for which reason, who came nearest, and whether waiting could help. From the
+//! same filters and figures as the choice.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use proto_frames::payload::{Reason, ReasonKind};
+
 use super::Scheduler;
-use super::config::Config;
+use super::choose::{Parts, Search};
+use super::filters::Miss;
 use super::ids::NodeKey;
+use super::index::ColumnId;
 use super::input::{Backlog, StartRequest};
-use super::node::{Node, NodeStatus};
+use super::node::NodeStatus;
 use super::placement::pool_of;
-use super::resources::Resources;
+use super::view::Asked;
 
 /// Explanations kept: requests come in few shapes.
 const KEPT: usize = 16;
@@ -18,194 +23,408 @@ const KEPT: usize = 16;
 /// How long an explanation is reused: spares a full cluster a walk over all nodes for each of a burst of STARTs.
 const FRESH: Duration = Duration::from_millis(100);
 
+/// Nodes walked for explanations in that time, over all shapes of requests: 2 ms at about 10 ns each. Who sends many
+/// shapes that do not fit is told less, and delays nobody.
+const MAX_WALKED: usize = 200_000;
+
+/// Why a START was not placed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Explanation {
+    /// For people.
+    pub(super) text: String,
+    /// For programs; empty where it is not about nodes.
+    pub(super) reasons: Vec<Reason>,
+    /// Whether it fits no node as they are, however long one waits.
+    pub(super) never: bool,
+}
+
+impl Explanation {
+    /// One that is only words.
+    pub(super) fn of(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Explanations of the latest refusals, by shape of request.
 #[derive(Debug, Default)]
 pub(super) struct Explanations {
     kept: VecDeque<Kept>,
+    /// Nodes walked since this moment.
+    walked: Option<(Instant, usize)>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    shape: Shape,
-    text: String,
+    /// The request, with its instance and whether it is a restart left out.
+    shape: StartRequest,
+    nodes: usize,
+    explanation: Explanation,
     at: Instant,
 }
 
-/// All of a request that matters for the answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Shape {
-    asked: Resources,
-    network_node: bool,
-    node_id: Option<Box<str>>,
-    hostname: Option<Box<str>>,
-    nodes: usize,
-}
+impl Explanations {
+    /// Whether so many nodes may be walked now.
+    fn may_walk(&mut self, now: Instant, nodes: usize) -> bool {
+        let walked = match self.walked {
+            Some((since, walked)) if now.saturating_duration_since(since) < FRESH => {
+                (since, walked)
+            }
+            _ => (now, 0),
+        };
+        let may = walked.1 == 0 || walked.1 + nodes <= MAX_WALKED;
+        self.walked = Some((walked.0, walked.1 + if may { nodes } else { 0 }));
+        may
+    }
 
-/// How many nodes fail for each reason. A node counts for the first that applies.
-#[derive(Debug, Default)]
-struct Tally {
-    nodes: usize,
-    not_named: usize,
-    not_ready: usize,
-    backed_up: usize,
-    unknown: usize,
-    memory: usize,
-    vcpus: usize,
-    disk: usize,
-    /// The most that any node that takes work has free, per resource.
-    most_free: Option<Resources>,
-    /// The most that any node reported in all, per resource.
-    largest: Resources,
+    fn keep(&mut self, kept: Kept) {
+        self.kept.retain(|other| other.shape != kept.shape);
+        if self.kept.len() >= KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(kept);
+    }
 }
 
 impl Scheduler {
-    /// Why no node fits a request now, for people.
-    pub(super) fn why_not(&mut self, request: &StartRequest) -> String {
-        let shape = Shape {
-            asked: request.asked,
-            network_node: request.network_node,
-            node_id: request.node_id.clone(),
-            hostname: request.hostname.clone(),
-            nodes: self.tables[pool_of(request) as usize].len(),
-        };
-        let now = self.now;
+    /// Why no node fits a request now; of the same shape of request, the same answer for a short while.
+    pub(super) fn why_not(&mut self, request: &StartRequest) -> Explanation {
+        let (now, nodes) = (self.now, self.tables[pool_of(request) as usize].len());
         let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.at) < FRESH;
-        let kept = self
-            .explanations
-            .kept
-            .iter()
-            .filter(is_fresh)
-            .find(|kept| kept.shape == shape);
-        if let Some(kept) = kept {
-            return kept.text.clone();
+        let mut kept = self.explanations.kept.iter().filter(is_fresh);
+        if let Some(kept) =
+            kept.find(|kept| kept.nodes == nodes && is_of_shape(&kept.shape, request))
+        {
+            return kept.explanation.clone();
         }
-        let text = self.explain(request);
-        let kept = &mut self.explanations.kept;
-        kept.retain(|kept| kept.shape != shape);
-        if kept.len() >= KEPT {
-            kept.pop_front();
+        if !self.explanations.may_walk(now, nodes) {
+            return Explanation::of(
+                "no node fits; why was not counted, because too many different STARTs fail at once",
+            );
         }
-        kept.push_back(Kept {
-            shape,
-            text: text.clone(),
+        let explanation = self.explain(request);
+        self.explanations.keep(Kept {
+            shape: request.clone(),
+            nodes,
+            explanation: explanation.clone(),
             at: now,
         });
-        text
+        explanation
     }
 
-    fn explain(&self, request: &StartRequest) -> String {
-        let table = &self.tables[pool_of(request) as usize];
-        let mut tally = Tally {
-            nodes: table.len(),
-            ..Tally::default()
-        };
-        if request.node_id.is_some() || request.hostname.is_some() {
+    /// Why no node fits a request now.
+    pub(super) fn explain(&mut self, request: &StartRequest) -> Explanation {
+        let pool = pool_of(request);
+        let Parts {
+            view,
+            policy,
+            labels,
+            ..
+        } = self.parts(pool);
+        let asked = view.asked(request, labels);
+        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let mut tally = Tally::new(&search);
+        match &search.list {
             // The others are of no interest, however many they are.
-            let named = self.named_nodes(request, pool_of(request));
-            tally.not_named = table.len() - named.len();
-            self.count_all(named.into_iter(), request, &mut tally);
-        } else {
-            self.count_all(table.iter(), request, &mut tally);
+            Some(list) => list
+                .iter()
+                .filter_map(|&slot| view.table.node(slot))
+                .for_each(|key| tally.count(key)),
+            None => view.table.iter().for_each(|key| tally.count(key)),
         }
-        tally.to_text(request, &self.config)
-    }
-
-    fn count_all(
-        &self,
-        keys: impl Iterator<Item = NodeKey>,
-        request: &StartRequest,
-        tally: &mut Tally,
-    ) {
-        for key in keys {
-            let node = self.nodes.node(key);
-            tally.count(node, node.free(&self.config), request);
-        }
+        tally.explanation()
     }
 }
 
-impl Tally {
-    fn count(&mut self, node: &Node, free: Resources, request: &StartRequest) {
-        if let Some(report) = &node.report {
-            self.largest = self.largest.max(Resources {
-                mem_mib: report.mem_total_mib,
-                vcpus: report.cpus_online,
-                disk_mib: report.disk_total_mb,
-            });
-        }
-        let asked = &request.asked;
-        if node.status != NodeStatus::Ready {
-            self.not_ready += 1;
-        } else if node.backlog != Backlog::Clear {
-            self.backed_up += 1;
-        } else if free.mem_mib == i64::MIN || free.vcpus == i64::MIN || free.disk_mib == i64::MIN {
-            self.unknown += 1;
-        } else {
-            self.most_free = Some(self.most_free.map_or(free, |most| most.max(free)));
-            if free.mem_mib < asked.mem_mib {
-                self.memory += 1;
-            } else if free.vcpus < asked.vcpus {
-                self.vcpus += 1;
-            } else {
-                self.disk += 1;
-            }
+/// Whether two requests fail for the same reasons: all of both that matters for the choice is the same.
+fn is_of_shape(shape: &StartRequest, request: &StartRequest) -> bool {
+    shape.asked == request.asked
+        && shape.network_node == request.network_node
+        && shape.node_id == request.node_id
+        && shape.hostname == request.hostname
+        && shape.tenant == request.tenant
+        && shape.scheduling == request.scheduling
+}
+
+/// Why a node does not fit, in the order of looking: what stays as it is comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Failed {
+    /// A filter that waiting does not help, by its place among those asked.
+    Lasting(u16, Miss),
+    NotReady,
+    BackedUp,
+    UnknownFigures,
+    /// Another filter.
+    Filter(u16, Miss),
+    Memory,
+    Vcpus,
+    Disk,
+    Custom(ColumnId),
+}
+
+/// The nodes that fail for one reason.
+#[derive(Debug, Default)]
+struct Count {
+    nodes: usize,
+    /// The node that lacks the least, and what it has free.
+    nearest: Option<(i64, NodeKey)>,
+}
+
+/// All reasons, and what the nodes that are not ruled out for good have in all.
+struct Tally<'a> {
+    search: &'a Search<'a>,
+    counts: BTreeMap<Failed, Count>,
+    /// The most that any eligible node has in all: memory, vcpus, disk, then custom resources as asked.
+    largest: Vec<i64>,
+    eligible: usize,
+    could_ever: bool,
+}
+
+impl<'a> Tally<'a> {
+    fn new(search: &'a Search<'a>) -> Self {
+        Self {
+            search,
+            counts: BTreeMap::new(),
+            largest: vec![-1; 3 + search.asked.custom.len()],
+            eligible: 0,
+            could_ever: false,
         }
     }
 
-    fn to_text(&self, request: &StartRequest, config: &Config) -> String {
-        let what = if request.network_node {
+    fn count(&mut self, key: NodeKey) {
+        let (failed, free) = self.look_at(key);
+        let count = self.counts.entry(failed).or_default();
+        count.nodes += 1;
+        if let Some(free) = free
+            && count.nearest.is_none_or(|(most, _)| free > most)
+        {
+            count.nearest = Some((free, key));
+        }
+    }
+
+    /// Why a node does not fit, and if it lacks something, how much of it is there.
+    fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
+        let (asked, view) = (self.search.asked, self.search.view);
+        let node = view.nodes.node(key);
+        let candidate = view.candidate(key);
+        let filters = self.search.filters.iter().enumerate();
+        let mut passing = None;
+        for (at, filter) in filters {
+            let at = u16::try_from(at).unwrap_or(u16::MAX);
+            match filter.admits(&candidate, asked) {
+                Err(miss) if filter.is_lasting() => return (Failed::Lasting(at, miss), None),
+                Err(miss) => passing = passing.or(Some(Failed::Filter(at, miss))),
+                Ok(()) => {}
+            }
+        }
+        self.count_eligible(key);
+        let free = candidate.free();
+        if node.status != NodeStatus::Ready {
+            return (Failed::NotReady, None);
+        } else if node.backlog != Backlog::Clear || !node.takes_work() {
+            return (Failed::BackedUp, None);
+        } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
+            return (Failed::UnknownFigures, None);
+        } else if let Some(failed) = passing {
+            return (failed, None);
+        }
+        let wants = &asked.request.asked;
+        if free.mem_mib < wants.mem_mib {
+            return (Failed::Memory, Some(free.mem_mib));
+        } else if free.vcpus < wants.vcpus {
+            return (Failed::Vcpus, Some(free.vcpus));
+        } else if free.disk_mib < wants.disk_mib {
+            return (Failed::Disk, Some(free.disk_mib));
+        }
+        for &(column, amount) in &asked.custom {
+            let free = view.nodes.free_custom(key, column);
+            if free < amount {
+                return (Failed::Custom(column), Some(free));
+            }
+        }
+        // Custom resources that nobody has, whose name has no number.
+        (Failed::Custom(ColumnId(u16::MAX)), Some(0))
+    }
+
+    fn count_eligible(&mut self, key: NodeKey) {
+        let asked = self.search.asked;
+        let node = self.search.view.nodes.node(key);
+        let whole = node.capacity();
+        let wants = &asked.request.asked;
+        let base = [whole.mem_mib, whole.vcpus, whole.disk_mib];
+        let custom = asked.custom.iter();
+        let totals: Vec<i64> = base
+            .into_iter()
+            .chain(custom.map(|&(column, _)| node.custom_total(column)))
+            .collect();
+        let custom = asked.custom.iter().map(|&(_, amount)| amount);
+        let needs = [wants.mem_mib, wants.vcpus, wants.disk_mib]
+            .into_iter()
+            .chain(custom);
+        // A figure nobody knows yet may be any.
+        let is_enough = |(total, need): (&i64, i64)| *total == -1 || *total >= need;
+        self.could_ever |= asked.unheard_of.is_empty() && totals.iter().zip(needs).all(is_enough);
+        for (largest, total) in self.largest.iter_mut().zip(totals) {
+            *largest = (*largest).max(total);
+        }
+        self.eligible += 1;
+    }
+
+    fn explanation(mut self) -> Explanation {
+        let asked = self.search.asked;
+        let table = self.search.view.table;
+        let what = if asked.request.network_node {
             "network"
         } else {
             "compute"
         };
-        if self.nodes == 0 {
-            return format!("no {what} node is connected");
+        if table.len() == 0 {
+            return Explanation::of(&format!("no {what} node is connected"));
         }
-        let asked = &request.asked;
-        let mut text = format!("none of {} {what} nodes fits:", self.nodes);
-        let mut add = |count: usize, reason: &dyn Fn(&mut String)| {
-            if count > 0 {
-                let _ = write!(text, " {count} ");
-                reason(&mut text);
-                text.push(';');
+        if let Some(list) = &self.search.list
+            && list.len() < table.len()
+            && let Some(at) = self.pin()
+        {
+            let miss = Miss(u16::from(asked.request.node_id.is_none()));
+            let count = self.counts.entry(Failed::Lasting(at, miss)).or_default();
+            count.nodes += table.len() - list.len();
+        }
+        let mut text = format!("none of {} {what} nodes fits:", table.len());
+        let mut reasons = Vec::new();
+        for (&failed, count) in &self.counts {
+            let (words, reason) = self.reason(failed, count);
+            let _ = write!(text, " {} {words};", count.nodes);
+            reasons.push(reason);
+        }
+        text.pop();
+        let never = !self.could_ever;
+        if never {
+            text.push_str(self.why_never());
+        }
+        Explanation {
+            text,
+            reasons,
+            never,
+        }
+    }
+
+    /// The place of the filter that looks at names, which alone gives a list of nodes.
+    fn pin(&self) -> Option<u16> {
+        let mut filters = self.search.filters.iter();
+        let at = filters.position(|filter| filter.reason() == ReasonKind::Pinned)?;
+        u16::try_from(at).ok()
+    }
+
+    fn why_never(&self) -> &'static str {
+        if self.eligible == 0 {
+            "; it never can with the nodes there are: none is what it asks for"
+        } else {
+            "; it never can: it asks for more than the largest of them has in all"
+        }
+    }
+
+    /// One reason, in words that follow the number of nodes, and as a record.
+    fn reason(&self, failed: Failed, count: &Count) -> (String, Reason) {
+        let view = self.search.view;
+        let mut reason = Reason {
+            nodes: count.nodes as i64,
+            ..Reason::default()
+        };
+        let words = match failed {
+            Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
+                let filter = self.search.filters[usize::from(at)];
+                reason.reason = filter.reason();
+                reason.what = filter.describe(miss, self.search.asked);
+                reason.never = filter.is_lasting();
+                reason.what.clone()
+            }
+            Failed::NotReady => plain(&mut reason, ReasonKind::NotReady, "not ready"),
+            Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, "with a full queue"),
+            Failed::UnknownFigures => plain(
+                &mut reason,
+                ReasonKind::UnknownFigures,
+                "with unknown figures",
+            ),
+            Failed::Memory | Failed::Vcpus | Failed::Disk | Failed::Custom(_) => {
+                self.shortage(failed, count, &mut reason)
             }
         };
-        let most = self.most_free.unwrap_or_default();
-        add(self.not_named, &|text| {
-            text.push_str("not the node or host asked for")
-        });
-        add(self.not_ready, &|text| text.push_str("not ready"));
-        add(self.backed_up, &|text| text.push_str("with a full queue"));
-        add(self.unknown, &|text| text.push_str("with unknown figures"));
-        add(self.memory, &|text| {
-            let _ = write!(
-                text,
-                "short of memory (asks {} MiB, most free {})",
-                asked.mem_mib, most.mem_mib
-            );
-        });
-        add(self.vcpus, &|text| {
-            let _ = write!(
-                text,
-                "short of vcpus (asks {}, most free {})",
-                asked.vcpus, most.vcpus
-            );
-        });
-        add(self.disk, &|text| {
-            let _ = write!(
-                text,
-                "short of disk (asks {} MiB, most free {})",
-                asked.disk_mib, most.disk_mib
-            );
-        });
-        text.pop();
-        let most_ever = |present: i64, ratio: f64| (present as f64 * ratio) as i64;
-        if self.not_named < self.nodes
-            && (asked.mem_mib > most_ever(self.largest.mem_mib, config.mem_ratio)
-                || asked.vcpus > most_ever(self.largest.vcpus, config.cpu_ratio)
-                || asked.disk_mib > most_ever(self.largest.disk_mib, config.disk_ratio))
-        {
-            text.push_str("; it never can: it asks for more than the largest of them has in all");
+        if let Some((_, key)) = count.nearest {
+            let node = view.nodes.node(key);
+            reason.node_uuid = node.uuid.to_string();
+            reason.hostname = node.hostname().to_owned();
         }
-        text
+        (words, reason)
     }
+
+    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> String {
+        let asked: &Asked<'_> = self.search.asked;
+        let wants = &asked.request.asked;
+        let custom = |column: ColumnId| asked.custom.iter().position(|(other, _)| *other == column);
+        let (kind, name, unit, amount, capacity) = match failed {
+            Failed::Memory => (
+                ReasonKind::Memory,
+                "memory",
+                " MiB",
+                wants.mem_mib,
+                self.largest[0],
+            ),
+            Failed::Vcpus => (ReasonKind::Vcpus, "vcpus", "", wants.vcpus, self.largest[1]),
+            Failed::Disk => (
+                ReasonKind::Disk,
+                "disk",
+                " MiB",
+                wants.disk_mib,
+                self.largest[2],
+            ),
+            Failed::Custom(column) => match custom(column) {
+                Some(at) => {
+                    let name = self.search.view.columns.name(column);
+                    let (_, amount) = asked.custom[at];
+                    (ReasonKind::Resource, name, "", amount, self.largest[3 + at])
+                }
+                None => {
+                    let name = asked.unheard_of.first().copied().unwrap_or_default();
+                    let amounts = asked.scheduling().map(|scheduling| &scheduling.resources);
+                    let amount = amounts.and_then(|amounts| amounts.get(name)).copied();
+                    (
+                        ReasonKind::Resource,
+                        name,
+                        "",
+                        amount.unwrap_or_default(),
+                        0,
+                    )
+                }
+            },
+            _ => return String::new(),
+        };
+        let best = count.nearest.map_or(0, |(free, _)| free.max(0));
+        reason.asked = Some(amount);
+        reason.best = Some(best);
+        reason.capacity = (capacity >= 0).then_some(capacity);
+        reason.never = (0..amount).contains(&capacity);
+        if kind == ReasonKind::Resource {
+            reason.what = name.to_owned();
+        }
+        reason.reason = kind;
+        let mut words = format!("short of {name} (asks {amount}{unit}, most free {best}");
+        let host = count
+            .nearest
+            .map_or("", |(_, key)| self.search.view.nodes.node(key).hostname());
+        if !host.is_empty() {
+            let _ = write!(words, " on {host}");
+        }
+        if reason.never {
+            let _ = write!(words, ", never: the largest has {capacity}");
+        }
+        words.push(')');
+        words
+    }
+}
+
+fn plain(reason: &mut Reason, kind: ReasonKind, words: &str) -> String {
+    reason.reason = kind;
+    words.to_owned()
 }

@@ -37,14 +37,14 @@ impl Scheduler {
             Meaning::Concentrator { agent, otherwise } => {
                 self.carry_to_concentrator(id, frame, &agent, otherwise)
             }
-            Meaning::Configure(flags) => self.configure(frame, flags),
+            Meaning::Configure(new) => self.configure(frame, *new),
             Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),
             Meaning::StartFailed {
                 node,
                 instance,
                 reason,
             } => {
-                self.start_failed(id, frame, &node, instance, &reason);
+                self.start_failed(now, id, frame, &node, instance, &reason);
             }
             Meaning::DeleteFailed {
                 node,

@@ -1,24 +1,67 @@
-//! Which is the first slot, from a given one on, that offers enough? A max-tree over slots, with a bound on its work.
+//! Which slots offer enough, from a given one on? Blocks of 64 slots below a tree of maxima.
 //!
-//! Each inner node holds, per resource, the largest amount offered below it, so that whole ranges are passed over at
-//! once. With several resources a range can look promising without holding a fit (one node has the memory, another
-//! the disk); after [`MAX_VISITS`] tree nodes the search therefore falls back to a plain scan of the slots.
+//! A search walks the tree over blocks, which passes over whole ranges that cannot help. With several resources a range
+//! can look promising without holding a fit (one node has the memory, another the disk); then every block is entered,
+//! each once, by comparing packed columns ([`packed`]), and only slots that may cover are looked at exactly. So a search
+//! costs at most one visit of each block and of each inner node above, whatever the mix.
+//!
+//! It knows slots and amounts only; [`super::table`] says which node is in which slot, and in which order slots are
+//! tried. Custom resources are columns by number; who hands the numbers out is no matter of the index.
 
+mod column;
+mod maxima;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+use std::ops::ControlFlow;
+
+use self::column::Column;
+use self::maxima::{MaxTree, right_of};
+use self::packed::{BLOCK, PackedBlock, PackedResources};
 use super::resources::Resources;
 
-/// Tree nodes visited in one search before it becomes a scan: a few root-to-leaf paths of the largest tree (2 × 17 for
-/// 100 000 slots). More of them than this and the mix is adversarial, where a scan of packed slots is cheaper.
-const MAX_VISITS: u32 = 256;
+/// With this many slots left to look at or fewer, looking costs less than comparing a block's packed columns.
+const FEW: u32 = 2;
+
+/// The least that a request is taken to ask for: more than [`Resources::NEVER`], which covers no request at all.
+const LEAST_ASKED: Resources = Resources {
+    mem_mib: i64::MIN + 1,
+    vcpus: i64::MIN + 1,
+    disk_mib: i64::MIN + 1,
+};
+
+/// A custom resource, numbered by whoever keeps their names; small numbers, given out one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ColumnId(pub(super) u16);
+
+/// What a slot must offer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need<'a> {
+    /// Memory, vcpus and disk.
+    pub(super) asked: &'a Resources,
+    /// Custom resources in the order of their numbers, each once; amounts are more than 0.
+    pub(super) custom: &'a [(ColumnId, i64)],
+}
+
+impl<'a> Need<'a> {
+    /// Memory, vcpus and disk alone.
+    pub(super) fn base(asked: &'a Resources) -> Self {
+        Self { asked, custom: &[] }
+    }
+}
 
 /// What each slot offers, searchable by "first from here that covers this".
 #[derive(Debug, Clone, Default)]
 pub(super) struct OfferIndex {
-    /// Number of leaves: a power of two, 0 while empty.
-    leaves: usize,
-    /// Slots in use; those beyond offer nothing.
+    /// Slots in use; those beyond, up to a whole block, offer nothing.
     len: usize,
-    /// `1 ..` = inner nodes from the root on, `leaves ..` = the slots.
-    tree: Vec<Resources>,
+    exact: Vec<[Resources; BLOCK]>,
+    packed: Vec<PackedBlock>,
+    /// The largest amounts of each block's slots.
+    maxima: MaxTree<Resources>,
+    /// Custom resources by number.
+    columns: Vec<Column>,
 }
 
 impl OfferIndex {
@@ -28,14 +71,22 @@ impl OfferIndex {
     }
 
     /// What a slot offers.
+    #[inline]
     pub(super) fn offer(&self, slot: usize) -> Resources {
-        self.tree[self.leaves + slot]
+        self.exact[slot / BLOCK][slot % BLOCK]
     }
 
-    /// Appends a slot.
+    /// How much of a custom resource a slot offers; 0 if it was never told.
+    pub(super) fn custom(&self, slot: usize, column: ColumnId) -> i64 {
+        self.columns
+            .get(usize::from(column.0))
+            .map_or(0, |column| column.amount(slot))
+    }
+
+    /// Appends a slot, without custom resources.
     pub(super) fn push(&mut self, offer: Resources) {
-        if self.len == self.leaves {
-            self.grow();
+        if self.len == self.exact.len() * BLOCK {
+            self.add_block();
         }
         self.len += 1;
         self.set(self.len - 1, offer);
@@ -44,190 +95,306 @@ impl OfferIndex {
     /// Changes what a slot offers.
     pub(super) fn set(&mut self, slot: usize, offer: Resources) {
         debug_assert!(slot < self.len, "slot {slot} of {}", self.len);
-        let mut at = self.leaves + slot;
-        if self.tree[at] == offer {
+        let (block, lane) = (slot / BLOCK, slot % BLOCK);
+        let old = std::mem::replace(&mut self.exact[block][lane], offer);
+        if old == offer {
             return;
         }
-        self.tree[at] = offer;
-        while at > 1 {
-            at /= 2;
-            let largest = self.tree[2 * at].max(self.tree[2 * at + 1]);
-            if self.tree[at] == largest {
+        self.packed[block].set(lane, &offer);
+        let largest = self.maxima.block(block);
+        let largest = largest_after(&self.exact[block], lane, old, largest);
+        self.maxima.set(block, largest);
+    }
+
+    /// Changes how much of a custom resource a slot offers. What is not above 0 covers no request.
+    pub(super) fn set_custom(&mut self, slot: usize, column: ColumnId, amount: i64) {
+        debug_assert!(slot < self.len, "slot {slot} of {}", self.len);
+        let at = usize::from(column.0);
+        if at >= self.columns.len() {
+            if amount == 0 {
                 return;
             }
-            self.tree[at] = largest;
+            self.columns.resize_with(at + 1, Column::default);
+        }
+        self.columns[at].set(slot, amount, self.maxima.leaves());
+    }
+
+    /// Takes all custom resources from a slot.
+    pub(super) fn clear_custom(&mut self, slot: usize) {
+        let leaves = self.maxima.leaves();
+        for column in &mut self.columns {
+            column.set(slot, 0, leaves);
         }
     }
 
-    /// Replaces everything by these offers.
-    pub(super) fn rebuild(&mut self, offers: impl ExactSizeIterator<Item = Resources>) {
-        self.len = offers.len();
-        self.leaves = self.len.next_power_of_two();
-        self.tree.clear();
-        self.tree.resize(2 * self.leaves, Resources::NEVER);
-        self.tree.shrink_to_fit();
-        for (slot, offer) in offers.enumerate() {
-            self.tree[self.leaves + slot] = offer;
+    /// Keeps only these slots, which become 0, 1, 2 and so on.
+    pub(super) fn keep(&mut self, kept: &[usize]) {
+        let mut new = Self::default();
+        for &old in kept {
+            new.push(self.offer(old));
         }
-        self.refresh_inner();
+        for (column, amounts) in (0..).map(ColumnId).zip(&self.columns) {
+            for (slot, &old) in kept.iter().enumerate() {
+                new.set_custom(slot, column, amounts.amount(old));
+            }
+        }
+        new.exact.shrink_to_fit();
+        new.packed.shrink_to_fit();
+        *self = new;
     }
 
-    /// The first slot in `from .. to` that covers `asked`.
-    pub(super) fn first_covering(
-        &self,
-        asked: &Resources,
-        from: usize,
-        to: usize,
-    ) -> Option<usize> {
-        let to = to.min(self.len);
-        if from >= to {
-            return None;
-        }
-        if self.offer(from).covers(asked) {
+    /// The first slot in `from .. to` that covers a need.
+    #[inline]
+    pub(super) fn first_covering(&self, need: &Need<'_>, from: usize, to: usize) -> Option<usize> {
+        let is_next = from < to.min(self.len) && self.covers(from, need);
+        if is_next {
             return Some(from);
         }
-        match self.search(asked, from, to) {
-            Search::Found(slot) => Some(slot),
-            Search::Nothing => None,
-            Search::GaveUpAt(slot) => (slot..to).find(|&slot| self.offer(slot).covers(asked)),
-        }
+        self.first_covering_in(need, from, to, |_| u64::MAX, |_| true)
     }
 
-    /// Walks the tree left to right from `from` on: up while a subtree cannot help, down where it may.
-    fn search(&self, asked: &Resources, from: usize, to: usize) -> Search {
-        let mut at = self.leaves + from;
-        for _ in 0..MAX_VISITS {
-            if self.tree[at].covers(asked) {
-                if at >= self.leaves {
-                    let slot = at - self.leaves;
-                    return if slot < to {
-                        Search::Found(slot)
-                    } else {
-                        Search::Nothing
-                    };
+    /// The first slot in `from .. to` that covers a need, is in its block's mask (bit `i` of block `b`: slot
+    /// `64 * b + i`) and that `admit` lets pass. The mask is asked for once for each block that the tree does not rule
+    /// out; `admit` is asked last.
+    pub(super) fn first_covering_in(
+        &self,
+        need: &Need<'_>,
+        from: usize,
+        to: usize,
+        mask: impl FnMut(usize) -> u64,
+        mut admit: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        let found = self.visit_covering(need, from, to, mask, |slot| {
+            if admit(slot) {
+                ControlFlow::Break(slot)
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        found.break_value()
+    }
+
+    /// Shows the slots in `from .. to` that cover a need and are in their block's mask, in order, until `visit` breaks.
+    pub(super) fn visit_covering<B>(
+        &self,
+        need: &Need<'_>,
+        from: usize,
+        to: usize,
+        mut mask: impl FnMut(usize) -> u64,
+        mut visit: impl FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let to = to.min(self.len);
+        if from >= to {
+            return ControlFlow::Continue(());
+        }
+        let sought = Sought::new(need);
+        let first_leaf = self.maxima.leaves();
+        let mut at = first_leaf + from / BLOCK;
+        let last = first_leaf + (to - 1) / BLOCK;
+        loop {
+            if !self.promises(at, &sought) {
+                match right_of(at) {
+                    Some(next) if leaf_below(next, first_leaf) <= last => at = next,
+                    _ => return ControlFlow::Continue(()),
                 }
+                continue;
+            }
+            if at < first_leaf {
                 at *= 2;
                 continue;
             }
-            // Past this subtree: the next one to the right, as high up as possible.
-            while at & 1 == 1 {
-                at /= 2;
+            let block = at - first_leaf;
+            let mut slots = mask(block) & within(block, from, to);
+            if slots != 0 {
+                slots &= self.candidates(block, &sought, slots);
             }
-            if at == 0 {
-                return Search::Nothing;
-            }
-            at += 1;
-            if self.first_slot_below(at) >= to {
-                return Search::Nothing;
-            }
-        }
-        Search::GaveUpAt(self.first_slot_below(at))
-    }
-
-    /// The leftmost slot of the subtree at tree node `at`.
-    fn first_slot_below(&self, at: usize) -> usize {
-        let levels_below = self.leaves.ilog2() - at.ilog2();
-        (at << levels_below) - self.leaves
-    }
-
-    fn grow(&mut self) {
-        let offers: Vec<Resources> = (0..self.len).map(|slot| self.offer(slot)).collect();
-        self.leaves = (self.leaves * 2).max(1);
-        self.tree.clear();
-        self.tree.resize(2 * self.leaves, Resources::NEVER);
-        self.tree[self.leaves..self.leaves + self.len].copy_from_slice(&offers);
-        self.refresh_inner();
-    }
-
-    fn refresh_inner(&mut self) {
-        for at in (1..self.leaves).rev() {
-            self.tree[at] = self.tree[2 * at].max(self.tree[2 * at + 1]);
-        }
-    }
-
-    /// Whether every inner node is the maximum of its children.
-    pub(super) fn is_consistent(&self) -> bool {
-        (1..self.leaves).all(|at| self.tree[at] == self.tree[2 * at].max(self.tree[2 * at + 1]))
-    }
-}
-
-enum Search {
-    Found(usize),
-    Nothing,
-    GaveUpAt(usize),
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{OfferIndex, Resources};
-
-    fn amounts() -> impl Strategy<Value = Resources> {
-        let small = -1i64..6;
-        prop_oneof![
-            8 => (small.clone(), small.clone(), small)
-                .prop_map(|(mem_mib, vcpus, disk_mib)| Resources { mem_mib, vcpus, disk_mib }),
-            1 => Just(Resources::NEVER),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn finds_what_a_scan_finds(
-            offers in proptest::collection::vec(amounts(), 0..80),
-            changes in proptest::collection::vec((any::<prop::sample::Index>(), amounts()), 0..40),
-            asked in amounts(),
-            range in (0usize..90, 0usize..90),
-        ) {
-            let mut index = OfferIndex::default();
-            for offer in &offers {
-                index.push(*offer);
-            }
-            let mut plain = offers;
-            if !plain.is_empty() {
-                for (at, offer) in changes {
-                    let slot = at.index(plain.len());
-                    plain[slot] = offer;
-                    index.set(slot, offer);
+            while slots != 0 {
+                let slot = block * BLOCK + slots.trailing_zeros() as usize;
+                slots &= slots - 1;
+                if self.covers_sought(slot, &sought) {
+                    visit(slot)?;
                 }
             }
-            prop_assert!(index.is_consistent());
-            let (from, to) = range;
-            let expected = (from..to.min(plain.len())).find(|&slot| plain[slot].covers(&asked));
-            prop_assert_eq!(index.first_covering(&asked, from, to), expected);
-
-            let mut rebuilt = OfferIndex::default();
-            rebuilt.rebuild(plain.iter().copied());
-            prop_assert_eq!(rebuilt.first_covering(&asked, from, to), expected);
+            // Where one block promises in vain its neighbour is likely to, so it is asked before what is above it.
+            if at == last {
+                return ControlFlow::Continue(());
+            }
+            at += 1;
         }
     }
 
-    #[test]
-    fn an_adversarial_mix_is_scanned_to_the_end() {
-        let mut index = OfferIndex::default();
-        for slot in 0..10_000 {
-            let (mem_mib, disk_mib) = if slot % 2 == 0 { (9, 0) } else { (0, 9) };
-            index.push(Resources {
-                mem_mib,
-                vcpus: 9,
-                disk_mib,
-            });
+    /// The slots of a block that cover a need, as bits.
+    pub(super) fn covering(&self, block: usize, need: &Need<'_>) -> u64 {
+        let sought = Sought::new(need);
+        if block >= self.exact.len() || !self.promises(self.maxima.leaves() + block, &sought) {
+            return 0;
         }
-        let asked = Resources {
-            mem_mib: 5,
-            vcpus: 1,
-            disk_mib: 5,
-        };
-        assert_eq!(index.first_covering(&asked, 0, index.len()), None);
-        index.set(
-            9_999,
-            Resources {
-                mem_mib: 5,
-                vcpus: 5,
-                disk_mib: 5,
-            },
-        );
-        assert_eq!(index.first_covering(&asked, 3, index.len()), Some(9_999));
+        let mut left = self.candidates(block, &sought, u64::MAX);
+        let mut covering = 0;
+        while left != 0 {
+            let lane = left.trailing_zeros();
+            left &= left - 1;
+            if self.covers_sought(block * BLOCK + lane as usize, &sought) {
+                covering |= 1 << lane;
+            }
+        }
+        covering
     }
+
+    /// Whether a slot covers a need.
+    #[inline]
+    pub(super) fn covers(&self, slot: usize, need: &Need<'_>) -> bool {
+        self.offer(slot).covers(&need.asked.max(LEAST_ASKED)) && self.has_custom(slot, need.custom)
+    }
+
+    #[inline]
+    fn covers_sought(&self, slot: usize, sought: &Sought<'_>) -> bool {
+        self.offer(slot).covers(&sought.asked) && self.has_custom(slot, sought.custom)
+    }
+
+    #[inline]
+    fn has_custom(&self, slot: usize, custom: &[(ColumnId, i64)]) -> bool {
+        custom
+            .iter()
+            .all(|&(column, asked)| self.custom(slot, column) >= asked)
+    }
+
+    /// Whether the blocks below a node of the tree have enough of each resource, if not all in one slot.
+    #[inline]
+    fn promises(&self, at: usize, sought: &Sought<'_>) -> bool {
+        self.maxima.node(at).covers(&sought.asked)
+            && sought.custom.iter().all(|&(column, asked)| {
+                self.columns
+                    .get(usize::from(column.0))
+                    .is_some_and(|column| column.most_below(at) >= asked)
+            })
+    }
+
+    /// Of these slots of a block, those that may cover.
+    #[inline]
+    fn candidates(&self, block: usize, sought: &Sought<'_>, of: u64) -> u64 {
+        if of.count_ones() <= FEW {
+            return of;
+        }
+        let mut slots = of & self.packed[block].candidates(sought.packed);
+        for &(column, asked) in sought.custom {
+            if slots == 0 {
+                return 0;
+            }
+            slots &= self.columns[usize::from(column.0)].candidates(block, asked);
+        }
+        slots
+    }
+
+    #[cold]
+    fn add_block(&mut self) {
+        self.exact.push([Resources::NEVER; BLOCK]);
+        self.packed.push(PackedBlock::EMPTY);
+        if self.exact.len() > self.maxima.leaves() {
+            let leaves = self.exact.len().next_power_of_two();
+            self.maxima.grow(leaves);
+            for column in &mut self.columns {
+                column.grow(leaves);
+            }
+        }
+    }
+
+    /// Whether images and maxima are what a walk over the slots finds.
+    pub(super) fn is_consistent(&self) -> bool {
+        let blocks = self.exact.iter().zip(&self.packed).enumerate();
+        let blocks_agree = blocks.into_iter().all(|(at, (exact, packed))| {
+            let largest = exact.iter().copied().fold(Resources::NEVER, Resources::max);
+            let mut lanes = exact.iter().enumerate();
+            self.maxima.block(at) == largest
+                && lanes.all(|(lane, offer)| packed.is_image(lane, offer))
+        });
+        let leaves = self.maxima.leaves();
+        blocks_agree
+            && self.exact.len() == self.len.div_ceil(BLOCK)
+            && self.exact.len() == self.packed.len()
+            && self.maxima.is_consistent()
+            && self
+                .columns
+                .iter()
+                .all(|column| column.is_consistent(leaves))
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn size(&self) -> usize {
+        self.exact.capacity() * size_of::<[Resources; BLOCK]>()
+            + self.packed.capacity() * size_of::<PackedBlock>()
+            + self.maxima.size()
+            + self.columns.capacity() * size_of::<Column>()
+            + self.columns.iter().map(Column::size).sum::<usize>()
+    }
+}
+
+/// A need, made ready for a search.
+struct Sought<'a> {
+    asked: Resources,
+    packed: PackedResources,
+    custom: &'a [(ColumnId, i64)],
+}
+
+impl<'a> Sought<'a> {
+    #[inline]
+    fn new(need: &Need<'a>) -> Self {
+        let asked = need.asked.max(LEAST_ASKED);
+        Self {
+            asked,
+            packed: PackedResources::new(&asked),
+            custom: need.custom,
+        }
+    }
+}
+
+/// A block's largest amounts after one of its slots has changed from `old`, where they were `largest` before.
+///
+/// Only what falls from a maximum has to be searched for anew, and the search ends when another slot has the same. It
+/// begins behind the slot that changed: nodes are used in turn, so the next one has most likely not been used yet.
+fn largest_after(
+    exact: &[Resources; BLOCK],
+    lane: usize,
+    old: Resources,
+    largest: Resources,
+) -> Resources {
+    let new = exact[lane];
+    let kept = |old: i64, new: i64, largest: i64| {
+        if old == largest {
+            new
+        } else {
+            new.max(largest)
+        }
+    };
+    let mut found = Resources {
+        mem_mib: kept(old.mem_mib, new.mem_mib, largest.mem_mib),
+        vcpus: kept(old.vcpus, new.vcpus, largest.vcpus),
+        disk_mib: kept(old.disk_mib, new.disk_mib, largest.disk_mib),
+    };
+    let (before, after) = exact.split_at(lane);
+    for offer in after.iter().chain(before) {
+        if found.covers(&largest) {
+            break;
+        }
+        found = found.max(*offer);
+    }
+    found
+}
+
+/// The bits of a block's slots that are in `from .. to`.
+#[inline]
+fn within(block: usize, from: usize, to: usize) -> u64 {
+    let start = block * BLOCK;
+    let skipped = from.saturating_sub(start);
+    let taken = to.saturating_sub(start).min(BLOCK);
+    if skipped >= taken {
+        return 0;
+    }
+    (u64::MAX >> (BLOCK - taken)) & (u64::MAX << skipped)
+}
+
+/// The leftmost leaf below a node of a tree whose leaves begin at `first_leaf`.
+#[inline]
+fn leaf_below(at: usize, first_leaf: usize) -> usize {
+    at << (first_leaf.ilog2() - at.ilog2())
 }

@@ -1,12 +1,13 @@
 //! What the core is told: a peer came or went, a frame was decoded, a queue filled or drained, time passed.
 
 use bytes::Bytes;
-use proto_frames::payload::{Query, StartFailureReason, Topic};
+use proto_frames::payload::{Query, Scheduling, StartFailureReason, Topic};
 use proto_frames::{Encoding, Frame, Role, Uuid};
 
 use super::action::Message;
 use super::ids::{InstanceId, SessionId};
 use super::resources::Resources;
+use super::rules::{Rules, TenantId};
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ pub enum Meaning {
         otherwise: Option<Box<Message>>,
     },
     /// CONFIGURE with a well-formed payload.
-    Configure(ConfigurationFlags),
+    Configure(Box<NewConfiguration>),
     /// READY.
     Ready(Box<NodeReport>),
     /// FULL, OFFLINE or MAINTENANCE: the kind says it.
@@ -188,6 +189,12 @@ pub struct StartRequest {
     pub hostname: Option<Box<str>>,
     /// Whether it is a restart; only echoed in failures.
     pub restart: bool,
+    /// The tenant it belongs to.
+    pub tenant: Option<TenantId>,
+    /// The image it runs, by name.
+    pub image: Option<Box<str>>,
+    /// What it says about its placement.
+    pub scheduling: Option<Box<Scheduling>>,
 }
 
 /// Parts of a new cluster configuration that matter here.
@@ -209,6 +216,16 @@ impl Default for ConfigurationFlags {
     }
 }
 
+/// What a CONFIGURE says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewConfiguration {
+    /// How instances are limited.
+    pub flags: ConfigurationFlags,
+    /// The scheduler's own part; `None` leaves the rules in force as they are, because original controllers, which know
+    /// nothing of them, send configurations too.
+    pub rules: Option<Rules>,
+}
+
 /// A node's own figures: READY. -1 = unknown, which fits nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
@@ -226,6 +243,30 @@ pub struct NodeReport {
     pub cpus_online: i64,
     /// Host name.
     pub hostname: Box<str>,
+    /// What it says of itself beyond the original's figures; `None` where it says nothing.
+    pub extras: Option<Box<NodeExtras>>,
+}
+
+impl NodeReport {
+    /// Whether it speaks of another node, as it were: one with other labels, another name or size.
+    pub(super) fn differs_from(&self, other: &Self) -> bool {
+        self.extras != other.extras
+            || self.hostname != other.hostname
+            || self.cpus_online != other.cpus_online
+            || self.mem_total_mib != other.mem_total_mib
+            || self.disk_total_mb != other.disk_total_mb
+    }
+}
+
+/// What a node says of itself beyond the original's figures.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeExtras {
+    /// Labels, by key.
+    pub labels: Vec<(Box<str>, Box<str>)>,
+    /// Custom resources it has in all, by name.
+    pub resources: Vec<(Box<str>, i64)>,
+    /// The node whose resources it shares.
+    pub shares: Option<Uuid>,
 }
 
 /// What runs on a node: STATS.
@@ -235,6 +276,8 @@ pub struct StatsReport {
     pub node: Box<str>,
     /// STARTs taken in on this connection, where the launcher says so.
     pub starts_seen: Option<u64>,
+    /// Labels and the like, where it says any; else they stay as they are.
+    pub extras: Option<Box<NodeExtras>>,
     /// The instances listed.
     pub instances: Vec<InstanceReport>,
 }
@@ -252,6 +295,10 @@ pub struct InstanceReport {
     pub disk_used_mib: i64,
     /// What was asked for it, where the launcher says so.
     pub requested: Option<Resources>,
+    /// Custom resources that were asked for it, by name; counts only beside `requested`.
+    pub custom: Vec<(Box<str>, i64)>,
+    /// The group it is a member of, where the launcher says so.
+    pub group: Option<Box<str>>,
 }
 
 macro_rules! instance_states {
@@ -309,19 +356,12 @@ instance_states! {
 }
 
 /// The cluster configuration as CONNECTED carries it, with what it means here.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ClusterConfiguration {
     /// The payload, byte for byte; empty = none.
     pub payload: Bytes,
     /// What it means here.
     pub flags: ConfigurationFlags,
-}
-
-impl Default for ClusterConfiguration {
-    fn default() -> Self {
-        Self {
-            payload: Bytes::new(),
-            flags: ConfigurationFlags::default(),
-        }
-    }
+    /// What it says about nodes and placement; to be checked before ([`Rules::check`]).
+    pub rules: Rules,
 }

@@ -1,7 +1,10 @@
 //! What must always hold, recomputed from scratch and compared. Tests and simulation call it after each step.
 
+use std::collections::BTreeMap;
+
 use super::Scheduler;
 use super::node::{Pool, Presence};
+use super::resources::Resources;
 
 impl Scheduler {
     /// Recomputes every index and sum and compares.
@@ -39,6 +42,7 @@ impl Scheduler {
                 format!("the node said to hold {instance} has no entry of it")
             })?;
         }
+        self.check_groups()?;
         for &id in self.controllers.iter().chain(&self.watchers) {
             ensure(self.sessions.contains_key(&id), || {
                 format!("{id:?} is listed but has ended")
@@ -52,10 +56,44 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Groups have exactly the members that ledgers list, where they are.
+    fn check_groups(&self) -> Result<(), String> {
+        let mut listed = BTreeMap::new();
+        for (key, node) in self.nodes.iter_from(0) {
+            for group in node.ledger.groups() {
+                *listed.entry((group.clone(), key)).or_insert(0_u32) += 1;
+            }
+        }
+        let mut counted = BTreeMap::new();
+        for (id, group) in self.groups.iter() {
+            ensure(group.is_consistent(), || {
+                format!("the sets of group {id} are not where its members are")
+            })?;
+            for (key, count) in group.nodes() {
+                counted.insert((id.clone(), key), count);
+                let slots = self.nodes.node(key).slots;
+                ensure(group.slots_of(key) == Some(slots), || {
+                    format!("group {id} has a member in a slot that its node left")
+                })?;
+            }
+        }
+        ensure(listed == counted, || {
+            "groups do not have the members that ledgers list".to_owned()
+        })
+    }
+
     fn check_table(&self, pool: Pool) -> Result<(), String> {
         let table = &self.tables[pool as usize];
         ensure(table.is_consistent(), || {
             format!("the {pool:?} table's parts do not agree")
+        })?;
+        let labels = &self.labels[pool as usize];
+        let labelled = table.iter().filter_map(|key| {
+            let node = self.nodes.node(key);
+            Some((node.slots[pool as usize]?, &*node.traits.labels))
+        });
+        ensure(labels.is_consistent(labelled), || {
+            format!("the {pool:?} table's labels are not its nodes'")
         })?;
         for key in table.iter() {
             let node = self.nodes.node(key);
@@ -65,9 +103,20 @@ impl Scheduler {
             ensure(table.node(slot) == Some(key), || {
                 format!("node {uuid} is not in its slot")
             })?;
-            ensure(table.offer(slot) == node.offer(&self.config), || {
+            let offer = if node.is_on_offer() {
+                self.nodes.free(key)
+            } else {
+                Resources::NEVER
+            };
+            ensure(table.offer(slot) == offer, || {
                 format!("node {uuid} offers a stale amount")
             })?;
+            for &(column, _) in &node.traits.resources {
+                let free = self.nodes.free_custom(key, column);
+                ensure(table.custom(slot, column) == free, || {
+                    format!("node {uuid} offers a stale amount of a custom resource")
+                })?;
+            }
             ensure(node.session().is_some(), || {
                 format!("node {uuid} is lost but can be chosen")
             })?;

@@ -3,12 +3,15 @@
 //! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
 //! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use indexmap::IndexMap;
 
+use super::columns::{Amounts, Columns};
 use super::config::Accounting;
 use super::ids::{InstanceId, SessionId};
+use super::index::ColumnId;
 use super::input::{InstanceReport, InstanceState};
 use super::resources::{MAX_ADOPTED, Resources};
 
@@ -17,6 +20,8 @@ use super::resources::{MAX_ADOPTED, Resources};
 pub(super) struct Entry {
     /// What it asked for; zero where nobody said (an instance of an original launcher after a scheduler restart).
     pub(super) asked: Resources,
+    /// What else it asked for; `None` for most.
+    extras: Option<Box<Extras>>,
     /// What it uses, from the latest STATS; 0 while unknown.
     pub(super) used_mem_mib: i64,
     /// What it uses, from the latest STATS; 0 while unknown.
@@ -35,6 +40,15 @@ pub(super) struct Entry {
     misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
     listed_in: u64,
+}
+
+/// What few instances have: custom resources, and a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extras {
+    /// Custom resources it asked for.
+    pub(super) custom: Amounts,
+    /// The group it is a member of.
+    pub(super) group: Option<Arc<str>>,
 }
 
 /// How sure it is that an instance is on its node.
@@ -103,6 +117,10 @@ pub(super) struct Ledger {
     entries: IndexMap<InstanceId, Entry>,
     measured: Measured,
     held: Resources,
+    /// Custom resources asked for, in order of their numbers, none of them zero.
+    held_custom: Vec<(ColumnId, i64)>,
+    /// Members of groups that came or went since [`Ledger::take_group_changes`].
+    group_changes: Vec<(Arc<str>, i32)>,
     unconfirmed: usize,
     /// Whether a STATS ever listed an instance: from then on an empty list means something.
     has_listed: bool,
@@ -112,9 +130,15 @@ pub(super) struct Ledger {
 
 impl Entry {
     /// The entry of a START just given to its node.
-    pub(super) fn placed(asked: Resources, since: Instant, unconfirmed: Unconfirmed) -> Self {
+    pub(super) fn placed(
+        asked: Resources,
+        extras: Extras,
+        since: Instant,
+        unconfirmed: Unconfirmed,
+    ) -> Self {
         Self {
             asked,
+            extras: extras.boxed(),
             used_mem_mib: 0,
             used_disk_mib: 0,
             phase: Phase::Placed(unconfirmed),
@@ -145,8 +169,18 @@ impl Entry {
         Self {
             phase: Phase::Running,
             sender: None,
-            ..Self::placed(Resources::ZERO, since, nobody)
+            ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
         }
+    }
+
+    /// Custom resources it asked for.
+    pub(super) fn custom(&self) -> &[(ColumnId, i64)] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.custom)
+    }
+
+    /// The group it is a member of.
+    pub(super) fn group(&self) -> Option<&Arc<str>> {
+        self.extras.as_ref()?.group.as_ref()
     }
 
     /// Whether its START was repeated while it ran and has not been answered.
@@ -189,6 +223,12 @@ impl Entry {
     }
 }
 
+impl Extras {
+    fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
 impl Ledger {
     /// A ledger without entries.
     pub(super) fn new(measured: Measured) -> Self {
@@ -196,6 +236,8 @@ impl Ledger {
             entries: IndexMap::new(),
             measured,
             held: Resources::ZERO,
+            held_custom: Vec::new(),
+            group_changes: Vec::new(),
             unconfirmed: 0,
             has_listed: false,
             stats_count: 0,
@@ -205,6 +247,21 @@ impl Ledger {
     /// What is to be held back from the node's reported figures.
     pub(super) fn held(&self) -> Resources {
         self.held
+    }
+
+    /// Custom resources asked for, in order of their numbers.
+    pub(super) fn held_custom(&self) -> &[(ColumnId, i64)] {
+        &self.held_custom
+    }
+
+    /// Members of groups that came (1) or went (-1) since this was asked last.
+    pub(super) fn take_group_changes(&mut self) -> Vec<(Arc<str>, i32)> {
+        std::mem::take(&mut self.group_changes)
+    }
+
+    /// The groups of its entries, once for each entry that has one.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.entries.values().filter_map(Entry::group)
     }
 
     /// Instances known.
@@ -250,16 +307,20 @@ impl Ledger {
 
     /// Changes how sure an entry is.
     pub(super) fn set_phase(&mut self, instance: &InstanceId, phase: Phase) {
-        let Some(mut entry) = self.entries.get(instance).cloned() else {
+        let measured = self.measured;
+        let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
+        self.held -= entry.held(measured);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
             entry.sender = Some(start.sender);
         }
         entry.phase = phase;
         entry.repeated = None;
         entry.misses = 0;
-        self.insert(instance.clone(), entry);
+        self.held += entry.held(measured);
+        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
     /// The one START without an outcome, if there is exactly one.
@@ -314,6 +375,7 @@ impl Ledger {
         &mut self,
         reports: Vec<InstanceReport>,
         misses: &MissRules,
+        columns: &mut Columns,
         now: Instant,
     ) -> StatsOutcome {
         let mut outcome = StatsOutcome::default();
@@ -323,7 +385,7 @@ impl Ledger {
         self.has_listed |= !reports.is_empty();
         let mut listed = 0;
         for report in reports {
-            listed += usize::from(self.apply_report(report, now));
+            listed += usize::from(self.apply_report(report, columns, now));
         }
         if listed < self.entries.len() {
             self.count_missing(is_evidence, misses, &mut outcome);
@@ -332,10 +394,18 @@ impl Ledger {
     }
 
     /// Applies what one STATS says of one instance; whether it is the first to say so.
-    fn apply_report(&mut self, report: InstanceReport, now: Instant) -> bool {
+    fn apply_report(
+        &mut self,
+        report: InstanceReport,
+        columns: &mut Columns,
+        now: Instant,
+    ) -> bool {
         let (stats_count, measured) = (self.stats_count, self.measured);
         if !self.entries.contains_key(&report.instance) {
             self.insert(report.instance.clone(), Entry::adopted(now));
+        }
+        if report.requested.is_some() || report.group.is_some() {
+            self.learn_extras(&report, columns);
         }
         let Some(entry) = self.entries.get_mut(&report.instance) else {
             return false;
@@ -356,6 +426,59 @@ impl Ledger {
         self.held -= before;
         self.held += entry.held(measured);
         is_first
+    }
+
+    /// Takes in what a launcher says an instance asked for beside memory, vcpus and disk.
+    fn learn_extras(&mut self, report: &InstanceReport, columns: &mut Columns) {
+        let Some(entry) = self.entries.get_mut(&report.instance) else {
+            return;
+        };
+        let known = entry.extras.as_deref();
+        let custom = if report.requested.is_some() {
+            let amounts = report.custom.iter();
+            columns.amounts(amounts.map(|(name, amount)| (&**name, (*amount).min(MAX_ADOPTED))))
+        } else {
+            known
+                .map(|extras| extras.custom.clone())
+                .unwrap_or_default()
+        };
+        let group = report
+            .group
+            .as_deref()
+            .map(Arc::from)
+            .or_else(|| known?.group.clone());
+        let extras = Extras { custom, group };
+        if known.is_none_or(|known| *known != extras)
+            && (known.is_some() || extras != Extras::default())
+        {
+            let before = std::mem::replace(&mut entry.extras, extras.boxed());
+            let now = entry.extras.clone();
+            self.count_extras(before.as_deref(), -1);
+            self.count_extras(now.as_deref(), 1);
+        }
+    }
+
+    /// Adds what an entry has beside the usual to the sums, or takes it off.
+    fn count_extras(&mut self, extras: Option<&Extras>, sign: i32) {
+        let Some(extras) = extras else { return };
+        for &(column, amount) in &extras.custom {
+            let change = amount.saturating_mul(i64::from(sign));
+            match self
+                .held_custom
+                .binary_search_by_key(&column, |(column, _)| *column)
+            {
+                Ok(at) => {
+                    self.held_custom[at].1 = self.held_custom[at].1.saturating_add(change);
+                    if self.held_custom[at].1 == 0 {
+                        self.held_custom.remove(at);
+                    }
+                }
+                Err(at) => self.held_custom.insert(at, (column, change)),
+            }
+        }
+        if let Some(group) = &extras.group {
+            self.group_changes.push((Arc::clone(group), sign));
+        }
     }
 
     fn count_missing(&mut self, is_evidence: bool, rules: &MissRules, outcome: &mut StatsOutcome) {
@@ -387,11 +510,13 @@ impl Ledger {
 
     fn count_in(&mut self, entry: &Entry) {
         self.held += entry.held(self.measured);
+        self.count_extras(entry.extras.as_deref(), 1);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
     fn count_out(&mut self, entry: &Entry) {
         self.held -= entry.held(self.measured);
+        self.count_extras(entry.extras.as_deref(), -1);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
@@ -410,6 +535,12 @@ impl Ledger {
 
     /// Whether the running sums are what a walk over the entries finds.
     pub(super) fn is_consistent(&self) -> bool {
+        let mut custom = std::collections::BTreeMap::new();
+        for &(column, amount) in self.entries.values().flat_map(Entry::custom) {
+            *custom.entry(column).or_insert(0) += amount;
+        }
         self.recomputed() == (self.held, self.unconfirmed)
+            && custom.into_iter().eq(self.held_custom.iter().copied())
+            && self.group_changes.is_empty()
     }
 }

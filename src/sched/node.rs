@@ -6,11 +6,14 @@ use indexmap::IndexMap;
 use proto_frames::{Role, Uuid};
 
 use super::config::{Config, MAX_INSTANCES_PER_NODE};
+use super::failures::Failures;
 use super::ids::{NodeKey, SessionId};
-use super::input::{Backlog, NodeReport};
+use super::index::ColumnId;
+use super::input::{Backlog, NodeExtras, NodeReport};
 use super::ledger::{Ledger, Measured};
 use super::resources::{MAX_REPORTED, Resources};
 use super::table::Slot;
+use super::traits::Traits;
 
 /// The two tables of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +75,21 @@ pub(super) enum Presence {
     Lost(Instant),
 }
 
+/// Whether a report makes a node another one, as far as labels and capacity go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IsOther {
+    /// It does.
+    Yes,
+    /// Only its figures have changed.
+    No,
+}
+
+impl IsOther {
+    fn new(is_other: bool) -> Self {
+        if is_other { Self::Yes } else { Self::No }
+    }
+}
+
 /// One node.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -82,7 +100,12 @@ pub(super) struct Node {
     pub(super) status: NodeStatus,
     pub(super) backlog: Backlog,
     pub(super) report: Option<Box<NodeReport>>,
+    /// Labels, custom resources and ratios, from its reports and the configuration.
+    pub(super) traits: Traits,
     pub(super) ledger: Ledger,
+    pub(super) failures: Failures,
+    /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
+    pub(super) has_listed: bool,
     /// STARTs given to it on this connection.
     pub(super) starts_sent: u64,
     /// Its slots in the compute and the network table.
@@ -96,6 +119,7 @@ impl Node {
         roles: Role,
         session: SessionId,
         now: Instant,
+        config: &Config,
         measured: Measured,
     ) -> Self {
         Self {
@@ -106,6 +130,9 @@ impl Node {
             status: NodeStatus::Connected,
             backlog: Backlog::Clear,
             report: None,
+            traits: Traits::new(config),
+            failures: Failures::new(now),
+            has_listed: false,
             ledger: Ledger::new(measured),
             starts_sent: 0,
             slots: [None; 2],
@@ -134,11 +161,12 @@ impl Node {
         self.report.as_ref().map_or("", |report| &report.hostname)
     }
 
-    /// What is free, whether or not the node takes work now: reported, scaled, less what is held.
-    pub(super) fn free(&self, config: &Config) -> Resources {
+    /// What is free on it alone: reported, scaled, less what is held.
+    fn own_free(&self) -> Resources {
         let Some(report) = &self.report else {
             return Resources::NEVER;
         };
+        let limits = &self.traits.limits;
         let held = self.ledger.held();
         let free = |available: i64, total: i64, ratio: f64, reserved: i64, held: i64| {
             if available < 0 {
@@ -151,29 +179,60 @@ impl Node {
                 .saturating_sub(reserved)
                 .saturating_sub(held)
         };
-        let vcpus = if report.cpus_online < 0 {
-            i64::MIN
-        } else {
-            ((report.cpus_online.min(MAX_REPORTED) as f64 * config.cpu_ratio) as i64)
-                .saturating_sub(held.vcpus)
+        let vcpus = match limits.vcpus(report.cpus_online) {
+            Some(vcpus) => vcpus.saturating_sub(held.vcpus),
+            None => i64::MIN,
         };
         Resources {
             mem_mib: free(
                 report.mem_available_mib,
                 report.mem_total_mib,
-                config.mem_ratio,
-                config.reserved_mem_mib,
+                limits.mem_ratio,
+                limits.reserved_mem_mib,
                 held.mem_mib,
             ),
             vcpus,
             disk_mib: free(
                 report.disk_available_mb,
                 report.disk_total_mb,
-                config.disk_ratio,
-                config.reserved_disk_mib,
+                limits.disk_ratio,
+                limits.reserved_disk_mib,
                 held.disk_mib,
             ),
         }
+    }
+
+    /// What it could offer if nothing ran on it; figures it does not report are -1.
+    pub(super) fn capacity(&self) -> Resources {
+        let Some(report) = &self.report else {
+            return Resources::UNKNOWN;
+        };
+        let limits = &self.traits.limits;
+        let whole = |total: i64, ratio: f64, reserved: i64| {
+            if total < 0 {
+                return -1;
+            }
+            let scaled = (total.min(MAX_REPORTED) as f64 * ratio) as i64;
+            scaled.saturating_sub(reserved).max(0)
+        };
+        Resources {
+            mem_mib: whole(
+                report.mem_total_mib,
+                limits.mem_ratio,
+                limits.reserved_mem_mib,
+            ),
+            vcpus: limits.vcpus(report.cpus_online).unwrap_or(-1),
+            disk_mib: whole(
+                report.disk_total_mb,
+                limits.disk_ratio,
+                limits.reserved_disk_mib,
+            ),
+        }
+    }
+
+    /// How much of a custom resource it has in all.
+    pub(super) fn custom_total(&self, column: ColumnId) -> i64 {
+        amount_of(&self.traits.resources, column)
     }
 
     /// Whether its connection stands, it takes work, and its table of instances has room.
@@ -183,13 +242,9 @@ impl Node {
             && self.ledger.len() < MAX_INSTANCES_PER_NODE
     }
 
-    /// What the tables offer of it: what is free, if it takes work and its queue is short.
-    pub(super) fn offer(&self, config: &Config) -> Resources {
-        if self.takes_work() && self.backlog == Backlog::Clear {
-            self.free(config)
-        } else {
-            Resources::NEVER
-        }
+    /// Whether the tables offer it: it takes work and its queue is short.
+    pub(super) fn is_on_offer(&self) -> bool {
+        self.takes_work() && self.backlog == Backlog::Clear
     }
 }
 
@@ -200,6 +255,8 @@ pub(super) struct NodeStore {
     vacant: Vec<NodeKey>,
     by_uuid: IndexMap<Uuid, NodeKey>,
     by_hostname: IndexMap<Box<str>, Vec<NodeKey>>,
+    /// The nodes that share the resources of another, by that one's UUID.
+    sharers: IndexMap<Uuid, Vec<NodeKey>>,
 }
 
 impl NodeStore {
@@ -252,6 +309,7 @@ impl NodeStore {
 
     /// Takes a node out.
     pub(super) fn remove(&mut self, key: NodeKey) -> Option<Node> {
+        self.set_shares(key, None);
         let node = self.slots[key.0 as usize].take()?;
         self.by_uuid.swap_remove(&node.uuid);
         self.forget_hostname(key, node.hostname());
@@ -262,18 +320,118 @@ impl NodeStore {
         Some(node)
     }
 
-    /// Takes in a node's report.
-    pub(super) fn set_report(&mut self, key: NodeKey, report: Box<NodeReport>) {
+    /// Takes in a node's report; whether the node is another by it: its labels, name or size.
+    pub(super) fn set_report(&mut self, key: NodeKey, report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
         let old = node.report.replace(report);
+        let is_other = match (&old, &node.report) {
+            (Some(old), Some(new)) => IsOther::new(old.differs_from(new)),
+            _ => IsOther::Yes,
+        };
         let old_name = old.as_ref().map_or("", |report| &*report.hostname);
         let new_name = node.hostname();
         if old_name == new_name {
-            return;
+            return is_other;
         }
         let new_name: Box<str> = new_name.into();
         self.forget_hostname(key, old_name);
         self.by_hostname.entry(new_name).or_default().push(key);
+        is_other
+    }
+
+    /// Takes in labels and the like alone; whether the node is another by it.
+    pub(super) fn set_extras(&mut self, key: NodeKey, extras: Box<NodeExtras>) -> IsOther {
+        match &mut self.node_mut(key).report {
+            Some(report) if report.extras.as_ref() != Some(&extras) => {
+                report.extras = Some(extras);
+                IsOther::Yes
+            }
+            // Without figures it takes no work; the READY to come says its labels as well.
+            _ => IsOther::No,
+        }
+    }
+
+    /// Says whose resources a node shares.
+    pub(super) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
+        let node = self.node_mut(key);
+        let old = std::mem::replace(&mut node.traits.shares, with);
+        if old == with {
+            return;
+        }
+        if let Some(old) = old
+            && let Some(keys) = self.sharers.get_mut(&old)
+        {
+            keys.retain(|&other| other != key);
+            if keys.is_empty() {
+                self.sharers.swap_remove(&old);
+            }
+        }
+        if let Some(with) = with {
+            self.sharers.entry(with).or_default().push(key);
+        }
+    }
+
+    /// The whole node that this one shares resources with, if it is there and is no part itself.
+    fn whole_of(&self, node: &Node) -> Option<NodeKey> {
+        let whole = self.by_uuid(node.traits.shares?)?;
+        let is_whole = self.node(whole).traits.shares.is_none();
+        is_whole.then_some(whole)
+    }
+
+    /// The nodes that share this one's resources.
+    fn parts_of(&self, node: &Node) -> &[NodeKey] {
+        if self.sharers.is_empty() || node.traits.shares.is_some() {
+            return &[];
+        }
+        self.sharers.get(&node.uuid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The other nodes whose free resources change with this one's.
+    pub(super) fn relatives(&self, key: NodeKey) -> Vec<NodeKey> {
+        if self.sharers.is_empty() {
+            return Vec::new();
+        }
+        let whole = self.whole_of(self.node(key));
+        let parts = self.parts_of(self.node(whole.unwrap_or(key)));
+        whole
+            .into_iter()
+            .chain(parts.iter().copied())
+            .filter(|&other| other != key)
+            .collect()
+    }
+
+    /// What is free on a node, whether or not it takes work now. Of a node that shares its resources, what the others
+    /// hold is not free either: all of it counts against the whole, and what the whole holds against every part, because
+    /// nobody knows which part it will use.
+    pub(super) fn free(&self, key: NodeKey) -> Resources {
+        let node = self.node(key);
+        let own = node.own_free();
+        let parts = self.parts_of(node).iter();
+        let own = parts.fold(own, |free, &part| free - self.node(part).ledger.held());
+        match self.whole_of(node) {
+            Some(whole) if self.node(whole).report.is_some() => {
+                let held = self.node(whole).ledger.held();
+                (own - held).min(self.free(whole))
+            }
+            _ => own,
+        }
+    }
+
+    /// How much of a custom resource is free on a node; shared as [`NodeStore::free`] says.
+    pub(super) fn free_custom(&self, key: NodeKey, column: ColumnId) -> i64 {
+        let node = self.node(key);
+        let held = |node: &Node| amount_of(node.ledger.held_custom(), column);
+        let own = node.custom_total(column).saturating_sub(held(node));
+        let parts = self.parts_of(node).iter();
+        let own = parts.fold(own, |free, &part| {
+            free.saturating_sub(held(self.node(part)))
+        });
+        match self.whole_of(node) {
+            Some(whole) if self.node(whole).custom_total(column) > 0 => own
+                .saturating_sub(held(self.node(whole)))
+                .min(self.free_custom(whole, column)),
+            _ => own,
+        }
     }
 
     fn forget_hostname(&mut self, key: NodeKey, hostname: &str) {
@@ -289,4 +447,12 @@ impl NodeStore {
 
 fn key(at: usize) -> NodeKey {
     NodeKey(u32::try_from(at).expect("fewer than 2^32 nodes: sessions are bounded by open files"))
+}
+
+/// The amount of one custom resource among amounts in order.
+fn amount_of(amounts: &[(ColumnId, i64)], column: ColumnId) -> i64 {
+    match amounts.binary_search_by_key(&column, |(column, _)| *column) {
+        Ok(at) => amounts[at].1,
+        Err(_) => 0,
+    }
 }

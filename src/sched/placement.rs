@@ -1,16 +1,18 @@
 //! A START finds its node: the choice, the claim in the same step, and what is said when nothing fits.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use proto_frames::payload::{InstancePlaced, StartFailure, StartFailureReason, Topic};
 
 use super::Scheduler;
 use super::action::{Message, Notice, PlacedStart};
-use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use super::explain::Explanation;
+use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
-use super::ledger::{Entry, Phase, Unconfirmed};
-use super::node::{Node, Pool};
-use super::table::{Slot, Table};
+use super::ledger::{Entry, Extras, Phase, Unconfirmed};
+use super::node::Pool;
+use super::view::is_hard;
 
 /// Why a START was not placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +28,14 @@ pub(super) enum Refusal {
 impl Scheduler {
     pub(super) fn start(&mut self, now: Instant, start: PlacedStart) {
         self.counters.starts += 1;
-        self.place(now, start);
+        if let Err(problem) = self.check_request(&start) {
+            return self.refuse_start(&start, problem);
+        }
+        match start.request.scheduling.as_deref() {
+            Some(scheduling) if scheduling.dry_run => self.decide(&start),
+            Some(scheduling) if scheduling.batch.is_some() => self.join_batch(now, start),
+            _ => self.place(now, start),
+        }
     }
 
     /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.
@@ -41,90 +50,79 @@ impl Scheduler {
             // The same START again while the first one waits: the newer takes its place.
             drop(earlier);
         }
+        let start = if self.waits_for_members(&start.request) {
+            match self.settling.hold(start) {
+                Ok(instance) => return self.notice(Notice::Settling(instance)),
+                Err(start) => *start,
+            }
+        } else {
+            start
+        };
         match self.choose(&start.request) {
             Some(key) => self.claim(now, key, start),
             None => self.hold_or_fail(start),
         }
     }
 
-    /// The node for a request, by the original's first fit, not most recently used; it becomes the most recently used.
-    fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        let pool = pool_of(request);
-        let table = &self.tables[pool as usize];
-        let slot = if request.node_id.is_some() || request.hostname.is_some() {
-            table.first_in_order(self.named_that_fit(request, pool))
-        } else {
-            table.first_fit(&request.asked)
-        };
-        let slot = slot.or_else(|| table.first_in_order(self.filling_that_fit(request, pool)))?;
-        let table = &mut self.tables[pool as usize];
-        table.touch(slot);
-        table.node(slot)
+    /// Whether nodes that may have members of a START's group are still coming back after a restart: before they have,
+    /// nobody can say where its members are.
+    pub(super) fn waits_for_members(&self, request: &StartRequest) -> bool {
+        let group = request
+            .scheduling
+            .as_ref()
+            .and_then(|scheduling| scheduling.group.as_ref());
+        self.settling.is_open() && group.is_some_and(is_hard)
     }
 
-    /// The nodes of a table that a request names.
-    pub(super) fn named_nodes(&self, request: &StartRequest, pool: Pool) -> Vec<NodeKey> {
-        let by_id = request
-            .node_id
-            .as_deref()
-            .map(|id| canonical_uuid(id).and_then(|uuid| self.nodes.by_uuid(uuid)));
-        let mut keys: Vec<NodeKey> = match (by_id, request.hostname.as_deref()) {
-            (Some(key), _) => key.into_iter().collect(),
-            (None, Some(hostname)) => self.nodes.by_hostname(hostname).to_vec(),
-            (None, None) => Vec::new(),
-        };
-        keys.retain(|&key| {
-            let node = self.nodes.node(key);
-            node.slots[pool as usize].is_some() && is_named(node, request)
-        });
-        keys
-    }
-
-    /// The slots of nodes that a request names and that fit it.
-    fn named_that_fit<'a>(
-        &'a self,
-        request: &'a StartRequest,
-        pool: Pool,
-    ) -> impl Iterator<Item = Slot> + 'a {
-        let table: &Table = &self.tables[pool as usize];
-        self.named_nodes(request, pool)
-            .into_iter()
-            .filter_map(move |key| self.nodes.node(key).slots[pool as usize])
-            .filter(|&slot| table.offer(slot).covers(&request.asked))
-    }
-
-    /// The slots of nodes whose queues are filling and that would fit otherwise: the sender is slowed down by its own
-    /// budget of queued bytes rather than told that there is no room.
-    fn filling_that_fit<'a>(
-        &'a self,
-        request: &'a StartRequest,
-        pool: Pool,
-    ) -> impl Iterator<Item = Slot> + 'a {
-        self.filling
-            .iter()
-            .map(|&key| self.nodes.node(key))
-            .filter(|node| node.takes_work() && is_named(node, request))
-            .filter(|node| node.free(&self.config).covers(&request.asked))
-            .filter_map(move |node| node.slots[pool as usize])
-    }
-
+    /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        let node = self.nodes.node_mut(key);
-        node.starts_sent += 1;
-        let unconfirmed = Unconfirmed {
-            sender: start.sender,
-            ordinal: node.starts_sent,
-            restart: start.request.restart,
-        };
-        let entry = Entry::placed(start.request.asked, now, unconfirmed);
-        node.ledger.insert(start.request.instance.clone(), entry);
-        self.holders.insert(start.request.instance.clone(), key);
-        self.refresh_offer(key);
+        self.reserve(now, key, start.sender, &start.request);
         self.hand_over(key, start);
     }
 
+    /// Claims on a node what a START asks for.
+    pub(super) fn reserve(
+        &mut self,
+        now: Instant,
+        key: NodeKey,
+        sender: SessionId,
+        request: &StartRequest,
+    ) {
+        let extras = self.extras(request);
+        let node = self.nodes.node_mut(key);
+        node.starts_sent += 1;
+        let unconfirmed = Unconfirmed {
+            sender,
+            ordinal: node.starts_sent,
+            restart: request.restart,
+        };
+        let entry = Entry::placed(request.asked, extras, now, unconfirmed);
+        node.ledger.insert(request.instance.clone(), entry);
+        self.holders.insert(request.instance.clone(), key);
+        self.refresh_offer(key);
+    }
+
+    /// Undoes the latest [`Scheduler::reserve`] on a node.
+    pub(super) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
+        self.nodes.node_mut(key).starts_sent -= 1;
+        self.release(key, instance);
+    }
+
+    fn extras(&mut self, request: &StartRequest) -> Extras {
+        let Some(scheduling) = &request.scheduling else {
+            return Extras::default();
+        };
+        let resources = scheduling.resources.iter();
+        Extras {
+            custom: self
+                .columns
+                .amounts(resources.map(|(name, &amount)| (name.as_str(), amount))),
+            group: scheduling.group.as_ref().map(|group| Arc::from(&*group.id)),
+        }
+    }
+
     /// A START of an instance that lives already goes to its node, which knows best how to answer.
-    fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
+    pub(super) fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
         let node = self.nodes.node_mut(holder);
         let instance = &start.request.instance;
         let (sender, restart) = (start.sender, start.request.restart);
@@ -156,7 +154,7 @@ impl Scheduler {
         self.hand_over(holder, start);
     }
 
-    fn hand_over(&mut self, key: NodeKey, start: PlacedStart) {
+    pub(super) fn hand_over(&mut self, key: NodeKey, start: PlacedStart) {
         self.counters.placed += 1;
         let node = self.nodes.node(key);
         let Some(session) = node.session() else {
@@ -199,6 +197,10 @@ impl Scheduler {
                 self.repeat(holder, start);
                 continue;
             }
+            if self.waits_for_members(&start.request) {
+                self.settling.put_back(start);
+                continue;
+            }
             match self.choose(&start.request) {
                 Some(key) => self.claim(now, key, start),
                 None if self.settling.is_open() => self.settling.put_back(start),
@@ -209,17 +211,12 @@ impl Scheduler {
 
     pub(super) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
         let request = &start.request;
-        let detail = match refusal {
+        let why = match refusal {
             Refusal::NoRoom => self.why_not(request),
-            Refusal::Undone | Refusal::Lost => refusal.detail().to_owned(),
+            Refusal::Undone | Refusal::Lost => Explanation::of(refusal.detail()),
         };
-        let network = request.network_node;
         let reason = match refusal {
-            Refusal::NoRoom if network => StartFailureReason::NoNetworkNodes,
-            Refusal::NoRoom if self.tables[Pool::Compute as usize].len() == 0 => {
-                StartFailureReason::NoComputeNodes
-            }
-            Refusal::NoRoom => StartFailureReason::FullCloud,
+            Refusal::NoRoom => self.no_room(request),
             Refusal::Undone | Refusal::Lost => StartFailureReason::LaunchFailure,
         };
         self.answer_start(
@@ -227,19 +224,43 @@ impl Scheduler {
             &request.instance,
             reason,
             request.restart,
-            detail,
+            why,
+        );
+    }
+
+    /// The protocol's word for that nothing fits.
+    pub(super) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
+        if request.network_node {
+            StartFailureReason::NoNetworkNodes
+        } else if self.tables[Pool::Compute as usize].len() == 0 {
+            StartFailureReason::NoComputeNodes
+        } else {
+            StartFailureReason::FullCloud
+        }
+    }
+
+    /// Fails a START because of what it says itself.
+    pub(super) fn refuse_start(&mut self, start: &PlacedStart, problem: String) {
+        let (request, reason) = (&start.request, StartFailureReason::InvalidData);
+        let why = Explanation::of(&problem);
+        self.answer_start(
+            start.sender,
+            &request.instance,
+            reason,
+            request.restart,
+            why,
         );
     }
 
     /// Fails a START whose payload is gone: it was written to its node.
     pub(super) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
-        let detail = Refusal::Lost.detail().to_owned();
+        let why = Explanation::of(Refusal::Lost.detail());
         self.answer_start(
             start.sender,
             instance,
             StartFailureReason::LaunchFailure,
             start.restart,
-            detail,
+            why,
         );
     }
 
@@ -250,32 +271,28 @@ impl Scheduler {
         instance: &InstanceId,
         reason: StartFailureReason,
         restart: bool,
-        detail: String,
+        why: Explanation,
     ) {
         self.counters.failed += 1;
         self.notice(Notice::Failed(
             instance.clone(),
-            format!("{reason}: {detail}"),
+            format!("{reason}: {}", why.text),
         ));
-        let failure = StartFailure {
-            node_uuid: String::new(),
+        let plain = StartFailure {
             instance_uuid: instance.to_string(),
             reason,
             restart,
-            detail: Some(detail),
             ..StartFailure::default()
         };
-        let plain = StartFailure {
-            detail: None,
-            ..failure.clone()
+        // What original controllers have no use for.
+        let full = StartFailure {
+            detail: Some(why.text),
+            reasons: why.reasons,
+            never: why.never,
+            ..plain.clone()
         };
-        let worded = |native: bool| {
-            Message::StartFailure(if native {
-                failure.clone()
-            } else {
-                plain.clone()
-            })
-        };
+        let worded =
+            |native: bool| Message::StartFailure(if native { full.clone() } else { plain.clone() });
         match self.sessions.get(&sender) {
             Some(session) => {
                 let message = worded(session.is_native());
@@ -316,17 +333,4 @@ pub(super) fn pool_of(request: &StartRequest) -> Pool {
     } else {
         Pool::Compute
     }
-}
-
-/// Whether a node is one that the request's `node_id` and `hostname` allow.
-pub(super) fn is_named(node: &Node, request: &StartRequest) -> bool {
-    let id_fits = request
-        .node_id
-        .as_deref()
-        .is_none_or(|id| canonical_uuid(id) == Some(node.uuid));
-    id_fits
-        && request
-            .hostname
-            .as_deref()
-            .is_none_or(|hostname| hostname == node.hostname())
 }

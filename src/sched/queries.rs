@@ -52,7 +52,7 @@ impl Scheduler {
             let node = self.nodes.node(key);
             let figures = node.report.as_ref().map(|report| {
                 (
-                    node.free(&self.config).mem_mib.max(-1),
+                    self.nodes.free(key).mem_mib.max(-1),
                     report.mem_total_mib,
                     report.load,
                 )
@@ -110,13 +110,14 @@ impl Scheduler {
             }
             if matches_node(node, pattern) {
                 let is_most_recent = most_recent.contains(&Some(key));
-                result.nodes.push(self.node_row(now, node, is_most_recent));
+                result.nodes.push(self.node_row(now, key, is_most_recent));
             }
         }
     }
 
-    fn node_row(&self, now: Instant, node: &Node, most_recently_used: bool) -> NodeView {
-        let free = node.free(&self.config);
+    fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
+        let node = self.nodes.node(key);
+        let free = self.nodes.free(key);
         let report = node.report.as_deref();
         let of = |figure: fn(&super::input::NodeReport) -> i64| report.map_or(-1, figure);
         let status = match node.presence {

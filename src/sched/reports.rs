@@ -10,20 +10,27 @@ use super::action::{Message, Notice};
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
 use super::ledger::{MissRules, Phase, StatsOutcome};
-use super::node::NodeStatus;
+use super::node::{IsOther, NodeStatus};
 use super::settle::RETRIES_PER_READY;
 
 impl Scheduler {
     pub(super) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
         let Some(key) = self.node_of(id) else { return };
-        self.nodes.set_report(key, report);
+        let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
         node.status = NodeStatus::Ready;
         let uuid = node.uuid;
+        if is_other == IsOther::Yes {
+            self.refresh_traits(key);
+        }
         self.refresh_offer(key);
+        let was_open = self.settling.is_open();
         self.settling.is_back(uuid, now);
         if self.settling.is_open() && self.settling.len() > 0 {
             self.retry_settling(now, RETRIES_PER_READY);
+        }
+        if was_open {
+            self.retry_batches(now);
         }
     }
 
@@ -49,8 +56,15 @@ impl Scheduler {
         for listed in &report.instances {
             self.holders.entry(listed.instance.clone()).or_insert(key);
         }
+        if let Some(extras) = report.extras
+            && self.nodes.set_extras(key, extras) == IsOther::Yes
+        {
+            self.refresh_traits(key);
+            self.refresh_offer(key);
+        }
         let missed_stats = self.config.missed_stats;
         let node = self.nodes.node_mut(key);
+        node.has_listed = true;
         if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
         }
@@ -59,7 +73,9 @@ impl Scheduler {
             is_queue_clear: node.backlog == Backlog::Clear,
             missed_stats,
         };
-        let outcome = node.ledger.apply_stats(report.instances, &rules, now);
+        let outcome = node
+            .ledger
+            .apply_stats(report.instances, &rules, &mut self.columns, now);
         self.refresh_offer(key);
         self.settle_stats(key, outcome);
     }
@@ -93,6 +109,7 @@ impl Scheduler {
 
     pub(super) fn start_failed(
         &mut self,
+        now: Instant,
         id: SessionId,
         frame: Frame,
         node: &str,
@@ -111,6 +128,9 @@ impl Scheduler {
         match &matched {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
+                if blames_node(reason) {
+                    self.nodes.node_mut(key).failures.add(now);
+                }
                 self.release(key, instance);
             }
             None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
@@ -206,5 +226,15 @@ fn lives_on(reason: &StartFailureReason) -> bool {
     matches!(
         reason,
         StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
+    )
+}
+
+/// Whether a StartFailure says something about the node rather than about what was to run there.
+fn blames_node(reason: &StartFailureReason) -> bool {
+    matches!(
+        reason,
+        StartFailureReason::LaunchFailure
+            | StartFailureReason::ImageFailure
+            | StartFailureReason::NetworkFailure
     )
 }

@@ -35,6 +35,13 @@ impl Resources {
         disk_mib: i64::MIN,
     };
 
+    /// What a node has of which nothing is known.
+    pub(super) const UNKNOWN: Self = Self {
+        mem_mib: -1,
+        vcpus: -1,
+        disk_mib: -1,
+    };
+
     /// Whether a request of `asked` fits into this much.
     #[must_use]
     pub const fn covers(&self, asked: &Self) -> bool {
@@ -50,6 +57,16 @@ impl Resources {
             mem_mib: self.mem_mib.clamp(0, limit),
             vcpus: self.vcpus.clamp(0, limit),
             disk_mib: self.disk_mib.clamp(0, limit),
+        }
+    }
+
+    /// The smaller of each amount.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            mem_mib: self.mem_mib.min(other.mem_mib),
+            vcpus: self.vcpus.min(other.vcpus),
+            disk_mib: self.disk_mib.min(other.disk_mib),
         }
     }
 

@@ -8,12 +8,17 @@ use indexmap::{IndexMap, IndexSet};
 use proto_frames::{Kind, Role, Uuid};
 
 use super::action::{Action, Message, Notice};
+use super::batches::Batches;
+use super::columns::Columns;
 use super::config::Config;
 use super::explain::Explanations;
+use super::groups::Groups;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{ClusterConfiguration, Input};
+use super::labels::LabelIndex;
 use super::ledger::Measured;
 use super::node::NodeStore;
+use super::policy::Policy;
 use super::session::Session;
 use super::settle::Settling;
 use super::table::Table;
@@ -38,6 +43,14 @@ pub struct Scheduler {
     pub(super) nodes: NodeStore,
     /// Compute and network nodes, as [`super::node::Pool`] numbers them.
     pub(super) tables: [Table; 2],
+    /// The labels of the nodes in these.
+    pub(super) labels: [LabelIndex; 2],
+    /// Custom resources by name.
+    pub(super) columns: Columns,
+    pub(super) groups: Groups,
+    pub(super) policy: Policy,
+    /// What a policy that leaves something to chance draws from; always the same, so that a run can be repeated.
+    pub(super) chance: fastrand::Rng,
     /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
     pub(super) filling: IndexSet<NodeKey>,
     /// The node that has, or was given, each instance.
@@ -47,6 +60,7 @@ pub struct Scheduler {
     /// Lost nodes in order of loss, with the moment their time is up.
     pub(super) lost: VecDeque<(Instant, NodeKey)>,
     pub(super) settling: Settling,
+    pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
     /// The time of the input being handled.
@@ -72,11 +86,16 @@ pub struct Counters {
 }
 
 impl Scheduler {
-    /// A scheduler without peers, whose settle window starts now.
+    /// A scheduler without peers, whose settle window starts now. Rules that do not hold together
+    /// ([`super::Rules::check`]) are as good as none.
     #[must_use]
     pub fn new(config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
         let settling = Settling::new(&config, now);
+        let policy = Policy::new(&cluster.rules.policy).unwrap_or_default();
+        let chance = fastrand::Rng::with_seed(cluster.rules.policy.seed);
         Self {
+            policy,
+            chance,
             config,
             cluster,
             sessions: IndexMap::new(),
@@ -86,11 +105,15 @@ impl Scheduler {
             watchers: Vec::new(),
             nodes: NodeStore::default(),
             tables: Default::default(),
+            labels: Default::default(),
+            columns: Columns::default(),
+            groups: Groups::default(),
             filling: IndexSet::new(),
             holders: IndexMap::new(),
             pending_answers: IndexMap::new(),
             lost: VecDeque::new(),
             settling,
+            batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
             now,
@@ -128,7 +151,8 @@ impl Scheduler {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lost = self.lost.front().map(|(due, _)| *due);
-        lost.into_iter().chain(self.settling.due()).min()
+        let due = [lost, self.settling.due(), self.batches.due()];
+        due.into_iter().flatten().min()
     }
 
     /// What was done so far.
@@ -172,17 +196,6 @@ impl Scheduler {
     /// The standing of a controller: the first is master.
     pub(super) fn is_master(&self, session: SessionId) -> bool {
         self.controllers.first() == Some(&session)
-    }
-
-    /// Puts what a node offers now into its tables; to be called after every change of it.
-    pub(super) fn refresh_offer(&mut self, key: NodeKey) {
-        let node = self.nodes.node(key);
-        let offer = node.offer(&self.config);
-        for (table, slot) in self.tables.iter_mut().zip(node.slots) {
-            if let Some(slot) = slot {
-                table.set_offer(slot, offer);
-            }
-        }
     }
 
     /// Logs something refused once per session and kind.

@@ -1,9 +1,13 @@
 //! One ordered table of nodes (compute or network) and its cursor: the original's first fit, not most recently used.
 //!
 //! Slots are in order of connection. A slot whose node has left stays behind as a hole until holes outnumber nodes.
+//! What may narrow a search (labels, groups) is kept by others, as bits over slots; [`Table::generation`] tells them when
+//! slots were renumbered.
+
+use std::ops::ControlFlow;
 
 use super::ids::NodeKey;
-use super::index::OfferIndex;
+use super::index::{ColumnId, Need, OfferIndex};
 use super::resources::Resources;
 
 /// Fewer holes than this are never worth closing.
@@ -20,12 +24,23 @@ pub(super) struct Table {
     /// The most recently used node's slot.
     cursor: Option<usize>,
     holes: usize,
+    generation: u64,
 }
 
 impl Table {
     /// Nodes in the table.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.holes
+    }
+
+    /// Slots in use, holes included: every slot is below it.
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Changes whenever slots are renumbered; what was kept by slot is worthless then.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The nodes in order.
@@ -41,6 +56,16 @@ impl Table {
     /// What is offered at a slot.
     pub(super) fn offer(&self, slot: Slot) -> Resources {
         self.offers.offer(slot as usize)
+    }
+
+    /// How much of a custom resource is offered at a slot; 0 unless [`Table::set_custom`] said otherwise.
+    pub(super) fn custom(&self, slot: Slot, column: ColumnId) -> i64 {
+        self.offers.custom(slot as usize, column)
+    }
+
+    /// Whether a slot covers a need; a hole never does.
+    pub(super) fn covers(&self, slot: Slot, need: &Need<'_>) -> bool {
+        self.offers.covers(slot as usize, need)
     }
 
     /// The most recently used node.
@@ -60,12 +85,18 @@ impl Table {
         self.offers.set(slot as usize, offer);
     }
 
+    /// Says how much of a custom resource the node in a slot offers.
+    pub(super) fn set_custom(&mut self, slot: Slot, column: ColumnId, amount: i64) {
+        self.offers.set_custom(slot as usize, column, amount);
+    }
+
     /// Takes a node out. If it was the most recently used, the next search starts at the beginning.
     /// `moved` is told every node's new slot if the holes were closed.
     pub(super) fn remove(&mut self, slot: Slot, moved: impl FnMut(NodeKey, Slot)) {
         let at = slot as usize;
         self.slots[at] = None;
         self.offers.set(at, Resources::NEVER);
+        self.offers.clear_custom(at);
         self.holes += 1;
         if self.cursor == Some(at) {
             self.cursor = None;
@@ -80,26 +111,80 @@ impl Table {
         self.cursor = Some(slot as usize);
     }
 
+    /// Where the next search begins behind: the most recently used node's slot, to go back to with
+    /// [`Table::set_cursor`].
+    pub(super) fn cursor(&self) -> Option<Slot> {
+        self.cursor.map(to_slot)
+    }
+
+    /// Goes back to a cursor of the same [`Table::generation`]; one whose node has left since is none.
+    pub(super) fn set_cursor(&mut self, cursor: Option<Slot>) {
+        let at = cursor.map(|slot| slot as usize);
+        self.cursor = at.filter(|&at| self.slots[at].is_some());
+    }
+
     /// The slot to use for a request: the first after the most recently used that covers it, else the first of all,
     /// the most recently used included.
     pub(super) fn first_fit(&self, asked: &Resources) -> Option<Slot> {
+        let need = Need::base(asked);
         let end = self.slots.len();
-        let start = self.cursor.map_or(0, |slot| slot + 1);
-        let after = self.offers.first_covering(asked, start, end);
+        let start = self.first_to_try();
+        let after = self.offers.first_covering(&need, start, end);
         after
-            .or_else(|| self.offers.first_covering(asked, 0, start))
+            .or_else(|| self.offers.first_covering(&need, 0, start))
             .map(to_slot)
     }
 
-    /// Of some slots, the one that the search order reaches first.
-    pub(super) fn first_in_order(&self, slots: impl Iterator<Item = Slot>) -> Option<Slot> {
+    /// As [`Table::first_fit`], of the slots that are in the mask of their block (bit `i` of block `b`: slot
+    /// `64 * b + i`) and that `admit` lets pass. `admit` is asked last; a mask may be asked for twice.
+    pub(super) fn first_fit_in(
+        &self,
+        need: &Need<'_>,
+        mask: impl FnMut(usize) -> u64,
+        mut admit: impl FnMut(Slot) -> bool,
+    ) -> Option<Slot> {
+        let found = self.fits_in_order(need, mask, |slot| {
+            if admit(slot) {
+                ControlFlow::Break(slot)
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        found.break_value()
+    }
+
+    /// Shows every slot that covers a need and is in its block's mask, in the order of [`Table::first_fit`], until
+    /// `visit` breaks.
+    pub(super) fn fits_in_order<B>(
+        &self,
+        need: &Need<'_>,
+        mut mask: impl FnMut(usize) -> u64,
+        mut visit: impl FnMut(Slot) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let end = self.slots.len();
+        let start = self.first_to_try();
+        for (from, to) in [(start, end), (0, start)] {
+            self.offers
+                .visit_covering(need, from, to, &mut mask, |slot| visit(to_slot(slot)))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Sorts slots as the search reaches them.
+    pub(super) fn sort_in_order(&self, slots: &mut [Slot]) {
         let cursor = self.cursor;
-        slots.min_by_key(|&slot| (cursor.is_some_and(|cursor| slot as usize <= cursor), slot))
+        slots.sort_unstable_by_key(|&slot| {
+            (cursor.is_some_and(|cursor| slot as usize <= cursor), slot)
+        });
+    }
+
+    fn first_to_try(&self) -> usize {
+        self.cursor.map_or(0, |slot| slot + 1)
     }
 
     fn close_holes(&mut self, mut moved: impl FnMut(NodeKey, Slot)) {
         let mut kept = Vec::with_capacity(self.len());
-        let mut offers = Vec::with_capacity(self.len());
+        let mut nodes = Vec::with_capacity(self.len());
         let mut cursor = None;
         for (at, node) in self.slots.iter().enumerate() {
             let Some(node) = *node else { continue };
@@ -107,13 +192,14 @@ impl Table {
                 cursor = Some(kept.len());
             }
             moved(node, to_slot(kept.len()));
-            kept.push(Some(node));
-            offers.push(self.offers.offer(at));
+            kept.push(at);
+            nodes.push(Some(node));
         }
-        self.slots = kept;
-        self.offers.rebuild(offers.into_iter());
+        self.offers.keep(&kept);
+        self.slots = nodes;
         self.cursor = cursor;
         self.holes = 0;
+        self.generation += 1;
     }
 
     /// Whether holes, length and tree agree with each other.

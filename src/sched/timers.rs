@@ -26,7 +26,9 @@ impl Scheduler {
         }
         if !self.settling.is_open() {
             self.retry_settling(now, MAX_FAILURES_PER_TICK);
+            self.retry_batches(now);
         }
+        self.fail_late_batches(now);
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
@@ -42,9 +44,16 @@ impl Scheduler {
             // It has come back since; if it was lost again, a later turn is its own.
             return 0;
         }
+        let relatives = self.nodes.relatives(key);
         let Some(node) = self.nodes.remove(key) else {
             return 0;
         };
+        for group in node.ledger.groups() {
+            self.groups.count(group, key, [None; 2], -1);
+        }
+        relatives
+            .into_iter()
+            .for_each(|relative| self.refresh_offer(relative));
         for (instance, entry) in node.ledger.entries_from(0) {
             if self.holders.get(instance) == Some(&key) {
                 self.holders.swap_remove(instance);

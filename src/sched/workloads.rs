@@ -9,8 +9,9 @@ use proto_frames::{Frame, Kind, Role, Uuid};
 use super::Scheduler;
 use super::action::{Message, Notice, TargetedCommand};
 use super::config::MAX_PENDING_ANSWERS;
+use super::explain::Explanation;
 use super::ids::{InstanceId, SessionId, canonical_uuid};
-use super::input::{ConfigurationFlags, Fault, Malformed, Target};
+use super::input::{Fault, Malformed, NewConfiguration, Target};
 use super::placement::Refusal;
 use super::session::{LAUNCHER, identity};
 
@@ -21,6 +22,7 @@ impl Scheduler {
         {
             self.fail_start(&start, Refusal::Undone);
         }
+        self.undo_batch(&target.instance);
         self.carry_to_holder(id, frame, target, None);
     }
 
@@ -153,18 +155,9 @@ impl Scheduler {
     }
 
     /// A new cluster configuration: later CONNECTED frames carry it.
-    pub(super) fn configure(&mut self, frame: Frame, flags: ConfigurationFlags) {
+    pub(super) fn configure(&mut self, frame: Frame, new: NewConfiguration) {
         self.cluster.payload = frame.payload;
-        if self.cluster.flags == flags {
-            return;
-        }
-        self.cluster.flags = flags;
-        let measured = self.measured();
-        let keys: Vec<_> = self.nodes.iter_from(0).map(|(key, _)| key).collect();
-        for key in keys {
-            self.nodes.node_mut(key).ledger.set_measured(measured);
-            self.refresh_offer(key);
-        }
+        self.apply_configuration(new.flags, new.rules);
     }
 
     /// Answers a frame whose payload could not be read, in the words that its kind has for it.
@@ -231,6 +224,12 @@ impl Scheduler {
             Fault::Data => StartFailureReason::InvalidData,
         };
         let instance = malformed.instance.unwrap_or_else(|| InstanceId::new(""));
-        self.answer_start(id, &instance, reason, false, malformed.detail);
+        self.answer_start(
+            id,
+            &instance,
+            reason,
+            false,
+            Explanation::of(&malformed.detail),
+        );
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proto_frames::payload::Configuration;
 use tracing::warn;
 
-use crate::sched::{ClusterConfiguration, ConfigurationFlags};
+use crate::sched::{ClusterConfiguration, ConfigurationFlags, Rules};
 
 /// Where the configuration is, unless said otherwise (as the original).
 pub const DEFAULT_URI: &str = "file:///etc/ciao/configuration.yaml";
@@ -53,6 +53,7 @@ fn read(uri: &str) -> Result<ClusterConfiguration, String> {
     Ok(ClusterConfiguration {
         payload,
         flags: flags(&parsed),
+        rules: Rules::default(),
     })
 }
 

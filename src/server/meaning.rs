@@ -13,9 +13,11 @@ use serde::Deserialize;
 
 use super::configuration;
 use crate::sched::{
-    Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message, NodeReport,
-    Resources, StartRequest, StatsReport, Target,
+    Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message,
+    NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId,
 };
+
+mod node_extras;
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
@@ -37,6 +39,8 @@ enum Unusable {
     Payload(PayloadError, Option<InstanceId>),
     /// An identifier or host name is too long: its key, and its bytes.
     LongName(&'static str, usize, Option<InstanceId>),
+    /// A label or a custom resource cannot be what it is said to be: in words.
+    Extras(String),
 }
 
 impl From<PayloadError> for Unusable {
@@ -56,6 +60,11 @@ impl From<Unusable> for Malformed {
                 instance,
                 detail: error.to_string(),
             },
+            Unusable::Extras(detail) => Self {
+                fault: Fault::Data,
+                instance: None,
+                detail,
+            },
             Unusable::LongName(key, len, instance) => Self {
                 fault: Fault::Data,
                 instance,
@@ -71,6 +80,7 @@ impl Unusable {
         match self {
             Self::Payload(error, _) => Self::Payload(error, instance),
             Self::LongName(key, len, _) => Self::LongName(key, len, instance),
+            Self::Extras(detail) => Self::Extras(detail),
         }
     }
 }
@@ -144,12 +154,18 @@ fn start(payload: &[u8]) -> Parsed {
             "start.requirements.node_id",
             start.node_id.as_deref().unwrap_or_default(),
         ),
+        ("start.tenant_uuid", &start.tenant_uuid),
         (
             "start.requirements.hostname",
             start.hostname.as_deref().unwrap_or_default(),
         ),
     ])
     .map_err(|unusable| unusable.of(Some(instance.clone())))?;
+    let wanted_image = start
+        .scheduling
+        .as_ref()
+        .and_then(|scheduling| text(&scheduling.image));
+    let image = wanted_image.or_else(|| text(&start.docker_image));
     let asked = Resources {
         mem_mib: start.mem_mb,
         vcpus: start.vcpus,
@@ -162,7 +178,14 @@ fn start(payload: &[u8]) -> Parsed {
         node_id: start.node_id.map(Into::into),
         hostname: start.hostname.map(Into::into),
         restart: start.restart,
+        tenant: text(&start.tenant_uuid).map(TenantId::new),
+        image: image.map(Into::into),
+        scheduling: start.scheduling,
     })))
+}
+
+fn text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 /// The instance that an unusable START is about, where that much can be read: its sender is to know which one failed.
@@ -199,6 +222,7 @@ fn ready(payload: &[u8]) -> Parsed {
         disk_available_mb: known(figures.disk_available_mb),
         load: known(figures.load),
         cpus_online: known(figures.cpus_online),
+        extras: node_extras::of(&figures)?,
         hostname: figures.hostname.into(),
     })))
 }
@@ -217,13 +241,16 @@ fn stats(payload: &[u8]) -> Parsed {
             state: InstanceState::from_name(it.state.as_str()),
             mem_used_mib: it.memory_usage_mb,
             disk_used_mib: it.disk_usage_mb,
-            requested: it.requested.map(|requested| amounts(&requested)),
+            requested: it.requested.as_ref().map(amounts),
+            custom: it.requested.map(custom).unwrap_or_default(),
+            group: text(&it.group).map(Into::into),
         })
         .collect();
     let starts_seen = stats.figures.starts_seen;
     Ok(Meaning::Stats(Box::new(StatsReport {
         node: stats.node_uuid.into(),
         starts_seen,
+        extras: node_extras::of(&stats.figures)?,
         instances,
     })))
 }
@@ -234,6 +261,13 @@ fn amounts(requested: &Requested) -> Resources {
         vcpus: requested.vcpus,
         disk_mib: requested.disk_mb,
     }
+}
+
+fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
+    let resources = requested.resources.into_iter();
+    resources
+        .map(|(name, amount)| (name.into(), amount))
+        .collect()
 }
 
 /// The keys of an instance, its node and a volume.
@@ -338,7 +372,10 @@ fn configure(configuration: &Configuration) -> Meaning {
     if !missing.is_empty() {
         tracing::warn!("a CONFIGURE has no value for {}", missing.join(", "));
     }
-    Meaning::Configure(configuration::flags(configuration))
+    Meaning::Configure(Box::new(NewConfiguration {
+        flags: configuration::flags(configuration),
+        rules: None,
+    }))
 }
 
 fn query(payload: &[u8]) -> Parsed {

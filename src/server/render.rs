@@ -1,7 +1,7 @@
 //! The core's messages as bytes for one peer: payloads written, frames built, traces stamped.
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::QueryResult;
+use proto_frames::payload::{QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
 
 use super::session::stamp_sent;
@@ -33,7 +33,16 @@ fn text_len(message: &Message) -> usize {
         }
         Message::QueryResult(result) => rows_len(result),
         Message::StartFailure(it) => {
-            all(&[&it.node_uuid, &it.instance_uuid]) + optional(&it.detail)
+            all(&[&it.node_uuid, &it.instance_uuid])
+                + optional(&it.detail)
+                + reasons_len(&it.reasons)
+        }
+        Message::PlacementDecision(it) => {
+            let hosts = it.placements.iter().map(|it| ROW_COST + it.hostname.len());
+            it.instance_uuid.len()
+                + it.detail.len()
+                + reasons_len(&it.reasons)
+                + hosts.sum::<usize>()
         }
         Message::DeleteFailure(it) => all(&[&it.node_uuid, &it.instance_uuid]),
         Message::AttachVolumeFailure(it) => {
@@ -68,6 +77,11 @@ fn text_len(message: &Message) -> usize {
         | Message::NodeDisconnected(_)
         | Message::ControllerStatus(_) => 0,
     }
+}
+
+fn reasons_len(reasons: &[Reason]) -> usize {
+    let texts = reasons.iter().map(|it| it.what.len() + it.hostname.len());
+    ROW_COST * reasons.len() + texts.sum::<usize>()
 }
 
 fn rows_len(result: &QueryResult) -> usize {
@@ -136,6 +150,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::ControllerStatus(status) => (Kind::CONTROLLER_STATUS, status.encode()),
         Message::CommandRefused(refused) => (Kind::COMMAND_REFUSED, refused.encode()),
         Message::InstancePlaced(placed) => (Kind::INSTANCE_PLACED, placed.encode()),
+        Message::PlacementDecision(decision) => (Kind::PLACEMENT_DECISION, decision.encode()),
         Message::QueryResult(result) => (Kind::QUERY_RESULT, result.encode()),
         // The others are frames already; `encode` does not ask about them.
         Message::InvalidFrameType

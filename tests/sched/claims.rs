@@ -1,7 +1,8 @@
 //! Claims: what was asked for is held back until the node's own figures show it, and given back when it is gone.
 
 use ciao_scheduler::sched::{
-    Accounting, Config, ConfigurationFlags, InstanceReport, Meaning, Resources, SessionId,
+    Accounting, Config, ConfigurationFlags, InstanceReport, Meaning, NewConfiguration, Resources,
+    SessionId,
 };
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
@@ -270,7 +271,12 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
         mem_limit: false,
         disk_limit: true,
     };
-    world.frame(controller, Kind::CONFIGURE, Meaning::Configure(flags));
+    let new = NewConfiguration { flags, rules: None };
+    world.frame(
+        controller,
+        Kind::CONFIGURE,
+        Meaning::Configure(Box::new(new)),
+    );
     assert_eq!(free(&mut world, controller), 1000);
 }
 

@@ -153,6 +153,7 @@ fn defect_16_forged_reports_are_refused() {
     let report = StatsReport {
         node: node.clone(),
         starts_seen: None,
+        extras: None,
         instances: vec![],
     };
     world.frame(liar, Kind::STATS, Meaning::Stats(Box::new(report)));

@@ -291,13 +291,13 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     };
     assert_eq!(
         detail(&mut world),
-        "none of 3 compute nodes fits: 1 not ready; 1 short of memory (asks 200 MiB, most free 300); \
-         1 short of vcpus (asks 2, most free 4)"
+        "none of 3 compute nodes fits: 1 not ready; 1 short of memory (asks 200 MiB, most free 100 on host-2); \
+         1 short of vcpus (asks 2, most free 1 on host-3)"
     );
     world.start(controller, "b", 301);
     assert_eq!(
         detail(&mut world),
-        "none of 3 compute nodes fits: 1 not ready; 2 short of memory (asks 301 MiB, most free 300); \
+        "none of 3 compute nodes fits: 1 not ready; 2 short of memory (asks 301 MiB, most free 300 on host-3, never: the largest has 300); \
          it never can: it asks for more than the largest of them has in all"
     );
 }

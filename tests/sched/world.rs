@@ -67,6 +67,9 @@ pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
         node_id: None,
         hostname: None,
         restart: false,
+        tenant: None,
+        image: None,
+        scheduling: None,
     }
 }
 
@@ -77,6 +80,8 @@ pub(crate) fn running(name: &str, used: i64) -> InstanceReport {
         mem_used_mib: used,
         disk_used_mib: 0,
         requested: None,
+        custom: Vec::new(),
+        group: None,
     }
 }
 
@@ -210,6 +215,7 @@ impl World {
             load: 0,
             cpus_online: size.cpus,
             hostname: format!("host-{}", node.0).into(),
+            extras: None,
         };
         self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
     }
@@ -231,6 +237,7 @@ impl World {
         let report = StatsReport {
             node: self.uuid_of(node).to_string().into(),
             starts_seen,
+            extras: None,
             instances,
         };
         self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));

@@ -69,6 +69,7 @@ impl Joined {
             load: 0,
             cpus_online: 1 << 30,
             hostname: "node".into(),
+            extras: None,
         };
         node.send(hub, Kind::READY, 0, Meaning::Ready(Box::new(report)));
         node
@@ -93,6 +94,9 @@ impl Joined {
             node_id: None,
             hostname: None,
             restart: false,
+            tenant: None,
+            image: None,
+            scheduling: None,
         };
         self.send(hub, Kind::START, len, Meaning::Start(Box::new(request)));
     }

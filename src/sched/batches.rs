@@ -1,0 +1,292 @@
+//! Batches: STARTs of which all are placed or none. They wait until the last of them has come; then nodes are chosen
+//! for all in one step, before any node is told of any.
+
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use proto_frames::payload::{Batch as BatchAsked, StartFailureReason};
+
+use super::Scheduler;
+use super::action::{Notice, PlacedStart};
+use super::explain::Explanation;
+use super::ids::{InstanceId, NodeKey};
+use super::node::Pool;
+use super::placement::Refusal;
+
+/// How long a batch waits for the rest of its STARTs. They are sent in one go; what has not come by then does not come.
+pub const BATCH_TIME: Duration = Duration::from_secs(30);
+
+/// Batches that may wait at once.
+pub const MAX_BATCHES: usize = 4096;
+
+/// Bytes of payload that may wait in batches at once.
+pub const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
+
+/// Batches whose last STARTs have not come.
+#[derive(Debug, Default)]
+pub(super) struct Batches {
+    waiting: IndexMap<Box<str>, Batch>,
+    /// The batch of each instance that waits.
+    instances: IndexMap<InstanceId, Box<str>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Batch {
+    count: u32,
+    starts: Vec<PlacedStart>,
+    due: Instant,
+}
+
+impl Batch {
+    /// Whether all its STARTs have come; it waits for nodes that are still coming back, then.
+    fn is_complete(&self) -> bool {
+        self.starts.len() as u64 >= u64::from(self.count)
+    }
+}
+
+impl Batches {
+    /// When the first of those that are not complete has waited long enough.
+    pub(super) fn due(&self) -> Option<Instant> {
+        // In order of their first STARTs, and so of this time.
+        let mut waiting = self.waiting.values();
+        waiting
+            .find(|batch| !batch.is_complete())
+            .map(|batch| batch.due)
+    }
+
+    /// Takes a START in, in place of an earlier one of the same instance; whether its batch is complete with it.
+    ///
+    /// # Errors
+    /// Why it cannot be taken in, and the START.
+    fn add(
+        &mut self,
+        asked: &BatchAsked,
+        start: PlacedStart,
+        now: Instant,
+    ) -> Result<bool, (PlacedStart, String)> {
+        let id = asked.id.as_str();
+        if let Some(batch) = self.waiting.get(id)
+            && batch.count != asked.count
+        {
+            let problem = format!(
+                "start.scheduling.batch.count: batch '{id}' is of {} by its earlier STARTs, not of {}",
+                batch.count, asked.count
+            );
+            return Err((start, problem));
+        }
+        let is_full = !self.waiting.contains_key(id) && self.waiting.len() >= MAX_BATCHES;
+        if is_full || self.bytes + start.frame.payload.len() > MAX_BATCH_BYTES {
+            let problem =
+                "start.scheduling.batch: too many batches wait for their last START".to_owned();
+            return Err((start, problem));
+        }
+        let instance = start.request.instance.clone();
+        self.bytes += start.frame.payload.len();
+        let batch = self.waiting.entry(id.into()).or_insert_with(|| Batch {
+            count: asked.count,
+            starts: Vec::new(),
+            due: now + BATCH_TIME,
+        });
+        match batch
+            .starts
+            .iter_mut()
+            .find(|other| other.request.instance == instance)
+        {
+            Some(earlier) => {
+                self.bytes -= earlier.frame.payload.len();
+                *earlier = start;
+            }
+            None => batch.starts.push(start),
+        }
+        let is_complete = batch.is_complete();
+        self.instances.insert(instance, id.into());
+        Ok(is_complete)
+    }
+
+    fn take(&mut self, id: &str) -> Vec<PlacedStart> {
+        let Some(batch) = self.waiting.shift_remove(id) else {
+            return Vec::new();
+        };
+        for start in &batch.starts {
+            self.bytes -= start.frame.payload.len();
+            self.instances.swap_remove(&start.request.instance);
+        }
+        batch.starts
+    }
+
+    /// Puts a complete batch back that was taken out.
+    fn put_back(&mut self, id: &str, starts: Vec<PlacedStart>, now: Instant) {
+        for start in &starts {
+            self.bytes += start.frame.payload.len();
+            self.instances
+                .insert(start.request.instance.clone(), id.into());
+        }
+        let batch = Batch {
+            count: u32::try_from(starts.len()).unwrap_or(u32::MAX),
+            starts,
+            due: now,
+        };
+        self.waiting.insert(id.into(), batch);
+    }
+
+    fn complete(&self) -> Vec<Box<str>> {
+        let complete = self.waiting.iter().filter(|(_, batch)| batch.is_complete());
+        complete.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<(Box<str>, u32, Vec<PlacedStart>)> {
+        let is_due = |batch: &Batch| !batch.is_complete() && batch.due <= now;
+        let (id, batch) = self.waiting.iter().find(|(_, batch)| is_due(batch))?;
+        let (id, count) = (id.clone(), batch.count);
+        let starts = self.take(&id);
+        Some((id, count, starts))
+    }
+}
+
+impl Scheduler {
+    /// Takes in a START that is one of several; with the last of them, all are placed or fail.
+    pub(super) fn join_batch(&mut self, now: Instant, start: PlacedStart) {
+        let instance = &start.request.instance;
+        if let Some(&holder) = self.holders.get(instance) {
+            return self.repeat(holder, start);
+        }
+        let Some(asked) = start
+            .request
+            .scheduling
+            .as_ref()
+            .and_then(|scheduling| scheduling.batch.clone())
+        else {
+            return self.place(now, start);
+        };
+        let is_elsewhere = self.batches.instances.get(instance);
+        if let Some(other) = is_elsewhere.filter(|other| ***other != *asked.id) {
+            let problem =
+                format!("start.scheduling.batch.id: the instance waits in batch '{other}'");
+            return self.refuse_start(&start, problem);
+        }
+        match self.batches.add(&asked, start, now) {
+            Ok(true) => {
+                let starts = self.batches.take(&asked.id);
+                self.place_all(now, &asked.id, starts);
+            }
+            Ok(false) => {}
+            Err((start, problem)) => self.refuse_start(&start, problem),
+        }
+    }
+
+    /// Tries complete batches again that wait for nodes which are still coming back; once those no longer do, what
+    /// does not fit fails.
+    pub(super) fn retry_batches(&mut self, now: Instant) {
+        if self.batches.waiting.is_empty() {
+            return;
+        }
+        for id in self.batches.complete() {
+            let starts = self.batches.take(&id);
+            self.place_all(now, &id, starts);
+        }
+    }
+
+    /// Places all of these or none.
+    fn place_all(&mut self, now: Instant, id: &str, starts: Vec<PlacedStart>) {
+        if starts
+            .iter()
+            .any(|start| self.waits_for_members(&start.request))
+        {
+            return self.batches.put_back(id, starts, now);
+        }
+        let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
+        let chance = self.chance.clone();
+        let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
+        for start in &starts {
+            let Some(key) = self.choose(&start.request) else {
+                break;
+            };
+            self.reserve(now, key, start.sender, &start.request);
+            chosen.push(key);
+        }
+        if chosen.len() == starts.len() {
+            for (start, key) in starts.into_iter().zip(chosen) {
+                self.hand_over(key, start);
+            }
+            return;
+        }
+        let why = self.explain(&starts[chosen.len()].request);
+        for (start, key) in starts.iter().zip(&chosen).rev() {
+            self.unreserve(*key, &start.request.instance);
+        }
+        for (pool, cursor) in Pool::ALL.into_iter().zip(cursors) {
+            self.tables[pool as usize].set_cursor(cursor);
+        }
+        self.chance = chance;
+        if self.settling.is_open() {
+            return self.batches.put_back(id, starts, now);
+        }
+        let text = format!(
+            "{} of a batch of {} fit: {}",
+            chosen.len(),
+            starts.len(),
+            why.text
+        );
+        let why = Explanation { text, ..why };
+        for start in &starts {
+            let reason = self.no_room(&start.request);
+            let request = &start.request;
+            self.answer_start(
+                start.sender,
+                &request.instance,
+                reason,
+                request.restart,
+                why.clone(),
+            );
+        }
+    }
+
+    /// Fails the batch of an instance that is deleted while it waits: it can no longer become complete.
+    pub(super) fn undo_batch(&mut self, instance: &InstanceId) {
+        let Some(id) = self.batches.instances.get(instance).cloned() else {
+            return;
+        };
+        for start in self.batches.take(&id) {
+            let request = &start.request;
+            if request.instance == *instance {
+                self.fail_start(&start, Refusal::Undone);
+                continue;
+            }
+            let why = Explanation::of(&format!(
+                "batch '{id}' has lost {instance}, which was deleted"
+            ));
+            let reason = StartFailureReason::LaunchFailure;
+            self.answer_start(
+                start.sender,
+                &request.instance,
+                reason,
+                request.restart,
+                why,
+            );
+        }
+    }
+
+    /// Fails batches whose last STARTs have not come in time.
+    pub(super) fn fail_late_batches(&mut self, now: Instant) {
+        while let Some((id, count, starts)) = self.batches.take_due(now) {
+            self.notice(Notice::LateBatch(id.clone(), starts.len(), count));
+            let text = format!(
+                "batch '{id}' has {} of {count} STARTs after {} s",
+                starts.len(),
+                BATCH_TIME.as_secs()
+            );
+            for start in &starts {
+                let reason = StartFailureReason::InvalidData;
+                let (request, why) = (&start.request, Explanation::of(&text));
+                self.answer_start(
+                    start.sender,
+                    &request.instance,
+                    reason,
+                    request.restart,
+                    why,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The choice of a node: first fit, not most recently used, narrowed by filters; and where something is to be weighed,
+//! the best of the first nodes that fit.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::Scheduler;
+use super::filters::{Filter, Narrowing};
+use super::ids::NodeKey;
+use super::input::StartRequest;
+use super::labels::Mask;
+use super::node::Pool;
+use super::placement::pool_of;
+use super::policy::{Policy, allowed, best};
+use super::slot_set::SlotSet;
+use super::table::{Slot, Table};
+use super::view::{Asked, Candidate, NODE_SCOPE, View};
+use super::weighers::Weighted;
+use super::{facts, labels::LabelIndex};
+
+impl Scheduler {
+    /// The node for a request; it becomes the most recently used.
+    pub(super) fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        let pool = pool_of(request);
+        let slot = self.search(request, pool)?;
+        let table = &mut self.tables[pool as usize];
+        table.touch(slot);
+        table.node(slot)
+    }
+
+    fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
+        let Parts {
+            view,
+            policy,
+            labels,
+            chance,
+        } = self.parts(pool);
+        let asked = view.asked(request, labels);
+        if !asked.unheard_of.is_empty() {
+            return None;
+        }
+        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let weighers = policy.weighing(&asked);
+        let found = if weighers.is_empty() {
+            search.first()
+        } else {
+            let wishes = wishes(&asked, view, labels);
+            search.best(&wishes, &weighers, policy, chance)
+        };
+        found.or_else(|| search.filling())
+    }
+
+    /// What a search needs.
+    pub(super) fn parts(&mut self, pool: Pool) -> Parts<'_> {
+        let view = View {
+            now: self.now,
+            nodes: &self.nodes,
+            groups: &self.groups,
+            columns: &self.columns,
+            filling: &self.filling,
+            table: &self.tables[pool as usize],
+            pool,
+        };
+        Parts {
+            view,
+            policy: &self.policy,
+            labels: &mut self.labels[pool as usize],
+            chance: &mut self.chance,
+        }
+    }
+}
+
+/// The scheduler, taken apart for one search: all read-only but the sets kept for labels, and chance.
+pub(super) struct Parts<'a> {
+    pub(super) view: View<'a>,
+    pub(super) policy: &'a Policy,
+    pub(super) labels: &'a mut LabelIndex,
+    pub(super) chance: &'a mut fastrand::Rng,
+}
+
+/// One search through one table.
+pub(super) struct Search<'a> {
+    pub(super) view: View<'a>,
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) filters: Vec<&'a dyn Filter>,
+    masks: Vec<Mask>,
+    /// If there is a list, only these slots are looked at.
+    pub(super) list: Option<Vec<Slot>>,
+}
+
+impl<'a> Search<'a> {
+    /// A search as these filters narrow it.
+    pub(super) fn new(
+        view: View<'a>,
+        asked: &'a Asked<'a>,
+        filters: Vec<&'a dyn Filter>,
+        labels: &mut LabelIndex,
+    ) -> Self {
+        let mut narrowing = Narrowing {
+            labels,
+            view,
+            masks: Vec::new(),
+            list: None,
+        };
+        for filter in &filters {
+            filter.narrow(asked, &mut narrowing);
+        }
+        let Narrowing { masks, list, .. } = narrowing;
+        Self {
+            view,
+            asked,
+            filters,
+            masks,
+            list,
+        }
+    }
+
+    /// The first node that fits, in the order of the search.
+    fn first(&self) -> Option<Slot> {
+        if self.list.is_none() && self.filters.is_empty() && self.asked.custom.is_empty() {
+            return self.view.table.first_fit(&self.asked.request.asked);
+        }
+        let mut found = None;
+        self.visit(&[], |slot| {
+            found = Some(slot);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// One of the best of the first nodes that fit.
+    fn best(
+        &self,
+        wishes: &[Mask],
+        weighers: &[Weighted],
+        policy: &Policy,
+        chance: &mut fastrand::Rng,
+    ) -> Option<Slot> {
+        let slots = self.candidates(policy.candidates, wishes);
+        let candidates: Vec<(Slot, Candidate<'_>)> = slots
+            .into_iter()
+            .filter_map(|slot| Some((slot, self.candidate(slot)?)))
+            .collect();
+        let best = best(&candidates, weighers, self.asked, policy.subset_size);
+        match best.len() {
+            0 | 1 => best.first().copied(),
+            count => Some(best[chance.usize(..count)]),
+        }
+    }
+
+    /// The nodes that are compared: the first so many that fit and are all that is wished for; of those that are some of
+    /// it; and of all. So what is wished for is found wherever it is, and no more nodes are looked at than needed.
+    fn candidates(&self, limit: usize, wishes: &[Mask]) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        if wishes.is_empty() || limit == usize::MAX {
+            self.collect(limit, &[], &mut slots);
+            return slots;
+        }
+        self.collect(limit, wishes, &mut slots);
+        if wishes.len() > 1 {
+            for wish in wishes {
+                self.collect(limit, std::slice::from_ref(wish), &mut slots);
+            }
+        }
+        self.collect(limit, &[], &mut slots);
+        // A node may have been found more than once; its first place counts.
+        let mut seen = SlotSet::default();
+        slots.retain(|&slot| seen.insert(slot));
+        slots
+    }
+
+    fn collect(&self, limit: usize, also: &[Mask], into: &mut Vec<Slot>) {
+        let mut left = limit;
+        self.visit(also, |slot| {
+            into.push(slot);
+            left -= 1;
+            if left == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+    }
+
+    /// Shows every node that fits, in the order of the search, until told to stop.
+    fn visit(&self, also: &[Mask], mut visit: impl FnMut(Slot) -> ControlFlow<()>) {
+        let need = self.asked.need();
+        let table = self.view.table;
+        if let Some(list) = &self.list {
+            let fits = |&slot: &Slot| {
+                let masks = self.masks.iter().chain(also);
+                masks.into_iter().all(|mask| mask.allows(slot))
+                    && table.covers(slot, &need)
+                    && self.admits(slot)
+            };
+            let mut list: Vec<Slot> = list.iter().copied().filter(fits).collect();
+            table.sort_in_order(&mut list);
+            let _ = list.into_iter().try_for_each(visit);
+            return;
+        }
+        let _ = table.fits_in_order(
+            &need,
+            |block| allowed(&self.masks, block) & allowed(also, block),
+            |slot| {
+                if self.admits(slot) {
+                    visit(slot)
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
+    }
+
+    fn admits(&self, slot: Slot) -> bool {
+        if self.filters.is_empty() {
+            return true;
+        }
+        let Some(node) = self.candidate(slot) else {
+            return false;
+        };
+        self.filters
+            .iter()
+            .all(|filter| filter.admits(&node, self.asked).is_ok())
+    }
+
+    fn candidate(&self, slot: Slot) -> Option<Candidate<'a>> {
+        let table: &'a Table = self.view.table;
+        let key = table.node(slot)?;
+        Some(self.view.candidate_with(key, table.offer(slot)))
+    }
+
+    /// The first node whose queue is filling and that would fit otherwise: the sender is slowed down by its own budget of
+    /// queued bytes rather than told that there is no room.
+    fn filling(&self) -> Option<Slot> {
+        let filling = self.view.filling.iter().copied();
+        let mut fits: Vec<Slot> = filling
+            .filter(|&key| {
+                let nodes = self.view.nodes;
+                let candidate = self.view.candidate(key);
+                nodes.node(key).takes_work()
+                    && candidate.free().covers(&self.asked.request.asked)
+                    && self
+                        .asked
+                        .custom
+                        .iter()
+                        .all(|&(column, amount)| nodes.free_custom(key, column) >= amount)
+                    && self
+                        .filters
+                        .iter()
+                        .all(|filter| filter.admits(&candidate, self.asked).is_ok())
+            })
+            .filter_map(|key| self.view.nodes.node(key).slots[self.view.pool as usize])
+            .collect();
+        self.view.table.sort_in_order(&mut fits);
+        fits.first().copied()
+    }
+}
+
+/// Where what a START would like holds, as far as labels and groups tell: one mask for each wish.
+fn wishes(asked: &Asked<'_>, view: View<'_>, labels: &mut LabelIndex) -> Vec<Mask> {
+    let mut wishes = Vec::new();
+    let prefer = asked
+        .scheduling()
+        .map_or(&[][..], |scheduling| &scheduling.prefer);
+    for expression in prefer.iter().filter(|wish| !facts::is_fact(wish.key())) {
+        wishes.push(labels.mask(expression));
+    }
+    for near in asked.near.iter().filter(|near| !near.asked.hard) {
+        let set = if near.asked.scope == NODE_SCOPE {
+            labels.with_key(&near.asked.label)
+        } else {
+            labels.with_values(&near.asked.scope, near.domains.iter().copied())
+        };
+        wishes.push(Mask::inside(Arc::new(set)));
+    }
+    if let Some(group) = asked.group.as_ref().filter(|group| !group.is_hard())
+        && let Some(members) = group.members
+    {
+        let set = if group.is_node_scope() {
+            members.slots(view.pool as usize, 1)
+        } else {
+            let domains = group.domains.keys().copied();
+            Arc::new(labels.with_values(&group.asked.scope, domains))
+        };
+        wishes.push(if group.is_together() {
+            Mask::inside(set)
+        } else {
+            Mask::outside(set)
+        });
+    }
+    wishes
+}

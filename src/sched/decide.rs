@@ -1,0 +1,83 @@
+//! Dry runs: what would be done with a START, or with several of its kind, without doing it.
+//!
+//! Nothing is worked out beside: nodes are chosen and claimed as ever, and then everything is taken back.
+
+use indexmap::IndexMap;
+use proto_frames::payload::{DecidedPlacement, PlacementDecision};
+
+use super::Scheduler;
+use super::action::{Message, PlacedStart};
+use super::explain::Explanation;
+use super::ids::{InstanceId, NodeKey};
+use super::input::StartRequest;
+use super::placement::pool_of;
+
+impl Scheduler {
+    /// Answers a START with `dry_run: true`.
+    pub(super) fn decide(&mut self, start: &PlacedStart) {
+        let request = &start.request;
+        let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
+        let (placements, fits, why) = self.try_out(request, count);
+        let hosts = placements.into_iter().map(|(key, count)| {
+            let node = self.nodes.node(key);
+            DecidedPlacement {
+                node_uuid: node.uuid.to_string(),
+                hostname: node.hostname().to_owned(),
+                count,
+            }
+        });
+        let mut decision = PlacementDecision {
+            instance_uuid: request.instance.to_string(),
+            count,
+            fits,
+            placements: hosts.collect(),
+            ..PlacementDecision::default()
+        };
+        if let Some(why) = why {
+            decision.reason = self.no_room(request);
+            decision.detail = why.text;
+            decision.reasons = why.reasons;
+            decision.never = why.never;
+        }
+        self.send(start.sender, Message::PlacementDecision(Box::new(decision)));
+    }
+
+    /// Where so many instances like this one would go now, in order of their choice; how many those are, and why there
+    /// are no more if there are not enough.
+    fn try_out(
+        &mut self,
+        request: &StartRequest,
+        count: u32,
+    ) -> (IndexMap<NodeKey, u32>, u32, Option<Explanation>) {
+        let pool = pool_of(request) as usize;
+        let (cursor, chance) = (self.tables[pool].cursor(), self.chance.clone());
+        let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
+        let mut trial = request.clone();
+        let mut why = None;
+        for number in 0..count {
+            trial.instance = trial_id(number);
+            let Some(key) = self.choose(&trial) else {
+                why = Some(self.explain(&trial));
+                break;
+            };
+            self.reserve(self.now, key, super::SessionId(0), &trial);
+            tried.push((key, trial.instance.clone()));
+        }
+        let mut placements = IndexMap::new();
+        for (key, _) in &tried {
+            *placements.entry(*key).or_insert(0) += 1;
+        }
+        for (key, instance) in tried.iter().rev() {
+            self.unreserve(*key, instance);
+        }
+        self.tables[pool].set_cursor(cursor);
+        self.chance = chance;
+        let fits = u32::try_from(tried.len()).unwrap_or(count);
+        (placements, fits, why)
+    }
+}
+
+/// An instance that nobody has: no identifier in a payload is like this.
+fn trial_id(number: u32) -> InstanceId {
+    InstanceId::Text(format!("\0trial-{number}").into())
+}

@@ -1,0 +1,63 @@
+//! How often a node has failed of late: a count that halves every few minutes.
+
+use std::time::{Duration, Instant};
+
+/// The time in which what a failure counts for halves: a node that failed once is as good as new within the hour, one
+/// that fails at every try is avoided as long as it does.
+pub(super) const HALF_LIFE: Duration = Duration::from_secs(300);
+
+/// Below this, what is left of old failures counts for nothing: no order among nodes is to hang on it.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// A count of failures in which older ones count less.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Failures {
+    count: f64,
+    at: Instant,
+}
+
+impl Failures {
+    /// None so far.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            count: 0.0,
+            at: now,
+        }
+    }
+
+    /// Counts one more.
+    pub(super) fn add(&mut self, now: Instant) {
+        self.count = self.at(now) + 1.0;
+        self.at = now;
+    }
+
+    /// How many there are, older ones counting less.
+    pub(super) fn at(&self, now: Instant) -> f64 {
+        if self.count == 0.0 {
+            return 0.0;
+        }
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        let left = self.count * (-passed / HALF_LIFE.as_secs_f64()).exp2();
+        if left < NEGLIGIBLE { 0.0 } else { left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{Failures, HALF_LIFE};
+
+    #[test]
+    fn a_failure_counts_half_after_its_half_life_and_nothing_in_the_end() {
+        let start = Instant::now();
+        let mut failures = Failures::new(start);
+        assert!(failures.at(start) == 0.0);
+        failures.add(start);
+        failures.add(start);
+        assert!((failures.at(start + HALF_LIFE) - 1.0).abs() < 1e-9);
+        failures.add(start + HALF_LIFE);
+        assert!((failures.at(start + HALF_LIFE) - 2.0).abs() < 1e-9);
+        assert!(failures.at(start + 20 * HALF_LIFE) == 0.0);
+    }
+}

@@ -1,0 +1,1 @@
+//! The index against a plain scan of the same slots.

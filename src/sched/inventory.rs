@@ -1,0 +1,182 @@
+//! What nodes are and offer, kept in step: tables, labels and groups are told of every change here.
+
+use super::Scheduler;
+use super::action::Notice;
+use super::ids::NodeKey;
+use super::index::ColumnId;
+use super::input::ConfigurationFlags;
+use super::node::Pool;
+use super::policy::Policy;
+use super::resources::Resources;
+use super::rules::Rules;
+use super::traits;
+use super::view::Candidate;
+
+impl Scheduler {
+    /// Puts what a node offers now into its tables, and what came and went of groups on it into those; to be called
+    /// after every change of it.
+    pub(super) fn refresh_offer(&mut self, key: NodeKey) {
+        let node = self.nodes.node_mut(key);
+        let slots = node.slots;
+        for (group, change) in node.ledger.take_group_changes() {
+            self.groups.count(&group, key, slots, change);
+        }
+        self.offer(key);
+        for relative in self.nodes.relatives(key) {
+            self.offer(relative);
+        }
+    }
+
+    fn offer(&mut self, key: NodeKey) {
+        let node = self.nodes.node(key);
+        let is_on_offer = node.is_on_offer();
+        let offer = if is_on_offer {
+            self.nodes.free(key)
+        } else {
+            Resources::NEVER
+        };
+        for (table, slot) in self.tables.iter_mut().zip(node.slots) {
+            let Some(slot) = slot else { continue };
+            table.set_offer(slot, offer);
+            for &(column, _) in &node.traits.resources {
+                table.set_custom(slot, column, self.nodes.free_custom(key, column));
+            }
+        }
+    }
+
+    /// Works out anew what a node is, after a report or the rules changed.
+    pub(super) fn refresh_traits(&mut self, key: NodeKey) {
+        let Self {
+            nodes,
+            config,
+            cluster,
+            columns,
+            ..
+        } = self;
+        let candidate = Candidate::new(nodes, key, Resources::ZERO, self.now);
+        let (traits, second_zone) = traits::derive(&candidate, config, &cluster.rules, columns);
+        let uuid = candidate.uuid();
+        if let Some(zone) = second_zone {
+            self.notice(Notice::TwoZones(uuid, zone));
+        }
+        let node = self.nodes.node(key);
+        if node.traits == traits {
+            return;
+        }
+        let gone: Vec<ColumnId> = node
+            .traits
+            .resources
+            .iter()
+            .map(|(column, _)| *column)
+            .collect();
+        let slots = node.slots;
+        for ((table, labels), slot) in self.tables.iter_mut().zip(&mut self.labels).zip(slots) {
+            let Some(slot) = slot else { continue };
+            gone.iter()
+                .for_each(|&column| table.set_custom(slot, column, 0));
+            if node.traits.labels != traits.labels {
+                labels.remove(slot, &node.traits.labels);
+                labels.insert(slot, &traits.labels);
+            }
+        }
+        // Its relatives so far see that it is none any more.
+        let relatives = self.nodes.relatives(key);
+        let shares = traits.shares;
+        let node = self.nodes.node_mut(key);
+        node.traits = traits::Traits {
+            shares: node.traits.shares,
+            ..traits
+        };
+        self.nodes.set_shares(key, shares);
+        relatives
+            .into_iter()
+            .for_each(|relative| self.offer(relative));
+    }
+
+    /// Puts a node into the tables of its roles; it offers nothing yet.
+    pub(super) fn enter_tables(&mut self, key: NodeKey) {
+        let roles = self.nodes.node(key).roles;
+        for pool in Pool::ALL {
+            if roles.contains(pool.role()) {
+                let slot = self.tables[pool as usize].push(key);
+                let node = self.nodes.node_mut(key);
+                node.slots[pool as usize] = Some(slot);
+                self.labels[pool as usize].insert(slot, &node.traits.labels);
+            }
+        }
+        self.move_in_groups(key);
+    }
+
+    /// Takes a node out of the tables.
+    pub(super) fn leave_tables(&mut self, key: NodeKey) {
+        let node = self.nodes.node_mut(key);
+        let slots = std::mem::take(&mut node.slots);
+        for pool in Pool::ALL {
+            let Some(slot) = slots[pool as usize] else {
+                continue;
+            };
+            self.labels[pool as usize].remove(slot, &self.nodes.node(key).traits.labels);
+            let nodes = &mut self.nodes;
+            let mut any_moved = false;
+            self.tables[pool as usize].remove(slot, |moved, slot| {
+                any_moved = true;
+                nodes.node_mut(moved).slots[pool as usize] = Some(slot);
+            });
+            if any_moved {
+                self.slots_moved(pool);
+            }
+        }
+        self.move_in_groups(key);
+    }
+
+    /// The slots of a table have been numbered anew.
+    fn slots_moved(&mut self, pool: Pool) {
+        let labels = &mut self.labels[pool as usize];
+        labels.clear();
+        let keys: Vec<NodeKey> = self.tables[pool as usize].iter().collect();
+        for &key in &keys {
+            let node = self.nodes.node(key);
+            if let Some(slot) = node.slots[pool as usize] {
+                labels.insert(slot, &node.traits.labels);
+            }
+        }
+        // In order of slots, which only ever become smaller: none takes another's place before that one has left it.
+        keys.into_iter().for_each(|key| self.move_in_groups(key));
+    }
+
+    fn move_in_groups(&mut self, key: NodeKey) {
+        if self.groups.len() > 0 {
+            let node = self.nodes.node(key);
+            self.groups.moved(node.ledger.groups(), key, node.slots);
+        }
+    }
+
+    /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
+    pub(super) fn apply_configuration(&mut self, flags: ConfigurationFlags, rules: Option<Rules>) {
+        let new_rules = rules.filter(|rules| *rules != self.cluster.rules);
+        if self.cluster.flags == flags && new_rules.is_none() {
+            return;
+        }
+        self.cluster.flags = flags;
+        let are_rules_new = new_rules.is_some();
+        if let Some(rules) = new_rules {
+            match Policy::new(&rules.policy) {
+                Ok(policy) => {
+                    self.chance = fastrand::Rng::with_seed(rules.policy.seed);
+                    self.policy = policy;
+                    self.cluster.rules = rules;
+                }
+                Err(error) => self.notice(Notice::BadRules(error)),
+            }
+        }
+        let measured = self.measured();
+        let keys: Vec<NodeKey> = self.nodes.iter_from(0).map(|(key, _)| key).collect();
+        for key in keys {
+            self.nodes.node_mut(key).ledger.set_measured(measured);
+            if are_rules_new {
+                self.refresh_traits(key);
+            }
+            self.refresh_offer(key);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
+
+use super::filters::{self, Filter};
+use super::labels::Mask;
+use super::rules::{CANDIDATES, PolicyRules, Rules};
+use super::view::{Asked, Candidate};
+use super::weighers::{self, WISHES, Weighted};
+use super::{config, facts};
+
+/// How a node is chosen among those that fit.
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) filters: Vec<Box<dyn Filter>>,
+    pub(super) weighers: Vec<Weighted>,
+    /// Nodes that are weighed; `usize::MAX` = all.
+    pub(super) candidates: usize,
+    pub(super) subset_size: usize,
+}
+
+/// What is wrong with configured rules: the key, below the configuration's own, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct RuleError {
+    /// Such as `policy.filters[2]`.
+    pub key: String,
+    /// What is wrong with its value, and what is expected.
+    pub problem: String,
+}
+
+impl Default for Policy {
+    /// First fit.
+    fn default() -> Self {
+        Self {
+            filters: filters::usual(),
+            weighers: Vec::new(),
+            candidates: CANDIDATES,
+            subset_size: 1,
+        }
+    }
+}
+
+impl Policy {
+    /// The policy that these rules describe.
+    ///
+    /// # Errors
+    /// The first rule that does not hold together.
+    pub(super) fn new(rules: &PolicyRules) -> Result<Self, RuleError> {
+        let filters = match &rules.filters {
+            None => filters::usual(),
+            Some(listed) => {
+                let build = |(at, rule)| {
+                    filters::build(rule)
+                        .map_err(|problem| error(format!("policy.filters[{at}]"), problem))
+                };
+                listed
+                    .iter()
+                    .enumerate()
+                    .map(build)
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        let build = |(at, rule)| {
+            weighers::build(rule)
+                .map_err(|problem| error(format!("policy.weighers[{at}]"), problem))
+        };
+        let weighers = rules
+            .weighers
+            .iter()
+            .enumerate()
+            .map(build)
+            .collect::<Result<_, _>>()?;
+        let at_least_one = |key: &str, value: usize| match value {
+            0 => Err(error(
+                format!("policy.{key}"),
+                "expected a number above 0".to_owned(),
+            )),
+            value => Ok(value),
+        };
+        Ok(Self {
+            filters,
+            weighers,
+            candidates: at_least_one("candidates", rules.candidates.unwrap_or(usize::MAX))?,
+            subset_size: at_least_one("subset_size", rules.subset_size)?,
+        })
+    }
+
+    /// The filters that have to do with a START.
+    pub(super) fn concerned<'p>(
+        &'p self,
+        asked: &'p Asked<'_>,
+    ) -> impl Iterator<Item = &'p dyn Filter> {
+        self.filters
+            .iter()
+            .map(|filter| &**filter)
+            .filter(|filter| filter.concerns(asked))
+    }
+
+    /// The weighers that tell nodes apart for a START: the policy's, and what the START itself prefers.
+    pub(super) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
+        let is_listed = |wish: &&Weighted| {
+            let name = wish.weigher.name();
+            self.weighers
+                .iter()
+                .all(|weighted| weighted.weigher.name() != name)
+        };
+        let wishes = WISHES.iter().filter(is_listed);
+        self.weighers
+            .iter()
+            .chain(wishes)
+            .filter(|weighted| weighted.weigher.concerns(asked))
+            .copied()
+            .collect()
+    }
+
+    /// Whether a key of `start.scheduling` has an effect under this policy.
+    pub(super) fn understands(&self, key: &str) -> bool {
+        let is_a_filters = filters::all_keys().any(|other| other == key);
+        let is_asked = || {
+            self.filters
+                .iter()
+                .any(|filter| filter.keys().contains(&key))
+        };
+        (!is_a_filters || is_asked()) && !config::KEYS_WITHOUT_EFFECT.contains(&key)
+    }
+}
+
+impl Rules {
+    /// Whether the rules hold together.
+    ///
+    /// # Errors
+    /// The first that does not: its key and what is wrong.
+    pub fn check(&self) -> Result<(), RuleError> {
+        Policy::new(&self.policy)?;
+        for (at, aggregate) in self.aggregates.iter().enumerate() {
+            let key = format!("aggregates[{at}].select");
+            check_facts(&key, &aggregate.select)?;
+        }
+        for (at, rule) in self.capacity.iter().enumerate() {
+            check_facts(&format!("capacity[{at}].select"), &rule.select)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sets of nodes may depend on what does not change by itself: labels, and these facts.
+const LASTING_FACTS: [&str; 5] = [
+    "node.uuid",
+    "node.hostname",
+    "node.cpus",
+    "node.mem_total_mb",
+    "node.disk_total_mb",
+];
+
+fn check_facts(key: &str, select: &[proto_frames::payload::Expression]) -> Result<(), RuleError> {
+    for (at, expression) in select.iter().enumerate() {
+        let name = expression.key();
+        if facts::is_fact(name) && !LASTING_FACTS.contains(&name) {
+            let problem = format!(
+                "'{name}' cannot be selected by; of the facts there are {}",
+                LASTING_FACTS.join(", ")
+            );
+            return Err(error(format!("{key}[{at}]"), problem));
+        }
+    }
+    Ok(())
+}
+
+fn error(key: String, problem: String) -> RuleError {
+    RuleError { key, problem }
+}
+
+/// The best of some nodes: those that are weighed the highest, in order, best first; equals in the order they came.
+pub(super) fn best<'a, T: Copy>(
+    candidates: &[(T, Candidate<'a>)],
+    weighers: &[Weighted],
+    asked: &Asked<'_>,
+    count: usize,
+) -> Vec<T> {
+    let mut scores = vec![0.0; candidates.len()];
+    let mut values = Vec::with_capacity(candidates.len());
+    for weighted in weighers {
+        values.clear();
+        values.extend(
+            candidates
+                .iter()
+                .map(|(_, node)| weighted.weigher.weigh(node, asked)),
+        );
+        let (least, most) = values.iter().fold(
+            (f64::INFINITY, f64::NEG_INFINITY),
+            |(least, most), &value| (least.min(value), most.max(value)),
+        );
+        if most > least {
+            for (score, value) in scores.iter_mut().zip(&values) {
+                *score += weighted.multiplier * (value - least) / (most - least);
+            }
+        }
+    }
+    if count == 1 {
+        return first_of_the_best(&scores)
+            .map(|at| candidates[at].0)
+            .into_iter()
+            .collect();
+    }
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    order.truncate(count);
+    order.into_iter().map(|at| candidates[at].0).collect()
+}
+
+fn first_of_the_best(scores: &[f64]) -> Option<usize> {
+    (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best })
+}
+
+/// Whether all of these masks allow a block's slots: a bit for each.
+pub(super) fn allowed(masks: &[Mask], block: usize) -> u64 {
+    masks
+        .iter()
+        .fold(u64::MAX, |word, mask| word & mask.word(block))
+}

@@ -1,0 +1,164 @@
+//! A set of slots as bits, in words that are aligned with the blocks of the search index: a mask for a search is one
+//! word for each block it enters.
+//!
+//! It knows nothing of the table whose slots these are; who keeps one throws it away when the table renumbers.
+
+use super::table::Slot;
+
+/// A set of slots.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SlotSet {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl SlotSet {
+    /// Slots in the set.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no slot is in the set.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether a slot is in the set.
+    pub(super) fn contains(&self, slot: Slot) -> bool {
+        let (block, bit) = place(slot);
+        self.word(block) & bit != 0
+    }
+
+    /// The slots of a block of 64 that are in the set: bit `i` is slot `64 * block + i`.
+    #[inline]
+    pub(super) fn word(&self, block: usize) -> u64 {
+        self.words.get(block).copied().unwrap_or(0)
+    }
+
+    /// The slots in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.words
+            .iter()
+            .zip((0..).step_by(u64::BITS as usize))
+            .flat_map(|(&word, first): (_, Slot)| Bits(word).map(move |bit| first + bit))
+    }
+
+    /// Puts a slot in. Whether it was not in before.
+    pub(super) fn insert(&mut self, slot: Slot) -> bool {
+        let (block, bit) = place(slot);
+        if block >= self.words.len() {
+            self.words.resize(block + 1, 0);
+        }
+        let is_new = self.words[block] & bit == 0;
+        self.words[block] |= bit;
+        self.len += usize::from(is_new);
+        is_new
+    }
+
+    /// Takes a slot out. Whether it was in.
+    pub(super) fn remove(&mut self, slot: Slot) -> bool {
+        let was_in = self.contains(slot);
+        if was_in {
+            let (block, bit) = place(slot);
+            self.words[block] &= !bit;
+            self.len -= 1;
+        }
+        was_in
+    }
+
+    /// Puts in the slots of one block: bit `i` is slot `64 * block + i`.
+    pub(super) fn add_word(&mut self, block: usize, word: u64) {
+        if block >= self.words.len() {
+            self.words.resize(block + 1, 0);
+        }
+        self.len += (word & !self.words[block]).count_ones() as usize;
+        self.words[block] |= word;
+    }
+
+    /// Puts in all slots of another set.
+    pub(super) fn union_with(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, &other) in self.words.iter_mut().zip(&other.words) {
+            self.len += (other & !*word).count_ones() as usize;
+            *word |= other;
+        }
+    }
+}
+
+/// Sets are equal if the same slots are in them, however far each has grown.
+impl PartialEq for SlotSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for SlotSet {}
+
+impl FromIterator<Slot> for SlotSet {
+    fn from_iter<T: IntoIterator<Item = Slot>>(slots: T) -> Self {
+        let mut set = Self::default();
+        for slot in slots {
+            set.insert(slot);
+        }
+        set
+    }
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let bit = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        self.0 &= self.0 - 1;
+        Some(bit)
+    }
+}
+
+/// A slot's word and its bit there.
+fn place(slot: Slot) -> (usize, u64) {
+    ((slot / u64::BITS) as usize, 1 << (slot % u64::BITS))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::SlotSet;
+
+    proptest! {
+        #[test]
+        fn is_a_set(
+            changes in proptest::collection::vec((any::<bool>(), 0u32..300), 0..200),
+            others in proptest::collection::btree_set(0u32..500, 0..50),
+        ) {
+            let mut set = SlotSet::default();
+            let mut plain = BTreeSet::new();
+            for (inserts, slot) in changes {
+                if inserts {
+                    prop_assert_eq!(set.insert(slot), plain.insert(slot));
+                } else {
+                    prop_assert_eq!(set.remove(slot), plain.remove(&slot));
+                }
+                prop_assert_eq!((set.len(), set.is_empty()), (plain.len(), plain.is_empty()));
+            }
+            prop_assert!(set.iter().eq(plain.iter().copied()));
+            prop_assert_eq!(&set, &plain.iter().copied().collect::<SlotSet>());
+            set.union_with(&others.iter().copied().collect());
+            plain.extend(&others);
+            prop_assert!(set.iter().eq(plain.iter().copied()));
+            prop_assert_eq!(set.len(), plain.len());
+            for slot in 0..600u32 {
+                prop_assert_eq!(set.contains(slot), plain.contains(&slot));
+                let word = set.word(slot as usize / 64);
+                prop_assert_eq!(word >> (slot % 64) & 1 == 1, plain.contains(&slot));
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What a node is, as opposed to what is free on it: labels, custom resources, ratios. Worked out from what it reports,
+//! from the node file, which counts over that, and from aggregates and capacity rules, in this order.
+
+use proto_frames::Uuid;
+use proto_frames::payload::Expression;
+
+use super::columns::{Amounts, Columns};
+use super::config::Config;
+use super::facts;
+use super::input::NodeExtras;
+use super::labels::{self, Labels};
+use super::resources::MAX_REPORTED;
+use super::rules::{NodeRule, Rules};
+use super::view::Candidate;
+
+/// The label that says which availability zone a node is in.
+const ZONE: &str = "zone";
+
+/// What stands before an aggregate's name in the label that all its members have.
+const AGGREGATE: &str = "aggregate.";
+
+/// What a node is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Traits {
+    pub(super) labels: Labels,
+    /// Custom resources it has in all.
+    pub(super) resources: Amounts,
+    /// The node whose resources it shares.
+    pub(super) shares: Option<Uuid>,
+    pub(super) limits: Limits,
+}
+
+/// How much of what a node has is offered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limits {
+    pub(super) cpu_ratio: f64,
+    pub(super) mem_ratio: f64,
+    pub(super) disk_ratio: f64,
+    pub(super) reserved_mem_mib: i64,
+    pub(super) reserved_disk_mib: i64,
+    pub(super) reserved_cpus: i64,
+}
+
+impl Limits {
+    fn new(config: &Config) -> Self {
+        Self {
+            cpu_ratio: config.cpu_ratio,
+            mem_ratio: config.mem_ratio,
+            disk_ratio: config.disk_ratio,
+            reserved_mem_mib: config.reserved_mem_mib,
+            reserved_disk_mib: config.reserved_disk_mib,
+            reserved_cpus: 0,
+        }
+    }
+
+    /// Virtual CPUs that so many CPUs online offer; `None` if it is not known how many there are.
+    pub(super) fn vcpus(&self, cpus_online: i64) -> Option<i64> {
+        if cpus_online < 0 {
+            return None;
+        }
+        let cpus = cpus_online
+            .min(MAX_REPORTED)
+            .saturating_sub(self.reserved_cpus);
+        Some((cpus.max(0) as f64 * self.cpu_ratio) as i64)
+    }
+}
+
+impl Traits {
+    /// A node of which nothing is known.
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            labels: Labels::default(),
+            resources: Amounts::default(),
+            shares: None,
+            limits: Limits::new(config),
+        }
+    }
+}
+
+/// What a node is by its reports and the configuration. If two zones claim it, the first has it, and the second is
+/// returned beside.
+pub(super) fn derive(
+    node: &Candidate<'_>,
+    config: &Config,
+    rules: &Rules,
+    columns: &mut Columns,
+) -> (Traits, Option<Box<str>>) {
+    let reported = node.report().and_then(|report| report.extras.as_deref());
+    let name = (node.uuid(), node.hostname());
+    let overrides: Vec<&NodeRule> = config
+        .nodes
+        .iter()
+        .filter(|rule| rule.node.is(name.0, name.1))
+        .collect();
+    let mut own = own_labels(reported, &overrides);
+    let second_zone = add_aggregates(node, rules, &mut own);
+    let shares = overrides.iter().rev().find_map(|rule| rule.shares);
+    let traits = Traits {
+        resources: own_resources(reported, &overrides, columns),
+        shares: shares
+            .or_else(|| reported?.shares)
+            .filter(|&whole| whole != node.uuid()),
+        limits: limits(node, config, rules, &own),
+        labels: own.into(),
+    };
+    (traits, second_zone)
+}
+
+type Pairs = Vec<(Box<str>, Box<str>)>;
+
+fn own_labels(reported: Option<&NodeExtras>, overrides: &[&NodeRule]) -> Pairs {
+    let mut own: Pairs = reported.map_or_else(Vec::new, |reported| {
+        let is_free = |(key, _): &&(Box<str>, Box<str>)| !key.starts_with(facts::PREFIX);
+        reported.labels.iter().filter(is_free).cloned().collect()
+    });
+    for (key, value) in overrides.iter().flat_map(|rule| &rule.labels) {
+        own.retain(|(other, _)| other != key);
+        if let Some(value) = value {
+            own.push((key.clone(), value.clone()));
+        }
+    }
+    own.sort_unstable();
+    own.dedup();
+    own
+}
+
+fn own_resources(
+    reported: Option<&NodeExtras>,
+    overrides: &[&NodeRule],
+    columns: &mut Columns,
+) -> Amounts {
+    let mut own: Vec<(&str, i64)> = reported.map_or_else(Vec::new, |reported| {
+        let amounts = reported.resources.iter();
+        amounts
+            .map(|(name, amount)| (&**name, (*amount).min(MAX_REPORTED)))
+            .collect()
+    });
+    for (name, amount) in overrides.iter().flat_map(|rule| &rule.resources) {
+        own.retain(|(other, _)| *other != &**name);
+        if let Some(amount) = amount {
+            own.push((name, *amount));
+        }
+    }
+    columns.amounts(own.into_iter())
+}
+
+/// Adds the labels of the aggregates that a node is in. Which ones these are is decided by what it has without them.
+fn add_aggregates(node: &Candidate<'_>, rules: &Rules, own: &mut Pairs) -> Option<Box<str>> {
+    let mut added = Pairs::new();
+    let mut zone: Option<&str> = None;
+    let mut second_zone = None;
+    for aggregate in &rules.aggregates {
+        let is_named = || {
+            let mut names = aggregate.nodes.iter();
+            names.any(|name| name.is(node.uuid(), node.hostname()))
+        };
+        let is_selected = || !aggregate.select.is_empty() && selects(node, &aggregate.select, own);
+        if !is_named() && !is_selected() {
+            continue;
+        }
+        added.push((
+            format!("{AGGREGATE}{}", aggregate.name).into(),
+            "true".into(),
+        ));
+        added.extend(aggregate.labels.iter().cloned());
+        let tenants = aggregate.tenants.iter();
+        added.extend(tenants.map(|tenant| (facts::TENANT.into(), tenant.to_string().into())));
+        match (&aggregate.zone, zone) {
+            (Some(name), None) => zone = Some(name),
+            (Some(name), Some(first)) if &**name != first => second_zone = Some(name.clone()),
+            _ => {}
+        }
+    }
+    if let Some(zone) = zone {
+        own.retain(|(key, _)| &**key != ZONE);
+        added.push((ZONE.into(), zone.into()));
+    }
+    own.append(&mut added);
+    own.sort_unstable();
+    own.dedup();
+    second_zone
+}
+
+fn limits(
+    node: &Candidate<'_>,
+    config: &Config,
+    rules: &Rules,
+    labels: &[(Box<str>, Box<str>)],
+) -> Limits {
+    let mut limits = Limits::new(config);
+    for rule in &rules.capacity {
+        if !selects(node, &rule.select, labels) {
+            continue;
+        }
+        limits = Limits {
+            cpu_ratio: rule.cpu_ratio.unwrap_or(limits.cpu_ratio),
+            mem_ratio: rule.mem_ratio.unwrap_or(limits.mem_ratio),
+            disk_ratio: rule.disk_ratio.unwrap_or(limits.disk_ratio),
+            reserved_mem_mib: rule.reserved_mem_mib.unwrap_or(limits.reserved_mem_mib),
+            reserved_disk_mib: rule.reserved_disk_mib.unwrap_or(limits.reserved_disk_mib),
+            reserved_cpus: rule.reserved_cpus.unwrap_or(limits.reserved_cpus),
+        };
+    }
+    limits
+}
+
+/// Whether all expressions hold for a node that has these labels.
+fn selects(node: &Candidate<'_>, select: &[Expression], labels: &[(Box<str>, Box<str>)]) -> bool {
+    select.iter().all(|expression| {
+        if facts::is_fact(expression.key()) {
+            facts::holds(node, expression)
+        } else {
+            labels::holds(labels, expression)
+        }
+    })
+}

@@ -1,0 +1,301 @@
+//! What filters and weighers look at: the cluster, one node of it, and what a START asks for, all read-only.
+
+use std::time::Instant;
+
+use indexmap::{IndexMap, IndexSet};
+use proto_frames::Uuid;
+use proto_frames::payload::scheduling::SCOPE_NODE;
+use proto_frames::payload::{Expression, Group as GroupAsked, Near, Scheduling};
+
+use super::columns::{Amounts, Columns};
+use super::groups::{Group, Groups};
+use super::ids::NodeKey;
+use super::input::{NodeReport, StartRequest};
+use super::labels::{self, LabelIndex};
+use super::node::{Node, NodeStore, Pool};
+use super::resources::Resources;
+use super::table::Table;
+use super::{facts, index::Need};
+
+/// The scope of groups and `near` that means the node itself rather than a label's value.
+pub(super) const NODE_SCOPE: &str = SCOPE_NODE;
+
+/// What stands before an image's name in the label of nodes that have it.
+const IMAGE: &str = "image.";
+
+/// The cluster as it is while one START is placed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) now: Instant,
+    pub(super) nodes: &'a NodeStore,
+    pub(super) groups: &'a Groups,
+    pub(super) columns: &'a Columns,
+    /// Nodes whose queue is filling.
+    pub(super) filling: &'a IndexSet<NodeKey>,
+    pub(super) table: &'a Table,
+    pub(super) pool: Pool,
+}
+
+/// One node that may be chosen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    key: NodeKey,
+    node: &'a Node,
+    free: Resources,
+    now: Instant,
+}
+
+/// What a START asks for, with what the cluster has of it now.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) request: &'a StartRequest,
+    /// Custom resources, by number.
+    pub(super) custom: Amounts,
+    /// Custom resources that no node ever reported.
+    pub(super) unheard_of: Vec<&'a str>,
+    pub(super) group: Option<GroupNow<'a>>,
+    pub(super) near: Vec<NearNow<'a>>,
+    /// The label that a node has which has the START's image.
+    pub(super) image_label: Option<String>,
+    /// Whether any node is reserved for tenants.
+    pub(super) any_reserved: bool,
+}
+
+/// A group a START is to join, and where its members are.
+#[derive(Debug)]
+pub(super) struct GroupNow<'a> {
+    pub(super) asked: &'a GroupAsked,
+    pub(super) members: Option<&'a Group>,
+    /// Members by value of the scope's label; empty where the scope is the node.
+    pub(super) domains: IndexMap<&'a str, u32>,
+}
+
+/// What a START is to be near to, and where that is.
+#[derive(Debug)]
+pub(super) struct NearNow<'a> {
+    pub(super) asked: &'a Near,
+    /// Values of the scope's label at which the wanted label is; empty where the scope is the node.
+    pub(super) domains: IndexSet<&'a str>,
+}
+
+impl<'a> View<'a> {
+    /// A node, with what it has free.
+    pub(super) fn candidate(&self, key: NodeKey) -> Candidate<'a> {
+        let free = self.nodes.free(key);
+        self.candidate_with(key, free)
+    }
+
+    /// A node of which is known what it has free.
+    pub(super) fn candidate_with(&self, key: NodeKey, free: Resources) -> Candidate<'a> {
+        Candidate::new(self.nodes, key, free, self.now)
+    }
+
+    /// A request as it stands in this cluster.
+    pub(super) fn asked(&self, request: &'a StartRequest, labels: &LabelIndex) -> Asked<'a> {
+        let mut asked = Asked {
+            request,
+            custom: Amounts::default(),
+            unheard_of: Vec::new(),
+            group: None,
+            near: Vec::new(),
+            image_label: None,
+            any_reserved: labels.has_key(facts::TENANT),
+        };
+        let image = request.image.as_deref();
+        asked.image_label = image.map(|image| format!("{IMAGE}{image}"));
+        let Some(scheduling) = &request.scheduling else {
+            return asked;
+        };
+        let mut custom = Vec::new();
+        for (name, &amount) in scheduling
+            .resources
+            .iter()
+            .filter(|(_, amount)| **amount > 0)
+        {
+            match self.columns.find(name) {
+                Some(column) => custom.push((column, amount)),
+                None => asked.unheard_of.push(name),
+            }
+        }
+        custom.sort_unstable();
+        asked.custom = custom.into();
+        asked.group = scheduling.group.as_ref().map(|group| self.group(group));
+        let near = scheduling.near.iter();
+        asked.near = near.map(|near| self.near(near, labels)).collect();
+        asked
+    }
+
+    fn group(&self, asked: &'a GroupAsked) -> GroupNow<'a> {
+        let members = self.groups.find(&asked.id);
+        let mut domains = IndexMap::new();
+        if asked.scope != NODE_SCOPE {
+            for (key, count) in members.into_iter().flat_map(Group::nodes) {
+                for value in labels::values_of(&self.nodes.node(key).traits.labels, &asked.scope) {
+                    *domains.entry(value).or_insert(0) += count;
+                }
+            }
+        }
+        GroupNow {
+            asked,
+            members,
+            domains,
+        }
+    }
+
+    fn near(&self, asked: &'a Near, index: &LabelIndex) -> NearNow<'a> {
+        let mut domains = IndexSet::new();
+        if asked.scope != NODE_SCOPE {
+            let has_it = index.with_key(&asked.label);
+            for key in has_it.iter().filter_map(|slot| self.table.node(slot)) {
+                let values = labels::values_of(&self.nodes.node(key).traits.labels, &asked.scope);
+                domains.extend(values);
+            }
+        }
+        NearNow { asked, domains }
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// A node that has so much free.
+    pub(super) fn new(nodes: &'a NodeStore, key: NodeKey, free: Resources, now: Instant) -> Self {
+        let node = nodes.node(key);
+        Self {
+            key,
+            node,
+            free,
+            now,
+        }
+    }
+
+    /// Its key.
+    pub(super) fn key(&self) -> NodeKey {
+        self.key
+    }
+
+    /// Its UUID.
+    pub(super) fn uuid(&self) -> Uuid {
+        self.node.uuid
+    }
+
+    /// The host name it reported; empty before.
+    pub(super) fn hostname(&self) -> &'a str {
+        self.node.hostname()
+    }
+
+    /// Its latest report.
+    pub(super) fn report(&self) -> Option<&'a NodeReport> {
+        self.node.report.as_deref()
+    }
+
+    /// What it has free.
+    pub(super) fn free(&self) -> Resources {
+        self.free
+    }
+
+    /// The values of one of its labels.
+    pub(super) fn label<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
+        labels::values_of(&self.node.traits.labels, key)
+    }
+
+    /// Whether it has a label with this key.
+    pub(super) fn has_label(&self, key: &str) -> bool {
+        labels::values_of(&self.node.traits.labels, key)
+            .next()
+            .is_some()
+    }
+
+    /// Instances in its ledger.
+    pub(super) fn instances(&self) -> usize {
+        self.node.ledger.len()
+    }
+
+    /// STARTs given to it that have no outcome.
+    pub(super) fn starts_under_way(&self) -> usize {
+        self.node.ledger.unconfirmed()
+    }
+
+    /// Its failures of late, older ones counting less.
+    pub(super) fn failures(&self) -> f64 {
+        self.node.failures.at(self.now)
+    }
+
+    /// Whether it has said what runs on it.
+    pub(super) fn has_listed(&self) -> bool {
+        self.node.has_listed
+    }
+
+    /// Whether an expression over its labels or facts holds.
+    pub(super) fn holds(&self, expression: &Expression) -> bool {
+        if facts::is_fact(expression.key()) {
+            facts::holds(self, expression)
+        } else {
+            labels::holds(&self.node.traits.labels, expression)
+        }
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// What is asked of a node's resources.
+    pub(super) fn need(&self) -> Need<'_> {
+        Need {
+            asked: &self.request.asked,
+            custom: &self.custom,
+        }
+    }
+
+    /// The START's `scheduling`.
+    pub(super) fn scheduling(&self) -> Option<&'a Scheduling> {
+        self.request.scheduling.as_deref()
+    }
+}
+
+impl GroupNow<'_> {
+    /// Whether the policy must hold rather than should.
+    pub(super) fn is_hard(&self) -> bool {
+        is_hard(self.asked)
+    }
+
+    /// Whether members are wanted together rather than apart.
+    pub(super) fn is_together(&self) -> bool {
+        !self.asked.policy.is_anti()
+    }
+
+    /// Whether the scope is the node rather than a label.
+    pub(super) fn is_node_scope(&self) -> bool {
+        self.asked.scope == NODE_SCOPE
+    }
+
+    /// Most members in one place.
+    pub(super) fn max(&self) -> u32 {
+        self.asked.max_in_place()
+    }
+
+    /// Members where a node is: on it, or in the scope it is in.
+    pub(super) fn members_at(&self, node: &Candidate<'_>) -> u32 {
+        if self.is_node_scope() {
+            return self.members.map_or(0, |group| group.on(node.key()));
+        }
+        labels::values_of(&node.node.traits.labels, &self.asked.scope)
+            .filter_map(|value| self.domains.get(value))
+            .sum()
+    }
+}
+
+/// Whether a group's policy must hold rather than should.
+pub(super) fn is_hard(group: &GroupAsked) -> bool {
+    !group.policy.is_soft()
+}
+
+impl NearNow<'_> {
+    /// Whether a node is near what is wanted.
+    pub(super) fn is_at(&self, node: &Candidate<'_>) -> bool {
+        let labels = &node.node.traits.labels;
+        if self.asked.scope == NODE_SCOPE {
+            labels::values_of(labels, &self.asked.label)
+                .next()
+                .is_some()
+        } else {
+            labels::values_of(labels, &self.asked.scope).any(|value| self.domains.contains(value))
+        }
+    }
+}

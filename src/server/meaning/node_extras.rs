@@ -1,0 +1,78 @@
+//! Labels and the like that a node reports of itself, checked: they are kept for every node, and searched by.
+
+use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
+use proto_frames::payload::peek::Figures;
+
+use super::{MAX_NAME_LEN, Unusable};
+use crate::sched::{NodeExtras, canonical_uuid};
+
+/// Labels that a node may report. Each is kept, and every change of one is an update of the search index.
+const MAX_LABELS: usize = 64;
+
+/// Custom resources that a node may report.
+const MAX_RESOURCES: usize = 64;
+
+/// What a node says of itself beyond the original's figures; `None` if nothing.
+pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusable> {
+    if figures.labels.is_empty() && figures.resources.is_empty() && figures.shares.is_empty() {
+        return Ok(None);
+    }
+    check_count("labels", figures.labels.len(), MAX_LABELS)?;
+    check_count("resources", figures.resources.len(), MAX_RESOURCES)?;
+    for (key, value) in &figures.labels {
+        check_name("labels", key)?;
+        if value.len() > MAX_NAME_LEN {
+            let len = value.len();
+            return bad(format!(
+                "labels.{key}: {len} bytes, at most {MAX_NAME_LEN} are taken"
+            ));
+        }
+    }
+    for (name, amount) in &figures.resources {
+        check_name("resources", name)?;
+        if *amount < 0 {
+            return bad(format!("resources.{name}: negative: {amount}"));
+        }
+    }
+    let labels = figures.labels.iter();
+    let resources = figures.resources.iter();
+    Ok(Some(Box::new(NodeExtras {
+        labels: labels
+            .map(|(key, value)| (boxed(key), boxed(value)))
+            .collect(),
+        resources: resources
+            .map(|(name, amount)| (boxed(name), *amount))
+            .collect(),
+        shares: match &*figures.shares {
+            "" => None,
+            uuid => match canonical_uuid(uuid) {
+                Some(uuid) => Some(uuid),
+                None => return bad("shares: expected the UUID of a node".to_owned()),
+            },
+        },
+    })))
+}
+
+fn boxed(text: &str) -> Box<str> {
+    text.into()
+}
+
+fn check_count(key: &str, count: usize, max: usize) -> Result<(), Unusable> {
+    if count > max {
+        return bad(format!("{key}: {count} entries, at most {max} are taken"));
+    }
+    Ok(())
+}
+
+fn check_name(key: &str, name: &str) -> Result<(), Unusable> {
+    if is_name(name) {
+        return Ok(());
+    }
+    bad(format!(
+        "{key}: a name is not 1 to {MAX_KEY_LEN} letters, digits and . _ / -"
+    ))
+}
+
+fn bad<T>(detail: String) -> Result<T, Unusable> {
+    Err(Unusable::Extras(detail))
+}
