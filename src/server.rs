@@ -12,9 +12,11 @@ mod memory;
 mod notices;
 mod profile;
 mod render;
+mod rules_file;
 mod session;
 mod start;
 mod state;
+mod strict;
 
 pub use configuration::DEFAULT_URI;
 pub use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
@@ -26,3 +28,4 @@ pub use limits::{
 };
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
+pub use strict::Mistake;

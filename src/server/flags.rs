@@ -230,6 +230,9 @@ impl LimitFlags {
 /// Longest time that any wait can be set to: what is longer is a mistake, and sums of times are to stay in range.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Largest ratio of overcommitment: no machine offers more than this many times what it has.
+const MAX_RATIO: f64 = 1000.0;
+
 fn parse_wait(text: &str) -> Result<Duration, String> {
     let wait = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if wait > MAX_WAIT {
@@ -280,9 +283,8 @@ fn parse_accounting(text: &str) -> Result<Accounting, String> {
     }
 }
 
-fn parse_ratio(text: &str) -> Result<f64, String> {
-    /// No machine offers more than this many times what it has.
-    const MAX_RATIO: f64 = 1000.0;
+/// A ratio of overcommitment.
+pub(super) fn parse_ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ratio) if ratio > 0.0 && ratio <= MAX_RATIO => Ok(ratio),
         _ => Err(format!("expected a number above 0, at most {MAX_RATIO}")),

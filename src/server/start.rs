@@ -19,6 +19,7 @@ use super::handshake::Acceptor;
 use super::hub::Hub;
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::state::{StateDir, keep_nodes};
+use super::strict::Mistake;
 use super::{configuration, heartbeat, memory};
 use crate::net::tls::{self, TlsError};
 use crate::sched::{self, Scheduler};
@@ -67,6 +68,14 @@ pub enum StartError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
+    },
+    /// The scheduler's own part of the cluster configuration is wrong.
+    #[error("cannot use the cluster configuration {uri}: {mistake}")]
+    Configuration {
+        /// Where the configuration is.
+        uri: String,
+        /// What is wrong with it.
+        mistake: Mistake,
     },
 }
 
@@ -118,7 +127,7 @@ impl Server {
         }
         let listeners = open(&config.listen)?;
         let (uuid, limits) = (scheduler.uuid, config.limits);
-        let cluster = configuration::load(&config.configuration_uri);
+        let cluster = configuration::load(&config.configuration_uri)?;
         let acceptor = Acceptor {
             tls: TlsAcceptor::from(tls),
             limits: Arc::new(limits.clone()),

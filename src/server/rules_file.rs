@@ -1,0 +1,131 @@
+//! The scheduler's own part of a cluster configuration, as the core's rules: `policy`, `aggregates` and `capacity` below
+//! `configure.scheduler`. Everything else in there is [`super::configuration`]'s and read as leniently as ever.
+//!
+//! ```yaml
+//! policy:
+//!   preset: spread             # the keys below replace parts of it
+//!   filters: [pin, tenants, labels, near, group, {name: starts-under-way, max: 8}]
+//!   weighers: [{name: free-memory, multiplier: 1.0}, prefer]
+//!   candidates: 64             # or all
+//!   subset_size: 3
+//!   seed: 42
+//! aggregates:
+//!   - {name: ssd-hosts, zone: eu-1, nodes: [host-1], select: ["rack = r1"], labels: {ssd: "true"}, tenants: [blue]}
+//! capacity:
+//!   - {select: ["zone = eu-1"], cpu_ratio: 4.0, mem_ratio: 1.2, disk_ratio: 1.0, reserved_mem_mb: 4096,
+//!      reserved_disk_mb: 10000, reserved_cpus: 2}
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+
+use proto_frames::payload::guard::{SMALL, first_document};
+use serde::de::IgnoredAny;
+
+use super::strict::{self, Mistake};
+use crate::sched::Rules;
+
+mod sections;
+
+use sections::Sections;
+
+/// Where the sections stand.
+const KEYS: [&str; 2] = ["configure", "scheduler"];
+
+/// The sections.
+const SECTIONS: [&str; 3] = ["policy", "aggregates", "capacity"];
+
+/// The key beside them, which is the original's.
+const ORIGINAL: &str = "storage_uri";
+
+/// The rules that a configuration has; `None` if it has none of the sections.
+///
+/// # Errors
+/// The first mistake in the sections, or that they cannot be made out. What is wrong elsewhere is not looked for.
+pub(super) fn read(payload: &[u8]) -> Result<Option<Rules>, Mistake> {
+    match read_sections(payload) {
+        Err(mistake) if !concerns_sections(&mistake, payload) => Ok(None),
+        result => result,
+    }
+}
+
+/// Keys beside the sections that nobody knows: they are ignored, but may be sections misspelt.
+pub(super) fn unknown_keys(payload: &[u8]) -> Vec<String> {
+    let keys = first_document(payload, SMALL)
+        .ok()
+        .and_then(|document| strict::read::<BTreeMap<String, IgnoredAny>>(document, &KEYS).ok()?)
+        .unwrap_or_default();
+    keys.into_keys()
+        .filter(|key| key != ORIGINAL && !SECTIONS.contains(&key.as_str()))
+        .map(|key| format!("{}.{}", KEYS.join("."), strict::shorten(&key)))
+        .collect()
+}
+
+fn read_sections(payload: &[u8]) -> Result<Option<Rules>, Mistake> {
+    let document = first_document(payload, SMALL).map_err(Mistake::whole)?;
+    strict::weigh(document, &KEYS)?;
+    let Some(sections) = strict::read::<Sections>(document, &KEYS)? else {
+        return Ok(None);
+    };
+    let Some(rules) = sections.into_rules() else {
+        return Ok(None);
+    };
+    let at = |key: &str, problem: &str| {
+        Mistake::at(document, format!("{}.{key}", KEYS.join(".")), problem)
+    };
+    if let Some((key, problem)) = repeated_name(&rules) {
+        return Err(at(&key, &problem));
+    }
+    rules
+        .check()
+        .map_err(|error| at(&error.key, &error.problem))?;
+    Ok(Some(rules))
+}
+
+/// Whether a mistake is one in the sections, or of a document that cannot be read and seems to have them: a policy that
+/// is mistyped is not to become none.
+fn concerns_sections(mistake: &Mistake, payload: &[u8]) -> bool {
+    if mistake.key.is_empty() {
+        return names_sections(payload);
+    }
+    let prefix = format!("{}.", KEYS.join("."));
+    let below = mistake.key.strip_prefix(&prefix);
+    below.is_some_and(|below| {
+        let key = below.split(['.', '[']).next().unwrap_or_default();
+        SECTIONS.contains(&key)
+    }) || mistake.key == KEYS.join(".") && names_sections(payload)
+}
+
+/// Whether some line begins with the key of a section.
+pub(super) fn names_sections(payload: &[u8]) -> bool {
+    let is_section = |line: &[u8]| {
+        let line = line.trim_ascii_start();
+        SECTIONS.iter().any(|key| {
+            line.strip_prefix(key.as_bytes())
+                .is_some_and(|rest| rest.trim_ascii_start().starts_with(b":"))
+        })
+    };
+    payload.split(|byte| *byte == b'\n').any(is_section)
+}
+
+/// The key of the first aggregate that has the name of an earlier one, and what to say of it.
+fn repeated_name(rules: &Rules) -> Option<(String, String)> {
+    let mut seen = HashMap::new();
+    rules
+        .aggregates
+        .iter()
+        .enumerate()
+        .find_map(|(at, aggregate)| {
+            let first = seen.insert(&aggregate.name, at)?;
+            let key = format!("aggregates[{at}].name");
+            Some((
+                key,
+                format!(
+                    "expected a name of its own, found `{}` of aggregates[{first}]",
+                    aggregate.name
+                ),
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests;

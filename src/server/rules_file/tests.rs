@@ -1,0 +1,527 @@
+//! What the sections may say, and every way in which they may be wrong, by its key.
+
+use super::{read, unknown_keys};
+use crate::sched::{
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
+};
+
+/// The configuration with these sections, each line of them indented to where it belongs.
+fn with(sections: &str) -> String {
+    let mut text = "configure:\n  scheduler:\n    storage_uri: x\n".to_owned();
+    for line in sections.lines() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    text
+}
+
+fn rules(sections: &str) -> Rules {
+    read(with(sections).as_bytes()).unwrap().unwrap()
+}
+
+fn policy(keys: &str) -> PolicyRules {
+    rules(&format!("policy: {keys}")).policy
+}
+
+/// What is said of these sections; the keys above them left out.
+fn mistake(sections: &str) -> String {
+    let mistake = read(with(sections).as_bytes()).unwrap_err().to_string();
+    match mistake.strip_prefix("configure.scheduler.") {
+        Some(below) => below.to_owned(),
+        None => panic!("{mistake}"),
+    }
+}
+
+fn weigher(name: &str, multiplier: f64) -> WeigherRule {
+    WeigherRule {
+        name: name.into(),
+        multiplier,
+    }
+}
+
+fn filter(name: &str, max: Option<i64>) -> FilterRule {
+    FilterRule {
+        name: name.into(),
+        max,
+    }
+}
+
+#[test]
+fn a_configuration_without_sections_has_no_rules() {
+    for text in [
+        "",
+        "# nothing\n",
+        "configure:\n",
+        "configure:\n  scheduler:\n",
+        "configure:\n  scheduler: {storage_uri: x, more: [1]}\n",
+        "configure:\n  launcher: {mem_limit: false}\n",
+        "configure: x\n",
+        "other: {scheduler: {policy: {preset: fastest}}}\n",
+        "policy: {preset: fastest}\n",
+        "configure: [\n",
+        "configure:\n  scheduler: {}\n---\nconfigure: {scheduler: {policy: 1}}\n",
+    ] {
+        assert_eq!(read(text.as_bytes()), Ok(None), "{text}");
+    }
+}
+
+#[test]
+fn any_section_makes_rules_and_the_others_are_empty() {
+    assert_eq!(rules("aggregates: []"), Rules::default());
+    assert_eq!(rules("capacity: []"), Rules::default());
+    assert_eq!(rules("policy: {}"), Rules::default());
+    assert_eq!(policy("{preset: first-fit}"), PolicyRules::default());
+}
+
+#[test]
+fn a_preset_is_the_whole_policy_and_keys_replace_parts_of_it() {
+    let spread = PolicyRules::preset("spread").unwrap();
+    assert_eq!(policy("{preset: spread}"), spread);
+    let found = policy(
+        "\n  preset: spread\n  filters: [pin, {name: starts-under-way, max: 8}]\n  candidates: all\n  \
+         subset_size: 3\n  seed: 42",
+    );
+    let expected = PolicyRules {
+        filters: Some(vec![
+            filter("pin", None),
+            filter("starts-under-way", Some(8)),
+        ]),
+        candidates: None,
+        subset_size: 3,
+        seed: 42,
+        ..spread
+    };
+    assert_eq!(found, expected);
+    let found =
+        policy("{preset: pack, weighers: [prefer, {name: load, multiplier: -2.5}], candidates: 7}");
+    let expected = PolicyRules {
+        weighers: vec![weigher("prefer", 1.0), weigher("load", -2.5)],
+        candidates: Some(7),
+        ..PolicyRules::preset("pack").unwrap()
+    };
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_aggregate_has_what_it_says() {
+    let uuid = "6be56328-92e2-4ecd-b426-8fe529c04e0c";
+    let found = rules(&format!(
+        "aggregates:\n- name: ssd-hosts\n  zone: eu-1\n  nodes: [host-1, {uuid}, {}, 12]\n  \
+         select: ['rack in (r1, r2)']\n  labels: {{ssd: true, version: 1.10}}\n  tenants: [{uuid}, blue]\n- name: b\n",
+        uuid.to_uppercase()
+    ));
+    let by_uuid = NodeName::Uuid(uuid.parse().unwrap());
+    let first = Aggregate {
+        name: "ssd-hosts".into(),
+        zone: Some("eu-1".into()),
+        nodes: vec![
+            NodeName::Hostname("host-1".into()),
+            by_uuid.clone(),
+            by_uuid,
+            NodeName::Hostname("12".into()),
+        ],
+        select: vec!["rack in (r1, r2)".parse().unwrap()],
+        labels: vec![
+            ("ssd".into(), "true".into()),
+            ("version".into(), "1.10".into()),
+        ],
+        tenants: vec![TenantId::new(uuid), TenantId::new("blue")],
+    };
+    let second = Aggregate {
+        name: "b".into(),
+        ..Aggregate::default()
+    };
+    assert_eq!(found.aggregates, [first, second]);
+}
+
+#[test]
+fn a_capacity_rule_has_what_it_says() {
+    let found = rules(
+        "capacity:\n- select: [zone = eu-1]\n  cpu_ratio: 4\n  mem_ratio: 1.2\n  disk_ratio: 1e0\n  \
+         reserved_mem_mb: 4096\n  reserved_disk_mb: 10000\n  reserved_cpus: 2\n- cpu_ratio: 1000\n",
+    );
+    let first = CapacityRule {
+        select: vec!["zone = eu-1".parse().unwrap()],
+        cpu_ratio: Some(4.0),
+        mem_ratio: Some(1.2),
+        disk_ratio: Some(1.0),
+        reserved_mem_mib: Some(4096),
+        reserved_disk_mib: Some(10_000),
+        reserved_cpus: Some(2),
+    };
+    let second = CapacityRule {
+        cpu_ratio: Some(1000.0),
+        ..CapacityRule::default()
+    };
+    assert_eq!(found.capacity, [first, second]);
+}
+
+/// Policies, and what is said of them.
+const POLICY: &[(&str, &str)] = &[
+    (
+        "{preset: fastest}",
+        "policy.preset, line 4 column 22: expected first-fit, spread or pack, found `fastest`",
+    ),
+    (
+        "{presett: spread}",
+        "policy.presett, line 4 column 14: unknown key, expected one of `preset`, `filters`, `weighers`, `candidates`, `subset_size`, `seed`",
+    ),
+    (
+        "spread",
+        "policy, line 4 column 13: expected a mapping, found string \"spread\"",
+    ),
+    (
+        "",
+        "policy, line 4 column 12: expected a mapping, found nothing",
+    ),
+    (
+        "[]",
+        "policy, line 4 column 13: expected a mapping, found a list",
+    ),
+    (
+        "{preset: pack, preset: pack}",
+        "policy.preset, line 4 column 13: stands twice",
+    ),
+    (
+        "{preset: null}",
+        "policy.preset, line 4 column 22: expected first-fit, spread or pack, found nothing",
+    ),
+    (
+        "{filters: pin}",
+        "policy.filters, line 4 column 23: expected a list, found string \"pin\"",
+    ),
+    (
+        "{filters: [pni]}",
+        "policy.filters[0], line 4 column 24: there is no filter 'pni'; there are pin, ",
+    ),
+    (
+        "{filters: [5]}",
+        "policy.filters[0], line 4 column 24: expected the name of a filter, or {name: …, max: …}, found integer `5`",
+    ),
+    (
+        "{filters: [{max: 5}]}",
+        "policy.filters[0].name, line 4 column 24: missing",
+    ),
+    (
+        "{filters: [{name: load, mx: 5}]}",
+        "policy.filters[0].mx, line 4 column 37: unknown key, expected `name` or `max`",
+    ),
+    (
+        "{filters: [{name: load, max: -5}]}",
+        "policy.filters[0].max, line 4 column 42: expected a whole number from 0",
+    ),
+    (
+        "{filters: [load]}",
+        "policy.filters[0], line 4 column 24: filter 'load' needs a max",
+    ),
+    (
+        "{weighers: [prefer, lod]}",
+        "policy.weighers[1], line 4 column 33: there is no weigher 'lod'; there are free-memory, ",
+    ),
+    (
+        "{weighers: [prefer, {name: load, multiplier: much}]}",
+        "policy.weighers[1].multiplier, line 4 column 58: expected a number, at most 1000000000 either way, found `much`",
+    ),
+    (
+        "{weighers: [{name: load, multiplier: .inf}]}",
+        "policy.weighers[0].multiplier, ",
+    ),
+    (
+        "{weighers: [{name: load, multiplier: nan}]}",
+        "policy.weighers[0].multiplier, ",
+    ),
+    (
+        "{weighers: [{name: load, multiplier: 1e10}]}",
+        "policy.weighers[0].multiplier, ",
+    ),
+    (
+        "{weighers: [{name: [load]}]}",
+        "policy.weighers[0].name, line 4 column 32: expected a name, found a list",
+    ),
+    (
+        "{candidates: 0}",
+        "policy.candidates, line 4 column 26: expected a whole number from 1, or all, found `0`",
+    ),
+    (
+        "{candidates: none}",
+        "policy.candidates, line 4 column 26: expected a whole number from 1, or all, found `none`",
+    ),
+    (
+        "{subset_size: 0}",
+        "policy.subset_size, line 4 column 27: expected a whole number from 1, found `0`",
+    ),
+    (
+        "{subset_size: 1.5}",
+        "policy.subset_size, line 4 column 27: expected a whole number from 1, found `1.5`",
+    ),
+    (
+        "{seed: -1}",
+        "policy.seed, line 4 column 20: expected a whole number from 0, found `-1`",
+    ),
+];
+
+#[test]
+fn mistakes_in_the_policy_name_their_key() {
+    for (keys, expected) in POLICY {
+        let found = mistake(&format!("policy: {keys}"));
+        assert!(found.starts_with(expected), "{keys}: {found}");
+    }
+}
+
+/// Keys of the first aggregate, and what is said of them.
+const AGGREGATES: &[(&str, &str)] = &[
+    ("nodes: [a]", "[0].name, line 5 column 7: missing"),
+    (
+        "name: ''",
+        "[0].name, line 5 column 14: expected a name of 1 to 118 letters, digits and . _ / -, found ``",
+    ),
+    (
+        "name: a b",
+        "[0].name, line 5 column 14: expected a name of 1 to 118 letters, digits and . _ / -, found `a b`",
+    ),
+    (
+        "name: a, zone: ''",
+        "[0].zone, line 5 column 23: expected text of 1 to 255 bytes, found ``",
+    ),
+    (
+        "name: a, zone: {}",
+        "[0].zone, line 5 column 23: expected text of 1 to 255 bytes, found a mapping",
+    ),
+    (
+        "name: a, nodes: b",
+        "[0].nodes, line 5 column 24: expected a list, found string \"b\"",
+    ),
+    (
+        "name: a, nodes: ['']",
+        "[0].nodes[0], line 5 column 25: expected the UUID or host name of a node",
+    ),
+    (
+        "name: a, nodes: [b, null]",
+        "[0].nodes[1], line 5 column 28: expected the UUID or host name of a node, of at most 255 bytes, found nothing",
+    ),
+    (
+        "name: a, select: [rack is r1]",
+        "[0].select[0], line 5 column 26: column 6 of the expression: expected one of = != ",
+    ),
+    (
+        "name: a, select: [node.load < 5]",
+        "[0].select[0], line 5 column 26: 'node.load' cannot be selected by; ",
+    ),
+    (
+        "name: a, labels: {a b: c}",
+        "[0].labels.a b, line 5 column 26: expected a name of 1 to 128 letters",
+    ),
+    (
+        "name: a, labels: {node.x: c}",
+        "[0].labels.node.x, line 5 column 26: expected a name of 1 to 128 letters, digits and . _ / -, without 'node.' before it, found `node.x`",
+    ),
+    (
+        "name: a, labels: {x: null}",
+        "[0].labels.x, line 5 column 29: expected text of 1 to 255 bytes, found nothing",
+    ),
+    (
+        "name: a, labels: {x: 1, x: 2}",
+        "[0].labels.x, line 5 column 32: stands twice",
+    ),
+    (
+        "name: a, labels: [x]",
+        "[0].labels, line 5 column 25: expected a mapping, found a list",
+    ),
+    (
+        "name: a, tenants: ['']",
+        "[0].tenants[0], line 5 column 27: expected a tenant's UUID or name, found ``",
+    ),
+    (
+        "name: a, tenant: [b]",
+        "[0].tenant, line 5 column 17: unknown key, expected one of `name`, `zone`, ",
+    ),
+    (
+        "name: a}\n- {name: b}\n- {name: a",
+        "[2].name, line 7 column 14: expected a name of its own, found `a` of aggregates[0]",
+    ),
+];
+
+#[test]
+fn mistakes_in_aggregates_name_their_key() {
+    for (keys, expected) in AGGREGATES {
+        let found = mistake(&format!("aggregates:\n- {{{keys}}}"));
+        let expected = format!("aggregates{expected}");
+        assert!(found.starts_with(&expected), "{keys}: {found}");
+    }
+}
+
+/// Keys of the first rule about capacity, and what is said of them.
+const CAPACITY: &[(&str, &str)] = &[
+    (
+        "cpu_ratio: 0",
+        "[0].cpu_ratio, line 5 column 19: expected a number above 0, at most 1000, found `0`",
+    ),
+    (
+        "mem_ratio: 1000.5",
+        "[0].mem_ratio, line 5 column 19: expected a number above 0, at most 1000, found `1000.5`",
+    ),
+    (
+        "disk_ratio: -1",
+        "[0].disk_ratio, line 5 column 20: expected a number above 0, at most 1000",
+    ),
+    (
+        "disk_ratio: nan",
+        "[0].disk_ratio, line 5 column 20: expected a number above 0, at most 1000",
+    ),
+    (
+        "cpu_ratio: [1]",
+        "[0].cpu_ratio, line 5 column 19: expected a number above 0, at most 1000, found a list",
+    ),
+    (
+        "reserved_mem_mb: -1",
+        "[0].reserved_mem_mb, line 5 column 25: expected a whole number from 0 to 1125899906842624, found `-1`",
+    ),
+    (
+        "reserved_disk_mb: 1e3",
+        "[0].reserved_disk_mb, line 5 column 26: expected a whole number from 0",
+    ),
+    (
+        "reserved_cpus: two",
+        "[0].reserved_cpus, line 5 column 23: expected a whole number from 0",
+    ),
+    (
+        "select: zone = eu-1",
+        "[0].select, line 5 column 16: expected a list, found string",
+    ),
+    (
+        "select: ['zone = ']",
+        "[0].select[0], line 5 column 17: column 8 of the expression: expected a value after '='",
+    ),
+    (
+        "ratio: 1",
+        "[0].ratio, line 5 column 8: unknown key, expected one of `select`, `cpu_ratio`",
+    ),
+];
+
+#[test]
+fn mistakes_in_capacity_name_their_key() {
+    for (keys, expected) in CAPACITY {
+        let found = mistake(&format!("capacity:\n- {{{keys}}}"));
+        let expected = format!("capacity{expected}");
+        assert!(found.starts_with(&expected), "{keys}: {found}");
+    }
+}
+
+#[test]
+fn names_of_aggregates_are_no_longer_than_labels_let_them() {
+    let named = |len: usize| format!("aggregates:\n- name: {}", "n".repeat(len));
+    assert_eq!(rules(&named(118)).aggregates.len(), 1);
+    let found = mistake(&named(119));
+    assert!(
+        found.contains("expected a name of 1 to 118 letters"),
+        "{found}"
+    );
+}
+
+#[test]
+fn every_list_has_a_limit() {
+    let list = |entry: &str, count: usize| format!("[{}]", vec![entry; count].join(", "));
+    for (sections, key, max) in [
+        (
+            format!("policy: {{filters: {}}}", list("pin", 33)),
+            "policy.filters",
+            32,
+        ),
+        (
+            format!("policy: {{weighers: {}}}", list("load", 33)),
+            "policy.weighers",
+            32,
+        ),
+        (
+            format!("aggregates: [{{name: a, nodes: {}}}]", list("b", 10_001)),
+            "aggregates[0].nodes",
+            10_000,
+        ),
+        (
+            format!("aggregates: [{{name: a, tenants: {}}}]", list("b", 10_001)),
+            "aggregates[0].tenants",
+            10_000,
+        ),
+        (
+            format!(
+                "aggregates: [{{name: a, select: {}}}]",
+                list("a exists", 33)
+            ),
+            "aggregates[0].select",
+            32,
+        ),
+        (
+            format!("aggregates:\n{}", "- name: a\n".repeat(1025)),
+            "aggregates",
+            1024,
+        ),
+        (
+            format!("capacity:\n{}", "- cpu_ratio: 1\n".repeat(257)),
+            "capacity",
+            256,
+        ),
+    ] {
+        let found = mistake(&sections);
+        assert!(
+            found.starts_with(&format!("{key}, line ")),
+            "{key}: {found}"
+        );
+        let expected = format!("expected a list of at most {max} entries");
+        assert!(found.ends_with(&expected), "{key}: {found}");
+    }
+    let labels: Vec<String> = (0..65).map(|at| format!("l{at}: x")).collect();
+    let found = mistake(&format!(
+        "aggregates: [{{name: a, labels: {{{}}}}}]",
+        labels.join(", ")
+    ));
+    assert!(
+        found.starts_with("aggregates[0].labels.l64, line 4 "),
+        "{found}"
+    );
+    assert!(found.ends_with("expected at most 64 keys here"), "{found}");
+}
+
+#[test]
+fn aliases_do_not_make_much_of_little() {
+    let list = vec!["a"; 2000].join(", ");
+    let mut text = format!("aggregates:\n- name: first\n  nodes: &all [{list}]\n");
+    for at in 0..10 {
+        text.push_str(&format!("- name: a{at}\n  nodes: *all\n"));
+    }
+    let found = read(with(&text).as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        found,
+        "configure.scheduler, line 3 column 5: aliases expand to more than twice the document"
+    );
+    let few = "aggregates:\n- {name: a, nodes: &all [host-1, host-2]}\n- {name: b, nodes: *all}\n";
+    let found = rules(few).aggregates;
+    assert_eq!(found[0].nodes, found[1].nodes);
+}
+
+#[test]
+fn a_document_that_cannot_be_read_is_a_mistake_only_if_it_seems_to_have_sections() {
+    let broken = "configure:\n  scheduler:\n    policy: [\n";
+    let found = read(broken.as_bytes()).unwrap_err().to_string();
+    assert!(found.starts_with("not valid YAML: "), "{found}");
+    assert_eq!(read(&broken.as_bytes()[..22]), Ok(None));
+    let large = format!("{}{}", with("policy: {}"), "#".repeat(300 * 1024));
+    assert!(read(large.as_bytes()).is_err());
+    assert!(read(b"\xff\npolicy: x").is_err());
+    assert_eq!(read(b"\xff\npolicy"), Ok(None));
+}
+
+#[test]
+fn what_is_wrong_elsewhere_is_left_to_others() {
+    let text = format!(
+        "{}  launcher: {{mem_limit: maybe}}\n",
+        with("policy: {preset: pack}")
+    );
+    let found = read(text.as_bytes()).unwrap().unwrap();
+    assert_eq!(Some(found.policy), PolicyRules::preset("pack"));
+}
+
+#[test]
+fn keys_that_nobody_knows_beside_the_sections_are_found() {
+    let text = with("polices: {preset: spread}\npolicy: {}\naggregates: []\ncapacity: []");
+    let found = unknown_keys(text.as_bytes());
+    assert_eq!(found, ["configure.scheduler.polices"]);
+}
