@@ -9,6 +9,7 @@ mod hub;
 mod limits;
 mod meaning;
 mod memory;
+mod node_file;
 mod notices;
 mod profile;
 mod render;
@@ -26,6 +27,7 @@ pub use limits::{
     MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR, MIN_ACCEPT_PAUSE, RESERVED_FILES, ServerLimits,
     TLS_DEADLINE,
 };
+pub use node_file::NodeFileError;
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
 pub use strict::Mistake;

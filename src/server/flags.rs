@@ -71,6 +71,9 @@ pub struct DaemonFlags {
     /// Where the cluster configuration is
     #[arg(long = "configuration-uri", value_name = "URI", default_value = DEFAULT_URI)]
     pub configuration_uri: String,
+    /// What counts over what nodes report of themselves; read once, at start: no signal reads it again
+    #[arg(long, value_name = "FILE")]
+    pub node_file: Option<PathBuf>,
     /// Accepted for compatibility: there is nothing to install
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
     pub osprepare: Flag,
@@ -175,6 +178,7 @@ impl DaemonFlags {
             ca_cert: self.cacert.clone(),
             listen: self.listen.clone(),
             configuration_uri: self.configuration_uri.clone(),
+            node_file: self.node_file.clone(),
             state_dir: self.state_dir.clone(),
             heartbeat: self.heartbeat.0,
             require_uuid_binding: self.require_uuid_binding,

@@ -18,9 +18,10 @@ use super::accept::{Places, accept, listen};
 use super::handshake::Acceptor;
 use super::hub::Hub;
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
+use super::node_file::NodeFileError;
 use super::state::{StateDir, keep_nodes};
 use super::strict::Mistake;
-use super::{configuration, heartbeat, memory};
+use super::{configuration, heartbeat, memory, node_file};
 use crate::net::tls::{self, TlsError};
 use crate::sched::{self, Scheduler};
 
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// Where the cluster configuration is.
     pub configuration_uri: String,
+    /// File with what counts over what nodes report of themselves.
+    pub node_file: Option<PathBuf>,
     /// Directory for what survives the process; `None` = nothing does.
     pub state_dir: Option<PathBuf>,
     /// Whether to print a line a second about the cluster.
@@ -76,6 +79,14 @@ pub enum StartError {
         uri: String,
         /// What is wrong with it.
         mistake: Mistake,
+    },
+    /// The node file cannot be used.
+    #[error("cannot use the node file {}: {source}", path.display())]
+    NodeFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: NodeFileError,
     },
 }
 
@@ -124,6 +135,10 @@ impl Server {
             None => {
                 scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
             }
+        }
+        if let Some(path) = config.node_file {
+            scheduler.nodes =
+                node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
         }
         let listeners = open(&config.listen)?;
         let (uuid, limits) = (scheduler.uuid, config.limits);
