@@ -9,6 +9,17 @@ use proto_frames::payload::{Ready, Start, StartFailure, StartFailureReason, Stat
 /// As an original controller sends it, cloud-init and metadata behind it.
 const START: &[u8] = include_bytes!("../proto-frames/tests/golden/start-three-documents.yaml");
 
+/// How a START is to be placed, put in front of its `requirements`.
+const SCHEDULING: &str = "  scheduling:
+    version: 1
+    priority: 50
+    queue: 30s
+    require: [\"zone = eu-1\", \"cpu.model in (zen4, zen5)\"]
+    prefer: [\"rack = r7\"]
+    resources: {gpu: 1}
+    group: {id: web, policy: anti-affinity}
+";
+
 const READY: &[u8] = b"node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
 mem_total_mb: 141312
 mem_available_mb: 141312
@@ -80,7 +91,24 @@ fn start(c: &mut Criterion) {
         b.iter(|| peek::start(black_box(&long)))
     });
     group.bench_function("full", |b| b.iter(|| Start::decode(black_box(START))));
+    let scheduling = with_scheduling();
+    group.throughput(Throughput::Bytes(
+        u64::try_from(first + SCHEDULING.len()).unwrap_or(0),
+    ));
+    group.bench_function("peek, with scheduling", |b| {
+        b.iter(|| peek::start(black_box(&scheduling)))
+    });
+    group.bench_function("full, with scheduling", |b| {
+        b.iter(|| Start::decode(black_box(&scheduling)))
+    });
     group.finish();
+}
+
+fn with_scheduling() -> Vec<u8> {
+    let text = String::from_utf8_lossy(START);
+    let key = "  requirements:\n";
+    text.replacen(key, &format!("{SCHEDULING}{key}"), 1)
+        .into_bytes()
 }
 
 fn ready(c: &mut Criterion) {

@@ -285,7 +285,7 @@ proptest! {
     fn what_is_written_is_read_back(texts in prop::collection::vec(text(), 8), numbers in any::<[i64; 4]>()) {
         let mut texts = texts.into_iter();
         let mut text = || texts.next().unwrap_or_default();
-        let failure = StartFailure { node_uuid: text(), instance_uuid: text(), reason: text().as_str().into(), restart: true, detail: Some(text()) };
+        let failure = StartFailure { node_uuid: text(), instance_uuid: text(), reason: text().as_str().into(), restart: true, detail: Some(text()), ..StartFailure::default() };
         prop_assert_eq!(StartFailure::decode(&failure.encode()), Ok(failure.clone()));
         let placed = InstancePlaced { instance_uuid: text(), node_uuid: text(), hostname: text() };
         prop_assert_eq!(InstancePlaced::decode(&placed.encode()), Ok(placed));
@@ -346,6 +346,7 @@ proptest! {
             resources: resources.clone(),
             capabilities: capabilities.clone(),
             starts_seen,
+            shares: texts[5].clone(),
             ..Ready::default()
         };
         prop_assert_eq!(Ready::decode(&ready.encode()), Ok(ready));
@@ -355,9 +356,10 @@ proptest! {
             memory_usage_mb: used,
             requested: asks.then(|| Requested { mem_mb: used, resources: resources.clone(), ..Requested::default() }),
             volumes: capabilities.clone(),
+            group: texts[3].clone(),
             ..InstanceStat::default()
         });
-        let stats = Stats { instances: instances.collect(), networks, labels, status: texts[4].clone(), ..Stats::default() };
+        let stats = Stats { instances: instances.collect(), networks, labels, status: texts[4].clone(), shares: texts[5].clone(), ..Stats::default() };
         prop_assert_eq!(Stats::decode(&stats.encode()), Ok(stats));
     }
 }

@@ -2,15 +2,19 @@
 //! an honest account of what became of each.
 //!
 //! The parts: [`peer`] (lean connections), [`launchers`], [`driver`], [`payloads`], [`record`] (the book), [`process`]
-//! (what the server costs), [`report`].
+//! (what the server costs), [`report`], [`error`]; and of the options, [`sources`], [`labels`], [`scheduling`].
 
 pub mod driver;
+pub mod error;
+pub mod labels;
 pub mod launchers;
 pub mod payloads;
 pub mod peer;
 pub mod process;
 pub mod record;
 pub mod report;
+pub mod scheduling;
+pub mod sources;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -20,21 +24,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use proto_frames::payload::Start;
 use proto_frames::{Encoding, Role};
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
 
 use crate::ctl::args::duration;
 use crate::ctl::load::driver::{Drive, Driven, Driver};
-use crate::ctl::load::launchers::{LauncherPlan, Launchers, PER_SOURCE};
-use crate::ctl::load::payloads::{RunId, StartTemplate};
+pub use crate::ctl::load::error::LoadError;
+use crate::ctl::load::labels::Labels;
+use crate::ctl::load::launchers::{LauncherPlan, Launchers};
+use crate::ctl::load::payloads::{RunId, StartShape, StartTemplate};
 use crate::ctl::load::peer::{Dialer, PeerError, cert_file, client_tls};
-use crate::ctl::load::process::{Usage, allow_connections, usage};
+use crate::ctl::load::process::{Usage, allow_launchers, usage};
 use crate::ctl::load::record::Recorder;
 use crate::ctl::load::report::{Report, ServerUsage};
-use crate::net::tls::TlsError;
+use crate::ctl::load::scheduling::Scheduling;
+use crate::ctl::load::sources::{Sources, Spread};
 
-/// Most launchers of a run: five source addresses' worth of ports.
+/// Most launchers of a run: five source addresses' worth of ports where Linux gives out as many as it does by default.
 pub const MAX_LAUNCHERS: u64 = 100_000;
 
 /// Most STARTs of a run; the book takes 24 bytes for each.
@@ -84,6 +92,16 @@ pub struct LoadArgs {
     /// Bytes added to each START's payload
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(0..=MAX_PAD))]
     pub pad: u64,
+    /// Connect launchers from these addresses of this machine, in turn: a number of loopback addresses from 127.0.0.2
+    /// on, or a list [default: as many loopback addresses as they need ports]
+    #[arg(long, value_name = "N|ADDRS")]
+    pub sources: Option<Sources>,
+    /// Labels that launchers report, and how many values each has: of zone=3, launchers have zone-0 to zone-2 in turn
+    #[arg(long, value_name = "NAME=N,...")]
+    pub labels: Option<Labels>,
+    /// The scheduling section of each START: a YAML mapping, or a file with one
+    #[arg(long, value_name = "FILE|TEXT")]
+    pub scheduling: Option<String>,
     /// STARTs per second at most
     #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -133,69 +151,10 @@ pub struct LoadTarget {
     pub certs: PathBuf,
 }
 
-/// Why a run has no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The certificates cannot be used.
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    /// There is no such process to watch.
-    #[error("no process {0} to look at; give --pid the scheduler's, on this machine")]
-    NoProcess(u32),
-    /// The limit of open files is too low.
-    #[error(
-        "{wanted} connections need more open files than the limit of {limit}; raise it with ulimit -n"
-    )]
-    OpenFiles {
-        /// Connections wanted.
-        wanted: u64,
-        /// The hard limit.
-        limit: u64,
-    },
-    /// More launchers than one source address has ports for, and the server is elsewhere.
-    #[error(
-        "more than {PER_SOURCE} launchers need a scheduler on an IPv4 loopback address, which {0} is not"
-    )]
-    TooFar(SocketAddr),
-    /// The driving side has no connection.
-    #[error("cannot connect the driving side to {address}: {source}")]
-    Driver {
-        /// Where to.
-        address: SocketAddr,
-        /// Why.
-        source: PeerError,
-    },
-    /// No launcher has a connection.
-    #[error("no launcher could connect to {address}: {reason}")]
-    NoLauncher {
-        /// Where to.
-        address: SocketAddr,
-        /// The first reason.
-        reason: String,
-    },
-    /// The launchers' reports did not come through.
-    #[error(
-        "only {ready} of {launchers} launchers were ready within the time limit; see --time-limit"
-    )]
-    NotReady {
-        /// Launchers whose STATS came through.
-        ready: u64,
-        /// Launchers connected.
-        launchers: usize,
-    },
-    /// The driving controller is a backup.
-    #[error(
-        "the scheduler does not heed this controller's STARTs: another controller is master; stop it, or use \
-         --encoding native, which needs no mastership"
-    )]
-    NotMaster,
-}
-
 /// A run whose launchers are ready.
 struct Run<'a> {
     args: &'a LoadArgs,
-    id: RunId,
+    template: StartTemplate,
     recorder: Arc<Recorder>,
     driver: Driver,
     launchers: Launchers,
@@ -215,16 +174,14 @@ pub async fn run(args: &LoadArgs, target: &LoadTarget) -> Result<Report, LoadErr
 impl<'a> Run<'a> {
     /// Connects both sides and waits until STARTs would be placed.
     async fn connect(args: &'a LoadArgs, target: &LoadTarget) -> Result<Self, LoadError> {
-        let spread = args.launchers as usize > PER_SOURCE;
-        if spread && !(target.address.ip().is_loopback() && target.address.is_ipv4()) {
-            return Err(LoadError::TooFar(target.address));
-        }
-        let wanted = args.launchers + 1;
-        allow_connections(wanted).map_err(|limit| LoadError::OpenFiles { wanted, limit })?;
+        let id = RunId::new(fastrand::u32(..));
+        let template = args.template(id)?;
+        let count = args.launchers as usize;
+        let sources = Spread::plan(args.sources.as_ref(), count, target.address)?;
+        allow_launchers(args.launchers, args.pid)?;
         let cacert = target.certs.join("CAcert-localhost.pem");
         let controller = client_tls(&cert_file(&target.certs, "Controller"), &cacert)?;
         let agent = client_tls(&cert_file(&target.certs, "CNAgent"), &cacert)?;
-        let id = RunId::new(fastrand::u32(..));
         let recorder = Arc::new(Recorder::new(args.starts as usize, args.pipeline.limit()));
         let idle = server_usage(args)?;
 
@@ -240,18 +197,19 @@ impl<'a> Run<'a> {
                 source,
             })?;
         let plan = LauncherPlan {
-            count: args.launchers as usize,
+            count,
             victims: args.kill.min(args.launchers) as usize,
             mem_mib: args.launcher_mem,
             run: id,
-            spread,
+            sources,
+            labels: args.labels.clone().unwrap_or_default(),
         };
         let dialer = dialer(agent, Role::AGENT);
         let launchers = Launchers::connect(dialer, plan, recorder.clone(), deadline).await;
         wait_until_ready(&mut driver, &launchers, target, deadline).await?;
         Ok(Self {
             args,
-            id,
+            template,
             recorder,
             driver,
             launchers,
@@ -278,7 +236,7 @@ impl<'a> Run<'a> {
             connect_errors: self.launchers.errors(),
             cut: self.launchers.cut(),
             killed,
-            start_len: self.template().size(),
+            start_len: self.template.size(),
             totals: self.recorder.totals(),
             span: self.recorder.span(),
             latencies: self.recorder.latencies(),
@@ -300,7 +258,7 @@ impl<'a> Run<'a> {
         let deadline = Instant::now() + args.time_limit;
         let drive = Drive {
             starts: args.starts as usize,
-            template: self.template(),
+            template: self.template.clone(),
             rate: args.rate.map(f64::from),
             deadline,
         };
@@ -317,11 +275,6 @@ impl<'a> Run<'a> {
             .settle(driven.sent, grace, deadline + grace)
             .await;
         (driven, killed)
-    }
-
-    fn template(&self) -> StartTemplate {
-        let args = self.args;
-        StartTemplate::new(self.id, args.mem, args.cpus, None, args.pad as usize)
     }
 }
 
@@ -371,6 +324,26 @@ fn server_usage(args: &LoadArgs) -> Result<Option<Usage>, LoadError> {
 
 fn own_usage() -> Usage {
     usage(std::process::id()).unwrap_or_default()
+}
+
+impl LoadArgs {
+    /// The STARTs that the arguments describe.
+    fn template(&self, run: RunId) -> Result<StartTemplate, LoadError> {
+        let scheduling = self.scheduling.as_deref().map(Scheduling::read);
+        let scheduling = scheduling.transpose()?;
+        let shape = StartShape {
+            mem_mib: self.mem,
+            vcpus: self.cpus,
+            node: None,
+            pad: self.pad as usize,
+            scheduling: scheduling.as_ref(),
+        };
+        let template = StartTemplate::new(run, shape);
+        Start::decode(&template.start(0)).map_err(|e| LoadError::Scheduling {
+            reason: format!("no START could be read with it: {e}"),
+        })?;
+        Ok(template)
+    }
 }
 
 impl EncodingArg {

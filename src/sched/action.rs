@@ -60,7 +60,7 @@ pub enum Message {
     /// Any other frame, carried on as it came.
     Forward(Frame),
     /// A START failed.
-    StartFailure(StartFailure),
+    StartFailure(Box<StartFailure>),
     /// A DELETE failed.
     DeleteFailure(DeleteFailure),
     /// An AttachVolume failed.

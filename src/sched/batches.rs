@@ -64,7 +64,7 @@ impl Batches {
         asked: &BatchAsked,
         start: PlacedStart,
         now: Instant,
-    ) -> Result<bool, (PlacedStart, String)> {
+    ) -> Result<bool, (Box<PlacedStart>, String)> {
         let id = asked.id.as_str();
         if let Some(batch) = self.waiting.get(id)
             && batch.count != asked.count
@@ -73,13 +73,13 @@ impl Batches {
                 "start.scheduling.batch.count: batch '{id}' is of {} by its earlier STARTs, not of {}",
                 batch.count, asked.count
             );
-            return Err((start, problem));
+            return Err((Box::new(start), problem));
         }
         let is_full = !self.waiting.contains_key(id) && self.waiting.len() >= MAX_BATCHES;
         if is_full || self.bytes + start.frame.payload.len() > MAX_BATCH_BYTES {
             let problem =
                 "start.scheduling.batch: too many batches wait for their last START".to_owned();
-            return Err((start, problem));
+            return Err((Box::new(start), problem));
         }
         let instance = start.request.instance.clone();
         self.bytes += start.frame.payload.len();

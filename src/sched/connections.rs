@@ -261,7 +261,7 @@ impl Scheduler {
         };
         self.tell_controllers(Topic::Failures, |session| {
             let failure = if session.is_native() { failure } else { &plain };
-            Some(Message::StartFailure(failure.clone()))
+            Some(Message::StartFailure(Box::new(failure.clone())))
         });
     }
 

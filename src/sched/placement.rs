@@ -291,8 +291,9 @@ impl Scheduler {
             never: why.never,
             ..plain.clone()
         };
-        let worded =
-            |native: bool| Message::StartFailure(if native { full.clone() } else { plain.clone() });
+        let worded = |native: bool| {
+            Message::StartFailure(Box::new(if native { full.clone() } else { plain.clone() }))
+        };
         match self.sessions.get(&sender) {
             Some(session) => {
                 let message = worded(session.is_native());

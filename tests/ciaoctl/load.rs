@@ -1,6 +1,10 @@
 //! `load`: that its account of a run is true, whatever the scheduler does with the STARTs.
 
-use proto_frames::payload::{Start, StartFailure, StartFailureReason};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use proto_frames::payload::{Ready, Start, StartFailure, StartFailureReason, Stats};
 use proto_frames::{Frame, Kind, Role};
 
 use crate::scheduler::{Peers, Scheduler};
@@ -303,4 +307,121 @@ async fn a_scheduler_that_goes_away_ends_the_run_with_the_account_so_far() {
         "{json}"
     );
     assert_eq!(json["stopped"], "the scheduler closed the connection");
+}
+
+#[tokio::test]
+async fn launchers_are_spread_over_the_source_addresses_asked_for() {
+    for (sources, expected) in [
+        (
+            "3",
+            ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+                .map(|ip| (ip, 2))
+                .to_vec(),
+        ),
+        (
+            "127.0.0.9,127.0.0.1",
+            vec![("127.0.0.1", 3), ("127.0.0.9", 3)],
+        ),
+    ] {
+        let origins = Arc::new(Mutex::new(BTreeMap::<IpAddr, usize>::new()));
+        let (noted, mut rest) = (origins.clone(), broker(|_| Fate::Place));
+        let scheduler = Scheduler::playing(move |peers, from, frame| {
+            if frame.kind == Kind::READY {
+                *noted
+                    .lock()
+                    .unwrap()
+                    .entry(peers.address(from))
+                    .or_default() += 1;
+            }
+            rest(peers, from, frame);
+        })
+        .await;
+        let args = [
+            "load",
+            "--launchers",
+            "6",
+            "--starts",
+            "12",
+            "--sources",
+            sources,
+        ];
+        let ran = scheduler.ctl(&args).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let expected: BTreeMap<IpAddr, usize> = expected
+            .into_iter()
+            .map(|(ip, launchers)| (ip.parse().unwrap(), launchers))
+            .collect();
+        assert_eq!(*origins.lock().unwrap(), expected, "{sources}");
+    }
+}
+
+#[tokio::test]
+async fn launchers_report_labels_and_starts_have_a_scheduling_section() {
+    let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
+    let section = scheduler.certs.path().join("section.yaml");
+    std::fs::write(&section, "version: 1\nrequire:\n- zone = zone-1\n").unwrap();
+    let flow = "{version: 1, require: [zone = zone-1]}";
+    for scheduling in [section.to_str().unwrap(), flow] {
+        let args = [
+            "load",
+            "--launchers",
+            "6",
+            "--starts",
+            "5",
+            "--labels",
+            "zone=3,rack=2",
+            "--scheduling",
+            scheduling,
+        ];
+        let ran = scheduler.ctl(&args).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let mut zones = BTreeMap::<String, usize>::new();
+    for payload in scheduler.seen(Kind::READY) {
+        let labels = Ready::decode(&payload).unwrap().labels;
+        assert!(
+            ["rack-0", "rack-1"].contains(&labels["rack"].as_str()),
+            "{labels:?}"
+        );
+        *zones.entry(labels["zone"].clone()).or_default() += 1;
+    }
+    assert_eq!(zones.into_values().collect::<Vec<_>>(), [4, 4, 4]);
+    for payload in scheduler.seen(Kind::STATS) {
+        assert_eq!(Stats::decode(&payload).unwrap().labels.len(), 2);
+    }
+    let starts = scheduler.seen(Kind::START);
+    assert_eq!(starts.len(), 10);
+    for payload in starts {
+        let start = Start::decode(&payload).unwrap();
+        assert!(!start.instance_uuid.is_empty());
+        let text = std::str::from_utf8(&payload).unwrap();
+        assert!(
+            text.contains("  scheduling:\n    version: 1\n    require:\n    - zone = zone-1\n"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn options_that_cannot_work_are_refused_before_anything_is_connected() {
+    let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
+    for (option, value, said) in [
+        ("--sources", "0", "a number from 1 to 253"),
+        (
+            "--sources",
+            "192.0.2.1",
+            "is it an address of this machine?",
+        ),
+        ("--sources", "::1", "IPv4"),
+        ("--labels", "zone", "write NAME=N"),
+        ("--scheduling", "[version]", "no YAML mapping"),
+        ("--scheduling", "/nowhere/at.all", "cannot be read"),
+    ] {
+        let ran = scheduler
+            .ctl(&["load", "--starts", "1", option, value])
+            .await;
+        assert_eq!(ran.code, Some(2), "{option} {value}: {ran:?}");
+        assert!(ran.err.contains(said), "{option} {value}: {ran:?}");
+    }
+    assert!(scheduler.seen(Kind::READY).is_empty());
 }

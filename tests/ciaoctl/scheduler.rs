@@ -1,7 +1,7 @@
 //! A scheduler of which a test writes the script: it does TLS, CONNECT and the encodings, and leaves every frame to the
 //! script.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -45,6 +45,7 @@ pub(crate) struct Peers(Vec<Peer>);
 
 struct Peer {
     role: Role,
+    address: IpAddr,
     queue: Option<UnboundedSender<Frame>>,
 }
 
@@ -72,6 +73,11 @@ impl Peers {
         (0..self.0.len())
             .filter(|i| self.0[*i].role == role && self.0[*i].queue.is_some())
             .collect()
+    }
+
+    /// The address that a peer connected from.
+    pub(crate) fn address(&self, peer: usize) -> IpAddr {
+        self.0[peer].address
     }
 
     /// The role of a peer.
@@ -198,6 +204,7 @@ impl From<Output> for Ran {
 
 async fn serve(acceptor: TlsAcceptor, tcp: TcpStream, shared: Arc<Mutex<Shared>>) {
     tcp.set_nodelay(true).unwrap();
+    let address = tcp.peer_addr().unwrap().ip();
     let Ok(stream) = acceptor.accept(tcp).await else {
         return;
     };
@@ -214,6 +221,7 @@ async fn serve(acceptor: TlsAcceptor, tcp: TcpStream, shared: Arc<Mutex<Shared>>
         let mut shared = shared.lock().unwrap();
         shared.peers.0.push(Peer {
             role: connect.role,
+            address,
             queue: Some(queue),
         });
         shared.peers.0.len() - 1

@@ -280,7 +280,7 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
             disk: 50,
         },
     );
-    world.silent_node(3);
+    let third = world.silent_node(3);
     world.look_away();
     let mut asked = request("a", 200);
     asked.asked.vcpus = 2;
@@ -294,10 +294,20 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
         "none of 3 compute nodes fits: 1 not ready; 1 short of memory (asks 200 MiB, most free 100 on host-2); \
          1 short of vcpus (asks 2, most free 1 on host-3)"
     );
+    // Nobody knows yet what the third has.
     world.start(controller, "b", 301);
     assert_eq!(
         detail(&mut world),
-        "none of 3 compute nodes fits: 1 not ready; 2 short of memory (asks 301 MiB, most free 300 on host-3, never: the largest has 300); \
+        "none of 3 compute nodes fits: 1 not ready; \
+         2 short of memory (asks 301 MiB, most free 300 on host-3, never: the largest has 300)"
+    );
+    world.ready(third, Size::default());
+    world.status(third, Kind::FULL);
+    world.start(controller, "c", 1001);
+    assert_eq!(
+        detail(&mut world),
+        "none of 3 compute nodes fits: 1 not ready; \
+         2 short of memory (asks 1001 MiB, most free 300 on host-3, never: the largest has 1000); \
          it never can: it asks for more than the largest of them has in all"
     );
 }

@@ -1,12 +1,13 @@
 //! Fast readers for the payloads that come in masses: START, READY, STATS.
 //!
 //! A peek reads the block style that peers really send, in one pass and without building what nobody asks for. On
-//! anything else (quotes with escapes, flow style, anchors, odd indentation, repeated keys …) it leaves the document to
-//! the full parser. It never reads what the full parser would read otherwise: it checks each value against the same
+//! anything else (quotes with escapes, flow style over several lines, anchors, odd indentation, repeated keys …) it
+//! leaves the document to the full parser. It never reads what the full parser would read otherwise: it checks each value against the same
 //! description of the message that the full parser is made from, and property tests hold the two equal.
 
 mod figures;
 mod ready;
+mod scheduling;
 mod start;
 mod stats;
 mod walk;
@@ -21,7 +22,8 @@ pub use stats::{InstancePeek, StatsPeek, stats};
 mod tests {
     use super::{ready, start, stats};
     use crate::payload::{
-        InstanceStat, Network, Ready, Requested, Requirements, Start, Stats, Storage,
+        Group, GroupPolicy, InstanceStat, Near, Network, Ready, Requested, Requirements,
+        Scheduling, Span, Start, Stats, Storage,
     };
 
     #[test]
@@ -94,12 +96,56 @@ mod tests {
     }
 
     #[test]
+    fn scheduling_needs_no_full_parser_in_block_style_nor_on_single_lines() {
+        let scheduling = Scheduling {
+            require: ["zone = eu-1", "cpu.model in (zen4, zen5)", "cores >= 32"]
+                .map(|text| text.parse().unwrap())
+                .into(),
+            group: Some(Group {
+                id: "web".to_owned(),
+                policy: GroupPolicy::AntiAffinity,
+                ..Group::default()
+            }),
+            resources: [("gpu".to_owned(), 1)].into(),
+            queue: Some(Span::from_ms(30_000)),
+            near: vec![Near {
+                label: "volume-7".to_owned(),
+                ..Near::default()
+            }],
+            ..Scheduling::default()
+        };
+        let start = Start {
+            instance_uuid: "a".to_owned(),
+            scheduling: Some(scheduling.clone()),
+            ..Start::default()
+        };
+        let written = start.encode();
+        let peek = start::quick(&written).unwrap();
+        assert_eq!(peek.scheduling.as_deref(), Some(&scheduling));
+        let flow = b"start:
+  instance_uuid: a
+  scheduling:
+    queue: 30s
+    require: [\"zone = eu-1\", \"cpu.model in (zen4, zen5)\", \"cores >= 32\"]
+    resources: {gpu: 1}
+    group: {id: web, policy: anti-affinity, scope: node}
+    near: [{label: volume-7, hard: false}]
+";
+        let peek = start::quick(flow).unwrap();
+        assert_eq!(peek.scheduling.as_deref(), Some(&scheduling));
+    }
+
+    #[test]
     fn unusual_style_is_left_to_the_full_parser() {
         for payload in [
             "load: {a: b}\n",
+            "labels: {a: b: c}\n",
+            "labels: {a: b\n  }\n",
+            "capabilities: [ a]\n",
             "load: 'a'\n",
             "hostname: \"a\\n\"\n",
-            "hostname: a b\n",
+            "hostname: a b: c\n",
+            "hostname: a - b\n",
             "hostname: &a b\n",
             "hostname: |\n  a\n",
             "hostname: a\n  b\n",

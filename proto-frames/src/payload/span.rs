@@ -63,7 +63,7 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = UNITS
             .iter()
-            .find(|(_, ms)| self.ms != 0 && self.ms % ms == 0);
+            .find(|(_, ms)| self.ms != 0 && self.ms.is_multiple_of(*ms));
         let (unit, ms) = whole.unwrap_or(&("s", 1000));
         write!(f, "{}{unit}", self.ms / ms)
     }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
-use crate::ctl::load::payloads::{RunId, StartTemplate, reason_in};
+use crate::ctl::load::payloads::{RunId, StartShape, StartTemplate, reason_in};
 use crate::ctl::load::peer::{Dialer, Inbound, Outbound, PeerError};
 use crate::ctl::load::record::Recorder;
 
@@ -188,7 +188,13 @@ impl Driver {
             return true; // an operator always is
         }
         let nowhere = Uuid::new_v4();
-        let start = StartTemplate::new(self.heard.run, 1, 1, Some(nowhere), 0).start(PROBE);
+        let shape = StartShape {
+            mem_mib: 1,
+            vcpus: 1,
+            node: Some(nowhere),
+            ..StartShape::default()
+        };
+        let start = StartTemplate::new(self.heard.run, shape).start(PROBE);
         let delete = Delete {
             instance_uuid: self.heard.run.instance(PROBE),
             workload_agent_uuid: nowhere.to_string(),

@@ -2,7 +2,6 @@
 //! START it gets.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -12,12 +11,11 @@ use socket2::SockRef;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::ctl::load::labels::Labels;
 use crate::ctl::load::payloads::{self, RunId};
 use crate::ctl::load::peer::{Dialer, Peer, PeerError};
 use crate::ctl::load::record::{Receiver, Recorder};
-
-/// Connections made from one source address: Linux gives out 28 232 ports per address and destination by default.
-pub const PER_SOURCE: usize = 20_000;
+use crate::ctl::load::sources::Spread;
 
 /// Handshakes under way at once.
 const PARALLEL_DIALS: usize = 64;
@@ -36,8 +34,10 @@ pub struct LauncherPlan {
     pub mem_mib: u64,
     /// The run they belong to.
     pub run: RunId,
-    /// Whether to spread them over several loopback addresses.
-    pub spread: bool,
+    /// From which addresses they connect.
+    pub sources: Spread,
+    /// What each reports of itself beside its figures.
+    pub labels: Labels,
 }
 
 /// The connected launchers. Dropping it ends them.
@@ -178,30 +178,20 @@ async fn connect_one(
     index: usize,
 ) -> Result<Peer, PeerError> {
     let node = Uuid::new_v4();
-    let source = plan.spread.then(|| source_address(index));
-    let mut peer = dialer.dial(node, source).await?;
+    let mut peer = dialer.dial(node, plan.sources.source(index)).await?;
     if index < plan.victims {
         SockRef::from(peer.stream.get_ref().0).set_linger(Some(std::time::Duration::ZERO))?;
     }
-    let hostname = plan.run.hostname(index);
-    let ready = Frame::new(
-        Kind::READY,
+    let report = payloads::Report {
         node,
-        payloads::ready(node, &hostname, plan.mem_mib),
-    );
-    let stats = Frame::new(
-        Kind::STATS,
-        node,
-        payloads::stats(node, &hostname, plan.mem_mib),
-    );
+        hostname: plan.run.hostname(index),
+        mem_mib: plan.mem_mib,
+        labels: plan.labels.of(index),
+    };
+    let ready = Frame::new(Kind::READY, node, report.ready());
+    let stats = Frame::new(Kind::STATS, node, report.stats());
     peer.send(&[ready, stats]).await?;
     Ok(peer)
-}
-
-/// The loopback address from which launcher number `index` connects.
-fn source_address(index: usize) -> IpAddr {
-    let host = u8::try_from(index / PER_SOURCE + 1).unwrap_or(u8::MAX);
-    Ipv4Addr::new(127, 0, 0, host).into()
 }
 
 /// Notes every START until the connection ends.
@@ -223,17 +213,4 @@ async fn listen(index: usize, mut peer: Peer, shared: Arc<Shared>) {
         }
     }
     shared.cut.fetch_add(1, Relaxed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn source_addresses_change_every_twenty_thousand() {
-        assert_eq!(source_address(0).to_string(), "127.0.0.1");
-        assert_eq!(source_address(19_999).to_string(), "127.0.0.1");
-        assert_eq!(source_address(20_000).to_string(), "127.0.0.2");
-        assert_eq!(source_address(99_999).to_string(), "127.0.0.5");
-    }
 }

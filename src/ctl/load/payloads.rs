@@ -1,14 +1,19 @@
 //! The payloads of a load run: made from templates and read by looking for one key, because a parser per frame would
 //! make the generator the bottleneck.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use proto_frames::Uuid;
+use proto_frames::payload::{Ready, Stats};
+
+use crate::ctl::load::scheduling::Scheduling;
 
 /// Disk each simulated launcher reports, in units of 10⁶ bytes; STARTs of a load run ask for none.
-const DISK_MB: u64 = 500_000;
+const DISK_MB: i64 = 500_000;
 
 /// CPUs each simulated launcher reports: so many that memory alone decides.
-const CPUS: u64 = 1_000_000;
+const CPUS: i64 = 1_000_000;
 
 /// Length of a UUID in text.
 const UUID_LEN: usize = 36;
@@ -65,24 +70,73 @@ pub fn reason_in(payload: &[u8]) -> &str {
         .unwrap_or("unreadable")
 }
 
-/// READY of a simulated launcher with this much memory, in MiB.
-#[must_use]
-pub fn ready(node: Uuid, hostname: &str, mem_mib: u64) -> Bytes {
-    format!(
-        "node_uuid: {node}\nmem_total_mb: {mem_mib}\nmem_available_mb: {mem_mib}\ndisk_total_mb: {DISK_MB}\n\
-         disk_available_mb: {DISK_MB}\nload: 0\ncpus_online: {CPUS}\nnetworks: []\nhostname: {hostname}\n"
-    )
-    .into()
+/// What a simulated launcher says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The node.
+    pub node: Uuid,
+    /// Its host name.
+    pub hostname: String,
+    /// Its memory, in MiB, all of it free.
+    pub mem_mib: u64,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
 }
 
-/// STATS of a simulated launcher: number `seq` of those it sends, none of its instances listed.
-#[must_use]
-pub fn stats(node: Uuid, hostname: &str, mem_mib: u64) -> Bytes {
-    format!(
-        "node_uuid: {node}\nstatus: READY\nmem_total_mb: {mem_mib}\nmem_available_mb: {mem_mib}\nload: 0\n\
-         cpus_online: {CPUS}\nhostname: {hostname}\n"
-    )
-    .into()
+impl Report {
+    /// The payload of READY.
+    #[must_use]
+    pub fn ready(&self) -> Bytes {
+        let mem_mib = i64::try_from(self.mem_mib).unwrap_or(i64::MAX);
+        Ready {
+            node_uuid: self.node.to_string(),
+            mem_total_mb: mem_mib,
+            mem_available_mb: mem_mib,
+            disk_total_mb: DISK_MB,
+            disk_available_mb: DISK_MB,
+            load: 0,
+            cpus_online: CPUS,
+            hostname: self.hostname.clone(),
+            labels: self.labels.clone(),
+            ..Ready::default()
+        }
+        .encode()
+    }
+
+    /// The payload of STATS, with no instances: what READY says, and the status.
+    #[must_use]
+    pub fn stats(&self) -> Bytes {
+        let mem_mib = i64::try_from(self.mem_mib).unwrap_or(i64::MAX);
+        Stats {
+            node_uuid: self.node.to_string(),
+            status: "READY".to_owned(),
+            mem_total_mb: mem_mib,
+            mem_available_mb: mem_mib,
+            disk_total_mb: DISK_MB,
+            disk_available_mb: DISK_MB,
+            load: 0,
+            cpus_online: CPUS,
+            hostname: self.hostname.clone(),
+            labels: self.labels.clone(),
+            ..Stats::default()
+        }
+        .encode()
+    }
+}
+
+/// What the STARTs of a run ask for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StartShape<'a> {
+    /// Memory, in MiB.
+    pub mem_mib: u64,
+    /// Virtual CPUs.
+    pub vcpus: u64,
+    /// The node they are pinned to, if any.
+    pub node: Option<Uuid>,
+    /// Bytes of comment at the end.
+    pub pad: usize,
+    /// Their `scheduling` section, if any.
+    pub scheduling: Option<&'a Scheduling>,
 }
 
 /// The STARTs of a run: one template in which the instance's UUID is put.
@@ -95,16 +149,24 @@ pub struct StartTemplate {
 }
 
 impl StartTemplate {
-    /// STARTs that ask for `mem_mib` and `vcpus`, pinned to `node` if there is one, with `pad` bytes of comment.
+    /// STARTs of this shape.
     #[must_use]
-    pub fn new(run: RunId, mem_mib: u64, vcpus: u64, node: Option<Uuid>, pad: usize) -> Self {
+    pub fn new(run: RunId, shape: StartShape<'_>) -> Self {
+        let StartShape {
+            mem_mib,
+            vcpus,
+            node,
+            pad,
+            scheduling,
+        } = shape;
         let pin = node.map_or_else(String::new, |node| format!("    node_id: {node}\n"));
+        let scheduling = scheduling.map_or("", Scheduling::lines);
         let mut text = format!(
             "start:\n  tenant_uuid: 2491851d-dce9-48d6-b83a-a717417072ce\n  instance_uuid: {}\n  \
              docker_image: docker/latest\n  fw_type: efi\n  persistence: host\n  vm_type: qemu\n  networking:\n    \
              vnic_mac: \"\"\n    vnic_uuid: \"\"\n    concentrator_uuid: \"\"\n    concentrator_ip: \"\"\n    \
              subnet: \"\"\n    subnet_key: \"\"\n    subnet_uuid: \"\"\n    private_ip: \"\"\n    public_ip: false\n  \
-             requirements:\n    mem_mb: {mem_mib}\n    vcpus: {vcpus}\n{pin}  restart: false\n",
+             requirements:\n    mem_mb: {mem_mib}\n    vcpus: {vcpus}\n{pin}  restart: false\n{scheduling}",
             run.instance(0)
         );
         if pad > 0 {
@@ -154,12 +216,18 @@ fn position(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proto_frames::payload::Start;
+
     use super::*;
 
     #[test]
     fn the_number_of_a_start_comes_back_out_of_it() {
         let run = RunId::new(0xbeef);
-        let template = StartTemplate::new(run, 4096, 2, None, 100);
+        let shape = StartShape {
+            pad: 100,
+            ..StartShape::default()
+        };
+        let template = StartTemplate::new(run, shape);
         for seq in [0, 1, 4095, 123_456_789] {
             let start = template.start(seq);
             assert_eq!(run.seq_in(&start), Some(seq));
@@ -194,8 +262,67 @@ mod tests {
 
     #[test]
     fn a_runs_own_reports_are_told_from_others() {
-        let (run, node) = (RunId::new(7), Uuid::nil());
-        assert!(run.reported(&stats(node, &run.hostname(3), 1)));
-        assert!(!run.reported(&stats(node, "load-elsewhere", 1)));
+        let run = RunId::new(7);
+        let report = |hostname: &str| Report {
+            node: Uuid::nil(),
+            hostname: hostname.to_owned(),
+            mem_mib: 1,
+            labels: BTreeMap::new(),
+        };
+        assert!(run.reported(&report(&run.hostname(3)).stats()));
+        assert!(!run.reported(&report("load-elsewhere").stats()));
+    }
+
+    #[test]
+    fn ready_and_stats_say_the_same_of_a_launcher() {
+        let report = Report {
+            node: Uuid::from_u128(7),
+            hostname: "load-1".into(),
+            mem_mib: 4096,
+            labels: [
+                ("zone".into(), "zone-2".into()),
+                ("true".into(), "true-1".into()),
+            ]
+            .into(),
+        };
+        let ready = Ready::decode(&report.ready()).unwrap();
+        let stats = Stats::decode(&report.stats()).unwrap();
+        assert_eq!(
+            (&ready.labels, &stats.labels),
+            (&report.labels, &report.labels)
+        );
+        assert_eq!(ready.mem_available_mb, 4096);
+        assert_eq!(
+            (
+                ready.mem_total_mb,
+                ready.disk_available_mb,
+                ready.cpus_online,
+                &ready.hostname
+            ),
+            (
+                stats.mem_total_mb,
+                stats.disk_available_mb,
+                stats.cpus_online,
+                &stats.hostname
+            )
+        );
+    }
+
+    #[test]
+    fn a_start_has_its_scheduling_section_and_is_a_start_all_the_same() {
+        let scheduling = Scheduling::read("{priority: 50, require: [zone = zone-1]}").unwrap();
+        let shape = StartShape {
+            mem_mib: 64,
+            vcpus: 1,
+            pad: 10,
+            scheduling: Some(&scheduling),
+            ..StartShape::default()
+        };
+        let payload = StartTemplate::new(RunId::new(1), shape).start(3);
+        let start = Start::decode(&payload).unwrap();
+        assert_eq!(start.requirements.mem_mb, 64);
+        assert_eq!(start.instance_uuid, RunId::new(1).instance(3));
+        let text = std::str::from_utf8(&payload).unwrap();
+        assert!(text.contains("  scheduling:\n    priority: 50\n"), "{text}");
     }
 }

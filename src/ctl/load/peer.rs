@@ -24,8 +24,9 @@ use crate::net::tls::{self, TlsError};
 /// Longest time for one connection to be accepted: a server that limits handshakes lets others wait their turn.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes read at once. Simulated launchers get a few hundred bytes at a time, and there are many of them.
-const READ_LEN: usize = 4 * 1024;
+/// Bytes read at once, and kept by every connection: room for a START. Simulated launchers get one at a time, and there
+/// are many of them.
+const READ_LEN: usize = 1024;
 
 /// Why a peer of a load run has no connection (any more).
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,16 @@ pub enum PeerError {
     /// The socket failed, or TLS did.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// The kernel has no port left to connect from.
+    #[error(
+        "no free port left from {source_ip} to {target}: see --sources (connections that ended keep theirs for a minute)"
+    )]
+    NoPort {
+        /// The source address; `any address` where the kernel chose.
+        source_ip: String,
+        /// Where to.
+        target: SocketAddr,
+    },
     /// The server's bytes are no SSNTP.
     #[error("the server sent something that is not SSNTP: {0}")]
     Decode(#[from] DecodeError),
@@ -128,16 +139,10 @@ impl Dialer {
     }
 
     async fn dial_patiently(&self, uuid: Uuid, source: Option<IpAddr>) -> Result<Peer, PeerError> {
-        let socket = if self.address.is_ipv4() {
-            TcpSocket::new_v4()
-        } else {
-            TcpSocket::new_v6()
-        }?;
-        if let Some(source) = source {
-            socket.bind((source, 0).into())?;
-        }
-        let tcp = socket.connect(self.address).await?;
-        tcp.set_nodelay(true)?;
+        let tcp = self
+            .connect(source)
+            .await
+            .map_err(|e| self.explain(e, source))?;
         let mut stream = self.tls.connect(self.name.clone(), tcp).await?;
         let mut inbound = Inbound {
             decoder: Decoder::client(self.encoding, Limits::default()),
@@ -161,6 +166,31 @@ impl Dialer {
             }),
             Message::Frame(frame) => Err(PeerError::Refused(frame.kind.to_string())),
             Message::Connect(_) => Err(PeerError::Refused("CONNECT instead of an answer".into())),
+        }
+    }
+
+    async fn connect(&self, source: Option<IpAddr>) -> io::Result<TcpStream> {
+        let socket = if self.address.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
+        if let Some(source) = source {
+            socket.bind((source, 0).into())?;
+        }
+        let tcp = socket.connect(self.address).await?;
+        tcp.set_nodelay(true)?;
+        Ok(tcp)
+    }
+
+    /// The kernel says in two ways that ports are used up: binding, of the address; connecting, of the pair.
+    fn explain(&self, error: io::Error, source: Option<IpAddr>) -> PeerError {
+        match error.kind() {
+            io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => PeerError::NoPort {
+                source_ip: source.map_or("any address".into(), |source| source.to_string()),
+                target: self.address,
+            },
+            _ => error.into(),
         }
     }
 }

@@ -5,11 +5,14 @@ use std::path::PathBuf;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::ctl::load::error::LoadError;
+
 /// Clock ticks per second in `/proc/PID/stat`; 100 on every Linux that Rust runs on (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
 
-/// File descriptors this process needs beside one per connection.
-const SPARE_FILES: u64 = 256;
+/// Files that a generator or a scheduler has open beside one per launcher: the driving connection, and 64 for standard
+/// streams, listeners, logs and the runtime's own, which is what the scheduler keeps back for such.
+const SPARE_FILES: u64 = 65;
 
 /// Figures of one process at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -66,12 +69,29 @@ pub fn usage(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Raises the soft limit of open files so that `connections` fit; `Err` is the hard limit where it is too low.
+/// Raises this process's soft limit of open files so that so many launchers fit, and looks whether they fit the
+/// scheduler's, if its process is known.
 ///
 /// # Errors
-/// The limit there is, if it cannot be raised far enough.
-pub fn allow_connections(connections: u64) -> Result<(), u64> {
-    let wanted = connections + SPARE_FILES;
+/// [`LoadError::OpenFiles`] where a limit is too low and cannot be raised from here.
+pub fn allow_launchers(launchers: u64, scheduler: Option<u32>) -> Result<(), LoadError> {
+    let needed = launchers + SPARE_FILES;
+    let too_low = |whose, limit: u64| LoadError::OpenFiles {
+        launchers,
+        needed,
+        whose,
+        limit,
+        possible: limit.saturating_sub(SPARE_FILES),
+    };
+    raise_open_files(needed).map_err(|limit| too_low("this process's", limit))?;
+    match scheduler.and_then(open_files_of) {
+        Some(limit) if limit < needed => Err(too_low("the scheduler's", limit)),
+        _ => Ok(()),
+    }
+}
+
+/// Raises the soft limit of open files to `wanted`; `Err` is the limit there is where that cannot be done.
+fn raise_open_files(wanted: u64) -> Result<(), u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
@@ -100,6 +120,19 @@ pub fn allow_connections(connections: u64) -> Result<(), u64> {
     }
 }
 
+/// How many files process `pid` may have open now; `None` where that is not known or there is no limit.
+fn open_files_of(pid: u32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    open_files_in(&limits)
+}
+
+fn open_files_in(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// User and system time in `/proc/PID/stat`, in seconds. The name in parentheses may hold anything.
 fn cpu_of_stat(stat: &str) -> Option<f64> {
     let behind_name = &stat[stat.rfind(')')? + 1..];
@@ -116,7 +149,7 @@ fn kib_of_status(status: &str, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, allow_connections, cpu_of_stat, kib_of_status, usage};
+    use super::{Usage, allow_launchers, cpu_of_stat, kib_of_status, open_files_in, usage};
 
     #[test]
     fn reads_a_stat_line_whose_name_has_spaces_and_parentheses() {
@@ -155,7 +188,33 @@ mod tests {
     }
 
     #[test]
-    fn a_modest_number_of_connections_is_always_allowed() {
-        assert_eq!(allow_connections(16), Ok(()));
+    fn a_modest_number_of_launchers_is_always_allowed() {
+        assert!(allow_launchers(16, Some(std::process::id())).is_ok());
+        assert!(allow_launchers(16, Some(u32::MAX)).is_ok());
+    }
+
+    #[test]
+    fn a_limit_of_open_files_that_is_too_low_is_told_with_what_would_fit() {
+        let launchers = 1 << 40; // beyond what any kernel opens
+        let error = allow_launchers(launchers, None).unwrap_err().to_string();
+        for said in [
+            "1099511627776 launchers",
+            "this process's hard limit",
+            "ulimit -n",
+            "launchers at most",
+        ] {
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn reads_the_soft_limit_of_open_files() {
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 20000   files\n";
+        assert_eq!(open_files_in(limits), Some(1024));
+        assert_eq!(
+            open_files_in("Max open files unlimited unlimited files"),
+            None
+        );
+        assert_eq!(open_files_in(""), None);
     }
 }

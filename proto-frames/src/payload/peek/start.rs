@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::figures::borrowed;
+use super::scheduling;
 use super::walk::{Found, Place, Sink, walk};
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
@@ -79,6 +80,9 @@ pub(super) fn quick(payload: &[u8]) -> Option<StartPeek<'_>> {
     walk(payload, &ROOT, SMALL, &mut sink)?;
     sink.end_disk()?;
     let peek = sink.peek;
+    if let Some(scheduling) = &peek.scheduling {
+        scheduling.check().ok()?;
+    }
     (!peek.instance_uuid.is_empty() && peek.mem_mb >= 0 && peek.vcpus >= 0).then_some(peek)
 }
 
@@ -117,7 +121,6 @@ impl<'a> Sink<'a> for StartSink<'a> {
                 self.peek.restart = restart;
                 Some(())
             }
-            ("scheduling", _) => None,
             ("storage", Found::Mapping) => self.end_disk(),
             ("storage", Found::Bool(local)) if at.key == "local" => {
                 self.disk.local = local;
@@ -127,7 +130,7 @@ impl<'a> Sink<'a> for StartSink<'a> {
                 self.disk.size = size;
                 Some(())
             }
-            _ => Some(()),
+            (_, what) => self.scheduling(at, &what),
         }
     }
 }
@@ -142,6 +145,17 @@ impl<'a> StartSink<'a> {
         };
         *field = borrowed(text)?;
         Some(())
+    }
+
+    /// Takes it in if it belongs to `scheduling`, which begins with that there is one.
+    fn scheduling(&mut self, at: &Place<'a>, what: &Found<'a>) -> Option<()> {
+        if self.peek.scheduling.is_none() && at.record == "scheduling" {
+            self.peek.scheduling = Some(Box::default());
+        }
+        match &mut self.peek.scheduling {
+            Some(scheduling) => scheduling::found(scheduling, at, what),
+            None => Some(()),
+        }
     }
 
     fn requirement(&mut self, key: &str, what: Found<'a>) -> Option<()> {

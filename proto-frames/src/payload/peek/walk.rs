@@ -1,13 +1,16 @@
 //! Walks a document of the plain block style, line by line, and hands what it finds to a [`Sink`].
 //!
-//! Each line is one of `key:`, `key: scalar`, `- key: scalar`, `- scalar`, a comment or empty; a scalar is one word of
-//! unremarkable characters, or such a word in double quotes. The indentation must be what YAML demands for such lines.
-//! Whatever else stands there ends the walk without a result.
+//! Each line is one of `key:`, `key: scalar`, `- key: scalar`, `- scalar`, a comment or empty; a scalar is one or
+//! several words of unremarkable characters, or such words in double quotes, and in place of one may stand a list or
+//! mapping that ends on its line ([`flow`]). The indentation must be what YAML demands for such lines. Whatever else
+//! stands there ends the walk without a result.
 
 use super::word::{Scalar, is_plain, scalar_line, skip_comment, word_len};
 use crate::payload::guard::{Limits, MAX_ENTRIES, MAX_INDICATORS, is_marker};
 use crate::payload::scalar;
 use crate::payload::value::{Field, Shape};
+
+mod flow;
 
 /// Levels of nesting that are walked; the deepest of the payloads, a resource of an instance in STATS, has five.
 const MAX_DEPTH: usize = 8;
@@ -15,8 +18,8 @@ const MAX_DEPTH: usize = 8;
 /// Longest key that is walked. YAML allows 1024 characters.
 const MAX_KEY_LEN: usize = 128;
 
-/// Lines that are walked: each has at most two of the bytes that the guard counts.
-const MAX_LINES: usize = MAX_INDICATORS / 2;
+/// Most bytes that the guard counts in a line of words; those of texts, comments and flow style are counted by their length.
+const INDICATORS_PER_LINE: usize = 2;
 
 /// Receives what a walk finds.
 pub(super) trait Sink<'a> {
@@ -38,7 +41,7 @@ pub(super) struct Place<'a> {
 pub(super) enum Found<'a> {
     /// A mapping with known keys begins.
     Mapping,
-    /// Text (ASCII), for a key that takes text.
+    /// Text (ASCII, of one line), for a key that takes text.
     Text(&'a [u8]),
     /// A number, for a key that takes one.
     Int(i64),
@@ -66,7 +69,8 @@ pub(super) fn walk<'a, S: Sink<'a>>(
         }
         lines += 1;
     }
-    (at <= limits.max_len && lines <= MAX_LINES).then_some(())
+    let indicators = lines * INDICATORS_PER_LINE + walker.extra;
+    (at <= limits.max_len && indicators <= MAX_INDICATORS).then_some(())
 }
 
 enum Next {
@@ -135,6 +139,10 @@ struct Walker<'s, S> {
     depth: usize,
     /// The last key had no value on its line: one may follow on lines of its own.
     pending: Option<(&'static str, &'static Shape)>,
+    /// Bytes of texts, comments and flow style.
+    extra: usize,
+    /// Lists and mappings of flow style that are not empty.
+    brackets: usize,
     sink: &'s mut S,
 }
 
@@ -145,6 +153,8 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
             levels: [root; MAX_DEPTH],
             depth: 1,
             pending: None,
+            extra: 0,
+            brackets: 0,
             sink,
         }
     }
@@ -158,7 +168,11 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         let at = start + spaces;
         match *payload.get(at)? {
             b'\n' if spaces == 0 => Some(Next::Line(at + 1)),
-            b'#' => skip_comment(payload, at + 1).map(Next::Line),
+            b'#' => {
+                let next = skip_comment(payload, at + 1)?;
+                self.extra += next - at;
+                Some(Next::Line(next))
+            }
             b'-' if payload.get(at + 1) == Some(&b' ') => {
                 self.begin_item(spaces)?;
                 self.content(payload, at + 2, spaces + 2, Behind::Dash)
@@ -327,32 +341,41 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
 
     /// A key with its value on the same line.
     fn value(&mut self, slot: Slot<'a>, payload: &'a [u8], start: usize) -> Option<usize> {
-        let (scalar, next) = scalar_line(payload, start)?;
+        let Some((scalar, next)) = scalar_line(payload, start) else {
+            return self.flow_line(slot.name, slot.shape, payload, start);
+        };
         self.scalar(slot.key, slot.shape, scalar)?;
         Some(next)
     }
 
-    /// An entry of a list that is one scalar.
+    /// An entry of a list that is one scalar, or stands on one line.
     fn entry(&mut self, payload: &'a [u8], start: usize) -> Option<usize> {
-        let LevelKind::List(shape) = self.top()?.kind else {
+        let top = self.top()?;
+        let LevelKind::List(shape) = top.kind else {
             return None;
         };
-        let (scalar, next) = scalar_line(payload, start)?;
+        let Some((scalar, next)) = scalar_line(payload, start) else {
+            let name = top.name;
+            return self.flow_line(name, shape, payload, start);
+        };
         self.scalar("", shape, scalar)?;
         Some(next)
     }
 
     fn scalar(&mut self, key: &'a str, shape: &'static Shape, scalar: Scalar<'a>) -> Option<()> {
+        if let Scalar::Phrase(text) = scalar {
+            self.extra += text.len();
+        }
         let found = match (shape, scalar) {
-            (Shape::Text, Scalar::Word(word)) => Found::Text(word),
-            (Shape::Int { min, max }, Scalar::Word(word)) => {
+            (Shape::Text, Scalar::Word(text) | Scalar::Phrase(text)) => Found::Text(text),
+            (Shape::Int { min, max }, Scalar::Word(word) | Scalar::Phrase(word)) => {
                 let value = scalar::int(std::str::from_utf8(word).ok()?)?;
                 if value < *min || value > *max {
                     return None;
                 }
                 Found::Int(i64::try_from(value).ok()?)
             }
-            (Shape::Bool, Scalar::Word(word)) => {
+            (Shape::Bool, Scalar::Word(word) | Scalar::Phrase(word)) => {
                 Found::Bool(scalar::boolean(std::str::from_utf8(word).ok()?)?)
             }
             (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => {

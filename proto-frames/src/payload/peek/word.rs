@@ -1,9 +1,11 @@
-//! The words that a line of the plain style is made of.
+//! The words and phrases that a line of the plain style is made of.
 
 /// A value on the line of its key or dash.
 pub(super) enum Scalar<'a> {
     /// A word, with or without quotes.
     Word(&'a [u8]),
+    /// Text of several words, with or without quotes.
+    Phrase(&'a [u8]),
     /// `[]`.
     EmptyList,
     /// `{}`.
@@ -16,17 +18,94 @@ pub(super) fn scalar_line(payload: &[u8], start: usize) -> Option<(Scalar<'_>, u
     let (scalar, len) = match rest {
         [b'"', quoted @ ..] => {
             let len = word_len(quoted);
-            (quoted.get(len) == Some(&b'"')).then_some((Scalar::Word(&quoted[..len]), len + 2))?
+            if quoted.get(len) == Some(&b'"') {
+                (Scalar::Word(&quoted[..len]), len + 2)
+            } else {
+                let text = quoted_phrase(quoted)?;
+                (Scalar::Phrase(text), text.len() + 2)
+            }
         }
         [b'[', b']', ..] => (Scalar::EmptyList, 2),
         [b'{', b'}', ..] => (Scalar::EmptyMapping, 2),
         _ => {
             let word = &rest[..word_len(rest)];
-            let null = word.len() == 4 && word.eq_ignore_ascii_case(b"null");
-            (is_plain(word) && !null).then_some((Scalar::Word(word), word.len()))?
+            match rest.get(word.len()) {
+                None | Some(b'\n') => (is_plain(word) && !is_null(word))
+                    .then_some((Scalar::Word(word), word.len()))?,
+                _ => {
+                    let text = plain_phrase(rest, Around::Block)?;
+                    (Scalar::Phrase(text), text.len())
+                }
+            }
         }
     };
-    matches!(rest.get(len), None | Some(b'\n')).then_some((scalar, start + len + 1))
+    ends_line(rest, len).then_some((scalar, start + len + 1))
+}
+
+/// A value within a flow list or mapping, and how many bytes it takes.
+pub(super) fn flow_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
+    match rest {
+        [b'"', quoted @ ..] => {
+            let text = quoted_phrase(quoted)?;
+            Some((Scalar::Phrase(text), text.len() + 2))
+        }
+        [b'[', b']', ..] => Some((Scalar::EmptyList, 2)),
+        [b'{', b'}', ..] => Some((Scalar::EmptyMapping, 2)),
+        _ => {
+            let text = plain_phrase(rest, Around::Flow)?;
+            Some((Scalar::Phrase(text), text.len()))
+        }
+    }
+}
+
+/// A known or plain key of a flow mapping, without the colon and the blank that follow it.
+pub(super) fn flow_key(rest: &[u8]) -> Option<&[u8]> {
+    let key = &rest[..len_of(rest, |byte| is_word_byte(byte) && byte != b':')];
+    (is_plain(key) && !key.starts_with(b"-") && rest[key.len()..].starts_with(b": ")).then_some(key)
+}
+
+/// Whether nothing but the line's end stands there.
+pub(super) fn ends_line(rest: &[u8], at: usize) -> bool {
+    matches!(rest.get(at), None | Some(b'\n'))
+}
+
+/// What is around a text without quotes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Around {
+    /// The line of a key or dash.
+    Block,
+    /// Brackets or braces on such a line, where a comma ends the text.
+    Flow,
+}
+
+/// The text up to the closing quote, if that stands on this line and nothing before it needs a closer look.
+fn quoted_phrase(quoted: &[u8]) -> Option<&[u8]> {
+    let text = &quoted[..len_of(quoted, |byte| is_phrase_byte(byte) || byte == b',')];
+    (quoted.get(text.len()) == Some(&b'"') && !has_dash_word(text)).then_some(text)
+}
+
+/// The text without quotes that begins there, if YAML takes it for that: nothing in it looks like a key, a comment, or
+/// the end of what is around it.
+fn plain_phrase(rest: &[u8], around: Around) -> Option<&[u8]> {
+    let is_part = |byte| match around {
+        Around::Block => is_phrase_byte(byte) || byte == b',',
+        Around::Flow => is_phrase_byte(byte) && byte != b':',
+    };
+    let text = &rest[..len_of(rest, is_part)];
+    let first = &text[..word_len(text)];
+    let is_key = text.windows(2).any(|pair| pair == b": ");
+    (is_plain(first) && !is_null(text) && !is_key && !has_dash_word(text))
+        .then_some(text)
+        .filter(|text| !text.ends_with(b" ") && !text.ends_with(b":"))
+}
+
+/// Whether a dash stands before a blank: the guard counts such ones.
+fn has_dash_word(text: &[u8]) -> bool {
+    text.windows(2).any(|pair| pair == b"- ")
+}
+
+fn is_null(word: &[u8]) -> bool {
+    word.len() == 4 && word.eq_ignore_ascii_case(b"null")
 }
 
 /// Whether YAML takes the word for a plain scalar of one line: it neither begins like something else nor looks like a
@@ -44,10 +123,23 @@ pub(super) fn is_plain(word: &[u8]) -> bool {
 
 /// Bytes at the beginning that are unremarkable in any scalar, in quotes and outside.
 pub(super) fn word_len(bytes: &[u8]) -> usize {
+    len_of(bytes, is_word_byte)
+}
+
+fn len_of(bytes: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
     bytes
         .iter()
-        .position(|byte| !UNREMARKABLE[usize::from(*byte)])
+        .position(|byte| !is_part(*byte))
         .unwrap_or(bytes.len())
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    UNREMARKABLE[usize::from(byte)]
+}
+
+/// What expressions have beside words. None of it means anything to YAML where it does not begin a text.
+fn is_phrase_byte(byte: u8) -> bool {
+    is_word_byte(byte) || matches!(byte, b' ' | b'(' | b')' | b'<' | b'>' | b'!' | b'\'')
 }
 
 /// The comment's line may hold what the guard does not count; says where the next line begins.
@@ -57,7 +149,7 @@ pub(super) fn skip_comment(payload: &[u8], start: usize) -> Option<usize> {
         .iter()
         .position(|byte| !UNREMARKABLE[usize::from(*byte)] && *byte != b' ')
         .unwrap_or(rest.len());
-    matches!(rest.get(len), None | Some(b'\n')).then_some(start + len + 1)
+    (ends_line(rest, len) && !has_dash_word(&rest[..len])).then_some(start + len + 1)
 }
 
 /// Letters, digits and `/ _ . - : + @ =`.

@@ -1,0 +1,175 @@
+//! Payloads that the peeks read without the full parser, to be changed at random.
+
+/// All of them.
+pub(crate) const DOCUMENTS: &[&str] = &[START, SCHEDULING, FLOW, READY, STATS];
+
+const START: &str = "---
+start:
+  tenant_uuid: 2491851d-dce9-48d6-b83a-a717417072ce
+  instance_uuid: 0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01
+  docker_image: \"\"
+  fw_type: legacy
+  persistence: host
+  vm_type: qemu
+  networking:
+    vnic_mac: 02:00:7c:0c:ad:88
+    subnet: 172.16.0.0/24
+    subnet_key: \"8\"
+    public_ip: false
+  storage:
+  - id: 67d86208-b46c-4465-9018-e14187d4010
+    boot: true
+    ephemeral: true
+  - local: true
+    size: 20
+    tag: scratch
+  requirements:
+    mem_mb: 512
+    vcpus: 2
+    node_id: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+    hostname: host1
+    network_node: false
+  restart: false
+  command:
+  - sleep
+  - 10
+  env:
+    A: b
+  unknown:
+    deep:
+    - er: 1
+      x: []
+  scheduling:
+...
+#cloud-config
+- [ {a: b}
+";
+
+const READY: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+mem_total_mb: 141312
+mem_available_mb: 141312
+disk_total_mb: 500000
+disk_available_mb: -1
+load: 0
+cpus_online: 4
+networks:
+- ip: 192.168.1.1
+  mac: 02:00:15:03:6f:49
+- ip: 10.168.1.1
+  mac: 02:00:8c:ba:f9:45
+hostname: host1
+labels:
+  zone: eu-1
+  rack: r7
+resources:
+  gpu: 4
+capabilities:
+- suspend
+- migrate
+starts_seen: 1071
+shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+";
+
+const STATS: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
+status: READY
+mem_total_mb: 3896
+mem_available_mb: 3896
+disk_total_mb: 500000
+disk_available_mb: 256000
+load: 0
+cpus_online: 4
+hostname: test
+networks:
+- ip: 192.168.1.1
+  mac: 02:00:15:03:6f:49
+instances:
+- instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+  state: active
+  ssh_ip: \"\"
+  ssh_port: 0
+  memory_usage_mb: 40
+  disk_usage_mb: 2
+  cpu_usage: 90
+  volumes: []
+  requested:
+    mem_mb: 64
+    vcpus: 1
+    disk_mb: 0
+    resources:
+      gpu: 1
+  group: web
+- instance_uuid: 1f5b2fe6-4493-4561-904a-8f4e956218d9
+  state: exited
+  ssh_ip: 172.168.2.2
+  ssh_port: 0
+  memory_usage_mb: -1
+  disk_usage_mb: 2
+  cpu_usage: -1
+  volumes:
+  - 67d86208-b46c-4465-9018-e14187d4010
+starts_seen: 3
+shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+";
+
+/// How a START is to be placed, a value a line, as encoders write it.
+pub(crate) const SCHEDULING: &str = "start:
+  instance_uuid: a
+  requirements:
+    mem_mb: 512
+  scheduling:
+    version: 1
+    must_understand:
+    - group
+    - batch
+    priority: 50
+    queue: 30s
+    require:
+    - zone = eu-1
+    - \"cpu.model in (zen4, zen5)\"
+    - cores >= 32
+    - \"ssd not exists\"
+    prefer:
+    - rack = 'r 7'
+    resources:
+      gpu: 1
+      pci.8086: 2
+    group:
+      id: web
+      policy: anti-affinity
+      scope: rack
+      max: 2
+    near:
+    - label: volume-7
+      scope: rack
+      hard: true
+    - label: port/3
+    batch:
+      id: b1
+      count: 8
+    attempts: 3
+    image: ubuntu:24.04
+    dry_run: true
+    count: 100
+    unknown:
+    - a
+";
+
+/// The same as people write it.
+pub(crate) const FLOW: &str = "start:
+  instance_uuid: a
+  scheduling:
+    version: 1
+    must_understand: [group]
+    priority: 50
+    queue: 30s
+    require: [\"zone = eu-1\", \"cpu.model in (zen4, zen5)\", cores >= 32]
+    prefer:  [\"rack = r7\"]
+    resources: {gpu: 1, fpga: 0}
+    group: {id: web, policy: anti-affinity, scope: node, max: 1}
+    near: [{label: volume-7, scope: rack, hard: false}, {label: port-3}]
+    batch: {id: b1, count: 8}
+    attempts: 3
+    unknown: {a: [b, {c: d e}], f: []}
+  storage: [{local: true, size: 3}, {size: 4}]
+  command: [sleep, 10]
+";
