@@ -173,3 +173,13 @@ fn a_file_that_cannot_be_read_or_is_too_long_is_refused() {
         "more than 32000000 bytes"
     );
 }
+
+#[test]
+fn the_readme_shows_a_node_file_as_it_is_read() {
+    let readme = include_str!("../../../README.md");
+    let blocks = readme.split("```yaml\n").skip(1);
+    let shown = blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.starts_with("nodes:"));
+    assert_eq!(parse(shown.unwrap().as_bytes()).unwrap().len(), 1);
+}

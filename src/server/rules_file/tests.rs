@@ -525,3 +525,15 @@ fn keys_that_nobody_knows_beside_the_sections_are_found() {
     let found = unknown_keys(text.as_bytes());
     assert_eq!(found, ["configure.scheduler.polices"]);
 }
+
+#[test]
+fn the_readme_shows_a_configuration_as_it_is_read() {
+    let readme = include_str!("../../../README.md");
+    let blocks = readme.split("```yaml\n").skip(1);
+    let shown = blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.starts_with("configure:"));
+    let rules = read(shown.unwrap().as_bytes()).unwrap().unwrap();
+    assert_eq!((rules.aggregates.len(), rules.capacity.len()), (1, 1));
+    assert_eq!(rules.policy.subset_size, 3);
+}
