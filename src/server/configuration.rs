@@ -30,9 +30,7 @@ pub(super) fn load(uri: &str) -> Result<ClusterConfiguration, StartError> {
     };
     let payload = match read(uri) {
         Ok(payload) => payload,
-        Err(Unreadable::TooLong(beginning)) if rules_file::names_sections(&beginning) => {
-            return Err(in_uri(Mistake::whole(Unreadable::TooLong(beginning))));
-        }
+        Err(why) if why.seems_to_have_rules() => return Err(in_uri(Mistake::whole(why))),
         Err(why) => {
             warn!("cluster configuration {uri}: {why}: peers get none");
             return Ok(ClusterConfiguration::default());
@@ -69,6 +67,12 @@ enum Unreadable {
     /// With what was read of it.
     #[error("more than {MAX_LEN} bytes")]
     TooLong(Vec<u8>),
+}
+
+impl Unreadable {
+    fn seems_to_have_rules(&self) -> bool {
+        matches!(self, Self::TooLong(beginning) if rules_file::names_sections(beginning))
+    }
 }
 
 fn read(uri: &str) -> Result<Bytes, Unreadable> {

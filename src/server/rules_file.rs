@@ -22,7 +22,7 @@ use proto_frames::payload::guard::{SMALL, first_document};
 use serde::de::IgnoredAny;
 
 use super::strict::{self, Mistake};
-use crate::sched::Rules;
+use crate::sched::{Aggregate, Rules};
 
 mod sections;
 
@@ -95,36 +95,30 @@ fn concerns_sections(mistake: &Mistake, payload: &[u8]) -> bool {
     }) || mistake.key == KEYS.join(".") && names_sections(payload)
 }
 
-/// Whether some line begins with the key of a section.
-pub(super) fn names_sections(payload: &[u8]) -> bool {
-    let is_section = |line: &[u8]| {
-        let line = line.trim_ascii_start();
+/// Whether a text seems to have the key of a section somewhere, be it YAML or not.
+pub(super) fn names_sections(text: &[u8]) -> bool {
+    let is_key = |before_colon: &[u8]| {
+        let word = before_colon.trim_ascii_end();
+        let word = word.strip_suffix(b"\"").unwrap_or(word);
         SECTIONS.iter().any(|key| {
-            line.strip_prefix(key.as_bytes())
-                .is_some_and(|rest| rest.trim_ascii_start().starts_with(b":"))
+            word.strip_suffix(key.as_bytes())
+                .is_some_and(|before| !before.last().is_some_and(u8::is_ascii_alphanumeric))
         })
     };
-    payload.split(|byte| *byte == b'\n').any(is_section)
+    text.split_inclusive(|byte| *byte == b':')
+        .filter_map(|part| part.strip_suffix(b":"))
+        .any(is_key)
 }
 
 /// The key of the first aggregate that has the name of an earlier one, and what to say of it.
 fn repeated_name(rules: &Rules) -> Option<(String, String)> {
     let mut seen = HashMap::new();
-    rules
-        .aggregates
-        .iter()
-        .enumerate()
-        .find_map(|(at, aggregate)| {
-            let first = seen.insert(&aggregate.name, at)?;
-            let key = format!("aggregates[{at}].name");
-            Some((
-                key,
-                format!(
-                    "expected a name of its own, found `{}` of aggregates[{first}]",
-                    aggregate.name
-                ),
-            ))
-        })
+    let mut aggregates = rules.aggregates.iter().enumerate();
+    aggregates.find_map(|(at, Aggregate { name, .. })| {
+        let first = seen.insert(name, at)?;
+        let problem = format!("expected a name of its own, found `{name}` of aggregates[{first}]");
+        Some((format!("aggregates[{at}].name"), problem))
+    })
 }
 
 #[cfg(test)]

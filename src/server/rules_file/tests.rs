@@ -503,6 +503,12 @@ fn a_document_that_cannot_be_read_is_a_mistake_only_if_it_seems_to_have_sections
     let found = read(broken.as_bytes()).unwrap_err().to_string();
     assert!(found.starts_with("not valid YAML: "), "{found}");
     assert_eq!(read(&broken.as_bytes()[..22]), Ok(None));
+    for seems in [
+        "configure: {scheduler: {policy: [}}",
+        "{\"configure\": {\"scheduler\": {\"capacity\": [}}}",
+    ] {
+        assert!(read(seems.as_bytes()).is_err(), "{seems}");
+    }
     let large = format!("{}{}", with("policy: {}"), "#".repeat(300 * 1024));
     assert!(read(large.as_bytes()).is_err());
     assert!(read(b"\xff\npolicy: x").is_err());
