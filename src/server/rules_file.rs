@@ -81,18 +81,12 @@ fn read_sections(payload: &[u8]) -> Result<Option<Rules>, Mistake> {
     Ok(Some(rules))
 }
 
-/// Whether a mistake is one in the sections, or of a document that cannot be read and seems to have them: a policy that
-/// is mistyped is not to become none.
+/// Whether a mistake is one in the sections, or hides sections that seem to be there: a policy that is mistyped is not to
+/// become none.
 fn concerns_sections(mistake: &Mistake, payload: &[u8]) -> bool {
-    if mistake.key.is_empty() {
-        return names_sections(payload);
-    }
-    let prefix = format!("{}.", KEYS.join("."));
-    let below = mistake.key.strip_prefix(&prefix);
-    below.is_some_and(|below| {
-        let key = below.split(['.', '[']).next().unwrap_or_default();
-        SECTIONS.contains(&key)
-    }) || mistake.key == KEYS.join(".") && names_sections(payload)
+    let below = mistake.key.strip_prefix(&format!("{}.", KEYS.join(".")));
+    let key = below.and_then(|below| below.split(['.', '[']).next());
+    key.is_some_and(|key| SECTIONS.contains(&key)) || names_sections(payload)
 }
 
 /// Whether a text seems to have the key of a section somewhere, be it YAML or not.

@@ -74,8 +74,7 @@ impl Mistake {
 /// Reads what stands under these keys of a document; `None` if nothing does. Everything beside them is passed over.
 ///
 /// # Errors
-/// The first mistake. One above those keys, or in the YAML itself, is one of the whole document or of a key that the
-/// last of `keys` does not begin.
+/// The first mistake, which may be above those keys, or in the YAML as a whole.
 pub(super) fn read<T: DeserializeOwned>(
     document: &[u8],
     keys: &[&'static str],
@@ -197,7 +196,6 @@ fn plain(found: &str) -> String {
         "map" => "a mapping".to_owned(),
         "sequence" => "a list".to_owned(),
         "unit value" => NOTHING.to_owned(),
-        "enum" => "a tag".to_owned(),
         other => shorten(other),
     }
 }

@@ -1,5 +1,7 @@
 //! What the sections may say, and every way in which they may be wrong, by its key.
 
+use proptest::prelude::{any, proptest};
+
 use super::{read, unknown_keys};
 use crate::sched::{
     Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
@@ -526,6 +528,30 @@ fn what_is_wrong_elsewhere_is_left_to_others() {
 }
 
 #[test]
+fn what_is_unusual_elsewhere_hides_no_policy() {
+    for beside in [
+        "extra: !tag x",
+        "extra: !tag [1]",
+        "extra: 99999999999999999999999",
+        "9: .nan",
+        "'': {}",
+    ] {
+        let found = rules(&format!("{beside}\npolicy: {{preset: pack}}"));
+        assert_eq!(Some(found.policy), PolicyRules::preset("pack"), "{beside}");
+        let found = mistake(&format!("{beside}\npolicy: {{preset: pakc}}"));
+        assert!(
+            found.starts_with("policy.preset, line 5 "),
+            "{beside}: {found}"
+        );
+    }
+    for hiding in ["? [a]\n: 1", "extra: !!int x"] {
+        let text = with(&format!("{hiding}\npolicy: {{preset: pack}}"));
+        assert!(read(text.as_bytes()).is_err(), "{hiding}");
+        assert_eq!(read(with(hiding).as_bytes()), Ok(None), "{hiding}");
+    }
+}
+
+#[test]
 fn keys_that_nobody_knows_beside_the_sections_are_found() {
     let text = with("polices: {preset: spread}\npolicy: {}\naggregates: []\ncapacity: []");
     let found = unknown_keys(text.as_bytes());
@@ -542,4 +568,22 @@ fn the_readme_shows_a_configuration_as_it_is_read() {
     let rules = read(shown.unwrap().as_bytes()).unwrap().unwrap();
     assert_eq!((rules.aggregates.len(), rules.capacity.len()), (1, 1));
     assert_eq!(rules.policy.subset_size, 3);
+}
+
+/// The example, which has every key.
+const EXAMPLE: &str = include_str!("../../../examples/cluster/configuration.yaml");
+
+proptest! {
+    #[test]
+    fn a_configuration_with_errors_in_it_is_read_or_refused_with_a_reason(
+        at in 0..EXAMPLE.len(), cut in 0..4_usize, put in any::<char>(),
+    ) {
+        let mut text = EXAMPLE.as_bytes().to_vec();
+        let end = text.len().min(at + cut);
+        text.splice(at..end, put.to_string().into_bytes());
+        if let Err(mistake) = read(&text) {
+            assert!(!mistake.problem.is_empty());
+        }
+        unknown_keys(&text);
+    }
 }

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
 
 /// Takes one unit for each value and each byte of text from what is left; `None` once there was too little.
 #[derive(Clone, Copy)]
@@ -46,6 +48,12 @@ impl<'de> Visitor<'de> for Weigh<'_> {
         self.take(1)?;
         while seq.next_element_seed(self)?.is_some() {}
         Ok(())
+    }
+
+    /// A tag, and the value behind it.
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<(), A::Error> {
+        let ((), value) = tagged.variant_seed(self)?;
+        value.newtype_variant_seed(self)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
