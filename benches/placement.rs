@@ -1,7 +1,8 @@
 //! A START's node: the choice alone, the original's loop beside it, and all that the core does for a START or a READY.
 //!
 //! `choice` and `naive` are the same question to the same table, asked of this scheduler's index and of a loop over a
-//! vector of nodes as the original runs it. `start` and `ready` go through [`Scheduler::handle`], with claim, ledger
+//! vector of nodes as the original runs it; `choice_custom` and `choice_allowed` ask for a custom resource as well, or
+//! of half of the nodes only, and `candidates` for the first 64 that fit. `start` and `ready` go through [`Scheduler::handle`], with claim, ledger
 //! and the message for the node; `why_not` is a START that fits nowhere where the reasons have to be counted anew, which
 //! happens at most once in 100 ms for one shape of request.
 
@@ -29,6 +30,12 @@ const START_LEN: usize = 300;
 
 const PLENTY: i64 = 1 << 40;
 
+/// An amount of which one less packs alike.
+const NEARLY_MISSED: i64 = (1 << 16) + 1;
+
+/// How many nodes that fit are weighed by default.
+const CANDIDATES: usize = 64;
+
 const ASKED: Resources = Resources {
     mem_mib: 64,
     vcpus: 1,
@@ -47,14 +54,18 @@ enum Mix {
     /// In turn memory without disk and disk without memory, so that every range of nodes looks promising; the last
     /// has both.
     Adversarial,
+    /// The same, but those without memory lack one part in 65 536 of what is asked for, less than a packed amount can
+    /// tell: every other node has to be looked at exactly. The worst mix there is.
+    NearMisses,
 }
 
 impl Mix {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::NextFits,
         Self::LastFits,
         Self::NothingFits,
         Self::Adversarial,
+        Self::NearMisses,
     ];
 
     fn name(self) -> &'static str {
@@ -63,22 +74,37 @@ impl Mix {
             Self::LastFits => "last_fits",
             Self::NothingFits => "nothing_fits",
             Self::Adversarial => "adversarial",
+            Self::NearMisses => "near_misses",
+        }
+    }
+
+    /// What is asked for where nodes offer this.
+    fn asked(self) -> Resources {
+        match self {
+            Self::NearMisses => Resources {
+                mem_mib: NEARLY_MISSED,
+                ..ASKED
+            },
+            _ => ASKED,
         }
     }
 
     fn offer(self, node: usize, nodes: usize) -> Resources {
         let is_last = node == nodes - 1;
-        let (mem, disk) = match self {
-            Self::NextFits => (true, true),
-            Self::LastFits => (is_last, is_last),
-            Self::NothingFits => (false, false),
-            Self::Adversarial => (is_last || node.is_multiple_of(2), is_last || node % 2 == 1),
-        };
+        let is_even = node.is_multiple_of(2);
         let amount = |there: bool| if there { PLENTY } else { 0 };
+        let (mem_mib, disk_mib) = match self {
+            Self::NextFits => (PLENTY, PLENTY),
+            Self::LastFits => (amount(is_last), amount(is_last)),
+            Self::NothingFits => (0, 0),
+            Self::Adversarial => (amount(is_last || is_even), amount(is_last || !is_even)),
+            Self::NearMisses if is_last || is_even => (PLENTY, amount(is_last)),
+            Self::NearMisses => (NEARLY_MISSED - 1, PLENTY),
+        };
         Resources {
-            mem_mib: amount(mem),
+            mem_mib,
             vcpus: PLENTY,
-            disk_mib: amount(disk),
+            disk_mib,
         }
     }
 }
@@ -87,8 +113,65 @@ fn choice(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("choice");
     for (mix, nodes) in cases() {
         let mut table = BenchTable::new((0..nodes).map(|node| mix.offer(node, nodes)));
+        let asked = mix.asked();
         group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
-            bencher.iter(|| table.choose(black_box(&ASKED)));
+            bencher.iter(|| table.choose(black_box(&asked)));
+        });
+    }
+    group.finish();
+}
+
+/// A custom resource is asked for as well. Every fourth node has some of it: too little, but for the last node.
+fn choice_custom(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("choice_custom");
+    for (mix, nodes) in cases() {
+        let mut table = BenchTable::new((0..nodes).map(|node| mix.offer(node, nodes)));
+        for node in (0..nodes as u32).step_by(4) {
+            table.set_custom(node, 1);
+        }
+        table.set_custom(nodes as u32 - 1, 4);
+        let asked = mix.asked();
+        group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
+            bencher.iter(|| table.choose_custom(black_box(&asked), black_box(4)));
+        });
+    }
+    group.finish();
+}
+
+/// Every other pair of nodes is allowed, and the last node: each half of the nodes has its share of the mix.
+fn choice_allowed(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("choice_allowed");
+    for (mix, nodes) in cases() {
+        let mut table = BenchTable::new((0..nodes).map(|node| mix.offer(node, nodes)));
+        for node in (0..nodes as u32).filter(|node| node & 2 == 0) {
+            table.allow(node);
+        }
+        table.allow(nodes as u32 - 1);
+        let asked = mix.asked();
+        group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
+            bencher.iter(|| table.choose_allowed(black_box(&asked)));
+        });
+    }
+    group.bench_function("only_the_last_is_allowed/100000", |bencher| {
+        let nodes = 100_000;
+        let mut table = BenchTable::new((0..nodes).map(|node| Mix::NextFits.offer(node, nodes)));
+        table.allow(nodes as u32 - 1);
+        bencher.iter(|| table.choose_allowed(black_box(&ASKED)));
+    });
+    group.finish();
+}
+
+/// The first nodes that fit, as many as are weighed; and what a table takes in memory, which is printed.
+fn candidates(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("candidates");
+    for nodes in SIZES {
+        let table = BenchTable::new((0..nodes).map(|node| Mix::NextFits.offer(node, nodes)));
+        println!(
+            "{nodes} nodes: {} bytes of table a node",
+            table.size() / nodes
+        );
+        group.bench_function(BenchmarkId::from_parameter(nodes), |bencher| {
+            bencher.iter(|| table.first_fits(black_box(&ASKED), CANDIDATES));
         });
     }
     group.finish();
@@ -98,8 +181,9 @@ fn naive(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("naive");
     for (mix, nodes) in cases() {
         let mut table = NaiveTable::new((0..nodes).map(|node| mix.offer(node, nodes)));
+        let asked = mix.asked();
         group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
-            bencher.iter(|| table.choose(black_box(&ASKED)));
+            bencher.iter(|| table.choose(black_box(&asked)));
         });
     }
     group.finish();
@@ -128,7 +212,7 @@ fn update(criterion: &mut Criterion) {
 
 fn start(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("start");
-    for (mix, nodes) in cases() {
+    for (mix, nodes) in cases().filter(|(mix, _)| mix.asked() == ASKED) {
         let mut cluster = Cluster::new(nodes, |node| mix.offer(node, nodes));
         group.bench_function(BenchmarkId::new(mix.name(), nodes), |bencher| {
             bencher.iter_custom(|count| cluster.time_starts(count, Duration::ZERO));
@@ -465,5 +549,16 @@ fn ready_meaning(frame: &Frame) -> Meaning {
     }))
 }
 
-criterion_group!(benches, choice, naive, update, start, why_not, ready);
+criterion_group!(
+    benches,
+    choice,
+    choice_custom,
+    choice_allowed,
+    candidates,
+    naive,
+    update,
+    start,
+    why_not,
+    ready
+);
 criterion_main!(benches);

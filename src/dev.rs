@@ -43,7 +43,7 @@ pub struct DevFlags {
     /// Longest time to wait for the STARTs to end
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
-    /// Launchers, each with an equal share of the machine
+    /// Launchers, each with an equal share of the machine, in zones a and b in turn
     #[arg(long, value_name = "N", default_value_t = DEFAULT_NODES, value_parser = nodes)]
     pub nodes: NonZeroU32,
     /// Port on 127.0.0.1 [default: 8888, or any free one if that is taken]

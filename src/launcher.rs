@@ -2,6 +2,7 @@
 //!
 //! - [`agent`]: what it decides, as a pure state machine; no clock, no files, no processes.
 //! - [`run()`]: the loop that drives it over a connection, with [`Config`] saying how.
+//! - [`features`], `detect`: what a node says of itself beyond its figures, from flags and from the machine.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
 //! - [`simulate`]: a made-up machine in their place, for load tests with thousands of nodes in one process.
@@ -11,7 +12,9 @@
 pub mod agent;
 pub mod cli;
 mod config;
+mod detect;
 mod dial;
+pub mod features;
 mod files;
 mod host;
 mod process;

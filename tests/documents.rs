@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ciao_scheduler::launcher::cli::Cli;
 use ciao_scheduler::server::SchedulerFlags;
-use clap::CommandFactory as _;
+use clap::{Arg, Command, CommandFactory as _};
 
 fn document(name: &str) -> String {
     let path = root().join(name);
@@ -15,53 +16,84 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-#[test]
-fn the_readme_has_every_flag_of_the_daemon_with_its_default() {
+/// The programs whose flags are in tables of the README, and the titles of the sections that have them.
+fn documented() -> [(&'static str, Command); 2] {
+    [
+        ("Flags", SchedulerFlags::command()),
+        ("Flags of the launcher", Cli::command()),
+    ]
+}
+
+/// A section of the README with what stands below it, up to the next of its rank.
+fn section(title: &str) -> String {
     let readme = document("README.md");
+    let (_, rest) = readme
+        .split_once(&format!("\n### {title}\n"))
+        .unwrap_or_else(|| panic!("README.md has no section {title}"));
+    let ends = ["\n### ", "\n## "].map(|heading| rest.find(heading).unwrap_or(rest.len()));
+    rest[..ends[0].min(ends[1])].to_owned()
+}
+
+/// Flags for logging are the same for every program and stand in the first table only.
+fn is_elsewhere(title: &str, flag: &Arg) -> bool {
+    title != documented()[0].0 && flag.get_help_heading() == Some("Logging")
+}
+
+#[test]
+fn the_readme_has_every_flag_with_its_default() {
     let mut missing = Vec::new();
-    for flag in SchedulerFlags::command().get_arguments() {
-        let Some(name) = flag.get_long().filter(|_| !flag.is_hide_set()) else {
-            continue;
-        };
-        if ["help", "version"].contains(&name) {
-            continue;
-        }
-        let row = readme.lines().find(|line| {
-            line.strip_prefix("| `-")
-                .and_then(|rest| rest.strip_prefix(name))
-                .is_some_and(|rest| rest.starts_with(['`', ' ']))
-        });
-        let default = flag
-            .get_default_values()
-            .first()
-            .and_then(|value| value.to_str())
-            .filter(|_| !flag.is_hide_default_value_set());
-        match (row, default) {
-            (None, _) => missing.push(format!("-{name}")),
-            (Some(row), Some(default)) if !row.contains(&format!("| `{default}` |")) => {
-                missing.push(format!("-{name}'s default {default}"));
+    for (title, program) in documented() {
+        let text = section(title);
+        for flag in program.get_arguments() {
+            let Some(name) = flag.get_long().filter(|_| !flag.is_hide_set()) else {
+                continue;
+            };
+            if ["help", "version"].contains(&name) || is_elsewhere(title, flag) {
+                continue;
             }
-            _ => {}
+            let row = text.lines().find(|line| {
+                line.strip_prefix("| `-")
+                    .and_then(|rest| rest.strip_prefix(name))
+                    .is_some_and(|rest| rest.starts_with(['`', ' ']))
+            });
+            let default = flag
+                .get_default_values()
+                .first()
+                .and_then(|value| value.to_str())
+                .filter(|_| flag.get_action().takes_values() && !flag.is_hide_default_value_set());
+            match (row, default) {
+                (None, _) => missing.push(format!("{title}: -{name}")),
+                (Some(row), Some(default)) if !row.contains(&format!("| `{default}` |")) => {
+                    missing.push(format!("{title}: -{name}'s default {default}"));
+                }
+                _ => {}
+            }
         }
     }
     assert!(missing.is_empty(), "README.md lacks {missing:?}");
 }
 
 #[test]
-fn the_readme_has_no_flag_that_the_daemon_has_not() {
-    let command = SchedulerFlags::command();
-    for line in document("README.md").lines() {
-        let Some(flag) = line.strip_prefix("| `-") else {
-            continue;
-        };
-        let name: &str = flag.split([' ', '`']).next().unwrap_or_default();
-        assert!(
-            command
-                .get_arguments()
-                .any(|known| known.get_long() == Some(name)),
-            "README.md has the flag -{name}"
-        );
+fn the_readme_has_no_flag_that_a_program_has_not() {
+    let mut rows = 0;
+    for (title, program) in documented() {
+        for line in section(title).lines() {
+            let Some(flag) = line.strip_prefix("| `-") else {
+                continue;
+            };
+            rows += 1;
+            let name: &str = flag.split([' ', '`']).next().unwrap_or_default();
+            assert!(
+                program
+                    .get_arguments()
+                    .any(|known| known.get_long() == Some(name)),
+                "README.md has the flag -{name} under {title}"
+            );
+        }
     }
+    let all = document("README.md");
+    let all = all.lines().filter(|line| line.starts_with("| `-")).count();
+    assert_eq!(rows, all, "rows of flags outside the tables");
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod certs;
 
 #[path = "launcher/connections.rs"]
 mod connections;
+#[path = "launcher/features.rs"]
+mod features;
 #[path = "launcher/restarts.rs"]
 mod restarts;
 #[path = "launcher/workloads.rs"]

@@ -183,3 +183,16 @@ fn a_configuration_says_what_it_lacks() {
         ]
     );
 }
+
+#[test]
+fn who_runs_a_placed_start_takes_what_only_its_scheduler_understands() {
+    let text =
+        "start:\n  instance_uuid: a\n  scheduling:\n    version: 2\n    must_understand: [orbit]\n";
+    assert!(Start::decode(text.as_bytes()).is_err());
+    assert!(Start::decode_placed(text.as_bytes()).is_ok());
+    refused(
+        Start::decode_placed(b"start:\n  instance_uuid: \"\"\n"),
+        InvalidData,
+        "start.instance_uuid, line 2 column 18: missing or empty",
+    );
+}

@@ -272,9 +272,7 @@ impl Client {
                 other => Err(other),
             },
         );
-        answer
-            .await?
-            .map_err(|failure| StartError::Failed(Box::new(failure)))
+        answer.await?.map_err(StartError::Failed)
     }
 
     /// A second hand for submitting STARTs while this one takes events in.

@@ -21,7 +21,7 @@ pub enum Event {
     /// A START was given to a node.
     Placed(InstancePlaced),
     /// A START failed.
-    StartFailure(StartFailure),
+    StartFailure(Box<StartFailure>),
     /// An instance is gone for good.
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs on its node.
@@ -65,7 +65,9 @@ impl Event {
                 NodeDisconnected::decode(payload).map(Self::NodeDisconnected)
             }
             Kind::INSTANCE_PLACED => InstancePlaced::decode(payload).map(Self::Placed),
-            Kind::START_FAILURE => StartFailure::decode(payload).map(Self::StartFailure),
+            Kind::START_FAILURE => {
+                StartFailure::decode(payload).map(|failure| Self::StartFailure(Box::new(failure)))
+            }
             Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).map(Self::InstanceDeleted),
             Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).map(Self::InstanceStopped),
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),

@@ -17,7 +17,7 @@ use super::directory::Directory;
 use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
 use crate::ctl::client::{Client, ClientConfig};
-use crate::launcher::agent::Workloads;
+use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls;
@@ -35,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time between two reports: shorter than in production, since people are watching.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A resource that every node has so much of, to try what is counted.
+const FAKE_RESOURCE: &str = "fake-gpu";
+const FAKE_AMOUNT: i64 = 2;
 
 /// A cluster that runs.
 #[derive(Debug)]
@@ -106,6 +110,7 @@ impl Cluster {
         let tls = tls::client_config(&identity, &anchors)?;
         let mut config = launcher::Config::new(vec![self.endpoint()], tls, Role::AGENT, machine);
         config.hostname = Some(name);
+        config.features = features(number);
         config.report_interval = REPORT_INTERVAL;
         config.at_shutdown = Workloads::Stop;
         Ok(config)
@@ -269,6 +274,16 @@ fn share(nodes: u32) -> Share {
     }
 }
 
+/// What a launcher says of itself: something to require, to spread over and to count. None of it is of this machine.
+fn features(number: u32) -> Features {
+    let zone = if number % 2 == 1 { "a" } else { "b" };
+    Features {
+        labels: [("zone".to_owned(), zone.to_owned())].into(),
+        resources: [(FAKE_RESOURCE.to_owned(), FAKE_AMOUNT)].into(),
+        shares: None,
+    }
+}
+
 /// How to call `ciaoctl` from here: the program beside this one, or through cargo in a checkout that has not built it.
 fn ciaoctl() -> String {
     let beside = std::env::current_exe()
@@ -282,4 +297,16 @@ fn ciaoctl() -> String {
 
 fn node_name(number: u32) -> String {
     format!("node-{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::features;
+
+    #[test]
+    fn the_nodes_are_in_two_zones_and_each_has_something_to_count() {
+        let zones = [1, 2, 3].map(|number| features(number).labels["zone"].clone());
+        assert_eq!(zones, ["a", "b", "a"]);
+        assert_eq!(features(1).resources["fake-gpu"], 2);
+    }
 }

@@ -60,8 +60,21 @@ pub struct Settings {
     pub stop_grace: Duration,
     /// How many vcpus may be allotted for each cpu.
     pub cpu_ratio: f64,
+    /// What the node says of itself beyond its figures.
+    pub features: Features,
     /// Which workloads this node can run.
     pub runs: Runs,
+}
+
+/// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Features {
+    /// Labels, by key.
+    pub labels: BTreeMap<String, String>,
+    /// Further countable resources, by name: how much there is in all, whether or not instances have it.
+    pub resources: BTreeMap<String, i64>,
+    /// The node whose resources it shares, such as the whole machine of a NUMA node.
+    pub shares: Option<Uuid>,
 }
 
 /// Which workloads a node can run.
@@ -174,7 +187,7 @@ pub struct Workload {
 }
 
 /// What is asked for, or held: the demand of one instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Demand {
     /// Memory, in MiB.
     pub mem_mb: i64,
@@ -182,6 +195,9 @@ pub struct Demand {
     pub vcpus: i64,
     /// Local disk, in MiB.
     pub disk_mb: i64,
+    /// Further countable resources, by name. Records of launchers that knew none lack them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, i64>,
 }
 
 /// What a node is up to.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use proto_frames::{Encoding, Role, Uuid};
 
-use super::agent::Workloads;
+use super::agent::{Features, Workloads};
 use super::config::{
     Config, DEFAULT_CPU_RATIO, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE,
     MachineConfig,
 };
+use super::features::{FeatureFlags, FeaturesError};
 use super::host::Share;
 use super::simulate::Simulation;
 use crate::logging::LogFlags;
@@ -86,7 +87,12 @@ pub struct Cli {
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
     pub cpu_ratio: f64,
 
-    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves
+    /// What the node says of itself.
+    #[command(flatten)]
+    pub features: FeatureFlags,
+
+    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves;
+    /// --label and --resource say what else it has
     #[arg(long, value_name = "RESOURCES")]
     pub simulate: Option<Simulation>,
     /// Make up so many nodes, each with its own connection and UUID
@@ -140,6 +146,9 @@ pub enum CliError {
         /// What it grants.
         granted: Role,
     },
+    /// The node cannot say so of itself.
+    #[error(transparent)]
+    Features(#[from] FeaturesError),
     /// The running program cannot be found, which is needed to run it again as supervisor.
     #[error("cannot find the running program, which supervises workloads as well: {0}")]
     NoProgram(std::io::Error),
@@ -156,7 +165,12 @@ impl Cli {
         let role = self.role(identity.peer().roles)?;
         let endpoints = candidates(self.server.as_ref(), anchors.server_names());
         let machine = self.machine(identity.peer().bound_uuid)?;
+        let found = match machine {
+            MachineConfig::Real { .. } => self.features.detect().find(),
+            MachineConfig::Simulated { .. } => Features::default(),
+        };
         Ok(Config {
+            features: self.features.features(found)?,
             encoding: match self.encoding {
                 EncodingName::Native => Encoding::Native,
                 EncodingName::Gob => Encoding::Gob,

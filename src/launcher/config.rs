@@ -7,7 +7,7 @@ use std::time::Duration;
 use proto_frames::{Encoding, Role, Uuid};
 use rustls::ClientConfig;
 
-use super::agent::Workloads;
+use super::agent::{Features, Workloads};
 use super::host::Share;
 use super::simulate::Simulation;
 use super::state::StateError;
@@ -48,6 +48,8 @@ pub struct Config {
     pub stop_grace: Duration,
     /// Vcpus allotted for each processor.
     pub cpu_ratio: f64,
+    /// What each node says of itself beyond its figures.
+    pub features: Features,
     /// The name to report; `None` = the machine's (made-up nodes: `simulated-N`).
     pub hostname: Option<String>,
     /// What becomes of running workloads at shutdown.
@@ -89,6 +91,11 @@ pub enum LauncherError {
     /// The scheduler cannot be reached, and trying again would not help.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// A node is to share the resources of another, which is itself.
+    #[error(
+        "--shares {0} is this node's own UUID; give that of the node whose resources it shares"
+    )]
+    SharesItself(Uuid),
     /// A part of the launcher panicked, which is a defect of it.
     #[error("internal error: {0}")]
     Internal(#[from] tokio::task::JoinError),
@@ -113,6 +120,7 @@ impl Config {
             report_interval: DEFAULT_REPORT_INTERVAL,
             stop_grace: DEFAULT_STOP_GRACE,
             cpu_ratio: DEFAULT_CPU_RATIO,
+            features: Features::default(),
             hostname: None,
             at_shutdown: Workloads::Leave,
             machine,

@@ -88,6 +88,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
         } => {
             let state = StateDir::open(state_dir, *uuid)?;
             let (uuid, maintenance) = (state.uuid(), state.maintenance());
+            check_shares(config, &[uuid])?;
             let mut processes = Processes::new(state, supervisor.clone(), *share);
             let recovered = processes.recover();
             let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
@@ -103,6 +104,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             Ok(vec![node])
         }
         MachineConfig::Simulated { simulation, uuids } => {
+            check_shares(config, uuids)?;
             info!(nodes = uuids.len(), "made-up launchers start");
             let name = config.hostname.as_deref().unwrap_or("simulated");
             let node = |(number, uuid): (usize, &Uuid)| {
@@ -117,6 +119,14 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             };
             Ok(uuids.iter().enumerate().map(node).collect())
         }
+    }
+}
+
+/// Whether none of these nodes is to share its own resources.
+fn check_shares(config: &Config, nodes: &[Uuid]) -> Result<(), LauncherError> {
+    match config.features.shares {
+        Some(shares) if nodes.contains(&shares) => Err(LauncherError::SharesItself(shares)),
+        _ => Ok(()),
     }
 }
 
@@ -186,6 +196,7 @@ impl Node {
             report_interval: config.report_interval,
             stop_grace: config.stop_grace,
             cpu_ratio: config.cpu_ratio,
+            features: config.features.clone(),
             runs: match machine {
                 Machine::Real(_) => Runs::Processes,
                 Machine::Simulated(_) => Runs::Anything,

@@ -208,11 +208,12 @@ mod tests {
         let demand = Demand {
             mem_mb: 30,
             vcpus: 1,
-            disk_mb: 0,
+            ..Demand::default()
         };
         machine.perform(Order::Persist(Record {
             instance: "a".to_owned(),
             demand,
+            group: String::new(),
             restart: false,
             stage: Stage::Starting,
             unheard: false,

@@ -199,11 +199,12 @@ mod tests {
         let demand = Demand {
             mem_mb: 64,
             vcpus: 1,
-            disk_mb: 0,
+            ..Demand::default()
         };
         Record {
             instance: instance.to_owned(),
             demand,
+            group: String::new(),
             restart: false,
             stage,
             unheard: false,
@@ -252,6 +253,24 @@ mod tests {
         state.forget("a").unwrap();
         state.forget("a").unwrap();
         assert_eq!(state.records(), records[1..]);
+    }
+
+    #[test]
+    fn a_record_from_before_groups_and_further_resources_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path(), None).unwrap();
+        let old = record("a", Stage::Running);
+        state.save(&old).unwrap();
+        let text = "{\"instance\":\"a\",\"demand\":{\"mem_mb\":64,\"vcpus\":1,\"disk_mb\":0},\
+            \"restart\":false,\"stage\":\"Running\",\"unheard\":false}";
+        let written = std::fs::read_to_string(state.instance("a").record()).unwrap();
+        assert_eq!(written, text, "what has neither is written as before");
+        assert_eq!(state.records(), std::slice::from_ref(&old));
+        let mut new = old;
+        new.demand.resources.insert("gpu".to_owned(), 2);
+        new.group = "web".to_owned();
+        state.save(&new).unwrap();
+        assert_eq!(state.records(), [new]);
     }
 
     #[test]

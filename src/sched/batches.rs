@@ -29,6 +29,8 @@ pub(super) struct Batches {
     /// The batch of each instance that waits.
     instances: IndexMap<InstanceId, Box<str>>,
     bytes: usize,
+    /// Since when a complete batch has been waiting for nodes that are still coming back, if one may be.
+    complete_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,11 @@ impl Batches {
         waiting
             .find(|batch| !batch.is_complete())
             .map(|batch| batch.due)
+    }
+
+    /// When complete ones are due, once no node is waited for any more: at once.
+    pub(super) fn complete_due(&self) -> Option<Instant> {
+        self.complete_since
     }
 
     /// Takes a START in, in place of an earlier one of the same instance; whether its batch is complete with it.
@@ -128,6 +135,7 @@ impl Batches {
             due: now,
         };
         self.waiting.insert(id.into(), batch);
+        self.complete_since.get_or_insert(now);
     }
 
     fn complete(&self) -> Vec<Box<str>> {
@@ -178,6 +186,7 @@ impl Scheduler {
     /// Tries complete batches again that wait for nodes which are still coming back; once those no longer do, what
     /// does not fit fails.
     pub(super) fn retry_batches(&mut self, now: Instant) {
+        self.batches.complete_since = None;
         if self.batches.waiting.is_empty() {
             return;
         }
@@ -189,6 +198,7 @@ impl Scheduler {
 
     /// Places all of these or none.
     fn place_all(&mut self, now: Instant, id: &str, starts: Vec<PlacedStart>) {
+        let starts = self.hand_over_living(starts);
         if starts
             .iter()
             .any(|start| self.waits_for_members(&start.request))
@@ -228,10 +238,26 @@ impl Scheduler {
             starts.len(),
             why.text
         );
-        let why = Explanation { text, ..why };
-        for start in &starts {
-            let reason = self.no_room(&start.request);
+        self.fail_all(&starts, &Explanation { text, ..why });
+    }
+
+    /// Gives the STARTs of instances that live already to their nodes, as [`Scheduler::place`] does: while they waited
+    /// they were started on their own, or a node has come back with them. Leaves the others.
+    fn hand_over_living(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
+        let mut others = Vec::with_capacity(starts.len());
+        for start in starts {
+            match self.holders.get(&start.request.instance) {
+                Some(&holder) => self.repeat(holder, start),
+                None => others.push(start),
+            }
+        }
+        others
+    }
+
+    fn fail_all(&mut self, starts: &[PlacedStart], why: &Explanation) {
+        for start in starts {
             let request = &start.request;
+            let reason = self.no_room(request);
             self.answer_start(
                 start.sender,
                 &request.instance,
@@ -264,6 +290,16 @@ impl Scheduler {
                 request.restart,
                 why,
             );
+        }
+    }
+
+    /// Fails every batch that waits.
+    pub(super) fn fail_batches(&mut self) {
+        while let Some((id, _)) = self.batches.waiting.first() {
+            let id = id.clone();
+            for start in self.batches.take(&id) {
+                self.fail_start(&start, Refusal::Leaving);
+            }
         }
     }
 

@@ -29,6 +29,7 @@ impl Scheduler {
     }
 
     fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
+        self.count_group(request);
         let Parts {
             view,
             policy,
@@ -50,7 +51,17 @@ impl Scheduler {
         found.or_else(|| search.filling())
     }
 
-    /// What a search needs.
+    /// Sees to it that the members of a START's group are counted by the values of its scope.
+    pub(super) fn count_group(&mut self, request: &StartRequest) {
+        let scheduling = request.scheduling.as_ref();
+        if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
+            && group.scope != NODE_SCOPE
+        {
+            self.groups.count_by(&group.id, &group.scope, &self.nodes);
+        }
+    }
+
+    /// What a search needs. The group of a START that asks for one has to be counted before.
     pub(super) fn parts(&mut self, pool: Pool) -> Parts<'_> {
         let view = View {
             now: self.now,
@@ -276,17 +287,20 @@ fn wishes(asked: &Asked<'_>, view: View<'_>, labels: &mut LabelIndex) -> Vec<Mas
     if let Some(group) = asked.group.as_ref().filter(|group| !group.is_hard())
         && let Some(members) = group.members
     {
-        let set = if group.is_node_scope() {
-            members.slots(view.pool as usize, 1)
-        } else {
-            let domains = group.domains.keys().copied();
-            Arc::new(labels.with_values(&group.asked.scope, domains))
+        let with_members = |least: u32| {
+            if group.is_node_scope() {
+                return members.slots(view.pool as usize, least);
+            }
+            Arc::new(labels.with_values(&group.asked.scope, group.values_with(least)))
         };
-        wishes.push(if group.is_together() {
-            Mask::inside(set)
+        if group.is_together() {
+            wishes.push(Mask::inside(with_members(1)));
         } else {
-            Mask::outside(set)
-        });
+            wishes.push(Mask::outside(with_members(1)));
+            if group.max() > 1 {
+                wishes.push(Mask::outside(with_members(group.max())));
+            }
+        }
     }
     wishes
 }

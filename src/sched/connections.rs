@@ -102,6 +102,7 @@ impl Scheduler {
         node.roles = roles;
         node.attach(id, now);
         self.enter_tables(key);
+        self.refresh_offer(key);
         self.announce_node(key);
     }
 

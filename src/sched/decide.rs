@@ -12,12 +12,20 @@ use super::ids::{InstanceId, NodeKey};
 use super::input::StartRequest;
 use super::placement::pool_of;
 
+/// Choices, and nodes with members of the group for each, after which a trial of many instances ends: some 20 ms, in
+/// which nobody else is served.
+const MAX_WORK: usize = 1_000_000;
+
 impl Scheduler {
     /// Answers a START with `dry_run: true`.
     pub(super) fn decide(&mut self, start: &PlacedStart) {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
-        let (placements, fits, why) = self.try_out(request, count);
+        let (placements, fits, why) = match self.holders.get(&request.instance) {
+            // It would go to the node that has it, as any START of an instance that lives.
+            Some(&holder) if count == 1 => (IndexMap::from([(holder, 1)]), 1, None),
+            _ => self.try_out(request, count),
+        };
         let hosts = placements.into_iter().map(|(key, count)| {
             let node = self.nodes.node(key);
             DecidedPlacement {
@@ -54,7 +62,14 @@ impl Scheduler {
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
         let mut trial = request.clone();
         let mut why = None;
+        let mut work = 0;
         for number in 0..count {
+            if work > MAX_WORK {
+                let text = format!("only the first {number} were tried: more take too long");
+                why = Some(Explanation::of(&text));
+                break;
+            }
+            work += 1 + self.members_of(request);
             trial.instance = trial_id(number);
             let Some(key) = self.choose(&trial) else {
                 why = Some(self.explain(&trial));
@@ -74,6 +89,16 @@ impl Scheduler {
         self.chance = chance;
         let fits = u32::try_from(tried.len()).unwrap_or(count);
         (placements, fits, why)
+    }
+}
+
+impl Scheduler {
+    /// Nodes with members of a request's group: what a choice for it may have to look at.
+    fn members_of(&self, request: &StartRequest) -> usize {
+        let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
+        group
+            .and_then(|group| self.groups.find(&group.id))
+            .map_or(0, |group| group.nodes().len())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why nothing fits: how many nodes fail for which reason, who came nearest, and whether waiting could help. From the
 //! same filters and figures as the choice.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -117,6 +118,7 @@ impl Scheduler {
     /// Why no node fits a request now.
     pub(super) fn explain(&mut self, request: &StartRequest) -> Explanation {
         let pool = pool_of(request);
+        self.count_group(request);
         let Parts {
             view,
             policy,
@@ -170,14 +172,16 @@ struct Count {
     nodes: usize,
     /// The node that lacks the least, and what it has free.
     nearest: Option<(i64, NodeKey)>,
+    /// The most of what they are short of that any of them is known to have in all.
+    capacity: Option<i64>,
+    /// Whether one of them might have enough in all.
+    could_ever: bool,
 }
 
-/// All reasons, and what the nodes that are not ruled out for good have in all.
+/// All reasons, and whether waiting could help.
 struct Tally<'a> {
     search: &'a Search<'a>,
     counts: BTreeMap<Failed, Count>,
-    /// The most that any eligible node has in all: memory, vcpus, disk, then custom resources as asked.
-    largest: Vec<i64>,
     eligible: usize,
     could_ever: bool,
 }
@@ -187,7 +191,6 @@ impl<'a> Tally<'a> {
         Self {
             search,
             counts: BTreeMap::new(),
-            largest: vec![-1; 3 + search.asked.custom.len()],
             eligible: 0,
             could_ever: false,
         }
@@ -195,26 +198,36 @@ impl<'a> Tally<'a> {
 
     fn count(&mut self, key: NodeKey) {
         let (failed, free) = self.look_at(key);
+        let (asked, total) = (self.amount(failed), self.total(failed, key));
         let count = self.counts.entry(failed).or_default();
         count.nodes += 1;
-        if let Some(free) = free
-            && count.nearest.is_none_or(|(most, _)| free > most)
-        {
+        let Some(free) = free else { return };
+        if count.nearest.is_none_or(|(most, _)| free > most) {
             count.nearest = Some((free, key));
         }
+        let known = (total >= 0).then_some(total);
+        count.capacity = count.capacity.max(known);
+        count.could_ever |= known.is_none_or(|total| total >= asked);
     }
 
     /// Why a node does not fit, and if it lacks something, how much of it is there.
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
         let node = view.nodes.node(key);
+        if node.report.is_none() {
+            // It may yet say that it is and has whatever is asked for.
+            self.could_ever = true;
+            return (Failed::NotReady, None);
+        }
         let candidate = view.candidate(key);
         let filters = self.search.filters.iter().enumerate();
         let mut passing = None;
         for (at, filter) in filters {
             let at = u16::try_from(at).unwrap_or(u16::MAX);
             match filter.admits(&candidate, asked) {
-                Err(miss) if filter.is_lasting() => return (Failed::Lasting(at, miss), None),
+                Err(miss) if filter.is_lasting(miss, asked) => {
+                    return (Failed::Lasting(at, miss), None);
+                }
                 Err(miss) => passing = passing.or(Some(Failed::Filter(at, miss))),
                 Ok(()) => {}
             }
@@ -223,7 +236,7 @@ impl<'a> Tally<'a> {
         let free = candidate.free();
         if node.status != NodeStatus::Ready {
             return (Failed::NotReady, None);
-        } else if node.backlog != Backlog::Clear || !node.takes_work() {
+        } else if node.backlog == Backlog::Stalled || !node.takes_work() {
             return (Failed::BackedUp, None);
         } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
             return (Failed::UnknownFigures, None);
@@ -253,22 +266,17 @@ impl<'a> Tally<'a> {
         let node = self.search.view.nodes.node(key);
         let whole = node.capacity();
         let wants = &asked.request.asked;
-        let base = [whole.mem_mib, whole.vcpus, whole.disk_mib];
+        let base = [
+            (whole.mem_mib, wants.mem_mib),
+            (whole.vcpus, wants.vcpus),
+            (whole.disk_mib, wants.disk_mib),
+        ];
         let custom = asked.custom.iter();
-        let totals: Vec<i64> = base
-            .into_iter()
-            .chain(custom.map(|&(column, _)| node.custom_total(column)))
-            .collect();
-        let custom = asked.custom.iter().map(|&(_, amount)| amount);
-        let needs = [wants.mem_mib, wants.vcpus, wants.disk_mib]
-            .into_iter()
-            .chain(custom);
+        let custom = custom.map(|&(column, amount)| (node.custom_total(column), amount));
         // A figure nobody knows yet may be any.
-        let is_enough = |(total, need): (&i64, i64)| *total == -1 || *total >= need;
-        self.could_ever |= asked.unheard_of.is_empty() && totals.iter().zip(needs).all(is_enough);
-        for (largest, total) in self.largest.iter_mut().zip(totals) {
-            *largest = (*largest).max(total);
-        }
+        let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
+        let has_all = base.into_iter().chain(custom).all(is_enough);
+        self.could_ever |= asked.unheard_of.is_empty() && has_all;
         self.eligible += 1;
     }
 
@@ -290,10 +298,16 @@ impl<'a> Tally<'a> {
             let miss = Miss(u16::from(asked.request.node_id.is_none()));
             let count = self.counts.entry(Failed::Lasting(at, miss)).or_default();
             count.nodes += table.len() - list.len();
+            // The host that is asked for may be one that has not said its name yet.
+            let nodes = self.search.view.nodes;
+            let is_silent = |key| nodes.node(key).report.is_none();
+            self.could_ever |= asked.request.node_id.is_none() && table.iter().any(is_silent);
         }
         let mut text = format!("none of {} {what} nodes fits:", table.len());
-        let mut reasons = Vec::new();
-        for (&failed, count) in &self.counts {
+        let mut counts: Vec<_> = self.counts.iter().collect();
+        counts.sort_by_key(|(_, count)| Reverse(count.nodes));
+        let mut reasons = Vec::with_capacity(counts.len());
+        for (&failed, count) in counts {
             let (words, reason) = self.reason(failed, count);
             let _ = write!(text, " {} {words};", count.nodes);
             reasons.push(reason);
@@ -336,9 +350,9 @@ impl<'a> Tally<'a> {
             Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
                 let filter = self.search.filters[usize::from(at)];
                 reason.reason = filter.reason();
-                reason.what = filter.describe(miss, self.search.asked);
-                reason.never = filter.is_lasting();
-                reason.what.clone()
+                reason.what = filter.what(miss, self.search.asked);
+                reason.never = filter.is_lasting(miss, self.search.asked);
+                filter.describe(miss, self.search.asked)
             }
             Failed::NotReady => plain(&mut reason, ReasonKind::NotReady, "not ready"),
             Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, "with a full queue"),
@@ -359,52 +373,64 @@ impl<'a> Tally<'a> {
         (words, reason)
     }
 
-    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> String {
+    /// How much is asked for of what a node is short of.
+    fn amount(&self, failed: Failed) -> i64 {
         let asked: &Asked<'_> = self.search.asked;
         let wants = &asked.request.asked;
-        let custom = |column: ColumnId| asked.custom.iter().position(|(other, _)| *other == column);
-        let (kind, name, unit, amount, capacity) = match failed {
-            Failed::Memory => (
-                ReasonKind::Memory,
-                "memory",
-                " MiB",
-                wants.mem_mib,
-                self.largest[0],
-            ),
-            Failed::Vcpus => (ReasonKind::Vcpus, "vcpus", "", wants.vcpus, self.largest[1]),
-            Failed::Disk => (
-                ReasonKind::Disk,
-                "disk",
-                " MiB",
-                wants.disk_mib,
-                self.largest[2],
-            ),
-            Failed::Custom(column) => match custom(column) {
-                Some(at) => {
-                    let name = self.search.view.columns.name(column);
-                    let (_, amount) = asked.custom[at];
-                    (ReasonKind::Resource, name, "", amount, self.largest[3 + at])
-                }
-                None => {
-                    let name = asked.unheard_of.first().copied().unwrap_or_default();
-                    let amounts = asked.scheduling().map(|scheduling| &scheduling.resources);
-                    let amount = amounts.and_then(|amounts| amounts.get(name)).copied();
-                    (
-                        ReasonKind::Resource,
-                        name,
-                        "",
-                        amount.unwrap_or_default(),
-                        0,
-                    )
-                }
-            },
+        let Failed::Custom(column) = failed else {
+            return match failed {
+                Failed::Memory => wants.mem_mib,
+                Failed::Vcpus => wants.vcpus,
+                Failed::Disk => wants.disk_mib,
+                _ => 0,
+            };
+        };
+        let mut custom = asked.custom.iter();
+        if let Some(&(_, amount)) = custom.find(|(other, _)| *other == column) {
+            return amount;
+        }
+        let amounts = asked.scheduling().map(|scheduling| &scheduling.resources);
+        let amount = amounts.and_then(|amounts| amounts.get(self.name_of(column)));
+        amount.copied().unwrap_or_default()
+    }
+
+    /// How much of what it is short of a node has in all; -1 if that is not known.
+    fn total(&self, failed: Failed, key: NodeKey) -> i64 {
+        let node = self.search.view.nodes.node(key);
+        match failed {
+            Failed::Memory => node.capacity().mem_mib,
+            Failed::Vcpus => node.capacity().vcpus,
+            Failed::Disk => node.capacity().disk_mib,
+            Failed::Custom(column) => node.custom_total(column),
+            _ => -1,
+        }
+    }
+
+    /// The name of a custom resource, which has no number if nobody ever had any.
+    fn name_of(&self, column: ColumnId) -> &'a str {
+        let asked = self.search.asked;
+        let mut custom = asked.custom.iter();
+        if custom.any(|(other, _)| *other == column) {
+            self.search.view.columns.name(column)
+        } else {
+            asked.unheard_of.first().copied().unwrap_or_default()
+        }
+    }
+
+    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> String {
+        let (kind, name, unit) = match failed {
+            Failed::Memory => (ReasonKind::Memory, "memory", " MiB"),
+            Failed::Vcpus => (ReasonKind::Vcpus, "vcpus", ""),
+            Failed::Disk => (ReasonKind::Disk, "disk", " MiB"),
+            Failed::Custom(column) => (ReasonKind::Resource, self.name_of(column), ""),
             _ => return String::new(),
         };
+        let amount = self.amount(failed);
         let best = count.nearest.map_or(0, |(free, _)| free.max(0));
         reason.asked = Some(amount);
         reason.best = Some(best);
-        reason.capacity = (capacity >= 0).then_some(capacity);
-        reason.never = (0..amount).contains(&capacity);
+        reason.capacity = count.capacity;
+        reason.never = !count.could_ever;
         if kind == ReasonKind::Resource {
             reason.what = name.to_owned();
         }
@@ -416,7 +442,9 @@ impl<'a> Tally<'a> {
         if !host.is_empty() {
             let _ = write!(words, " on {host}");
         }
-        if reason.never {
+        if reason.never
+            && let Some(capacity) = count.capacity
+        {
             let _ = write!(words, ", never: the largest has {capacity}");
         }
         words.push(')');

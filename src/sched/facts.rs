@@ -2,10 +2,10 @@
 //!
 //! Labels of this prefix are the scheduler's; what a node reports under it is left out.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use proto_frames::payload::Expression;
+use proto_frames::Uuid;
+use proto_frames::payload::{Expression, Number};
 
 use super::view::Candidate;
 
@@ -15,24 +15,38 @@ pub(super) const PREFIX: &str = "node.";
 /// The tenants a node is reserved for, as a label: unlike the facts it changes with the configuration alone.
 pub(super) const TENANT: &str = "node.tenant";
 
-/// A fact's value; `None` while it is not known.
-type Value<'a> = Option<Cow<'a, str>>;
+/// The facts that do not change by themselves.
+pub(super) const LASTING: [&str; 5] = [
+    "node.uuid",
+    "node.hostname",
+    "node.cpus",
+    "node.mem_total_mb",
+    "node.disk_total_mb",
+];
+
+/// A fact's value.
+enum Value<'a> {
+    Text(&'a str),
+    Uuid(Uuid),
+    Number(f64),
+}
 
 /// One fact: its name, and how it is read off a node.
 struct Fact {
     name: &'static str,
-    of: for<'a> fn(&Candidate<'a>) -> Value<'a>,
+    /// `None` while it is not known.
+    of: for<'a> fn(&Candidate<'a>) -> Option<Value<'a>>,
 }
 
 /// Every fact there is.
 const FACTS: &[Fact] = &[
     Fact {
         name: "node.uuid",
-        of: |node| Some(Cow::Owned(node.uuid().to_string())),
+        of: |node| Some(Value::Uuid(node.uuid())),
     },
     Fact {
         name: "node.hostname",
-        of: |node| Some(Cow::Borrowed(node.hostname())),
+        of: |node| Some(Value::Text(node.hostname())),
     },
     Fact {
         name: "node.cpus",
@@ -72,13 +86,18 @@ const FACTS: &[Fact] = &[
     },
     Fact {
         name: "node.failures",
-        of: |node| Some(Cow::Owned(format!("{:.2}", node.failures()))),
+        of: |node| Some(Value::Number(node.failures())),
     },
 ];
 
 /// Whether an expression is about a fact rather than a label.
 pub(super) fn is_fact(key: &str) -> bool {
     key.starts_with(PREFIX) && key != TENANT
+}
+
+/// Whether the values of a key stay as they are unless somebody changes the node: those of labels, and some facts.
+pub(super) fn is_lasting(key: &str) -> bool {
+    !is_fact(key) || LASTING.contains(&key)
 }
 
 /// Whether a fact has this name.
@@ -99,15 +118,23 @@ pub(super) fn names() -> String {
 /// Whether an expression over a fact holds for a node. Of a fact that is not known nothing holds but what is negative.
 pub(super) fn holds(node: &Candidate<'_>, expression: &Expression) -> bool {
     let fact = FACTS.iter().find(|fact| fact.name == expression.key());
-    let value = fact.and_then(|fact| (fact.of)(node));
     let test = expression.test();
-    value.is_some_and(|value| test.holds_for(&value)) != test.is_negative()
+    let meets = |value| match value {
+        Value::Text(text) => test.holds_for(text),
+        Value::Uuid(uuid) => {
+            test.holds_for(uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
+        }
+        Value::Number(number) => {
+            Number::new(number).is_some_and(|number| test.holds_for_number(number))
+        }
+    };
+    fact.and_then(|fact| (fact.of)(node)).is_some_and(meets) != test.is_negative()
 }
 
-fn figure(figure: i64) -> Value<'static> {
-    (figure >= 0).then(|| Cow::Owned(figure.to_string()))
+fn figure(figure: i64) -> Option<Value<'static>> {
+    (figure >= 0).then_some(Value::Number(figure as f64))
 }
 
-fn count(count: usize) -> Value<'static> {
-    Some(Cow::Owned(count.to_string()))
+fn count(count: usize) -> Option<Value<'static>> {
+    Some(Value::Number(count as f64))
 }

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// The time in which what a failure counts for halves: a node that failed once is as good as new within the hour, one
-/// that fails at every try is avoided as long as it does.
+/// The time in which what a failure counts for halves: a node that failed ten times in a row is as good as new after
+/// 25 minutes.
 pub(super) const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// Below this, what is left of old failures counts for nothing: no order among nodes is to hang on it.
-const NEGLIGIBLE: f64 = 0.01;
+/// Below this, what is left of old failures counts for nothing: one failure is forgiven after [`HALF_LIFE`]. Without it
+/// the order of nodes would hang on remnants, because weighers compare, however small the difference.
+const NEGLIGIBLE: f64 = 0.5;
 
 /// A count of failures in which older ones count less.
 #[derive(Debug, Clone, Copy)]

@@ -51,8 +51,14 @@ pub(super) trait Filter: Debug + Send {
     /// A miss in words that follow "12 nodes": what they lack, or are.
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String;
 
-    /// Whether waiting alone does not help: labels and pins stay as they are, load does not.
-    fn is_lasting(&self) -> bool {
+    /// What of its kind a miss was, for programs: the expression, the id of the group, the label; empty where the kind
+    /// says it all.
+    fn what(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
+        String::new()
+    }
+
+    /// Whether waiting alone does not help against a miss: labels and pins stay as they are, load does not.
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
         false
     }
 }

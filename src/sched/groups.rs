@@ -8,6 +8,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::ids::NodeKey;
+use super::labels::values_of;
+use super::node::NodeStore;
 use super::slot_set::SlotSet;
 use super::table::Slot;
 
@@ -21,6 +23,34 @@ pub(super) struct Group {
     members: IndexMap<NodeKey, Member>,
     /// The slots of nodes with a member, in the compute and the network table.
     slots: [Arc<SlotSet>; 2],
+    /// Members by the values of labels that somebody asked for, the latest last.
+    scopes: Vec<Scope>,
+}
+
+/// Labels by whose values a group's members are counted at the same time. Who uses a group uses it with one.
+const MAX_SCOPES: usize = 4;
+
+/// A group's members by the values of one label.
+#[derive(Debug, PartialEq)]
+struct Scope {
+    key: Box<str>,
+    by_value: IndexMap<Box<str>, u32>,
+}
+
+impl Scope {
+    /// Counts members that came to a node with these labels, or left it.
+    fn count(&mut self, labels: &[(Box<str>, Box<str>)], change: i32) {
+        for value in values_of(labels, &self.key) {
+            let count = match self.by_value.get_mut(value) {
+                Some(count) => count,
+                None => self.by_value.entry(value.into()).or_default(),
+            };
+            *count = count.saturating_add_signed(change);
+            if *count == 0 {
+                self.by_value.swap_remove(value);
+            }
+        }
+    }
 }
 
 /// What of a group is on one node.
@@ -42,19 +72,44 @@ impl Groups {
         id: &Arc<str>,
         node: NodeKey,
         slots: [Option<Slot>; 2],
+        labels: &[(Box<str>, Box<str>)],
         change: i32,
     ) {
         let group = self.0.entry(Arc::clone(id)).or_default();
-        let before = group
-            .members
-            .get(&node)
-            .map_or(0, |member| member.instances);
+        let before = group.on(node);
         match before.saturating_add_signed(change) {
             0 => group.remove(node),
             instances => group.set(node, Member { instances, slots }),
         }
+        for scope in &mut group.scopes {
+            scope.count(labels, change);
+        }
         if group.members.is_empty() {
             self.0.swap_remove(id);
+        }
+    }
+
+    /// Counts a group's members by the values of a label, unless they are.
+    pub(super) fn count_by(&mut self, id: &str, key: &str, nodes: &NodeStore) {
+        let Some(group) = self.0.get_mut(id) else {
+            return;
+        };
+        if group.by_value_of(key).is_some() {
+            return;
+        }
+        if group.scopes.len() >= MAX_SCOPES {
+            group.scopes.remove(0);
+        }
+        let scope = group.counted_by(key, nodes);
+        group.scopes.push(scope);
+    }
+
+    /// Forgets the counts by labels of these groups: a node with members has other labels now.
+    pub(super) fn forget_labels<'a>(&mut self, ids: impl Iterator<Item = &'a Arc<str>>) {
+        for id in ids {
+            if let Some(group) = self.0.get_mut(id) {
+                group.scopes.clear();
+            }
         }
     }
 
@@ -91,8 +146,26 @@ impl Group {
         self.members.get(&node).map_or(0, |member| member.instances)
     }
 
+    /// Members by the values of a label, if they are counted by it.
+    pub(super) fn by_value_of(&self, key: &str) -> Option<&IndexMap<Box<str>, u32>> {
+        let scope = self.scopes.iter().find(|scope| &*scope.key == key)?;
+        Some(&scope.by_value)
+    }
+
+    fn counted_by(&self, key: &str, nodes: &NodeStore) -> Scope {
+        let mut scope = Scope {
+            key: key.into(),
+            by_value: IndexMap::new(),
+        };
+        for (node, count) in self.nodes() {
+            let change = i32::try_from(count).unwrap_or(i32::MAX);
+            scope.count(&nodes.node(node).traits.labels, change);
+        }
+        scope
+    }
+
     /// The nodes with members, and how many each has.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (NodeKey, u32)> + '_ {
+    pub(super) fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeKey, u32)> + '_ {
         self.members
             .iter()
             .map(|(&node, member)| (node, member.instances))
@@ -144,18 +217,21 @@ impl Group {
         }
     }
 
-    /// Whether the sets of slots are what the members' slots say.
-    pub(super) fn is_consistent(&self) -> bool {
-        (0..2).all(|pool| {
-            let mut set = SlotSet::default();
-            for slot in self
-                .members
-                .values()
-                .filter_map(|member| member.slots[pool])
-            {
-                set.insert(slot);
-            }
-            set.iter().eq(self.slots[pool].iter())
-        })
+    /// Whether the sets of slots and the counts by labels are what the members say.
+    pub(super) fn is_consistent(&self, nodes: &NodeStore) -> bool {
+        let is_counted = |scope: &Scope| *scope == self.counted_by(&scope.key, nodes);
+        let mut pools = 0..2;
+        self.scopes.iter().all(is_counted)
+            && pools.all(|pool| {
+                let mut set = SlotSet::default();
+                for slot in self
+                    .members
+                    .values()
+                    .filter_map(|member| member.slots[pool])
+                {
+                    set.insert(slot);
+                }
+                set.iter().eq(self.slots[pool].iter())
+            })
     }
 }

@@ -21,9 +21,6 @@ use self::maxima::{MaxTree, right_of};
 use self::packed::{BLOCK, PackedBlock, PackedResources};
 use super::resources::Resources;
 
-/// With this many slots left to look at or fewer, looking costs less than comparing a block's packed columns.
-const FEW: u32 = 2;
-
 /// The least that a request is taken to ask for: more than [`Resources::NEVER`], which covers no request at all.
 const LEAST_ASKED: Resources = Resources {
     mem_mib: i64::MIN + 1,
@@ -101,9 +98,8 @@ impl OfferIndex {
             return;
         }
         self.packed[block].set(lane, &offer);
-        let largest = self.maxima.block(block);
-        let largest = largest_after(&self.exact[block], lane, old, largest);
-        self.maxima.set(block, largest);
+        let most = self.most_after(block, lane, old);
+        self.maxima.set(block, most);
     }
 
     /// Changes how much of a custom resource a slot offers. What is not above 0 covers no request.
@@ -208,10 +204,12 @@ impl OfferIndex {
             if slots != 0 {
                 slots &= self.candidates(block, &sought, slots);
             }
+            let exact = &self.exact[block];
             while slots != 0 {
-                let slot = block * BLOCK + slots.trailing_zeros() as usize;
-                slots &= slots - 1;
-                if self.covers_sought(slot, &sought) {
+                let lane = slots.trailing_zeros() as usize;
+                slots = without_first(slots);
+                let slot = block * BLOCK + lane;
+                if exact[lane].covers(&sought.asked) && self.has_custom(slot, sought.custom) {
                     visit(slot)?;
                 }
             }
@@ -224,6 +222,10 @@ impl OfferIndex {
     }
 
     /// The slots of a block that cover a need, as bits.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for a search that has its own order of blocks")
+    )]
     pub(super) fn covering(&self, block: usize, need: &Need<'_>) -> u64 {
         let sought = Sought::new(need);
         if block >= self.exact.len() || !self.promises(self.maxima.leaves() + block, &sought) {
@@ -233,8 +235,8 @@ impl OfferIndex {
         let mut covering = 0;
         while left != 0 {
             let lane = left.trailing_zeros();
-            left &= left - 1;
-            if self.covers_sought(block * BLOCK + lane as usize, &sought) {
+            left = without_first(left);
+            if self.covers(block * BLOCK + lane as usize, need) {
                 covering |= 1 << lane;
             }
         }
@@ -245,11 +247,6 @@ impl OfferIndex {
     #[inline]
     pub(super) fn covers(&self, slot: usize, need: &Need<'_>) -> bool {
         self.offer(slot).covers(&need.asked.max(LEAST_ASKED)) && self.has_custom(slot, need.custom)
-    }
-
-    #[inline]
-    fn covers_sought(&self, slot: usize, sought: &Sought<'_>) -> bool {
-        self.offer(slot).covers(&sought.asked) && self.has_custom(slot, sought.custom)
     }
 
     #[inline]
@@ -273,7 +270,8 @@ impl OfferIndex {
     /// Of these slots of a block, those that may cover.
     #[inline]
     fn candidates(&self, block: usize, sought: &Sought<'_>, of: u64) -> u64 {
-        if of.count_ones() <= FEW {
+        // Looking at two slots costs less than comparing a block's packed columns.
+        if without_first(without_first(of)) == 0 {
             return of;
         }
         let mut slots = of & self.packed[block].candidates(sought.packed);
@@ -284,6 +282,30 @@ impl OfferIndex {
             slots &= self.columns[usize::from(column.0)].candidates(block, asked);
         }
         slots
+    }
+
+    /// A block's largest amounts after one of its slots has changed from `old`. Only what falls from a maximum is
+    /// searched for anew.
+    fn most_after(&self, block: usize, lane: usize, old: Resources) -> Resources {
+        let (exact, most) = (&self.exact[block], self.maxima.block(block));
+        let new = exact[lane];
+        // Nodes are used in turn, so the next one has most likely not been used yet and has as much still.
+        let next = exact[(lane + 1) % BLOCK];
+        let after = |amount: fn(&Resources) -> i64| {
+            let bound = amount(&most);
+            if amount(&new) >= bound {
+                amount(&new)
+            } else if amount(&old) < bound || amount(&next) == bound {
+                bound
+            } else {
+                most_of(exact, amount)
+            }
+        };
+        Resources {
+            mem_mib: after(|offer| offer.mem_mib),
+            vcpus: after(|offer| offer.vcpus),
+            disk_mib: after(|offer| offer.disk_mib),
+        }
     }
 
     #[cold]
@@ -348,37 +370,16 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// A block's largest amounts after one of its slots has changed from `old`, where they were `largest` before.
-///
-/// Only what falls from a maximum has to be searched for anew, and the search ends when another slot has the same. It
-/// begins behind the slot that changed: nodes are used in turn, so the next one has most likely not been used yet.
-fn largest_after(
-    exact: &[Resources; BLOCK],
-    lane: usize,
-    old: Resources,
-    largest: Resources,
-) -> Resources {
-    let new = exact[lane];
-    let kept = |old: i64, new: i64, largest: i64| {
-        if old == largest {
-            new
-        } else {
-            new.max(largest)
+/// The most of one resource in a block. Four maxima side by side, because one would wait for itself.
+#[inline]
+fn most_of(exact: &[Resources; BLOCK], amount: impl Fn(&Resources) -> i64) -> i64 {
+    let mut most = [i64::MIN; 4];
+    for offers in exact.as_chunks::<4>().0 {
+        for (most, offer) in most.iter_mut().zip(offers) {
+            *most = amount(offer).max(*most);
         }
-    };
-    let mut found = Resources {
-        mem_mib: kept(old.mem_mib, new.mem_mib, largest.mem_mib),
-        vcpus: kept(old.vcpus, new.vcpus, largest.vcpus),
-        disk_mib: kept(old.disk_mib, new.disk_mib, largest.disk_mib),
-    };
-    let (before, after) = exact.split_at(lane);
-    for offer in after.iter().chain(before) {
-        if found.covers(&largest) {
-            break;
-        }
-        found = found.max(*offer);
     }
-    found
+    most[0].max(most[1]).max(most[2].max(most[3]))
 }
 
 /// The bits of a block's slots that are in `from .. to`.
@@ -391,6 +392,12 @@ fn within(block: usize, from: usize, to: usize) -> u64 {
         return 0;
     }
     (u64::MAX >> (BLOCK - taken)) & (u64::MAX << skipped)
+}
+
+/// Bits without the lowest that is set.
+#[inline]
+fn without_first(bits: u64) -> u64 {
+    bits & bits.wrapping_sub(1)
 }
 
 /// The leftmost leaf below a node of a tree whose leaves begin at `first_leaf`.

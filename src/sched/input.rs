@@ -44,6 +44,8 @@ pub enum Input {
         /// How it stands.
         backlog: Backlog,
     },
+    /// The scheduler is about to leave: what waits here will not be placed any more.
+    Leaving,
     /// Time passed: handed in when [`super::Scheduler::poll_timeout`] says so.
     Tick,
 }

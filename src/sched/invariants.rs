@@ -66,8 +66,8 @@ impl Scheduler {
         }
         let mut counted = BTreeMap::new();
         for (id, group) in self.groups.iter() {
-            ensure(group.is_consistent(), || {
-                format!("the sets of group {id} are not where its members are")
+            ensure(group.is_consistent(&self.nodes), || {
+                format!("what is counted of group {id} is not what its members say")
             })?;
             for (key, count) in group.nodes() {
                 counted.insert((id.clone(), key), count);

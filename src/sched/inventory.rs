@@ -9,17 +9,18 @@ use super::node::Pool;
 use super::policy::Policy;
 use super::resources::Resources;
 use super::rules::Rules;
-use super::traits;
+use super::traits::{self, Named, Sources};
 use super::view::Candidate;
 
 impl Scheduler {
     /// Puts what a node offers now into its tables, and what came and went of groups on it into those; to be called
     /// after every change of it.
     pub(super) fn refresh_offer(&mut self, key: NodeKey) {
-        let node = self.nodes.node_mut(key);
-        let slots = node.slots;
-        for (group, change) in node.ledger.take_group_changes() {
-            self.groups.count(&group, key, slots, change);
+        let changes = self.nodes.node_mut(key).ledger.take_group_changes();
+        let node = self.nodes.node(key);
+        for (group, change) in changes {
+            self.groups
+                .count(&group, key, node.slots, &node.traits.labels, change);
         }
         self.offer(key);
         for relative in self.nodes.relatives(key) {
@@ -46,15 +47,13 @@ impl Scheduler {
 
     /// Works out anew what a node is, after a report or the rules changed.
     pub(super) fn refresh_traits(&mut self, key: NodeKey) {
-        let Self {
-            nodes,
-            config,
-            cluster,
-            columns,
-            ..
-        } = self;
-        let candidate = Candidate::new(nodes, key, Resources::ZERO, self.now);
-        let (traits, second_zone) = traits::derive(&candidate, config, &cluster.rules, columns);
+        let candidate = Candidate::new(&self.nodes, key, Resources::ZERO, self.now);
+        let rules = Sources {
+            config: &self.config,
+            rules: &self.cluster.rules,
+            named: &self.named,
+        };
+        let (traits, second_zone) = traits::derive(&candidate, rules, &mut self.columns);
         let uuid = candidate.uuid();
         if let Some(zone) = second_zone {
             self.notice(Notice::TwoZones(uuid, zone));
@@ -78,6 +77,9 @@ impl Scheduler {
                 labels.remove(slot, &node.traits.labels);
                 labels.insert(slot, &traits.labels);
             }
+        }
+        if self.groups.len() > 0 && node.traits.labels != traits.labels {
+            self.groups.forget_labels(node.ledger.groups());
         }
         // Its relatives so far see that it is none any more.
         let relatives = self.nodes.relatives(key);
@@ -164,6 +166,7 @@ impl Scheduler {
                 Ok(policy) => {
                     self.chance = fastrand::Rng::with_seed(rules.policy.seed);
                     self.policy = policy;
+                    self.named = Named::new(&self.config.nodes, &rules.aggregates);
                     self.cluster.rules = rules;
                 }
                 Err(error) => self.notice(Notice::BadRules(error)),

@@ -100,6 +100,8 @@ pub(super) struct Node {
     pub(super) status: NodeStatus,
     pub(super) backlog: Backlog,
     pub(super) report: Option<Box<NodeReport>>,
+    /// Whether it said labels or the like on this connection; what then does not speak of them leaves them as they are.
+    pub(super) has_extras: bool,
     /// Labels, custom resources and ratios, from its reports and the configuration.
     pub(super) traits: Traits,
     pub(super) ledger: Ledger,
@@ -130,6 +132,7 @@ impl Node {
             status: NodeStatus::Connected,
             backlog: Backlog::Clear,
             report: None,
+            has_extras: false,
             traits: Traits::new(config),
             failures: Failures::new(now),
             has_listed: false,
@@ -146,6 +149,7 @@ impl Node {
         self.status = NodeStatus::Connected;
         self.backlog = Backlog::Clear;
         self.starts_sent = 0;
+        self.has_extras = false;
     }
 
     /// The connection, if there is one.
@@ -323,7 +327,13 @@ impl NodeStore {
     /// Takes in a node's report; whether the node is another by it: its labels, name or size.
     pub(super) fn set_report(&mut self, key: NodeKey, report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
-        let old = node.report.replace(report);
+        let mut old = node.report.replace(report);
+        if let (Some(old), Some(new)) = (&mut old, &mut node.report) {
+            if node.has_extras && new.extras.is_none() {
+                new.extras.clone_from(&old.extras);
+            }
+            node.has_extras |= new.extras.is_some();
+        }
         let is_other = match (&old, &node.report) {
             (Some(old), Some(new)) => IsOther::new(old.differs_from(new)),
             _ => IsOther::Yes,
@@ -341,7 +351,9 @@ impl NodeStore {
 
     /// Takes in labels and the like alone; whether the node is another by it.
     pub(super) fn set_extras(&mut self, key: NodeKey, extras: Box<NodeExtras>) -> IsOther {
-        match &mut self.node_mut(key).report {
+        let node = self.node_mut(key);
+        node.has_extras = true;
+        match &mut node.report {
             Some(report) if report.extras.as_ref() != Some(&extras) => {
                 report.extras = Some(extras);
                 IsOther::Yes

@@ -23,6 +23,8 @@ pub(super) enum Refusal {
     Undone,
     /// Its node was lost, or denies having it.
     Lost,
+    /// The scheduler leaves.
+    Leaving,
 }
 
 impl Scheduler {
@@ -186,6 +188,15 @@ impl Scheduler {
         }
     }
 
+    /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
+    pub(super) fn fail_waiting(&mut self) {
+        self.settling.close();
+        while let Some(start) = self.settling.take() {
+            self.fail_start(&start, Refusal::Leaving);
+        }
+        self.fail_batches();
+    }
+
     /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.
     pub(super) fn retry_settling(&mut self, now: Instant, attempts: usize) {
         for _ in 0..attempts.min(self.settling.len()) {
@@ -213,11 +224,11 @@ impl Scheduler {
         let request = &start.request;
         let why = match refusal {
             Refusal::NoRoom => self.why_not(request),
-            Refusal::Undone | Refusal::Lost => Explanation::of(refusal.detail()),
+            Refusal::Undone | Refusal::Lost | Refusal::Leaving => Explanation::of(refusal.detail()),
         };
         let reason = match refusal {
             Refusal::NoRoom => self.no_room(request),
-            Refusal::Undone | Refusal::Lost => StartFailureReason::LaunchFailure,
+            Refusal::Undone | Refusal::Lost | Refusal::Leaving => StartFailureReason::LaunchFailure,
         };
         self.answer_start(
             start.sender,
@@ -322,6 +333,7 @@ impl Refusal {
         match self {
             Self::NoRoom => "no node fits",
             Self::Undone => "deleted before any node was told of it",
+            Self::Leaving => "the scheduler was stopped before it was placed",
             Self::Lost => "its node is lost or does not have it",
         }
     }

@@ -142,22 +142,14 @@ impl Rules {
     }
 }
 
-/// Sets of nodes may depend on what does not change by itself: labels, and these facts.
-const LASTING_FACTS: [&str; 5] = [
-    "node.uuid",
-    "node.hostname",
-    "node.cpus",
-    "node.mem_total_mb",
-    "node.disk_total_mb",
-];
-
 fn check_facts(key: &str, select: &[proto_frames::payload::Expression]) -> Result<(), RuleError> {
     for (at, expression) in select.iter().enumerate() {
         let name = expression.key();
-        if facts::is_fact(name) && !LASTING_FACTS.contains(&name) {
+        // Sets of nodes may depend on what does not change by itself.
+        if !facts::is_lasting(name) {
             let problem = format!(
                 "'{name}' cannot be selected by; of the facts there are {}",
-                LASTING_FACTS.join(", ")
+                facts::LASTING.join(", ")
             );
             return Err(error(format!("{key}[{at}]"), problem));
         }

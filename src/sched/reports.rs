@@ -19,13 +19,12 @@ impl Scheduler {
         let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
         node.status = NodeStatus::Ready;
-        let uuid = node.uuid;
         if is_other == IsOther::Yes {
             self.refresh_traits(key);
         }
         self.refresh_offer(key);
         let was_open = self.settling.is_open();
-        self.settling.is_back(uuid, now);
+        self.note_back(now, key);
         if self.settling.is_open() && self.settling.len() > 0 {
             self.retry_settling(now, RETRIES_PER_READY);
         }
@@ -42,8 +41,16 @@ impl Scheduler {
             _ => NodeStatus::Full,
         };
         self.refresh_offer(key);
-        let uuid = self.nodes.node(key).uuid;
-        self.settling.is_back(uuid, now);
+        self.note_back(now, key);
+    }
+
+    /// Closes the settle window if this was the last node it waits for: one is back once it has said both how it is and
+    /// what runs on it, because members of groups may be among that.
+    fn note_back(&mut self, now: Instant, key: NodeKey) {
+        let node = self.nodes.node(key);
+        if node.status != NodeStatus::Connected && node.has_listed {
+            self.settling.is_back(node.uuid, now);
+        }
     }
 
     pub(super) fn stats(&mut self, now: Instant, id: SessionId, frame: Frame, report: StatsReport) {
@@ -65,6 +72,8 @@ impl Scheduler {
         let missed_stats = self.config.missed_stats;
         let node = self.nodes.node_mut(key);
         node.has_listed = true;
+        self.note_back(now, key);
+        let node = self.nodes.node_mut(key);
         if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
         }

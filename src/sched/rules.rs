@@ -57,14 +57,6 @@ impl NodeName {
     pub fn new(text: &str) -> Self {
         canonical_uuid(text).map_or_else(|| Self::Hostname(text.into()), Self::Uuid)
     }
-
-    /// Whether it names this node.
-    pub(super) fn is(&self, uuid: Uuid, hostname: &str) -> bool {
-        match self {
-            Self::Uuid(named) => *named == uuid,
-            Self::Hostname(named) => &**named == hostname,
-        }
-    }
 }
 
 impl fmt::Display for NodeName {

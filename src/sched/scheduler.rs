@@ -22,6 +22,7 @@ use super::policy::Policy;
 use super::session::Session;
 use super::settle::Settling;
 use super::table::Table;
+use super::traits::Named;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
 ///
@@ -48,6 +49,8 @@ pub struct Scheduler {
     /// Custom resources by name.
     pub(super) columns: Columns,
     pub(super) groups: Groups,
+    /// What the configuration says of nodes by name.
+    pub(super) named: Named,
     pub(super) policy: Policy,
     /// What a policy that leaves something to chance draws from; always the same, so that a run can be repeated.
     pub(super) chance: fastrand::Rng,
@@ -93,9 +96,11 @@ impl Scheduler {
         let settling = Settling::new(&config, now);
         let policy = Policy::new(&cluster.rules.policy).unwrap_or_default();
         let chance = fastrand::Rng::with_seed(cluster.rules.policy.seed);
+        let named = Named::new(&config.nodes, &cluster.rules.aggregates);
         Self {
             policy,
             chance,
+            named,
             config,
             cluster,
             sessions: IndexMap::new(),
@@ -133,6 +138,7 @@ impl Scheduler {
             Input::Connect { session, hello } => self.connect(now, session, hello),
             Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
+            Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
     }
@@ -151,7 +157,12 @@ impl Scheduler {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lost = self.lost.front().map(|(due, _)| *due);
-        let due = [lost, self.settling.due(), self.batches.due()];
+        let batches = if self.settling.is_open() {
+            None
+        } else {
+            self.batches.complete_due()
+        };
+        let due = [lost, self.settling.due(), self.batches.due(), batches];
         due.into_iter().flatten().min()
     }
 

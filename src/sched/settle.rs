@@ -95,6 +95,11 @@ impl Settling {
         self.waiting.push_back(start);
     }
 
+    /// Lets nothing wait any more.
+    pub(super) fn close(&mut self) {
+        self.window = Window::Absent;
+    }
+
     /// Takes out the START whose turn it is.
     pub(super) fn take(&mut self) -> Option<PlacedStart> {
         let start = self.waiting.pop_front()?;

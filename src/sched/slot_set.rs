@@ -12,6 +12,13 @@ pub(super) struct SlotSet {
     len: usize,
 }
 
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "placement keeps its sets by all of these; the benchmark by some"
+    )
+)]
 impl SlotSet {
     /// Slots in the set.
     pub(super) fn len(&self) -> usize {

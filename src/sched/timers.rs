@@ -49,7 +49,8 @@ impl Scheduler {
             return 0;
         };
         for group in node.ledger.groups() {
-            self.groups.count(group, key, [None; 2], -1);
+            self.groups
+                .count(group, key, [None; 2], &node.traits.labels, -1);
         }
         relatives
             .into_iter()

@@ -1,6 +1,7 @@
 //! What a node is, as opposed to what is free on it: labels, custom resources, ratios. Worked out from what it reports,
 //! from the node file, which counts over that, and from aggregates and capacity rules, in this order.
 
+use indexmap::IndexMap;
 use proto_frames::Uuid;
 use proto_frames::payload::Expression;
 
@@ -10,7 +11,7 @@ use super::facts;
 use super::input::NodeExtras;
 use super::labels::{self, Labels};
 use super::resources::MAX_REPORTED;
-use super::rules::{NodeRule, Rules};
+use super::rules::{Aggregate, NodeName, NodeRule, Rules};
 use super::view::Candidate;
 
 /// The label that says which availability zone a node is in.
@@ -77,23 +78,78 @@ impl Traits {
     }
 }
 
+/// Where in the configuration nodes are named: by host name or UUID, in order of mention.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    /// Rules of the node file.
+    rules: IndexMap<NodeName, Vec<usize>>,
+    /// Aggregates.
+    aggregates: IndexMap<NodeName, Vec<usize>>,
+}
+
+impl Named {
+    pub(super) fn new(rules: &[NodeRule], aggregates: &[Aggregate]) -> Self {
+        let mut named = Self::default();
+        for (at, rule) in rules.iter().enumerate() {
+            named.rules.entry(rule.node.clone()).or_default().push(at);
+        }
+        for (at, aggregate) in aggregates.iter().enumerate() {
+            for node in &aggregate.nodes {
+                named.aggregates.entry(node.clone()).or_default().push(at);
+            }
+        }
+        named
+    }
+
+    /// What is said of a node by either of its names, in order.
+    fn of(by_name: &IndexMap<NodeName, Vec<usize>>, node: &Candidate<'_>) -> Vec<usize> {
+        if by_name.is_empty() {
+            return Vec::new();
+        }
+        let names = [
+            NodeName::Uuid(node.uuid()),
+            NodeName::Hostname(node.hostname().into()),
+        ];
+        let mut said: Vec<usize> = names
+            .iter()
+            .filter_map(|name| by_name.get(name))
+            .flatten()
+            .copied()
+            .collect();
+        said.sort_unstable();
+        said.dedup();
+        said
+    }
+}
+
+/// Everything that is configured about nodes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub(super) config: &'a Config,
+    pub(super) rules: &'a Rules,
+    pub(super) named: &'a Named,
+}
+
 /// What a node is by its reports and the configuration. If two zones claim it, the first has it, and the second is
 /// returned beside.
 pub(super) fn derive(
     node: &Candidate<'_>,
-    config: &Config,
-    rules: &Rules,
+    sources: Sources<'_>,
     columns: &mut Columns,
 ) -> (Traits, Option<Box<str>>) {
+    let Sources {
+        config,
+        rules,
+        named,
+    } = sources;
     let reported = node.report().and_then(|report| report.extras.as_deref());
-    let name = (node.uuid(), node.hostname());
-    let overrides: Vec<&NodeRule> = config
-        .nodes
-        .iter()
-        .filter(|rule| rule.node.is(name.0, name.1))
+    let overrides: Vec<&NodeRule> = Named::of(&named.rules, node)
+        .into_iter()
+        .map(|at| &config.nodes[at])
         .collect();
     let mut own = own_labels(reported, &overrides);
-    let second_zone = add_aggregates(node, rules, &mut own);
+    let member_of = Named::of(&named.aggregates, node);
+    let second_zone = add_aggregates(node, rules, &member_of, &mut own);
     let shares = overrides.iter().rev().find_map(|rule| rule.shares);
     let traits = Traits {
         resources: own_resources(reported, &overrides, columns),
@@ -145,15 +201,17 @@ fn own_resources(
 }
 
 /// Adds the labels of the aggregates that a node is in. Which ones these are is decided by what it has without them.
-fn add_aggregates(node: &Candidate<'_>, rules: &Rules, own: &mut Pairs) -> Option<Box<str>> {
+fn add_aggregates(
+    node: &Candidate<'_>,
+    rules: &Rules,
+    member_of: &[usize],
+    own: &mut Pairs,
+) -> Option<Box<str>> {
     let mut added = Pairs::new();
     let mut zone: Option<&str> = None;
     let mut second_zone = None;
-    for aggregate in &rules.aggregates {
-        let is_named = || {
-            let mut names = aggregate.nodes.iter();
-            names.any(|name| name.is(node.uuid(), node.hostname()))
-        };
+    for (at, aggregate) in rules.aggregates.iter().enumerate() {
+        let is_named = || member_of.binary_search(&at).is_ok();
         let is_selected = || !aggregate.select.is_empty() && selects(node, &aggregate.select, own);
         if !is_named() && !is_selected() {
             continue;

@@ -55,8 +55,6 @@ pub(super) struct Asked<'a> {
     pub(super) unheard_of: Vec<&'a str>,
     pub(super) group: Option<GroupNow<'a>>,
     pub(super) near: Vec<NearNow<'a>>,
-    /// The label that a node has which has the START's image.
-    pub(super) image_label: Option<String>,
     /// Whether any node is reserved for tenants.
     pub(super) any_reserved: bool,
 }
@@ -66,8 +64,8 @@ pub(super) struct Asked<'a> {
 pub(super) struct GroupNow<'a> {
     pub(super) asked: &'a GroupAsked,
     pub(super) members: Option<&'a Group>,
-    /// Members by value of the scope's label; empty where the scope is the node.
-    pub(super) domains: IndexMap<&'a str, u32>,
+    /// Members by value of the scope's label; `None` where there are none, or the scope is the node.
+    pub(super) domains: Option<&'a IndexMap<Box<str>, u32>>,
 }
 
 /// What a START is to be near to, and where that is.
@@ -98,11 +96,8 @@ impl<'a> View<'a> {
             unheard_of: Vec::new(),
             group: None,
             near: Vec::new(),
-            image_label: None,
             any_reserved: labels.has_key(facts::TENANT),
         };
-        let image = request.image.as_deref();
-        asked.image_label = image.map(|image| format!("{IMAGE}{image}"));
         let Some(scheduling) = &request.scheduling else {
             return asked;
         };
@@ -125,20 +120,13 @@ impl<'a> View<'a> {
         asked
     }
 
+    /// [`Groups::count_by`] has counted its members by the scope's values before.
     fn group(&self, asked: &'a GroupAsked) -> GroupNow<'a> {
         let members = self.groups.find(&asked.id);
-        let mut domains = IndexMap::new();
-        if asked.scope != NODE_SCOPE {
-            for (key, count) in members.into_iter().flat_map(Group::nodes) {
-                for value in labels::values_of(&self.nodes.node(key).traits.labels, &asked.scope) {
-                    *domains.entry(value).or_insert(0) += count;
-                }
-            }
-        }
         GroupNow {
             asked,
             members,
-            domains,
+            domains: members.and_then(|group| group.by_value_of(&asked.scope)),
         }
     }
 
@@ -197,11 +185,14 @@ impl<'a> Candidate<'a> {
         labels::values_of(&self.node.traits.labels, key)
     }
 
-    /// Whether it has a label with this key.
-    pub(super) fn has_label(&self, key: &str) -> bool {
-        labels::values_of(&self.node.traits.labels, key)
-            .next()
-            .is_some()
+    /// Whether it says that it has an image: by the label `image.NAME`.
+    pub(super) fn has_image(&self, name: &str) -> bool {
+        let labels = &self.node.traits.labels;
+        let of_images = &labels[labels.partition_point(|(key, _)| &**key < IMAGE)..];
+        let mut names = of_images
+            .iter()
+            .map_while(|(key, _)| key.strip_prefix(IMAGE));
+        names.any(|other| other == name)
     }
 
     /// Instances in its ledger.
@@ -275,9 +266,20 @@ impl GroupNow<'_> {
         if self.is_node_scope() {
             return self.members.map_or(0, |group| group.on(node.key()));
         }
+        let Some(domains) = self.domains else {
+            return 0;
+        };
         labels::values_of(&node.node.traits.labels, &self.asked.scope)
-            .filter_map(|value| self.domains.get(value))
+            .filter_map(|value| domains.get(value))
             .sum()
+    }
+
+    /// The values of the scope's label at which there are at least so many members.
+    pub(super) fn values_with(&self, at_least: u32) -> impl Iterator<Item = &str> {
+        let domains = self.domains.into_iter().flatten();
+        domains
+            .filter(move |(_, count)| **count >= at_least)
+            .map(|(value, _)| &**value)
     }
 }
 

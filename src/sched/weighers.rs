@@ -136,12 +136,12 @@ impl Weigher for Image {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.image_label.is_some()
+        asked.request.image.is_some()
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
-        let label = asked.image_label.as_deref();
-        f64::from(label.is_some_and(|label| node.has_label(label)))
+        let image = asked.request.image.as_deref();
+        f64::from(image.is_some_and(|image| node.has_image(image)))
     }
 }
 

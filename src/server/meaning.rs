@@ -187,9 +187,26 @@ fn start(payload: &[u8]) -> Parsed {
         hostname: start.hostname.map(Into::into),
         restart: start.restart,
         tenant: text(&start.tenant_uuid).map(TenantId::new),
-        image: image.map(Into::into),
+        image: image.map(label_of_image),
         scheduling: start.scheduling,
     })))
+}
+
+/// An image's name as it stands in a label: what no name of a label may have is `_`.
+fn label_of_image(image: &str) -> Box<str> {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-') {
+            c
+        } else {
+            '_'
+        }
+    };
+    image
+        .chars()
+        .take(MAX_NAME_LEN)
+        .map(plain)
+        .collect::<String>()
+        .into()
 }
 
 fn text(text: &str) -> Option<&str> {

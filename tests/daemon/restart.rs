@@ -68,6 +68,8 @@ async fn after_a_crash_a_start_waits_for_the_node_that_comes_back() {
     master.expect_node().await;
     node.ready(PLENTY).await;
     assert_eq!(node.expect_start().await, instance(1));
+    node.stats(&[instance(1)]).await;
+    master.expect(proto_frames::Kind::STATS).await;
     master.nothing_else().await;
     // All are back: from now on there is nothing to wait for.
     master.start(instance(2), PLENTY * 2).await;

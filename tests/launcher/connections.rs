@@ -57,16 +57,22 @@ async fn a_launcher_that_is_refused_for_good_ends_and_says_why() {
 async fn what_cannot_work_is_said_in_one_line_before_anything_is_started() {
     let world = World::new().await;
     let controller = format!("-cert={}", world.path("controller.pem").display());
-    for (arg, reason) in [
-        ("-cert=/no/such.pem", "/no/such.pem"),
-        (controller.as_str(), "needs AGENT or NETAGENT"),
-        ("-role=netagent", "does not grant NETAGENT"),
+    let uuid = Uuid::from_u128(7);
+    for (args, reason) in [
+        (&["-cert=/no/such.pem"][..], "/no/such.pem"),
+        (&[controller.as_str()], "needs AGENT or NETAGENT"),
+        (&["-role=netagent"], "does not grant NETAGENT"),
         (
-            "-state-dir=/dev/null/state",
+            &["-state-dir=/dev/null/state"],
             "give another with --state-dir",
         ),
+        (&["-label=a=1", "-label=a=2"], "a is given twice"),
+        (
+            &[&format!("-uuid={uuid}"), &format!("-shares={uuid}")],
+            "this node's own UUID",
+        ),
     ] {
-        let output = within(run(&world, &[arg])).await;
+        let output = within(run(&world, args)).await;
         assert_failed(&output, reason);
     }
 }

@@ -189,6 +189,7 @@ fn a_full_node_that_is_back_is_back() {
     let controller = world.controller();
     let node = world.silent_node(1);
     world.status(node, Kind::FULL);
+    world.stats(node, Vec::new());
     world.look_away();
     world.start(controller, "a", 10);
     assert_eq!(

@@ -39,7 +39,14 @@ fn once_all_are_back_nothing_waits() {
     let mut world = restarted(1);
     let controller = world.controller();
     world.start(controller, "too large", 1000);
-    world.node_with(1, 100);
+    let node = world.node_with(1, 100);
+    world.advance(Duration::ZERO);
+    assert_eq!(
+        world.failures(controller),
+        [],
+        "it is back once it has said what runs on it as well"
+    );
+    world.stats(node, Vec::new());
     world.advance(Duration::ZERO);
     assert_eq!(
         world.failures(controller),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ciao_scheduler::sched::{
     Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState,
-    Meaning, Message, NodeReport, RefusedConnect, Resources, Scheduler, SessionId, StartRequest,
-    StatsReport, Target,
+    Meaning, Message, NodeReport, RefusedConnect, Resources, Rules, Scheduler, SessionId,
+    StartRequest, StatsReport, Target,
 };
 use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
@@ -91,9 +91,19 @@ impl World {
     }
 
     pub(crate) fn with(config: Config) -> Self {
+        Self::ruled(config, Rules::default())
+    }
+
+    /// One whose cluster configuration says this about nodes and placement.
+    pub(crate) fn ruled(config: Config, rules: Rules) -> Self {
         let now = Instant::now();
+        rules.check().expect("the test's rules hold together");
+        let cluster = ClusterConfiguration {
+            rules,
+            ..ClusterConfiguration::default()
+        };
         Self {
-            scheduler: Scheduler::new(config, ClusterConfiguration::default(), now),
+            scheduler: Scheduler::new(config, cluster, now),
             now,
             sessions: 0,
             said: Vec::new(),

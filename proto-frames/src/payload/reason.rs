@@ -23,8 +23,8 @@ record! {
     pub struct Reason {
         /// Which.
         reason: ReasonKind as "reason",
-        /// What of that kind it was: an expression as written, the name of a resource, the id of a group; empty where
-        /// the kind says it all.
+        /// What of that kind it was: an expression as written, the name of a resource, the id of a group, the label to be
+        /// near to; empty where the kind says it all.
         what: String as "what" unless empty,
         /// How many nodes it kept from fitting.
         nodes: i64 as "nodes",

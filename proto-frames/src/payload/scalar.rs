@@ -5,7 +5,12 @@
 /// The whole number that the text stands for: `12`, `+12`, `-1`, `1_000`, `0x1f`, `0b101`, `010` and `0o10` (octal),
 /// or a float without a fraction (`2.0`, `1e3`).
 pub(super) fn int(text: &str) -> Option<i128> {
-    decimal(text).or_else(|| unusual_int(text))
+    int_of_bytes(text.as_bytes())
+}
+
+/// [`int`] of text whose encoding is not looked at before it must be.
+pub(super) fn int_of_bytes(text: &[u8]) -> Option<i128> {
+    decimal(text).or_else(|| unusual_int(std::str::from_utf8(text).ok()?))
 }
 
 /// The truth value that the text stands for, YAML 1.1's words included.
@@ -22,8 +27,8 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
 }
 
 /// The common form alone: a minus sign at most, then one to eighteen digits without a leading zero.
-fn decimal(text: &str) -> Option<i128> {
-    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+fn decimal(text: &[u8]) -> Option<i128> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
     if !matches!(digits, [b'0'] | [b'1'..=b'9', ..]) || digits.len() > 18 {
         return None;
     }
@@ -34,7 +39,7 @@ fn decimal(text: &str) -> Option<i128> {
         }
         value = value * 10 + i64::from(digit - b'0');
     }
-    Some(i128::from(if text.starts_with('-') {
+    Some(i128::from(if text.starts_with(b"-") {
         -value
     } else {
         value

@@ -124,8 +124,27 @@ impl Start {
     /// Names the key, the place and what is wrong: beside what cannot be read, an empty `instance_uuid`, a negative
     /// amount, local disks that add up to more than 64 bits of MiB, and what makes no sense in `scheduling`.
     pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+        Self::decode_checked(payload, |start| {
+            start.check()?;
+            start.scheduling.as_ref().map_or(Ok(()), Scheduling::check)
+        })
+    }
+
+    /// Reads the first document of a START that a scheduler has placed, for who is to run it: whether `scheduling` makes
+    /// sense was the scheduler's to say, and that of a newer one may make none here.
+    ///
+    /// # Errors
+    /// As [`Start::decode`], but for what makes no sense in `scheduling`.
+    pub fn decode_placed(payload: &[u8]) -> Result<Self, PayloadError> {
+        Self::decode_checked(payload, Self::check)
+    }
+
+    fn decode_checked(
+        payload: &[u8],
+        check: impl FnOnce(&Self) -> Result<(), PayloadError>,
+    ) -> Result<Self, PayloadError> {
         let start: Self = read::decode_under("start", payload, SMALL)?;
-        if let Err(error) = start.check() {
+        if let Err(error) = check(&start) {
             let document = guard::first_document(payload, SMALL)?;
             return Err(locate(document, error));
         }
@@ -169,7 +188,7 @@ impl Start {
         if self.disk_mib().is_none() {
             return Err(PayloadError::new("start.storage", Fault::TooLarge));
         }
-        self.scheduling.as_ref().map_or(Ok(()), Scheduling::check)
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the scheduler asks of a launcher, and the answers.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use proto_frames::payload::{
@@ -37,7 +38,7 @@ impl Command {
     pub fn decode(frame: &Frame) -> Option<Self> {
         let payload = &frame.payload;
         Some(match frame.kind {
-            Kind::START => Self::Start(Start::decode(payload).map(Box::new)),
+            Kind::START => Self::Start(Start::decode_placed(payload).map(Box::new)),
             Kind::DELETE => Self::Delete(Delete::decode(payload)),
             Kind::EVACUATE => Self::Evacuate(Evacuate::decode(payload)),
             Kind::RESTORE => Self::Restore(Restore::decode(payload)),
@@ -133,7 +134,7 @@ impl Agent {
         let demand = self
             .check(start)
             .map_err(|detail| (StartFailureReason::InvalidData, detail))?;
-        self.check_room(demand)
+        self.check_room(&demand)
             .map_err(|detail| (StartFailureReason::FullComputeNode, detail))?;
         Ok(demand)
     }
@@ -154,6 +155,7 @@ impl Agent {
             mem_mb: requirements.mem_mb,
             vcpus: requirements.vcpus,
             disk_mb,
+            resources: resources(start)?,
         })
     }
 
@@ -257,6 +259,20 @@ impl Agent {
 fn is_file_name(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_INSTANCE_ID_LEN).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(allowed)
+}
+
+/// The further resources that the START asks for. Of what `scheduling` says, they are all that a node checks: the rest
+/// was decided when the node was chosen.
+fn resources(start: &Start) -> Result<BTreeMap<String, i64>, String> {
+    let Some(scheduling) = &start.scheduling else {
+        return Ok(BTreeMap::new());
+    };
+    match scheduling.resources.iter().find(|(_, amount)| **amount < 0) {
+        Some((name, amount)) => Err(format!(
+            "start.scheduling.resources.{name}: must not be negative, is {amount}"
+        )),
+        None => Ok(scheduling.resources.clone()),
+    }
 }
 
 fn check_process(start: &Start) -> Result<(), String> {

@@ -21,6 +21,8 @@ use super::{Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload}
 pub(super) struct Instance {
     /// What it asked for.
     pub(super) demand: Demand,
+    /// The id of its group, empty for none; echoed in STATS.
+    pub(super) group: String,
     /// Whether the START that began it was a restart; echoed in its failure.
     pub(super) restart: bool,
     /// What it uses, as last sampled.
@@ -100,9 +102,11 @@ impl Agent {
     /// Begins an instance that is known to fit.
     pub(super) fn begin(&mut self, start: &Start, demand: Demand) {
         let id = &start.instance_uuid;
+        let mem_mb = demand.mem_mb;
         let notice = Notice::None;
         let instance = Instance {
             demand,
+            group: group_id(start).unwrap_or_default(),
             restart: start.restart,
             usage: None,
             state: State::Starting,
@@ -116,7 +120,7 @@ impl Agent {
             command: start.command.clone(),
             env: start.env.clone(),
             working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
-            mem_mb: demand.mem_mb,
+            mem_mb,
         })));
     }
 
@@ -310,4 +314,10 @@ impl Agent {
         self.give_notice(now, id);
         self.report_soon(now);
     }
+}
+
+/// The id of the group that the START puts its instance in.
+fn group_id(start: &Start) -> Option<String> {
+    let group = start.scheduling.as_ref()?.group.as_ref()?;
+    Some(group.id.clone())
 }

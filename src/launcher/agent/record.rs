@@ -15,6 +15,9 @@ pub struct Record {
     pub instance: String,
     /// What it asked for.
     pub demand: Demand,
+    /// The id of its group, empty for none. Records of launchers that knew no groups lack it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
     /// Whether the START that began it was a restart.
     pub restart: bool,
     /// How far it is.
@@ -101,6 +104,7 @@ impl Agent {
         };
         let instance = Instance {
             demand: record.demand,
+            group: record.group,
             restart: record.restart,
             usage: None,
             state,
@@ -135,7 +139,8 @@ impl Agent {
         };
         let record = Record {
             instance: id.to_owned(),
-            demand: instance.demand,
+            demand: instance.demand.clone(),
+            group: instance.group.clone(),
             restart: instance.restart,
             stage,
             unheard: instance.notice != Notice::None,

@@ -122,7 +122,7 @@ impl Agent {
     }
 
     /// Whether there is room for `demand`; what is lacking if not.
-    pub(super) fn check_room(&self, demand: Demand) -> Result<(), String> {
+    pub(super) fn check_room(&self, demand: &Demand) -> Result<(), String> {
         let host = self
             .host
             .as_ref()
@@ -143,16 +143,31 @@ impl Agent {
         if self.limits.disk {
             lacks("disk_mb", demand.disk_mb, free.disk_mb)?;
         }
-        lacks("vcpus", demand.vcpus, free.vcpus)
+        lacks("vcpus", demand.vcpus, free.vcpus)?;
+        demand
+            .resources
+            .iter()
+            .try_for_each(|(name, &asked)| lacks(name, asked, self.left_of(name)))
     }
 
-    /// What is not allotted: what is available less what instances may still come to use, so that memory they use
+    /// How much of a further resource no instance has; below 0 where a restart gave the node less of it.
+    fn left_of(&self, name: &str) -> i64 {
+        let all = &self.settings.features.resources;
+        let held = self
+            .live()
+            .filter_map(|(_, instance)| instance.demand.resources.get(name))
+            .fold(0_i64, |sum, held| sum.saturating_add(*held));
+        all.get(name).copied().unwrap_or(0).saturating_sub(held)
+    }
+
+    /// What is not allotted, but for further resources: what is available less what instances may still come to use, so that memory they use
     /// already, which `mem_available_mb` shows, is not counted twice.
     fn free(&self, host: &HostFigures) -> Demand {
         let mut free = Demand {
             mem_mb: host.mem_available_mb,
             disk_mb: host.disk_available_mb,
             vcpus: allottable_vcpus(host.cpus_online, self.settings.cpu_ratio),
+            resources: BTreeMap::new(),
         };
         for instance in self.live().map(|(_, instance)| instance) {
             let unused = |asked: i64, used: Option<i64>| {
@@ -207,6 +222,7 @@ impl Agent {
             ip: network.ip.clone(),
             mac: network.mac.clone(),
         };
+        let features = &self.settings.features;
         Ready {
             node_uuid: self.settings.node_uuid.to_string(),
             mem_total_mb: host.mem_total_mb,
@@ -217,6 +233,9 @@ impl Agent {
             cpus_online: host.cpus_online,
             networks: host.networks.iter().map(network).collect(),
             hostname: self.settings.hostname.clone(),
+            labels: features.labels.clone(),
+            resources: features.resources.clone(),
+            shares: features.shares.map(|it| it.to_string()).unwrap_or_default(),
             starts_seen: Some(starts_seen),
             ..Ready::default()
         }
@@ -238,6 +257,9 @@ impl Agent {
                 .live()
                 .map(|(id, instance)| stat(id, instance))
                 .collect(),
+            labels: ready.labels.clone(),
+            resources: ready.resources.clone(),
+            shares: ready.shares.clone(),
             starts_seen: ready.starts_seen,
             ..Stats::default()
         }
@@ -276,7 +298,8 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
         mem_mb,
         vcpus,
         disk_mb,
-    } = instance.demand;
+        resources,
+    } = &instance.demand;
     InstanceStat {
         instance_uuid: id.to_owned(),
         state: match instance.state {
@@ -288,13 +311,14 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
         memory_usage_mb: usage.mem_mb,
         disk_usage_mb: usage.disk_mb,
         // Of what it has, as the original counts.
-        cpu_usage: usage.cpu_percent / vcpus.max(1),
+        cpu_usage: usage.cpu_percent / (*vcpus).max(1),
         requested: Some(Requested {
-            mem_mb,
-            vcpus,
-            disk_mb,
-            ..Requested::default()
+            mem_mb: *mem_mb,
+            vcpus: *vcpus,
+            disk_mb: *disk_mb,
+            resources: resources.clone(),
         }),
+        group: instance.group.clone(),
         ..InstanceStat::default()
     }
 }

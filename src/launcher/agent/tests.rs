@@ -12,10 +12,11 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
-    Action, Agent, Command, Found, HostFigures, Input, LaunchFault, MAX_EXITED, MIN_REPORT_GAP,
-    Message, Order, Record, Recovered, Runs, Settings, Usage, Workloads,
+    Action, Agent, Command, Features, Found, HostFigures, Input, LaunchFault, MAX_EXITED,
+    MIN_REPORT_GAP, Message, Order, Record, Recovered, Runs, Settings, Usage, Workloads,
 };
 
+mod features;
 mod lifecycle;
 mod recovery;
 mod starting;
@@ -27,6 +28,7 @@ const GRACE: Duration = Duration::from_secs(10);
 struct World {
     agent: Agent,
     node: Uuid,
+    features: Features,
     now: Instant,
     host: HostFigures,
     usage: BTreeMap<String, Usage>,
@@ -62,6 +64,7 @@ impl World {
         Self {
             agent: Agent::new(settings(node)),
             node,
+            features: Features::default(),
             now: Instant::now(),
             host,
             usage: BTreeMap::new(),
@@ -73,9 +76,26 @@ impl World {
         }
     }
 
+    /// As [`World::connected`], of a node that says more of itself.
+    fn with_features(features: Features) -> Self {
+        let mut world = Self::disconnected();
+        world.features = features;
+        world.agent = world.new_agent();
+        world.connect();
+        world.sent.clear();
+        world
+    }
+
+    fn new_agent(&self) -> Agent {
+        Agent::new(Settings {
+            features: self.features.clone(),
+            ..settings(self.node)
+        })
+    }
+
     /// Another launcher takes over what this one remembers; `found` says what became of each process.
     fn restart(&mut self, found: impl Fn(&str) -> Found) {
-        self.agent = Agent::new(settings(self.node));
+        self.agent = self.new_agent();
         self.sent.clear();
         self.orders.clear();
         let records = self.records.values().cloned();
@@ -252,6 +272,7 @@ fn settings(node_uuid: Uuid) -> Settings {
         report_interval: INTERVAL,
         stop_grace: GRACE,
         cpu_ratio: 2.0,
+        features: Features::default(),
         runs: Runs::Processes,
     }
 }

@@ -64,12 +64,7 @@ impl Filter for HardGroup {
         }
         let scope = &group.asked.scope;
         let least = if group.is_together() { 1 } else { group.max() };
-        let domains = group.domains.iter();
-        let values = domains.filter(|(_, count)| **count >= least);
-        let set = Arc::new(
-            to.labels
-                .with_values(scope, values.map(|(value, _)| *value)),
-        );
+        let set = Arc::new(to.labels.with_values(scope, group.values_with(least)));
         if !group.is_together() {
             to.masks.push(Mask::outside(set));
         } else if group.members.is_some() {
@@ -97,5 +92,10 @@ impl Filter for HardGroup {
                 group.max()
             ),
         }
+    }
+
+    fn what(&self, _miss: Miss, asked: &Asked<'_>) -> String {
+        let group = asked.group.as_ref();
+        group.map_or_else(String::new, |group| group.asked.id.clone())
     }
 }

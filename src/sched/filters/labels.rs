@@ -23,13 +23,20 @@ impl Filter for Required {
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let failed = required(asked)
-            .iter()
-            .position(|expression| !node.holds(expression));
-        match failed {
-            Some(at) => Err(Miss(u16::try_from(at).unwrap_or(u16::MAX))),
-            None => Ok(()),
-        }
+        let required = required(asked).iter().enumerate();
+        let mut failed = required.filter(|(_, expression)| !node.holds(expression));
+        let Some(first) = failed.next() else {
+            return Ok(());
+        };
+        // What stays as it is says more than what may pass.
+        let is_lasting =
+            |(_, expression): &(usize, &Expression)| facts::is_lasting(expression.key());
+        let (at, _) = if is_lasting(&first) {
+            first
+        } else {
+            failed.find(is_lasting).unwrap_or(first)
+        };
+        Err(Miss(u16::try_from(at).unwrap_or(u16::MAX)))
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
@@ -45,12 +52,16 @@ impl Filter for Required {
     }
 
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let expression = required(asked).get(usize::from(miss.0));
+        let expression = missed(miss, asked);
         format!("without '{}'", expression.map_or("", Expression::as_str))
     }
 
-    fn is_lasting(&self) -> bool {
-        true
+    fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
+        missed(miss, asked).map_or_else(String::new, ToString::to_string)
+    }
+
+    fn is_lasting(&self, miss: Miss, asked: &Asked<'_>) -> bool {
+        missed(miss, asked).is_some_and(|expression| facts::is_lasting(expression.key()))
     }
 }
 
@@ -58,4 +69,8 @@ fn required<'a>(asked: &Asked<'a>) -> &'a [Expression] {
     asked
         .scheduling()
         .map_or(&[], |scheduling| &scheduling.require)
+}
+
+fn missed<'a>(miss: Miss, asked: &Asked<'a>) -> Option<&'a Expression> {
+    required(asked).get(usize::from(miss.0))
 }

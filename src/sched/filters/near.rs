@@ -61,7 +61,12 @@ impl Filter for HardNear {
         }
     }
 
-    fn is_lasting(&self) -> bool {
+    fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
+        let near = asked.near.get(usize::from(miss.0));
+        near.map_or_else(String::new, |near| near.asked.label.clone())
+    }
+
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
         true
     }
 }

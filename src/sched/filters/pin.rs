@@ -65,7 +65,7 @@ impl Filter for Pin {
         format!("not the {what} asked for ({})", name.unwrap_or_default())
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
         true
     }
 }

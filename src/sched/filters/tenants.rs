@@ -55,7 +55,7 @@ impl Filter for Tenants {
         "reserved for other tenants".to_owned()
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
         true
     }
 }

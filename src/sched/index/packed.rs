@@ -33,13 +33,14 @@ pub(super) fn pack(amount: i64) -> i16 {
 }
 
 /// Lanes of a row that hold at least this much, as bits; bit `i` is lane `i`.
-#[inline]
+// On its own: inlined into a search it is compiled lane by lane.
+#[inline(never)]
 pub(super) fn at_least(lanes: &Lanes, least: i16) -> u64 {
-    let mut holds = [0u8; BLOCK];
-    for (holds, lane) in holds.iter_mut().zip(lanes) {
-        *holds = u8::from(*lane >= least);
+    let mut hold = [0; BLOCK];
+    for (holds, &lane) in hold.iter_mut().zip(lanes) {
+        *holds = u8::from(lane >= least);
     }
-    bits(&holds)
+    bits(&hold)
 }
 
 /// The packed base resources of a block's slots.
@@ -98,30 +99,31 @@ impl PackedBlock {
     }
 
     /// Whether any slot may cover: most blocks of an adversarial mix end here, so no bits are made for them.
-    #[inline]
+    #[inline(never)]
     fn may_cover(&self, asked: PackedResources) -> bool {
-        let mut any = 0i16;
-        for lane in 0..BLOCK {
-            any |= self.lane_covers(lane, asked);
-        }
-        any != 0
+        let slack = (0..BLOCK).map(|lane| self.slack(lane, asked));
+        slack.fold(i16::MIN, i16::max) >= 0
     }
 
+    // On its own for the same reason as `at_least`.
+    #[inline(never)]
     fn candidate_bits(&self, asked: PackedResources) -> u64 {
-        let mut covers = [0u8; BLOCK];
-        for (lane, covers) in covers.iter_mut().enumerate() {
-            *covers = (self.lane_covers(lane, asked) & 1) as u8;
+        let mut cover = [0; BLOCK];
+        for (lane, covers) in cover.iter_mut().enumerate() {
+            *covers = u8::from(self.slack(lane, asked) >= 0);
         }
-        bits(&covers)
+        bits(&cover)
     }
 
-    /// All ones if the lane may cover, else zero: what a vector comparison yields.
+    /// How much the scarcest resource of a slot is above what is asked for; negative if the slot does not cover.
+    /// Saturating differences, minima and maxima of 16 bits are what every x86-64 has for eight lanes at once; the
+    /// compiler makes branches of comparisons that are joined by "and".
     #[inline]
-    fn lane_covers(&self, lane: usize, asked: PackedResources) -> i16 {
-        let covers = (self.mem[lane] >= asked.mem)
-            & (self.vcpus[lane] >= asked.vcpus)
-            & (self.disk[lane] >= asked.disk);
-        -i16::from(covers)
+    fn slack(&self, lane: usize, asked: PackedResources) -> i16 {
+        let mem = self.mem[lane].saturating_sub(asked.mem);
+        let vcpus = self.vcpus[lane].saturating_sub(asked.vcpus);
+        let disk = self.disk[lane].saturating_sub(asked.disk);
+        mem.min(vcpus).min(disk)
     }
 
     /// Whether a slot's packed amounts are the image of these.
@@ -138,11 +140,10 @@ impl PackedBlock {
 fn bits(bytes: &[u8; BLOCK]) -> u64 {
     /// Moves bit 0 of byte `i` to bit `56 + i` of the product; no two of the partial products meet.
     const GATHER: u64 = 0x0102_0408_1020_4080;
-    let mut bits = 0;
-    for (eight, bytes) in bytes.as_chunks::<8>().0.iter().enumerate() {
-        bits |= (u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56) << (8 * eight);
-    }
-    bits
+    let eights = bytes.as_chunks::<8>().0.iter().enumerate();
+    eights.fold(0, |bits, (at, eight)| {
+        bits | (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56) << (8 * at)
+    })
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ impl Hub {
     pub(in crate::server) fn begin_shutdown(&self) {
         self.turn(None, |turn, scheduler| {
             self.shutting_down.store(true, Ordering::SeqCst);
+            scheduler.handle(turn.now, Input::Leaving);
             for peer in &self.peers {
                 peer.budget.close();
                 if peer.is_node() {

@@ -114,42 +114,40 @@ impl StartSink<'_> {
 
 impl<'a> Sink<'a> for StartSink<'a> {
     fn found(&mut self, at: &Place<'a>, what: Found<'a>) -> Option<()> {
-        match (at.record, what) {
-            ("requirements", what) => self.requirement(at.key, what),
-            ("start", Found::Text(text)) => self.text(at.key, text),
-            ("start", Found::Bool(restart)) if at.key == "restart" => {
-                self.peek.restart = restart;
-                Some(())
-            }
-            ("storage", Found::Mapping) => self.end_disk(),
-            ("storage", Found::Bool(local)) if at.key == "local" => {
-                self.disk.local = local;
-                Some(())
-            }
-            ("storage", Found::Int(size)) if at.key == "size" => {
-                self.disk.size = size;
-                Some(())
-            }
-            (_, what) => self.scheduling(at, &what),
+        match at.record {
+            "start" => self.direct(at.key, what),
+            "requirements" => self.requirement(at.key, what),
+            "storage" => self.storage(at.key, what),
+            _ => self.scheduling(at, &what),
         }
     }
 }
 
 impl<'a> StartSink<'a> {
-    fn text(&mut self, key: &str, text: &'a [u8]) -> Option<()> {
-        let field = match key {
-            "instance_uuid" => &mut self.peek.instance_uuid,
-            "tenant_uuid" => &mut self.peek.tenant_uuid,
-            "docker_image" => &mut self.peek.docker_image,
-            _ => return Some(()),
-        };
-        *field = borrowed(text)?;
+    fn direct(&mut self, key: &str, what: Found<'a>) -> Option<()> {
+        match (key, what) {
+            ("instance_uuid", Found::Text(text)) => self.peek.instance_uuid = borrowed(text)?,
+            ("tenant_uuid", Found::Text(text)) => self.peek.tenant_uuid = borrowed(text)?,
+            ("docker_image", Found::Text(text)) => self.peek.docker_image = borrowed(text)?,
+            ("restart", Found::Bool(restart)) => self.peek.restart = restart,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn storage(&mut self, key: &str, what: Found<'a>) -> Option<()> {
+        match (key, what) {
+            (_, Found::Mapping) => return self.end_disk(),
+            ("local", Found::Bool(local)) => self.disk.local = local,
+            ("size", Found::Int(size)) => self.disk.size = size,
+            _ => {}
+        }
         Some(())
     }
 
     /// Takes it in if it belongs to `scheduling`, which begins with that there is one.
     fn scheduling(&mut self, at: &Place<'a>, what: &Found<'a>) -> Option<()> {
-        if self.peek.scheduling.is_none() && at.record == "scheduling" {
+        if matches!(what, Found::Mapping) && at.record == "scheduling" {
             self.peek.scheduling = Some(Box::default());
         }
         match &mut self.peek.scheduling {

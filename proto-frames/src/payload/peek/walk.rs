@@ -2,15 +2,15 @@
 //!
 //! Each line is one of `key:`, `key: scalar`, `- key: scalar`, `- scalar`, a comment or empty; a scalar is one or
 //! several words of unremarkable characters, or such words in double quotes, and in place of one may stand a list or
-//! mapping that ends on its line ([`flow`]). The indentation must be what YAML demands for such lines. Whatever else
+//! mapping that ends on its line ([`rarer`]). The indentation must be what YAML demands for such lines. Whatever else
 //! stands there ends the walk without a result.
 
-use super::word::{Scalar, is_plain, scalar_line, skip_comment, word_len};
+use super::word::{is_plain, skip_comment, word_len, word_line};
 use crate::payload::guard::{Limits, MAX_ENTRIES, MAX_INDICATORS, is_marker};
 use crate::payload::scalar;
 use crate::payload::value::{Field, Shape};
 
-mod flow;
+mod rarer;
 
 /// Levels of nesting that are walked; the deepest of the payloads, a resource of an instance in STATS, has five.
 const MAX_DEPTH: usize = 8;
@@ -341,11 +341,10 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
 
     /// A key with its value on the same line.
     fn value(&mut self, slot: Slot<'a>, payload: &'a [u8], start: usize) -> Option<usize> {
-        let Some((scalar, next)) = scalar_line(payload, start) else {
-            return self.flow_line(slot.name, slot.shape, payload, start);
-        };
-        self.scalar(slot.key, slot.shape, scalar)?;
-        Some(next)
+        match word_line(payload, start) {
+            Some((word, next)) => self.text(slot.key, slot.shape, word).map(|()| next),
+            None => self.rarer_line(slot, payload, start),
+        }
     }
 
     /// An entry of a list that is one scalar, or stands on one line.
@@ -354,34 +353,27 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         let LevelKind::List(shape) = top.kind else {
             return None;
         };
-        let Some((scalar, next)) = scalar_line(payload, start) else {
-            let name = top.name;
-            return self.flow_line(name, shape, payload, start);
+        let slot = Slot {
+            key: "",
+            name: top.name,
+            shape,
         };
-        self.scalar("", shape, scalar)?;
-        Some(next)
+        self.value(slot, payload, start)
     }
 
-    fn scalar(&mut self, key: &'a str, shape: &'static Shape, scalar: Scalar<'a>) -> Option<()> {
-        if let Scalar::Phrase(text) = scalar {
-            self.extra += text.len();
-        }
-        let found = match (shape, scalar) {
-            (Shape::Text, Scalar::Word(text) | Scalar::Phrase(text)) => Found::Text(text),
-            (Shape::Int { min, max }, Scalar::Word(word) | Scalar::Phrase(word)) => {
-                let value = scalar::int(std::str::from_utf8(word).ok()?)?;
+    /// A scalar that is text.
+    fn text(&mut self, key: &'a str, shape: &'static Shape, text: &'a [u8]) -> Option<()> {
+        let found = match shape {
+            Shape::Text => Found::Text(text),
+            Shape::Int { min, max } => {
+                let value = scalar::int_of_bytes(text)?;
                 if value < *min || value > *max {
                     return None;
                 }
                 Found::Int(i64::try_from(value).ok()?)
             }
-            (Shape::Bool, Scalar::Word(word) | Scalar::Phrase(word)) => {
-                Found::Bool(scalar::boolean(std::str::from_utf8(word).ok()?)?)
-            }
-            (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => {
-                return Some(());
-            }
-            (Shape::Any, _) => Found::Anything,
+            Shape::Bool => Found::Bool(scalar::boolean(std::str::from_utf8(text).ok()?)?),
+            Shape::Any => Found::Anything,
             _ => return None,
         };
         self.deliver(key, found)

@@ -2,44 +2,40 @@
 
 /// A value on the line of its key or dash.
 pub(super) enum Scalar<'a> {
-    /// A word, with or without quotes.
-    Word(&'a [u8]),
-    /// Text of several words, with or without quotes.
-    Phrase(&'a [u8]),
+    /// A word, or text of several, with or without quotes.
+    Text(&'a [u8]),
     /// `[]`.
     EmptyList,
     /// `{}`.
     EmptyMapping,
 }
 
-/// The scalar that is the rest of a line, and where the next line begins.
-pub(super) fn scalar_line(payload: &[u8], start: usize) -> Option<(Scalar<'_>, usize)> {
+/// The word without quotes that is the rest of a line, and where the next line begins.
+pub(super) fn word_line(payload: &[u8], start: usize) -> Option<(&[u8], usize)> {
     let rest = payload.get(start..)?;
-    let (scalar, len) = match rest {
+    let word = &rest[..word_len(rest)];
+    (is_plain(word) && !is_null(word) && ends_line(rest, word.len()))
+        .then_some((word, start + word.len() + 1))
+}
+
+/// A scalar of a line that is not a mere word, and how many bytes it takes.
+pub(super) fn block_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
+    match rest {
         [b'"', quoted @ ..] => {
             let len = word_len(quoted);
             if quoted.get(len) == Some(&b'"') {
-                (Scalar::Word(&quoted[..len]), len + 2)
-            } else {
-                let text = quoted_phrase(quoted)?;
-                (Scalar::Phrase(text), text.len() + 2)
+                return Some((Scalar::Text(&quoted[..len]), len + 2));
             }
+            let text = quoted_phrase(quoted)?;
+            Some((Scalar::Text(text), text.len() + 2))
         }
-        [b'[', b']', ..] => (Scalar::EmptyList, 2),
-        [b'{', b'}', ..] => (Scalar::EmptyMapping, 2),
+        [b'[', b']', ..] => Some((Scalar::EmptyList, 2)),
+        [b'{', b'}', ..] => Some((Scalar::EmptyMapping, 2)),
         _ => {
-            let word = &rest[..word_len(rest)];
-            match rest.get(word.len()) {
-                None | Some(b'\n') => (is_plain(word) && !is_null(word))
-                    .then_some((Scalar::Word(word), word.len()))?,
-                _ => {
-                    let text = plain_phrase(rest, Around::Block)?;
-                    (Scalar::Phrase(text), text.len())
-                }
-            }
+            let text = plain_phrase(rest, Around::Block)?;
+            Some((Scalar::Text(text), text.len()))
         }
-    };
-    ends_line(rest, len).then_some((scalar, start + len + 1))
+    }
 }
 
 /// A value within a flow list or mapping, and how many bytes it takes.
@@ -47,13 +43,13 @@ pub(super) fn flow_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
     match rest {
         [b'"', quoted @ ..] => {
             let text = quoted_phrase(quoted)?;
-            Some((Scalar::Phrase(text), text.len() + 2))
+            Some((Scalar::Text(text), text.len() + 2))
         }
         [b'[', b']', ..] => Some((Scalar::EmptyList, 2)),
         [b'{', b'}', ..] => Some((Scalar::EmptyMapping, 2)),
         _ => {
             let text = plain_phrase(rest, Around::Flow)?;
-            Some((Scalar::Phrase(text), text.len()))
+            Some((Scalar::Text(text), text.len()))
         }
     }
 }

@@ -1,26 +1,41 @@
-//! Lists and mappings on one line: `["zone = eu-1", b]`, `{id: web, max: 2}`, and such within such.
+//! The rest of a line where it is not a mere word: text in quotes or of several words, and lists and mappings on one
+//! line, such as `["zone = eu-1", b]`, `{id: web, max: 2}`, and such within such.
 //!
-//! A blank stands behind each colon, any number of them behind a comma, none elsewhere outside of texts. What is found
-//! is handed on as if it stood on lines of its own.
+//! In these a blank stands behind each colon, any number of them behind a comma, none elsewhere outside of texts. What
+//! is found is handed on as if it stood on lines of its own.
 
-use super::{Level, LevelKind, MAX_KEY_LEN, Sink, Walker};
+use super::{Found, Level, LevelKind, MAX_KEY_LEN, Sink, Slot, Walker};
 use crate::payload::guard::{MAX_BRACKETS, MAX_ENTRIES};
-use crate::payload::peek::word::{ends_line, flow_key, flow_scalar};
+use crate::payload::peek::word::{Scalar, block_scalar, ends_line, flow_key, flow_scalar};
 use crate::payload::value::Shape;
 
 impl<'a, S: Sink<'a>> Walker<'_, S> {
-    /// Reads a list or mapping that is the rest of a line; says where the next line begins.
-    pub(super) fn flow_line(
+    /// Reads the rest of a line; says where the next line begins.
+    #[cold]
+    pub(super) fn rarer_line(
         &mut self,
-        name: &'static str,
-        shape: &'static Shape,
+        slot: Slot<'a>,
         payload: &'a [u8],
         start: usize,
     ) -> Option<usize> {
         let rest = payload.get(start..)?;
-        let len = self.flow(name, shape, rest)?;
+        let len = match block_scalar(rest) {
+            Some((scalar, len)) => self.scalar(slot.key, slot.shape, scalar).map(|()| len)?,
+            None => self.flow(slot.name, slot.shape, rest)?,
+        };
         self.extra += len;
         ends_line(rest, len).then_some(start + len + 1)
+    }
+
+    fn scalar(&mut self, key: &'a str, shape: &'static Shape, scalar: Scalar<'a>) -> Option<()> {
+        match (shape, scalar) {
+            (_, Scalar::Text(text)) => self.text(key, shape, text),
+            (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => {
+                Some(())
+            }
+            (Shape::Any, _) => self.deliver(key, Found::Anything),
+            _ => None,
+        }
     }
 
     /// Reads a list or mapping; says how many bytes it takes.

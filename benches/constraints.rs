@@ -1,0 +1,369 @@
+//! What a START costs that asks for more than room: labels, groups, preferences, custom resources, weighers.
+//!
+//! `start` is all that the core does for one START (choice, claim, ledger, message), so that a line can be compared
+//! with that of a plain START; `naive` is the same question asked of a loop over nodes that evaluates each in turn, as a
+//! scheduler with filters does, choice alone.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ciao_scheduler::sched::{
+    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeExtras,
+    NodeReport, PolicyRules, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport,
+};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use proto_frames::payload::scheduling::{Group, GroupPolicy, Scheduling};
+use proto_frames::payload::{Expression, Test};
+use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+
+/// Nodes in the table.
+const SIZES: [usize; 3] = [100, 10_000, 100_000];
+
+/// STARTs between two rounds of deleting, so that no ledger grows with the number of iterations.
+const BATCH: u64 = 1024;
+
+/// Nodes are in so many zones, and so many racks.
+const ZONES: usize = 3;
+const RACKS: usize = 100;
+
+const PLENTY: i64 = 1 << 40;
+
+/// What the STARTs ask for.
+#[derive(Debug, Clone, Copy)]
+enum Wish {
+    Plain,
+    /// One zone in three.
+    Zone,
+    /// One rack in a hundred, in one zone.
+    RackOfZone,
+    /// A fact, which is looked up node by node.
+    Fact,
+    /// One rack in a hundred, if possible.
+    Prefer,
+    /// A custom resource that one node in a hundred has.
+    Resource,
+    /// Apart from the others of a group, of which there are as many as in one batch.
+    AntiAffinity,
+    /// The best of 64, by the preset.
+    Spread,
+}
+
+impl Wish {
+    const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::Zone,
+        Self::RackOfZone,
+        Self::Fact,
+        Self::Prefer,
+        Self::Resource,
+        Self::AntiAffinity,
+        Self::Spread,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Zone => "require_zone",
+            Self::RackOfZone => "require_rack_of_zone",
+            Self::Fact => "require_fact",
+            Self::Prefer => "prefer_rack",
+            Self::Resource => "resource",
+            Self::AntiAffinity => "anti_affinity",
+            Self::Spread => "spread",
+        }
+    }
+
+    fn scheduling(self) -> Option<Box<Scheduling>> {
+        let expressions = |texts: &[&str]| {
+            let parse = |text: &&str| text.parse::<Expression>().expect("it is well-formed");
+            texts.iter().map(parse).collect()
+        };
+        let mut scheduling = Scheduling::default();
+        match self {
+            Self::Plain | Self::Spread => return None,
+            Self::Zone => scheduling.require = expressions(&["zone = zone-1"]),
+            Self::RackOfZone => {
+                scheduling.require = expressions(&["zone = zone-1", "rack in (rack-7, rack-17)"]);
+            }
+            Self::Fact => scheduling.require = expressions(&["node.load < 4"]),
+            Self::Prefer => scheduling.prefer = expressions(&["rack = rack-7"]),
+            Self::Resource => {
+                scheduling.resources = BTreeMap::from([("gpu".to_owned(), 1)]);
+            }
+            Self::AntiAffinity => {
+                scheduling.group = Some(Group {
+                    id: "web".to_owned(),
+                    policy: GroupPolicy::AntiAffinity,
+                    ..Group::default()
+                });
+            }
+        }
+        Some(Box::new(scheduling))
+    }
+
+    fn policy(self) -> PolicyRules {
+        let preset = match self {
+            Self::Spread => "spread",
+            _ => "first-fit",
+        };
+        PolicyRules::preset(preset).expect("there is such a preset")
+    }
+}
+
+fn start(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("constraints/start");
+    for wish in Wish::ALL {
+        for nodes in SIZES {
+            let mut cluster = Cluster::new(nodes, wish);
+            // A group has a member on each node at most: what is timed is never more than there are nodes.
+            let batch = match wish {
+                Wish::AntiAffinity => BATCH.min(nodes as u64 / 2),
+                _ => BATCH,
+            };
+            group.bench_function(BenchmarkId::new(wish.name(), nodes), |bencher| {
+                bencher.iter_custom(|count| cluster.time_starts(count, batch));
+            });
+        }
+    }
+    group.finish();
+}
+
+fn naive(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("constraints/naive");
+    for wish in [Wish::Zone, Wish::RackOfZone] {
+        for nodes in SIZES {
+            let mut table = NaiveTable::new(nodes);
+            let scheduling = wish.scheduling().expect("it requires something");
+            group.bench_function(BenchmarkId::new(wish.name(), nodes), |bencher| {
+                bencher.iter(|| table.choose(black_box(&scheduling.require)));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Nodes as a scheduler with filters keeps them: each in memory of its own, labels in a map.
+#[expect(
+    clippy::vec_box,
+    reason = "following pointers to nodes is part of what such a loop costs"
+)]
+struct NaiveTable {
+    nodes: Vec<Box<NaiveNode>>,
+    most_recently_used: usize,
+}
+
+struct NaiveNode {
+    mem_available: i64,
+    labels: BTreeMap<String, String>,
+}
+
+impl NaiveTable {
+    fn new(nodes: usize) -> Self {
+        let node = |number| {
+            let labels = labels(number).into_iter();
+            Box::new(NaiveNode {
+                mem_available: PLENTY,
+                labels: labels
+                    .map(|(key, value)| (key.into(), value.into()))
+                    .collect(),
+            })
+        };
+        Self {
+            nodes: (0..nodes).map(node).collect(),
+            most_recently_used: 0,
+        }
+    }
+
+    fn choose(&mut self, require: &[Expression]) -> Option<usize> {
+        let after = self.most_recently_used + 1;
+        let mut order = (after..self.nodes.len()).chain(0..self.nodes.len());
+        let found = order.find(|&at| self.nodes[at].fits(require))?;
+        self.most_recently_used = found;
+        Some(found)
+    }
+}
+
+impl NaiveNode {
+    fn fits(&self, require: &[Expression]) -> bool {
+        let holds = |expression: &Expression| {
+            let test: &Test = expression.test();
+            let value = self.labels.get(expression.key());
+            value.is_some_and(|value| test.holds_for(value)) != test.is_negative()
+        };
+        self.mem_available >= 64 && require.iter().all(holds)
+    }
+}
+
+fn labels(node: usize) -> Vec<(Box<str>, Box<str>)> {
+    vec![
+        ("arch".into(), "x86_64".into()),
+        ("cpu.model".into(), format!("model-{}", node % 7).into()),
+        ("rack".into(), format!("rack-{}", node % RACKS).into()),
+        ("zone".into(), format!("zone-{}", node % ZONES).into()),
+    ]
+}
+
+/// A core with one controller and many nodes.
+struct Cluster {
+    scheduler: Scheduler,
+    now: Instant,
+    wish: Wish,
+    scheduling: Option<Box<Scheduling>>,
+    payload: Bytes,
+    starts: u64,
+}
+
+const CONTROLLER: SessionId = SessionId(1);
+
+/// The session of the first node; the others' follow.
+const FIRST_NODE: u64 = 2;
+
+impl Cluster {
+    fn new(nodes: usize, wish: Wish) -> Self {
+        let now = Instant::now();
+        let configuration = ClusterConfiguration {
+            rules: Rules {
+                policy: wish.policy(),
+                ..Rules::default()
+            },
+            ..ClusterConfiguration::default()
+        };
+        let config = Config::new(Uuid::from_u128(1));
+        let mut cluster = Self {
+            scheduler: Scheduler::new(config, configuration, now),
+            now,
+            wish,
+            scheduling: wish.scheduling(),
+            payload: Bytes::from_static(&[b'#'; 300]),
+            starts: 0,
+        };
+        cluster.connect(CONTROLLER, Role::CONTROLLER);
+        for node in 0..nodes {
+            let session = SessionId(FIRST_NODE + node as u64);
+            cluster.connect(session, Role::AGENT);
+            cluster.frame(session, Kind::READY, Meaning::Ready(Box::new(report(node))));
+            let stats = StatsReport {
+                node: "".into(),
+                starts_seen: None,
+                extras: None,
+                instances: Vec::new(),
+            };
+            cluster.frame(session, Kind::STATS, Meaning::Stats(Box::new(stats)));
+        }
+        cluster
+    }
+
+    fn connect(&mut self, session: SessionId, role: Role) {
+        let hello = Hello {
+            uuid: uuid(session),
+            role,
+            encoding: Encoding::Native,
+            bound: false,
+        };
+        self.handle(Input::Connect { session, hello });
+    }
+
+    fn frame(&mut self, session: SessionId, kind: Kind, meaning: Meaning) {
+        self.handle(Input::Frame {
+            session,
+            frame: Frame::new(kind, uuid(session), Bytes::new()),
+            meaning,
+        });
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+        while self.scheduler.poll_action().is_some() {}
+    }
+
+    /// The time of so many STARTs, each with everything the core wants done for it.
+    fn time_starts(&mut self, count: u64, batch: u64) -> Duration {
+        let mut total = Duration::ZERO;
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(batch);
+            left -= batch;
+            let inputs: Vec<Input> = (0..batch).map(|_| self.start()).collect();
+            let mut actions = Vec::with_capacity(batch as usize * 4);
+            let begun = Instant::now();
+            for input in inputs {
+                self.scheduler.handle(self.now, input);
+                while let Some(action) = self.scheduler.poll_action() {
+                    actions.push(action);
+                }
+            }
+            total += begun.elapsed();
+            let placed: u64 = actions
+                .into_iter()
+                .map(|action| self.delete_started(action))
+                .sum();
+            assert_eq!(placed, batch, "{:?}: all of them have room", self.wish);
+        }
+        total
+    }
+
+    fn start(&mut self) -> Input {
+        self.starts += 1;
+        let request = StartRequest {
+            instance: InstanceId::Uuid(Uuid::from_u128(u128::from(self.starts))),
+            asked: Resources {
+                mem_mib: 64,
+                vcpus: 1,
+                disk_mib: 64,
+            },
+            network_node: false,
+            node_id: None,
+            hostname: None,
+            restart: false,
+            tenant: None,
+            image: None,
+            scheduling: self.scheduling.clone(),
+        };
+        Input::Frame {
+            session: CONTROLLER,
+            frame: Frame::new(Kind::START, uuid(CONTROLLER), self.payload.clone()),
+            meaning: Meaning::Start(Box::new(request)),
+        }
+    }
+
+    /// The node says that what it was given is gone again; how many STARTs that were.
+    fn delete_started(&mut self, action: Action) -> u64 {
+        if let Action::Send {
+            to,
+            message: Message::Start(start),
+        } = action
+        {
+            let gone = Meaning::InstanceGone(start.request.instance);
+            self.frame(to, Kind::INSTANCE_DELETED, gone);
+            return 1;
+        }
+        0
+    }
+}
+
+fn uuid(session: SessionId) -> Uuid {
+    Uuid::from_u128(0x1000_0000 + u128::from(session.0))
+}
+
+fn report(node: usize) -> NodeReport {
+    let gpus = i64::from(node.is_multiple_of(RACKS)) * PLENTY;
+    NodeReport {
+        mem_total_mib: PLENTY,
+        mem_available_mib: PLENTY,
+        disk_total_mb: PLENTY,
+        disk_available_mb: PLENTY,
+        load: 1,
+        cpus_online: PLENTY,
+        hostname: format!("node-{node}").into(),
+        extras: Some(Box::new(NodeExtras {
+            labels: labels(node),
+            resources: vec![("gpu".into(), gpus)],
+            shares: None,
+        })),
+    }
+}
+
+criterion_group!(benches, start, naive);
+criterion_main!(benches);

@@ -1,0 +1,352 @@
+//! What a node says of itself beyond its figures: flags of the command line, checked, and what was found on the machine.
+//!
+//! They hold for made-up nodes too, for which nothing is found. Finding is the business of `detect`; the figures are that
+//! of `host`; what instances take of the resources, of [`super::agent`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use proto_frames::Uuid;
+use proto_frames::payload::expression::{MAX_NAME_LEN, is_name};
+use tracing::warn;
+
+use super::agent::Features;
+use super::detect;
+
+/// Most labels of a node: what a dozen agents and administrators think of, and still a small part of a report.
+pub const MAX_LABELS: usize = 64;
+
+/// Most further resources of a node; the scheduler searches a column for each.
+pub const MAX_RESOURCES: usize = 64;
+
+/// Longest value of a label, in bytes: a host name or a path fits.
+pub const MAX_LABEL_VALUE_LEN: usize = 255;
+
+/// Where the keys begin that the scheduler gives values to.
+const RESERVED: &str = "node.";
+
+/// What a node says of itself, on the command line.
+#[derive(Debug, Clone, Args)]
+pub struct FeatureFlags {
+    /// Label of the node, for STARTs to require or prefer, e.g. zone=a, or image.NAME=VERSION for an image it has; may
+    /// be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub label: Vec<(String, String)>,
+    /// How much the node has of a further resource that is counted, e.g. gpu=4; may be repeated
+    #[arg(long, value_name = "NAME=AMOUNT", value_parser = parse_resource)]
+    pub resource: Vec<(String, i64)>,
+    /// The node whose resources this one shares, e.g. the whole machine's where this is one of its NUMA nodes
+    #[arg(long, value_name = "UUID")]
+    pub shares: Option<Uuid>,
+    /// What to report of what is found on this machine
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "labels",
+        overrides_with = "no_detect"
+    )]
+    pub detect: Detect,
+    /// The same as --detect none
+    #[arg(long, overrides_with = "detect")]
+    pub no_detect: bool,
+}
+
+/// What to report of what is found on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Detect {
+    /// Nothing
+    None,
+    /// What the machine is, as labels
+    Labels,
+    /// Labels, and as resources what can be counted: huge pages, accelerators
+    ///
+    /// Not the default, because each of several launchers on one machine would count them as its own.
+    All,
+}
+
+/// Why a node cannot say so of itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FeaturesError {
+    /// The command line has too many labels.
+    #[error("--label: {0} labels; a node may have {MAX_LABELS}")]
+    TooManyLabels(usize),
+    /// The command line has too many resources.
+    #[error("--resource: {0} resources; a node may have {MAX_RESOURCES}")]
+    TooManyResources(usize),
+    /// One label or resource has two values.
+    #[error("--{flag}: {name} is given twice")]
+    Twice {
+        /// Which flag, without dashes.
+        flag: &'static str,
+        /// The key.
+        name: String,
+    },
+}
+
+impl Detect {
+    /// What is found on this machine.
+    pub(crate) fn find(self) -> Features {
+        let root = Path::new("/");
+        let mut found = Features::default();
+        if let Self::Labels | Self::All = self {
+            found.labels = detect::labels(root);
+        }
+        if self == Self::All {
+            found.resources = detect::resources(root);
+        }
+        found
+    }
+}
+
+impl FeatureFlags {
+    /// What to find on the machine.
+    #[must_use]
+    pub fn detect(&self) -> Detect {
+        if self.no_detect {
+            Detect::None
+        } else {
+            self.detect
+        }
+    }
+
+    /// What the flags say, and what was found where they say nothing.
+    ///
+    /// # Errors
+    /// [`FeaturesError`], for the flags alone; of what was found, that is left out for which there is no room.
+    pub fn features(self, found: Features) -> Result<Features, FeaturesError> {
+        if self.label.len() > MAX_LABELS {
+            return Err(FeaturesError::TooManyLabels(self.label.len()));
+        }
+        if self.resource.len() > MAX_RESOURCES {
+            return Err(FeaturesError::TooManyResources(self.resource.len()));
+        }
+        let mut features = Features {
+            labels: unique("label", self.label)?,
+            resources: unique("resource", self.resource)?,
+            shares: self.shares,
+        };
+        fill(&mut features.labels, found.labels, MAX_LABELS);
+        fill(&mut features.resources, found.resources, MAX_RESOURCES);
+        Ok(features)
+    }
+}
+
+fn unique<T>(
+    flag: &'static str,
+    pairs: Vec<(String, T)>,
+) -> Result<BTreeMap<String, T>, FeaturesError> {
+    let mut map = BTreeMap::new();
+    for (name, value) in pairs {
+        if map.contains_key(&name) {
+            return Err(FeaturesError::Twice { flag, name });
+        }
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+/// Adds what was found to what was said.
+fn fill<T>(said: &mut BTreeMap<String, T>, found: BTreeMap<String, T>, max: usize) {
+    for (name, value) in found {
+        if said.contains_key(&name) {
+            continue;
+        }
+        if said.len() == max {
+            warn!(name, max, "found on the machine and not reported: too many");
+            continue;
+        }
+        said.insert(name, value);
+    }
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = pair(text, "KEY=VALUE")?;
+    if key.starts_with(RESERVED) {
+        return Err(format!(
+            "keys that begin with {RESERVED} are the scheduler's"
+        ));
+    }
+    if value.len() > MAX_LABEL_VALUE_LEN {
+        return Err(format!(
+            "the value has {} bytes; {MAX_LABEL_VALUE_LEN} are allowed",
+            value.len()
+        ));
+    }
+    if value.contains(char::is_control) {
+        return Err("the value has a control character".to_owned());
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_resource(text: &str) -> Result<(String, i64), String> {
+    let (name, amount) = pair(text, "NAME=AMOUNT")?;
+    match amount.parse() {
+        Ok(amount) if amount >= 0 => Ok((name.to_owned(), amount)),
+        _ => Err("the amount must be a whole number from 0".to_owned()),
+    }
+}
+
+/// The two sides of the first `=`, if the left one is a name.
+fn pair<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("must be of the form {form}"))?;
+    if is_name(name) {
+        Ok((name, value))
+    } else {
+        Err(format!(
+            "the name before '=' must be 1 to {MAX_NAME_LEN} letters, digits, '.', '_', '/' or '-'"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{
+        Detect, FeatureFlags, Features, FeaturesError, MAX_LABELS, MAX_RESOURCES, parse_label,
+        parse_resource,
+    };
+
+    #[derive(Debug, Parser)]
+    #[command(args_override_self = true)]
+    struct Line {
+        #[command(flatten)]
+        flags: FeatureFlags,
+    }
+
+    fn flags(args: &[&str]) -> FeatureFlags {
+        let args = std::iter::once("x").chain(args.iter().copied());
+        Line::try_parse_from(args).unwrap().flags
+    }
+
+    /// A machine with two labels and one resource.
+    fn found() -> Features {
+        Features {
+            labels: [("arch", "x86_64"), ("os", "linux")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            resources: [("gpu".to_owned(), 8)].into(),
+            shares: None,
+        }
+    }
+
+    #[test]
+    fn labels_and_resources_add_up_and_go_before_what_was_found() {
+        let flags = flags(&[
+            "--label",
+            "zone=a",
+            "--label=arch=mine",
+            "--label",
+            "expr=a=b c",
+            "--label=ssd=",
+            "--resource",
+            "gpu=4",
+            "--resource=licence=0",
+        ]);
+        let features = flags.features(found()).unwrap();
+        let labels: Vec<(&str, &str)> = features
+            .labels
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        let expected = [
+            ("arch", "mine"),
+            ("expr", "a=b c"),
+            ("os", "linux"),
+            ("ssd", ""),
+            ("zone", "a"),
+        ];
+        assert_eq!(labels, expected);
+        assert_eq!(
+            (features.resources["gpu"], features.resources["licence"]),
+            (4, 0)
+        );
+    }
+
+    #[test]
+    fn labels_are_found_unless_said_otherwise_and_the_last_word_counts() {
+        for (args, expected) in [
+            (&[][..], Detect::Labels),
+            (&["--detect", "all"], Detect::All),
+            (&["--no-detect"], Detect::None),
+            (&["--detect=all", "--no-detect"], Detect::None),
+            (&["--no-detect", "--detect=all"], Detect::All),
+        ] {
+            assert_eq!(flags(args).detect(), expected, "{args:?}");
+        }
+        assert_eq!(Detect::None.find(), Features::default());
+        let labels = Detect::Labels.find();
+        assert!(labels.labels.contains_key("arch") && labels.resources.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_label_is_refused_with_what_it_lacks() {
+        for (text, reason) in [
+            ("zone", "must be of the form KEY=VALUE"),
+            ("=a", "the name before '='"),
+            ("my zone=a", "the name before '='"),
+            ("zöne=a", "the name before '='"),
+            (
+                "node.load=0",
+                "keys that begin with node. are the scheduler's",
+            ),
+            (
+                &format!("zone={}", "a".repeat(256)),
+                "has 256 bytes; 255 are allowed",
+            ),
+            ("zone=a\nb", "control character"),
+        ] {
+            let error = parse_label(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        assert!(parse_label(&format!("nodes={}", "a".repeat(255))).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_resource_is_refused_with_what_it_lacks() {
+        for (text, reason) in [
+            ("gpu", "must be of the form NAME=AMOUNT"),
+            ("g pu=1", "the name before '='"),
+            ("gpu=-1", "a whole number from 0"),
+            ("gpu=1.5", "a whole number from 0"),
+            ("gpu=", "a whole number from 0"),
+            ("gpu=9223372036854775808", "a whole number from 0"),
+        ] {
+            let error = parse_resource(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn too_many_are_refused_and_so_are_two_values() {
+        let mut many = flags(&[]);
+        many.label = (0..=MAX_LABELS)
+            .map(|n| (n.to_string(), String::new()))
+            .collect();
+        let error = many.features(Features::default()).unwrap_err();
+        assert_eq!(error.to_string(), "--label: 65 labels; a node may have 64");
+        let mut many = flags(&[]);
+        many.resource = (0..=MAX_RESOURCES).map(|n| (n.to_string(), 1)).collect();
+        let error = many.features(Features::default()).unwrap_err();
+        assert_eq!(error, FeaturesError::TooManyResources(65));
+        let error = flags(&["--label=zone=a", "--label=zone=b"])
+            .features(Features::default())
+            .unwrap_err();
+        assert_eq!(error.to_string(), "--label: zone is given twice");
+    }
+
+    #[test]
+    fn what_was_found_takes_what_room_is_left() {
+        let mut most = flags(&[]);
+        most.label = (1..MAX_LABELS)
+            .map(|n| (n.to_string(), String::new()))
+            .collect();
+        let features = most.features(found()).unwrap();
+        assert_eq!(features.labels.len(), MAX_LABELS);
+        assert!(features.labels.contains_key("arch") && !features.labels.contains_key("os"));
+    }
+}
