@@ -273,14 +273,8 @@ impl Scheduler {
             .by_uuid(peer)
             .filter(|key| self.holders.get(instance) == Some(key));
         if let Some(key) = held_here {
-            let was_unconfirmed = self
-                .nodes
-                .node(key)
-                .ledger
-                .get(instance)
-                .is_some_and(|entry| entry.unconfirmed().is_some() && !entry.is_repeated());
-            if !was_unconfirmed {
-                // A repeated START of an instance that runs there shares what becomes of it.
+            if !self.nodes.node_mut(key).ledger.take_back(instance) {
+                // It runs there, or an earlier START of it was written: this one shares what becomes of that.
                 return;
             }
             self.release(key, instance);

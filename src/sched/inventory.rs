@@ -95,7 +95,7 @@ impl Scheduler {
             .for_each(|relative| self.offer(relative));
     }
 
-    /// Puts a node into the tables of its roles; it offers nothing yet.
+    /// Puts a node into the tables of its roles. It takes no work yet, but one that is back has what it had.
     pub(super) fn enter_tables(&mut self, key: NodeKey) {
         let roles = self.nodes.node(key).roles;
         for pool in Pool::ALL {
@@ -106,6 +106,7 @@ impl Scheduler {
                 self.labels[pool as usize].insert(slot, &node.traits.labels);
             }
         }
+        self.offer(key);
         self.move_in_groups(key);
     }
 

@@ -3,93 +3,20 @@
 //! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
 //! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
 
+mod entry;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use indexmap::IndexMap;
 
-use super::columns::{Amounts, Columns};
-use super::config::Accounting;
-use super::ids::{InstanceId, SessionId};
+use super::columns::Columns;
+use super::ids::InstanceId;
 use super::index::ColumnId;
-use super::input::{InstanceReport, InstanceState};
-use super::resources::{MAX_ADOPTED, Resources};
+use super::input::InstanceReport;
+use super::resources::MAX_ADOPTED;
 
-/// One instance on a node.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    /// What it asked for; zero where nobody said (an instance of an original launcher after a scheduler restart).
-    pub(super) asked: Resources,
-    /// What else it asked for; `None` for most.
-    extras: Option<Box<Extras>>,
-    /// What it uses, from the latest STATS; 0 while unknown.
-    pub(super) used_mem_mib: i64,
-    /// What it uses, from the latest STATS; 0 while unknown.
-    pub(super) used_disk_mib: i64,
-    /// How sure it is.
-    pub(super) phase: Phase,
-    /// When the entry was made.
-    pub(super) since: Instant,
-    /// The launcher's word for its state, from the latest STATS.
-    pub(super) reported: Option<InstanceState>,
-    /// Who asked for it, while that is known: told what its launcher says of its start.
-    pub(super) sender: Option<SessionId>,
-    /// A START repeated while it ran, until the node has answered or reported again.
-    repeated: Option<Unconfirmed>,
-    /// STATS in a row that should have listed it and did not.
-    misses: u8,
-    /// The latest STATS that listed it, by the ledger's count.
-    listed_in: u64,
-}
-
-/// What few instances have: custom resources, and a group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Extras {
-    /// Custom resources it asked for.
-    pub(super) custom: Amounts,
-    /// The group it is a member of.
-    pub(super) group: Option<Arc<str>>,
-}
-
-/// How sure it is that an instance is on its node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Its START was given to the node, which has not listed it yet.
-    Placed(Unconfirmed),
-    /// As `Placed`, but the connection has ended since.
-    InDoubt(Unconfirmed),
-    /// The node listed it.
-    Running,
-}
-
-/// A START without an outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unconfirmed {
-    /// Who is to be told if it fails.
-    pub(super) sender: SessionId,
-    /// Which START on the node's connection it was, from 1.
-    pub(super) ordinal: u64,
-    /// Whether it was a restart; only echoed in failures.
-    pub(super) restart: bool,
-}
-
-/// Which resources count as what is used once an instance is listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Measured {
-    pub(super) mem: bool,
-    pub(super) disk: bool,
-}
-
-impl Measured {
-    /// As the settings and the cluster configuration say.
-    pub(super) fn new(accounting: Accounting, mem_limit: bool, disk_limit: bool) -> Self {
-        let all = accounting == Accounting::Measured;
-        Self {
-            mem: all || !mem_limit,
-            disk: all || !disk_limit,
-        }
-    }
-}
+pub(super) use self::entry::{Claims, Entry, Extras, Measured, Phase, Unconfirmed};
 
 /// What one STATS changed.
 #[derive(Debug, Default)]
@@ -111,12 +38,30 @@ pub(super) struct MissRules {
     pub(super) missed_stats: u8,
 }
 
+impl MissRules {
+    /// Whether the launcher says that it has not come to a START.
+    fn is_unseen(&self, start: Unconfirmed) -> bool {
+        self.starts_seen.is_some_and(|seen| seen < start.ordinal)
+    }
+}
+
+/// How a node says that it does not have an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A START of it failed.
+    Failed,
+    /// It was there and is not any more.
+    Gone,
+    /// It is not there to be deleted.
+    NotThere,
+}
+
 /// The claims on one node.
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
     entries: IndexMap<InstanceId, Entry>,
     measured: Measured,
-    held: Resources,
+    claims: Claims,
     /// Custom resources asked for, in order of their numbers, none of them zero.
     held_custom: Vec<(ColumnId, i64)>,
     /// Members of groups that came or went since [`Ledger::take_group_changes`].
@@ -128,114 +73,13 @@ pub(super) struct Ledger {
     stats_count: u64,
 }
 
-impl Entry {
-    /// The entry of a START just given to its node.
-    pub(super) fn placed(
-        asked: Resources,
-        extras: Extras,
-        since: Instant,
-        unconfirmed: Unconfirmed,
-    ) -> Self {
-        Self {
-            asked,
-            extras: extras.boxed(),
-            used_mem_mib: 0,
-            used_disk_mib: 0,
-            phase: Phase::Placed(unconfirmed),
-            since,
-            reported: None,
-            sender: Some(unconfirmed.sender),
-            repeated: None,
-            misses: 0,
-            listed_in: 0,
-        }
-    }
-
-    /// The START behind it, while it has no outcome.
-    pub(super) fn unconfirmed(&self) -> Option<Unconfirmed> {
-        match self.phase {
-            Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
-            Phase::Running => None,
-        }
-    }
-
-    /// The entry of an instance that nobody started here.
-    fn adopted(since: Instant) -> Self {
-        let nobody = Unconfirmed {
-            sender: SessionId(0),
-            ordinal: 0,
-            restart: false,
-        };
-        Self {
-            phase: Phase::Running,
-            sender: None,
-            ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
-        }
-    }
-
-    /// Custom resources it asked for.
-    pub(super) fn custom(&self) -> &[(ColumnId, i64)] {
-        self.extras.as_ref().map_or(&[], |extras| &extras.custom)
-    }
-
-    /// The group it is a member of.
-    pub(super) fn group(&self) -> Option<&Arc<str>> {
-        self.extras.as_ref()?.group.as_ref()
-    }
-
-    /// Whether its START was repeated while it ran and has not been answered.
-    pub(super) fn is_repeated(&self) -> bool {
-        self.repeated.is_some()
-    }
-
-    /// Counts a STATS that does not list it; whether that was one too many.
-    fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
-        match self.phase {
-            // The first STATS after a reconnect settles what was in doubt.
-            Phase::InDoubt(_) => return true,
-            _ if !is_evidence => return false,
-            // It may not have left yet, or the launcher says that it has not come to it.
-            Phase::Placed(_) if !rules.is_queue_clear => return false,
-            Phase::Placed(start) if rules.starts_seen.is_some_and(|seen| seen < start.ordinal) => {
-                return false;
-            }
-            Phase::Placed(_) | Phase::Running => {}
-        }
-        self.misses += 1;
-        self.misses >= rules.missed_stats
-    }
-
-    /// What of its request the node's reported figures do not show yet.
-    fn held(&self, measured: Measured) -> Resources {
-        let listed = self.phase == Phase::Running;
-        let unused = |asked: i64, used: i64, measured: bool| {
-            if measured && listed {
-                0
-            } else {
-                asked.saturating_sub(used.max(0)).max(0)
-            }
-        };
-        Resources {
-            mem_mib: unused(self.asked.mem_mib, self.used_mem_mib, measured.mem),
-            vcpus: self.asked.vcpus,
-            disk_mib: unused(self.asked.disk_mib, self.used_disk_mib, measured.disk),
-        }
-    }
-}
-
-impl Extras {
-    fn boxed(self) -> Option<Box<Self>> {
-        (self != Self::default()).then(|| Box::new(self))
-    }
-}
-
 impl Ledger {
     /// A ledger without entries.
     pub(super) fn new(measured: Measured) -> Self {
         Self {
             entries: IndexMap::new(),
             measured,
-            held: Resources::ZERO,
+            claims: Claims::default(),
             held_custom: Vec::new(),
             group_changes: Vec::new(),
             unconfirmed: 0,
@@ -244,9 +88,9 @@ impl Ledger {
         }
     }
 
-    /// What is to be held back from the node's reported figures.
-    pub(super) fn held(&self) -> Resources {
-        self.held
+    /// What its entries lay claim to.
+    pub(super) fn claims(&self) -> Claims {
+        self.claims
     }
 
     /// Custom resources asked for, in order of their numbers.
@@ -311,7 +155,7 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return;
         };
-        self.held -= entry.held(measured);
+        self.claims -= entry.claims(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
             entry.sender = Some(start.sender);
@@ -319,7 +163,7 @@ impl Ledger {
         entry.phase = phase;
         entry.repeated = None;
         entry.misses = 0;
-        self.held += entry.held(measured);
+        self.claims += entry.claims(measured);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
@@ -344,30 +188,100 @@ impl Ledger {
                 Phase::InDoubt(_) => None,
             };
             if let Some(start) = start {
-                let before = entry.held(self.measured);
+                let before = entry.claims(self.measured);
                 self.unconfirmed += usize::from(entry.phase == Phase::Running);
                 entry.phase = Phase::InDoubt(Unconfirmed {
                     ordinal: 0,
                     ..start
                 });
-                self.held -= before;
-                self.held += entry.held(self.measured);
+                self.claims -= before;
+                self.claims += entry.claims(self.measured);
             }
         }
         self.unconfirmed
     }
 
-    /// Notes that the START of an instance that runs was given to its node again.
-    pub(super) fn note_repeated(&mut self, instance: &InstanceId, start: Unconfirmed) {
+    /// Notes that a START of an instance that it has was given to its node again.
+    pub(super) fn repeat(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        match entry.phase {
+            Phase::Running => {
+                entry.repeated = Some(start);
+                entry.open += 1;
+            }
+            Phase::Placed(_) => {
+                let open = entry.open + 1;
+                self.reopen(instance, start, open);
+            }
+            Phase::InDoubt(_) => {
+                entry.is_doubted = true;
+                self.reopen(instance, start, 1);
+            }
+        }
+    }
+
+    /// Notes that a node has answered a START by that the instance runs there.
+    pub(super) fn confirm(&mut self, instance: &InstanceId) {
+        let Some(entry) = self.entries.get(instance) else {
+            return;
+        };
+        // One START is answered; and if nobody knew yet that it runs, another was what brought it there.
+        let silent = u32::from(entry.unconfirmed().is_some() && !entry.is_doubted);
+        let open = entry.open.saturating_sub(1 + silent);
+        let latest = entry.repeated.or(entry.unconfirmed());
+        self.set_phase(instance, Phase::Running);
         if let Some(entry) = self.entries.get_mut(instance) {
-            entry.repeated = Some(start);
+            entry.open = open;
+            entry.repeated = latest.filter(|_| open > 0);
+        }
+    }
+
+    /// Takes in that a node does not have an instance, as it says; whether its entry is to be released. It is not if a
+    /// START is on its way that the node had not come to when it said so.
+    pub(super) fn end(&mut self, instance: &InstanceId, how: Ended) -> bool {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return false;
+        };
+        let is_answer = match (how, entry.phase) {
+            (Ended::Failed, _) => true,
+            (Ended::Gone, Phase::Placed(_)) => !std::mem::take(&mut entry.is_doubted),
+            (_, Phase::InDoubt(_)) => return true,
+            // That it runs, or that it does not, was said of every START before.
+            (Ended::Gone | Ended::NotThere, _) => false,
+        };
+        let open = entry.open.saturating_sub(u32::from(is_answer));
+        match entry.repeated.or(entry.unconfirmed()) {
+            Some(latest) if open > 0 => {
+                self.reopen(instance, latest, open);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Notes that a START was never written to the node, whose connection has ended; whether none of this instance was.
+    pub(super) fn take_back(&mut self, instance: &InstanceId) -> bool {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return false;
+        };
+        entry.open = entry.open.saturating_sub(1);
+        let is_written = entry.open > 0 || entry.is_doubted || entry.repeated.is_some();
+        entry.unconfirmed().is_some() && !is_written
+    }
+
+    fn reopen(&mut self, instance: &InstanceId, start: Unconfirmed, open: u32) {
+        self.set_phase(instance, Phase::Placed(start));
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.open = open;
         }
     }
 
     /// Changes what counts as used and recomputes what is held.
     pub(super) fn set_measured(&mut self, measured: Measured) {
         self.measured = measured;
-        self.held = self.recomputed().0;
+        self.claims = self.recomputed().0;
     }
 
     /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
@@ -385,7 +299,7 @@ impl Ledger {
         self.has_listed |= !reports.is_empty();
         let mut listed = 0;
         for report in reports {
-            listed += usize::from(self.apply_report(report, columns, now));
+            listed += usize::from(self.apply_report(report, misses, columns, now));
         }
         if listed < self.entries.len() {
             self.count_missing(is_evidence, misses, &mut outcome);
@@ -397,6 +311,7 @@ impl Ledger {
     fn apply_report(
         &mut self,
         report: InstanceReport,
+        rules: &MissRules,
         columns: &mut Columns,
         now: Instant,
     ) -> bool {
@@ -411,8 +326,21 @@ impl Ledger {
             return false;
         };
         let is_first = entry.listed_in != stats_count;
-        let before = entry.held(measured);
+        let before = entry.claims(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        let latest = entry.repeated.or(entry.unconfirmed());
+        match entry.phase {
+            Phase::Running => {}
+            // That it runs is what came of one START; of those repeated since nothing has been heard.
+            Phase::Placed(_) if entry.is_doubted => {}
+            Phase::Placed(start) => {
+                let unseen = u32::from(rules.is_unseen(start));
+                entry.open = entry.open.saturating_sub(1).max(unseen);
+            }
+            Phase::InDoubt(_) => entry.open = 0,
+        }
+        entry.is_doubted = false;
+        entry.repeated = latest.filter(|_| entry.open > 0);
         entry.phase = Phase::Running;
         entry.asked = report
             .requested
@@ -420,11 +348,10 @@ impl Ledger {
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
         entry.reported = Some(report.state);
-        entry.repeated = None;
         entry.misses = 0;
         entry.listed_in = stats_count;
-        self.held -= before;
-        self.held += entry.held(measured);
+        self.claims -= before;
+        self.claims += entry.claims(measured);
         is_first
     }
 
@@ -488,11 +415,12 @@ impl Ledger {
             if entry.listed_in == stats_count {
                 continue;
             }
-            let before = entry.held(measured);
+            let before = entry.claims(measured);
+            entry.is_doubted = false;
             // Not listed: as far as anybody knows it uses nothing.
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
-            self.held -= before;
-            self.held += entry.held(measured);
+            self.claims -= before;
+            self.claims += entry.claims(measured);
             if entry.is_gone(is_evidence, rules) {
                 gone.push(instance.clone());
             }
@@ -509,28 +437,29 @@ impl Ledger {
     }
 
     fn count_in(&mut self, entry: &Entry) {
-        self.held += entry.held(self.measured);
+        self.claims += entry.claims(self.measured);
         self.count_extras(entry.extras.as_deref(), 1);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
     fn count_out(&mut self, entry: &Entry) {
-        self.held -= entry.held(self.measured);
+        self.claims -= entry.claims(self.measured);
         self.count_extras(entry.extras.as_deref(), -1);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }
 
-    /// What is held and how many STARTs have no outcome, from scratch.
-    fn recomputed(&self) -> (Resources, usize) {
-        let held = self.entries.values().fold(Resources::ZERO, |sum, entry| {
-            sum + entry.held(self.measured)
-        });
+    /// What is claimed and how many STARTs have no outcome, from scratch.
+    fn recomputed(&self) -> (Claims, usize) {
+        let mut claims = Claims::default();
+        for entry in self.entries.values() {
+            claims += entry.claims(self.measured);
+        }
         let unconfirmed = self
             .entries
             .values()
             .filter(|entry| entry.unconfirmed().is_some())
             .count();
-        (held, unconfirmed)
+        (claims, unconfirmed)
     }
 
     /// Whether the running sums are what a walk over the entries finds.
@@ -539,7 +468,7 @@ impl Ledger {
         for &(column, amount) in self.entries.values().flat_map(Entry::custom) {
             *custom.entry(column).or_insert(0) += amount;
         }
-        self.recomputed() == (self.held, self.unconfirmed)
+        self.recomputed() == (self.claims, self.unconfirmed)
             && custom.into_iter().eq(self.held_custom.iter().copied())
             && self.group_changes.is_empty()
     }

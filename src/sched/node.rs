@@ -10,7 +10,7 @@ use super::failures::Failures;
 use super::ids::{NodeKey, SessionId};
 use super::index::ColumnId;
 use super::input::{Backlog, NodeExtras, NodeReport};
-use super::ledger::{Ledger, Measured};
+use super::ledger::{Claims, Ledger, Measured};
 use super::resources::{MAX_REPORTED, Resources};
 use super::table::Slot;
 use super::traits::Traits;
@@ -165,24 +165,30 @@ impl Node {
         self.report.as_ref().map_or("", |report| &report.hostname)
     }
 
-    /// What is free on it alone: reported, scaled, less what is held.
-    fn own_free(&self) -> Resources {
+    /// What is free on it with these claims: what it reports as available, scaled, less what is held; and never more
+    /// than its capacity less all that was asked for. Where reports of what is available and of what is used were made
+    /// at the same moment the second says nothing new. But they come one after the other, and what an instance began
+    /// or ceased to use between them would be counted in neither.
+    fn free(&self, claims: &Claims) -> Resources {
         let Some(report) = &self.report else {
             return Resources::NEVER;
         };
         let limits = &self.traits.limits;
-        let held = self.ledger.held();
-        let free = |available: i64, total: i64, ratio: f64, reserved: i64, held: i64| {
-            if available < 0 {
-                return i64::MIN;
-            }
-            let overcommit = (total.clamp(0, MAX_REPORTED) as f64 * (ratio - 1.0)) as i64;
-            available
-                .min(MAX_REPORTED)
-                .saturating_add(overcommit)
-                .saturating_sub(reserved)
-                .saturating_sub(held)
-        };
+        let (held, asked, capacity) = (claims.held, claims.asked, self.capacity());
+        let free =
+            |available: i64, total: i64, capacity: i64, reserved: i64, held: i64, asked: i64| {
+                if available < 0 {
+                    return i64::MIN;
+                }
+                let available = available.min(MAX_REPORTED);
+                if total < 0 {
+                    return available.saturating_sub(reserved).saturating_sub(held);
+                }
+                let scaled = available.saturating_add(capacity - total.min(MAX_REPORTED));
+                scaled
+                    .saturating_sub(held)
+                    .min(capacity.saturating_sub(asked))
+            };
         let vcpus = match limits.vcpus(report.cpus_online) {
             Some(vcpus) => vcpus.saturating_sub(held.vcpus),
             None => i64::MIN,
@@ -191,22 +197,25 @@ impl Node {
             mem_mib: free(
                 report.mem_available_mib,
                 report.mem_total_mib,
-                limits.mem_ratio,
+                capacity.mem_mib,
                 limits.reserved_mem_mib,
                 held.mem_mib,
+                asked.mem_mib,
             ),
             vcpus,
             disk_mib: free(
                 report.disk_available_mb,
                 report.disk_total_mb,
-                limits.disk_ratio,
+                capacity.disk_mib,
                 limits.reserved_disk_mib,
                 held.disk_mib,
+                asked.disk_mib,
             ),
         }
     }
 
-    /// What it could offer if nothing ran on it; figures it does not report are -1.
+    /// What it could offer if nothing ran on it: what it has, less what is reserved, scaled. Figures it does not report
+    /// are -1.
     pub(super) fn capacity(&self) -> Resources {
         let Some(report) = &self.report else {
             return Resources::UNKNOWN;
@@ -216,8 +225,8 @@ impl Node {
             if total < 0 {
                 return -1;
             }
-            let scaled = (total.min(MAX_REPORTED) as f64 * ratio) as i64;
-            scaled.saturating_sub(reserved).max(0)
+            let offered = total.min(MAX_REPORTED).saturating_sub(reserved).max(0);
+            (offered as f64 * ratio) as i64
         };
         Resources {
             mem_mib: whole(
@@ -417,13 +426,15 @@ impl NodeStore {
     /// nobody knows which part it will use.
     pub(super) fn free(&self, key: NodeKey) -> Resources {
         let node = self.node(key);
-        let own = node.own_free();
-        let parts = self.parts_of(node).iter();
-        let own = parts.fold(own, |free, &part| free - self.node(part).ledger.held());
+        let mut claims = node.ledger.claims();
+        for &part in self.parts_of(node) {
+            claims += self.node(part).ledger.claims();
+        }
+        let own = node.free(&claims);
         match self.whole_of(node) {
             Some(whole) if self.node(whole).report.is_some() => {
-                let held = self.node(whole).ledger.held();
-                (own - held).min(self.free(whole))
+                let claims = self.node(whole).ledger.claims();
+                (own - claims.held).min(self.free(whole))
             }
             _ => own,
         }

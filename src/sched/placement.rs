@@ -144,15 +144,7 @@ impl Scheduler {
             ordinal: node.starts_sent,
             restart,
         };
-        if node
-            .ledger
-            .get(instance)
-            .is_some_and(|entry| entry.phase == Phase::Running)
-        {
-            node.ledger.note_repeated(instance, unconfirmed);
-        } else {
-            node.ledger.set_phase(instance, Phase::Placed(unconfirmed));
-        }
+        node.ledger.repeat(instance, unconfirmed);
         self.hand_over(holder, start);
     }
 

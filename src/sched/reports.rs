@@ -9,7 +9,7 @@ use super::Scheduler;
 use super::action::{Message, Notice};
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
-use super::ledger::{MissRules, Phase, StatsOutcome};
+use super::ledger::{Ended, MissRules, StatsOutcome};
 use super::node::{IsOther, NodeStatus};
 use super::settle::RETRIES_PER_READY;
 
@@ -110,7 +110,7 @@ impl Scheduler {
     /// InstanceDeleted or InstanceStopped.
     pub(super) fn instance_gone(&mut self, id: SessionId, frame: Frame, instance: &InstanceId) {
         if let Some(key) = self.node_of(id) {
-            self.release(key, instance);
+            self.ended(key, instance, Ended::Gone);
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
         self.broadcast(Topic::Instances, id, frame);
@@ -140,7 +140,7 @@ impl Scheduler {
                 if blames_node(reason) {
                     self.nodes.node_mut(key).failures.add(now);
                 }
-                self.release(key, instance);
+                self.ended(key, instance, Ended::Failed);
             }
             None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
         }
@@ -164,7 +164,7 @@ impl Scheduler {
         if let Some(key) = self.node_of(id)
             && no_instance
         {
-            self.release(key, instance);
+            self.ended(key, instance, Ended::NotThere);
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Failures, &frame);
         self.broadcast(Topic::Failures, id, frame);
@@ -205,8 +205,17 @@ impl Scheduler {
 
     fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
         let node = self.nodes.node_mut(key);
-        node.ledger.set_phase(instance, Phase::Running);
+        node.ledger.confirm(instance);
         self.refresh_offer(key);
+    }
+
+    /// A node says that it does not have an instance.
+    fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) {
+        if self.nodes.node_mut(key).ledger.end(instance, how) {
+            self.release(key, instance);
+        } else {
+            self.refresh_offer(key);
+        }
     }
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.

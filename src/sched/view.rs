@@ -261,7 +261,7 @@ impl GroupNow<'_> {
         self.asked.max_in_place()
     }
 
-    /// Members where a node is: on it, or in the scope it is in.
+    /// Members where a node is: on it, or in the scope it is in; of several, in the one that has the most.
     pub(super) fn members_at(&self, node: &Candidate<'_>) -> u32 {
         if self.is_node_scope() {
             return self.members.map_or(0, |group| group.on(node.key()));
@@ -271,7 +271,9 @@ impl GroupNow<'_> {
         };
         labels::values_of(&node.node.traits.labels, &self.asked.scope)
             .filter_map(|value| domains.get(value))
-            .sum()
+            .copied()
+            .max()
+            .unwrap_or(0)
     }
 
     /// The values of the scope's label at which there are at least so many members.

@@ -223,6 +223,13 @@ fn what_the_launcher_says_was_asked_is_believed_after_a_restart() {
     let mut world = World::new();
     let controller = world.controller();
     let node = world.node_with(1, 1000);
+    world.ready(
+        node,
+        Size {
+            mem: 800,
+            ..Size::default()
+        },
+    );
     let requested = Some(Resources {
         mem_mib: 500,
         vcpus: 0,
@@ -240,7 +247,7 @@ fn what_the_launcher_says_was_asked_is_believed_after_a_restart() {
     );
     assert_eq!(
         free(&mut world, controller),
-        600,
+        400,
         "400 of a are untouched; of b only its use is known"
     );
 }
@@ -265,8 +272,15 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.start(controller, "a", 600);
+    world.ready(
+        node,
+        Size {
+            mem: 990,
+            ..Size::default()
+        },
+    );
     world.stats(node, vec![running("a", 10)]);
-    assert_eq!(free(&mut world, controller), 410);
+    assert_eq!(free(&mut world, controller), 400);
     let flags = ConfigurationFlags {
         mem_limit: false,
         disk_limit: true,
@@ -277,7 +291,7 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
         Kind::CONFIGURE,
         Meaning::Configure(Box::new(new)),
     );
-    assert_eq!(free(&mut world, controller), 1000);
+    assert_eq!(free(&mut world, controller), 990);
 }
 
 #[test]
@@ -289,7 +303,11 @@ fn ratios_and_reserved_amounts_change_what_is_offered() {
     });
     let controller = world.controller();
     world.node_with(1, 1000);
-    assert_eq!(free(&mut world, controller), 1400);
+    assert_eq!(
+        free(&mut world, controller),
+        1350,
+        "what is reserved is not scaled: it is never offered"
+    );
 }
 
 #[test]

@@ -206,8 +206,8 @@ fn an_instance_that_runs_is_not_disturbed_by_a_dry_run_of_it() {
     let decision = world.decided(controller, tried(request("x", 600), 1));
     assert_eq!(
         found(&world, &decision, &[holder, other]),
-        [(other, 1)],
-        "as of another like it"
+        [(holder, 1)],
+        "where a START of it would go"
     );
     assert_eq!(world.place(controller, "x", 600), Some(holder));
     assert_eq!(world.place(controller, "y", 600), Some(other));

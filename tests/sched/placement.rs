@@ -298,16 +298,17 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     world.start(controller, "b", 301);
     assert_eq!(
         detail(&mut world),
-        "none of 3 compute nodes fits: 1 not ready; \
-         2 short of memory (asks 301 MiB, most free 300 on host-3, never: the largest has 300)"
+        "none of 3 compute nodes fits: \
+         2 short of memory (asks 301 MiB, most free 300 on host-3, never: the largest has 300); \
+         1 not ready"
     );
     world.ready(third, Size::default());
     world.status(third, Kind::FULL);
     world.start(controller, "c", 1001);
     assert_eq!(
         detail(&mut world),
-        "none of 3 compute nodes fits: 1 not ready; \
-         2 short of memory (asks 1001 MiB, most free 300 on host-3, never: the largest has 1000); \
-         it never can: it asks for more than the largest of them has in all"
+        "none of 3 compute nodes fits: \
+         2 short of memory (asks 1001 MiB, most free 300 on host-3, never: the largest has 300); \
+         1 not ready; it never can: it asks for more than the largest of them has in all"
     );
 }

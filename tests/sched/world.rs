@@ -1,14 +1,15 @@
 //! A world around the core: peers, a virtual clock, and everything the core said to whom.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ciao_scheduler::sched::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState,
-    Meaning, Message, NodeReport, RefusedConnect, Resources, Rules, Scheduler, SessionId,
-    StartRequest, StatsReport, Target,
+    Action, ClusterConfiguration, Config, ConfigurationFlags, Hello, Input, InstanceId,
+    InstanceReport, InstanceState, Meaning, Message, NewConfiguration, NodeExtras, NodeReport,
+    RefusedConnect, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport, Target,
 };
-use proto_frames::payload::{StartFailureReason, Topic};
+use proto_frames::payload::{NodeView, Query, QueryKind, StartFailureReason, Topic};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
@@ -18,7 +19,12 @@ pub(crate) struct World {
     sessions: u64,
     said: Vec<(SessionId, Message)>,
     refused: Vec<(SessionId, RefusedConnect)>,
-    peers: Vec<(SessionId, Uuid)>,
+    peers: HashMap<SessionId, Uuid>,
+    /// The most that each node ever said to have available: what it has in all.
+    totals: HashMap<Uuid, Size>,
+    /// Steps between two checks of all invariants.
+    check_every: u32,
+    steps: u32,
 }
 
 /// What one node has: memory and disk in MiB, CPUs.
@@ -73,6 +79,20 @@ pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
     }
 }
 
+/// What a node reports that has this much in all and available; without a name.
+pub(crate) fn report(size: Size) -> NodeReport {
+    NodeReport {
+        mem_total_mib: size.mem,
+        mem_available_mib: size.mem,
+        disk_total_mb: size.disk,
+        disk_available_mb: size.disk,
+        load: 0,
+        cpus_online: size.cpus,
+        hostname: "".into(),
+        extras: None,
+    }
+}
+
 pub(crate) fn running(name: &str, used: i64) -> InstanceReport {
     InstanceReport {
         instance: id(name),
@@ -96,20 +116,45 @@ impl World {
 
     /// One whose cluster configuration says this about nodes and placement.
     pub(crate) fn ruled(config: Config, rules: Rules) -> Self {
-        let now = Instant::now();
-        rules.check().expect("the test's rules hold together");
         let cluster = ClusterConfiguration {
             rules,
             ..ClusterConfiguration::default()
         };
+        Self::configured(config, cluster)
+    }
+
+    pub(crate) fn configured(config: Config, cluster: ClusterConfiguration) -> Self {
+        let now = Instant::now();
+        let checked = cluster.rules.check();
+        checked.expect("the test's rules hold together");
         Self {
             scheduler: Scheduler::new(config, cluster, now),
             now,
             sessions: 0,
             said: Vec::new(),
             refused: Vec::new(),
-            peers: Vec::new(),
+            peers: HashMap::new(),
+            totals: HashMap::new(),
+            check_every: 1,
+            steps: 0,
         }
+    }
+
+    /// Checks all invariants after every so many steps only: they cost far more than the steps.
+    pub(crate) fn check_every(mut self, steps: u32) -> Self {
+        self.check_every = steps;
+        self
+    }
+
+    /// A scheduler that has just been started anew, at the same time, and knows nobody.
+    pub(crate) fn restart(&mut self, config: Config, rules: Rules) {
+        let cluster = ClusterConfiguration {
+            rules,
+            ..ClusterConfiguration::default()
+        };
+        self.scheduler = Scheduler::new(config, cluster, self.now);
+        self.said.clear();
+        self.peers.clear();
     }
 
     /// Hands in one thing and takes everything the core wants done; every invariant must hold afterwards.
@@ -127,6 +172,14 @@ impl World {
                 Action::RememberNodes | Action::Notice(_) => {}
             }
         }
+        self.steps += 1;
+        if self.steps.is_multiple_of(self.check_every) {
+            self.check();
+        }
+    }
+
+    /// Every invariant must hold.
+    pub(crate) fn check(&self) {
         if let Err(broken) = self.scheduler.invariants() {
             panic!("{broken}");
         }
@@ -145,7 +198,7 @@ impl World {
     pub(crate) fn join(&mut self, role: Role, uuid: Uuid, encoding: Encoding) -> SessionId {
         self.sessions += 1;
         let session = SessionId(self.sessions);
-        self.peers.push((session, uuid));
+        self.peers.insert(session, uuid);
         let hello = Hello {
             uuid,
             role,
@@ -160,7 +213,7 @@ impl World {
     pub(crate) fn knock(&mut self, hello: Hello) -> Result<SessionId, RefusedConnect> {
         self.sessions += 1;
         let session = SessionId(self.sessions);
-        self.peers.push((session, hello.uuid));
+        self.peers.insert(session, hello.uuid);
         self.handle(Input::Connect { session, hello });
         match self.refused.pop() {
             Some((_, why)) => Err(why),
@@ -209,24 +262,25 @@ impl World {
     }
 
     pub(crate) fn uuid_of(&self, session: SessionId) -> Uuid {
-        self.peers
-            .iter()
-            .find(|(id, _)| *id == session)
-            .map(|(_, uuid)| *uuid)
-            .expect("the test made this session")
+        self.peers[&session]
     }
 
+    /// The node has this much available, and as much in all as it ever had available.
     pub(crate) fn ready(&mut self, node: SessionId, size: Size) {
+        let uuid = self.uuid_of(node);
+        let total = self.totals.entry(uuid).or_insert(size);
+        total.mem = total.mem.max(size.mem);
+        total.disk = total.disk.max(size.disk);
         let report = NodeReport {
-            mem_total_mib: size.mem,
-            mem_available_mib: size.mem,
-            disk_total_mb: size.disk,
-            disk_available_mb: size.disk,
-            load: 0,
-            cpus_online: size.cpus,
+            mem_total_mib: total.mem,
+            disk_total_mb: total.disk,
             hostname: format!("host-{}", node.0).into(),
-            extras: None,
+            ..report(size)
         };
+        self.report(node, report);
+    }
+
+    pub(crate) fn report(&mut self, node: SessionId, report: NodeReport) {
         self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
     }
 
@@ -244,10 +298,20 @@ impl World {
         starts_seen: Option<u64>,
         instances: Vec<InstanceReport>,
     ) {
+        self.stats_as(node, starts_seen, None, instances);
+    }
+
+    pub(crate) fn stats_as(
+        &mut self,
+        node: SessionId,
+        starts_seen: Option<u64>,
+        extras: Option<NodeExtras>,
+        instances: Vec<InstanceReport>,
+    ) {
         let report = StatsReport {
             node: self.uuid_of(node).to_string().into(),
             starts_seen,
-            extras: None,
+            extras: extras.map(Box::new),
             instances,
         };
         self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
@@ -262,9 +326,14 @@ impl World {
     }
 
     pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
+        let node = self.uuid_of(node);
+        self.delete_at(controller, name, node);
+    }
+
+    pub(crate) fn delete_at(&mut self, controller: SessionId, name: &str, node: Uuid) {
         let target = Target {
             instance: id(name),
-            node: self.uuid_of(node).to_string().into(),
+            node: node.to_string().into(),
         };
         self.frame(controller, Kind::DELETE, Meaning::Delete(target));
     }
@@ -305,6 +374,49 @@ impl World {
     pub(crate) fn cut_unsent(&mut self, session: SessionId) {
         let unsent = self.take_unsent(session);
         self.handle(Input::Disconnected { session, unsent });
+    }
+
+    /// The peer's connection ends before these things it was told could be written; of everything else a test has taken
+    /// care ([`World::take_said`]).
+    pub(crate) fn cut_returning(&mut self, session: SessionId, unsent: Vec<Message>) {
+        self.handle(Input::Disconnected { session, unsent });
+    }
+
+    /// Other rules about nodes and placement, from a controller that is master.
+    pub(crate) fn configure_rules(&mut self, controller: SessionId, rules: Rules) {
+        let new = NewConfiguration {
+            flags: ConfigurationFlags::default(),
+            rules: Some(rules),
+        };
+        let meaning = Meaning::Configure(Box::new(new));
+        self.frame(controller, Kind::CONFIGURE, meaning);
+    }
+
+    /// All nodes (up to a thousand) as an operator sees them.
+    pub(crate) fn nodes(&mut self, operator: SessionId) -> Vec<NodeView> {
+        let query = Query {
+            what: QueryKind::Nodes,
+            limit: Some(1000),
+            ..Query::default()
+        };
+        let others = std::mem::take(&mut self.said);
+        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        let answers = std::mem::replace(&mut self.said, others);
+        let rows = |(_, message)| match message {
+            Message::QueryResult(result) => result.nodes,
+            other => panic!("{other:?}"),
+        };
+        answers.into_iter().flat_map(rows).collect()
+    }
+
+    /// What a test took away before as said is still to be said.
+    pub(crate) fn put_back(&mut self, unsaid: Vec<(SessionId, Message)>) {
+        self.said.extend(unsaid);
+    }
+
+    /// Everything that was said since the test last looked, in order.
+    pub(crate) fn take_said(&mut self) -> Vec<(SessionId, Message)> {
+        std::mem::take(&mut self.said)
     }
 
     /// Time passes, with every tick that is due on the way.

@@ -1,0 +1,220 @@
+//! An entry of a ledger: one instance on a node, what it asked for, what it uses, and how sure all that is.
+//!
+//! It says what it lays claim to; the sums over a node's entries, and what reports change in them, are the ledger's.
+
+use std::ops::{AddAssign, SubAssign};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::MissRules;
+use crate::sched::columns::Amounts;
+use crate::sched::config::Accounting;
+use crate::sched::ids::SessionId;
+use crate::sched::index::ColumnId;
+use crate::sched::input::InstanceState;
+use crate::sched::resources::Resources;
+
+/// One instance on a node.
+#[derive(Debug, Clone)]
+pub(in crate::sched) struct Entry {
+    /// What it asked for; zero where nobody said (an instance of an original launcher after a scheduler restart).
+    pub(in crate::sched) asked: Resources,
+    /// What else it asked for; `None` for most.
+    pub(super) extras: Option<Box<Extras>>,
+    /// What it uses, from the latest STATS; 0 while unknown.
+    pub(in crate::sched) used_mem_mib: i64,
+    /// What it uses, from the latest STATS; 0 while unknown.
+    pub(in crate::sched) used_disk_mib: i64,
+    /// How sure it is.
+    pub(in crate::sched) phase: Phase,
+    /// When the entry was made.
+    pub(in crate::sched) since: Instant,
+    /// The launcher's word for its state, from the latest STATS.
+    pub(in crate::sched) reported: Option<InstanceState>,
+    /// Who asked for it, while that is known: told what its launcher says of its start.
+    pub(in crate::sched) sender: Option<SessionId>,
+    /// The latest START repeated while it ran, until the node has answered it.
+    pub(super) repeated: Option<Unconfirmed>,
+    /// STARTs of it that were given to the node and of which nothing has been heard. A node says in order what it did:
+    /// each of them ends in a failure, or in that the instance is listed or has ended.
+    pub(super) open: u32,
+    /// Whether a START from before this connection, not among the open ones, may have brought it there.
+    pub(super) is_doubted: bool,
+    /// STATS in a row that should have listed it and did not.
+    pub(super) misses: u8,
+    /// The latest STATS that listed it, by the ledger's count.
+    pub(super) listed_in: u64,
+}
+
+/// What few instances have: custom resources, and a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::sched) struct Extras {
+    /// Custom resources it asked for.
+    pub(in crate::sched) custom: Amounts,
+    /// The group it is a member of.
+    pub(in crate::sched) group: Option<Arc<str>>,
+}
+
+/// How sure it is that an instance is on its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sched) enum Phase {
+    /// Its START was given to the node, which has not listed it yet.
+    Placed(Unconfirmed),
+    /// As `Placed`, but the connection has ended since.
+    InDoubt(Unconfirmed),
+    /// The node listed it.
+    Running,
+}
+
+/// A START without an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sched) struct Unconfirmed {
+    /// Who is to be told if it fails.
+    pub(in crate::sched) sender: SessionId,
+    /// Which START on the node's connection it was, from 1.
+    pub(in crate::sched) ordinal: u64,
+    /// Whether it was a restart; only echoed in failures.
+    pub(in crate::sched) restart: bool,
+}
+
+/// Which resources count as what is used once an instance is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sched) struct Measured {
+    pub(in crate::sched) mem: bool,
+    pub(in crate::sched) disk: bool,
+}
+
+impl Measured {
+    /// As the settings and the cluster configuration say.
+    pub(in crate::sched) fn new(accounting: Accounting, mem_limit: bool, disk_limit: bool) -> Self {
+        let all = accounting == Accounting::Measured;
+        Self {
+            mem: all || !mem_limit,
+            disk: all || !disk_limit,
+        }
+    }
+}
+
+/// What a node's instances lay claim to, in two counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::sched) struct Claims {
+    /// What was asked for and the node's reported figures do not show yet.
+    pub(in crate::sched) held: Resources,
+    /// What was asked for, used or not; nothing of what counts as what is used.
+    pub(in crate::sched) asked: Resources,
+}
+
+impl AddAssign for Claims {
+    fn add_assign(&mut self, other: Self) {
+        self.held += other.held;
+        self.asked += other.asked;
+    }
+}
+
+impl SubAssign for Claims {
+    fn sub_assign(&mut self, other: Self) {
+        self.held -= other.held;
+        self.asked -= other.asked;
+    }
+}
+
+impl Entry {
+    /// The entry of a START just given to its node.
+    pub(in crate::sched) fn placed(
+        asked: Resources,
+        extras: Extras,
+        since: Instant,
+        unconfirmed: Unconfirmed,
+    ) -> Self {
+        Self {
+            asked,
+            extras: extras.boxed(),
+            used_mem_mib: 0,
+            used_disk_mib: 0,
+            phase: Phase::Placed(unconfirmed),
+            since,
+            reported: None,
+            sender: Some(unconfirmed.sender),
+            repeated: None,
+            open: 1,
+            is_doubted: false,
+            misses: 0,
+            listed_in: 0,
+        }
+    }
+
+    /// The START behind it, while it has no outcome.
+    pub(in crate::sched) fn unconfirmed(&self) -> Option<Unconfirmed> {
+        match self.phase {
+            Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
+            Phase::Running => None,
+        }
+    }
+
+    /// The entry of an instance that nobody started here.
+    pub(super) fn adopted(since: Instant) -> Self {
+        let nobody = Unconfirmed {
+            sender: SessionId(0),
+            ordinal: 0,
+            restart: false,
+        };
+        Self {
+            phase: Phase::Running,
+            sender: None,
+            open: 0,
+            ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
+        }
+    }
+
+    /// Custom resources it asked for.
+    pub(in crate::sched) fn custom(&self) -> &[(ColumnId, i64)] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.custom)
+    }
+
+    /// The group it is a member of.
+    pub(in crate::sched) fn group(&self) -> Option<&Arc<str>> {
+        self.extras.as_ref()?.group.as_ref()
+    }
+
+    /// Counts a STATS that does not list it; whether that was one too many.
+    pub(super) fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
+        match self.phase {
+            // The first STATS after a reconnect settles what was in doubt.
+            Phase::InDoubt(_) => return true,
+            _ if !is_evidence => return false,
+            // It may not have left yet, or the launcher says that it has not come to it.
+            Phase::Placed(_) if !rules.is_queue_clear => return false,
+            Phase::Placed(start) if rules.is_unseen(start) => return false,
+            Phase::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
+                return false;
+            }
+            Phase::Placed(_) | Phase::Running => {}
+        }
+        self.misses += 1;
+        self.misses >= rules.missed_stats
+    }
+
+    /// What it lays claim to.
+    pub(super) fn claims(&self, measured: Measured) -> Claims {
+        let listed = self.phase == Phase::Running;
+        let asked = |asked: i64, measured: bool| if measured && listed { 0 } else { asked.max(0) };
+        let asked = Resources {
+            mem_mib: asked(self.asked.mem_mib, measured.mem),
+            vcpus: self.asked.vcpus,
+            disk_mib: asked(self.asked.disk_mib, measured.disk),
+        };
+        let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);
+        let held = Resources {
+            mem_mib: unused(asked.mem_mib, self.used_mem_mib),
+            vcpus: asked.vcpus,
+            disk_mib: unused(asked.disk_mib, self.used_disk_mib),
+        };
+        Claims { held, asked }
+    }
+}
+
+impl Extras {
+    pub(super) fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}
