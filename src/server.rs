@@ -9,12 +9,15 @@ mod hub;
 mod limits;
 mod meaning;
 mod memory;
+mod node_file;
 mod notices;
 mod profile;
 mod render;
+mod rules_file;
 mod session;
 mod start;
 mod state;
+mod strict;
 
 pub use configuration::DEFAULT_URI;
 pub use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
@@ -24,5 +27,7 @@ pub use limits::{
     MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR, MIN_ACCEPT_PAUSE, RESERVED_FILES, ServerLimits,
     TLS_DEADLINE,
 };
+pub use node_file::NodeFileError;
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
+pub use strict::Mistake;

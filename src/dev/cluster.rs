@@ -247,6 +247,7 @@ fn bind(
         ca_cert: certificates.ca.clone(),
         listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
         configuration_uri: server::DEFAULT_URI.to_owned(),
+        node_file: None,
         state_dir: Some(directory.scheduler()),
         heartbeat: false,
         require_uuid_binding: false,

@@ -1,12 +1,16 @@
 //! The cluster configuration at start: read from `--configuration-uri`, sent to every peer in CONNECTED.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read as _};
 
 use bytes::Bytes;
 use proto_frames::payload::Configuration;
 use tracing::warn;
 
-use crate::sched::{ClusterConfiguration, ConfigurationFlags, Rules};
+use super::rules_file;
+use super::start::StartError;
+use super::strict::Mistake;
+use crate::sched::{ClusterConfiguration, ConfigurationFlags};
 
 /// Where the configuration is, unless said otherwise (as the original).
 pub const DEFAULT_URI: &str = "file:///etc/ciao/configuration.yaml";
@@ -14,47 +18,85 @@ pub const DEFAULT_URI: &str = "file:///etc/ciao/configuration.yaml";
 /// Largest configuration read, in bytes.
 const MAX_LEN: u64 = 1024 * 1024;
 
-/// Reads the configuration; whatever is wrong with it is a warning and an empty payload, as with the original.
-pub(super) fn load(uri: &str) -> ClusterConfiguration {
-    match read(uri) {
-        Ok(configuration) => configuration,
+/// Reads the configuration. Whatever is wrong with it is a warning and an empty payload, as with the original, but for
+/// the scheduler's own part: a policy that is mistyped is not to become none.
+///
+/// # Errors
+/// [`StartError::Configuration`]: what is wrong with that part.
+pub(super) fn load(uri: &str) -> Result<ClusterConfiguration, StartError> {
+    let in_uri = |mistake| StartError::Configuration {
+        uri: uri.to_owned(),
+        mistake,
+    };
+    let payload = match read(uri) {
+        Ok(payload) => payload,
+        Err(why) if why.seems_to_have_rules() => return Err(in_uri(Mistake::whole(why))),
         Err(why) => {
             warn!("cluster configuration {uri}: {why}: peers get none");
-            ClusterConfiguration::default()
+            return Ok(ClusterConfiguration::default());
         }
+    };
+    let rules = rules_file::read(&payload).map_err(in_uri)?;
+    for key in rules_file::unknown_keys(&payload) {
+        warn!("cluster configuration {uri}: {key} is not known, and ignored");
+    }
+    let (payload, flags) = match Configuration::decode(&payload) {
+        Ok(parsed) => {
+            warn_of_missing(uri, &parsed);
+            (payload, flags(&parsed))
+        }
+        Err(why) => {
+            warn!("cluster configuration {uri}: {why}: peers get none");
+            Default::default()
+        }
+    };
+    Ok(ClusterConfiguration {
+        payload,
+        flags,
+        rules: rules.unwrap_or_default(),
+    })
+}
+
+/// Why there are no bytes to be read as a configuration.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error("scheme '{0}' is not supported, only file://")]
+    Scheme(String),
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// With what was read of it.
+    #[error("more than {MAX_LEN} bytes")]
+    TooLong(Vec<u8>),
+}
+
+impl Unreadable {
+    fn seems_to_have_rules(&self) -> bool {
+        matches!(self, Self::TooLong(beginning) if rules_file::names_sections(beginning))
     }
 }
 
-fn read(uri: &str) -> Result<ClusterConfiguration, String> {
+fn read(uri: &str) -> Result<Bytes, Unreadable> {
     let path = match uri.split_once("://") {
         Some(("file", path)) => path,
-        Some((scheme, _)) => {
-            return Err(format!("scheme '{scheme}' is not supported, only file://"));
-        }
+        Some((scheme, _)) => return Err(Unreadable::Scheme(scheme.to_owned())),
         None => uri,
     };
-    let path = Path::new(path);
-    let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if found.len() > MAX_LEN {
-        return Err(format!(
-            "{} bytes are over the limit of {MAX_LEN}",
-            found.len()
-        ));
+    let mut payload = Vec::new();
+    File::open(path)?
+        .take(MAX_LEN + 1)
+        .read_to_end(&mut payload)?;
+    if payload.len() as u64 > MAX_LEN {
+        return Err(Unreadable::TooLong(payload));
     }
-    let payload = Bytes::from(std::fs::read(path).map_err(|error| error.to_string())?);
-    let parsed = Configuration::decode(&payload).map_err(|error| error.to_string())?;
-    let missing = parsed.missing_values();
+    Ok(payload.into())
+}
+
+fn warn_of_missing(uri: &str, configuration: &Configuration) {
+    let missing = configuration.missing_values();
     if !missing.is_empty() {
-        warn!(
-            "cluster configuration {uri}: no value for {}",
-            missing.join(", ")
-        );
+        let missing = missing.join(", ");
+        warn!("cluster configuration {uri}: no value for {missing}");
     }
-    Ok(ClusterConfiguration {
-        payload,
-        flags: flags(&parsed),
-        rules: Rules::default(),
-    })
 }
 
 /// What of a configuration matters to the scheduler.

@@ -71,6 +71,9 @@ pub struct DaemonFlags {
     /// Where the cluster configuration is
     #[arg(long = "configuration-uri", value_name = "URI", default_value = DEFAULT_URI)]
     pub configuration_uri: String,
+    /// What counts over what nodes report of themselves; read once, at start: no signal reads it again
+    #[arg(long, value_name = "FILE")]
+    pub node_file: Option<PathBuf>,
     /// Accepted for compatibility: there is nothing to install
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
     pub osprepare: Flag,
@@ -175,6 +178,7 @@ impl DaemonFlags {
             ca_cert: self.cacert.clone(),
             listen: self.listen.clone(),
             configuration_uri: self.configuration_uri.clone(),
+            node_file: self.node_file.clone(),
             state_dir: self.state_dir.clone(),
             heartbeat: self.heartbeat.0,
             require_uuid_binding: self.require_uuid_binding,
@@ -230,6 +234,9 @@ impl LimitFlags {
 /// Longest time that any wait can be set to: what is longer is a mistake, and sums of times are to stay in range.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Largest ratio of overcommitment: no machine offers more than this many times what it has.
+const MAX_RATIO: f64 = 1000.0;
+
 fn parse_wait(text: &str) -> Result<Duration, String> {
     let wait = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if wait > MAX_WAIT {
@@ -280,9 +287,8 @@ fn parse_accounting(text: &str) -> Result<Accounting, String> {
     }
 }
 
-fn parse_ratio(text: &str) -> Result<f64, String> {
-    /// No machine offers more than this many times what it has.
-    const MAX_RATIO: f64 = 1000.0;
+/// A ratio of overcommitment.
+pub(super) fn parse_ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ratio) if ratio > 0.0 && ratio <= MAX_RATIO => Ok(ratio),
         _ => Err(format!("expected a number above 0, at most {MAX_RATIO}")),

@@ -11,7 +11,8 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind};
 use serde::Deserialize;
 
-use super::configuration;
+use super::strict::Mistake;
+use super::{configuration, rules_file};
 use crate::sched::{
     Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message,
     NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId,
@@ -41,6 +42,8 @@ enum Unusable {
     LongName(&'static str, usize, Option<InstanceId>),
     /// A label or a custom resource cannot be what it is said to be: in words.
     Extras(String),
+    /// The scheduler's own part of a configuration cannot be used.
+    Configuration(Mistake),
 }
 
 impl From<PayloadError> for Unusable {
@@ -65,6 +68,11 @@ impl From<Unusable> for Malformed {
                 instance: None,
                 detail,
             },
+            Unusable::Configuration(mistake) => Self {
+                fault: Fault::Data,
+                instance: None,
+                detail: mistake.to_string(),
+            },
             Unusable::LongName(key, len, instance) => Self {
                 fault: Fault::Data,
                 instance,
@@ -80,7 +88,7 @@ impl Unusable {
         match self {
             Self::Payload(error, _) => Self::Payload(error, instance),
             Self::LongName(key, len, _) => Self::LongName(key, len, instance),
-            Self::Extras(detail) => Self::Extras(detail),
+            Self::Extras(_) | Self::Configuration(_) => self,
         }
     }
 }
@@ -109,7 +117,7 @@ fn parse(frame: &Frame) -> Parsed {
             "restore.workload_agent_uuid",
             Restore::decode(payload)?.workload_agent_uuid,
         ),
-        Kind::CONFIGURE => Ok(configure(&Configuration::decode(payload)?)),
+        Kind::CONFIGURE => configure(payload),
         Kind::ASSIGN_PUBLIC_IP
         | Kind::RELEASE_PUBLIC_IP
         | Kind::REFRESH_CNCI
@@ -384,15 +392,17 @@ fn concentrator(kind: Kind, payload: &[u8]) -> Parsed {
     })
 }
 
-fn configure(configuration: &Configuration) -> Meaning {
+fn configure(payload: &[u8]) -> Parsed {
+    let configuration = Configuration::decode(payload)?;
+    let rules = rules_file::read(payload).map_err(Unusable::Configuration)?;
     let missing = configuration.missing_values();
     if !missing.is_empty() {
         tracing::warn!("a CONFIGURE has no value for {}", missing.join(", "));
     }
-    Meaning::Configure(Box::new(NewConfiguration {
-        flags: configuration::flags(configuration),
-        rules: None,
-    }))
+    Ok(Meaning::Configure(Box::new(NewConfiguration {
+        flags: configuration::flags(&configuration),
+        rules,
+    })))
 }
 
 fn query(payload: &[u8]) -> Parsed {

@@ -18,8 +18,10 @@ use super::accept::{Places, accept, listen};
 use super::handshake::Acceptor;
 use super::hub::Hub;
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
+use super::node_file::NodeFileError;
 use super::state::{StateDir, keep_nodes};
-use super::{configuration, heartbeat, memory};
+use super::strict::Mistake;
+use super::{configuration, heartbeat, memory, node_file};
 use crate::net::tls::{self, TlsError};
 use crate::sched::{self, Scheduler};
 
@@ -34,6 +36,8 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// Where the cluster configuration is.
     pub configuration_uri: String,
+    /// File with what counts over what nodes report of themselves.
+    pub node_file: Option<PathBuf>,
     /// Directory for what survives the process; `None` = nothing does.
     pub state_dir: Option<PathBuf>,
     /// Whether to print a line a second about the cluster.
@@ -67,6 +71,22 @@ pub enum StartError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
+    },
+    /// The scheduler's own part of the cluster configuration is wrong.
+    #[error("cannot use the cluster configuration {uri}: {mistake}")]
+    Configuration {
+        /// Where the configuration is.
+        uri: String,
+        /// What is wrong with it.
+        mistake: Mistake,
+    },
+    /// The node file cannot be used.
+    #[error("cannot use the node file {}: {source}", path.display())]
+    NodeFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: NodeFileError,
     },
 }
 
@@ -116,9 +136,13 @@ impl Server {
                 scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
             }
         }
+        if let Some(path) = config.node_file {
+            scheduler.nodes =
+                node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
+        }
         let listeners = open(&config.listen)?;
         let (uuid, limits) = (scheduler.uuid, config.limits);
-        let cluster = configuration::load(&config.configuration_uri);
+        let cluster = configuration::load(&config.configuration_uri)?;
         let acceptor = Acceptor {
             tls: TlsAcceptor::from(tls),
             limits: Arc::new(limits.clone()),

@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::site::{Site, output};
 
 /// Runs a daemon that cannot start; the one line it says.
-async fn refused(command: Command) -> String {
+pub(crate) async fn refused(command: Command) -> String {
     let output = output(command).await;
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");

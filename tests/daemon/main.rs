@@ -19,6 +19,7 @@ mod flags;
 mod hostile;
 mod losses;
 mod order;
+mod placement;
 mod replacement;
 mod restart;
 mod slow;

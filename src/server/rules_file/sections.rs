@@ -1,0 +1,300 @@
+//! The shapes of the sections: their keys, what each may be, and how many; and how they become the core's rules.
+
+use proto_frames::payload::Expression;
+use proto_frames::payload::expression::{ExpressionError, is_name};
+use proto_frames::payload::scheduling::MAX_EXPRESSIONS;
+use serde::Deserialize;
+
+use crate::sched::{
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
+};
+use crate::server::flags::parse_ratio;
+use crate::server::strict::names::{Amount, LabelKey, LabelValue, NodeText};
+use crate::server::strict::{
+    ByName, List, Mapping, Maybe, Named, Pairs, Plain, required, scalars, shorten, unexpected,
+};
+
+/// Aggregates in one configuration. Each is looked at when a node joins.
+const MAX_AGGREGATES: usize = 1024;
+
+/// Nodes listed in one aggregate.
+const MAX_NODES: usize = 10_000;
+
+/// Tenants for which one aggregate is reserved.
+const MAX_TENANTS: usize = 10_000;
+
+/// Labels of one aggregate: as many as a node may report.
+const MAX_LABELS: usize = 64;
+
+/// Rules about capacity. Each is looked at when a node joins.
+const MAX_CAPACITY_RULES: usize = 256;
+
+/// Filters, and weighers, of one policy: more than there are.
+const MAX_POLICY_PARTS: usize = 32;
+
+/// Largest multiplier, either way: a thousand times the largest of the presets. Sums of such stay exact enough to tell
+/// nodes apart.
+const MAX_MULTIPLIER: f64 = 1e9;
+
+/// All sections. Other keys beside them are passed over.
+#[derive(Deserialize)]
+#[serde(expecting = "a mapping")]
+pub(super) struct Sections {
+    #[serde(default)]
+    policy: Maybe<Mapping<Policy>>,
+    #[serde(default)]
+    aggregates: Maybe<List<Mapping<AggregateEntry>, MAX_AGGREGATES>>,
+    #[serde(default)]
+    capacity: Maybe<List<Mapping<CapacityEntry>, MAX_CAPACITY_RULES>>,
+}
+
+impl Sections {
+    /// What they say; `None` if there are none. A section that is not there is empty.
+    pub(super) fn into_rules(self) -> Option<Rules> {
+        let (policy, aggregates, capacity) = (self.policy.0, self.aggregates.0, self.capacity.0);
+        if policy.is_none() && aggregates.is_none() && capacity.is_none() {
+            return None;
+        }
+        let aggregates = aggregates.map_or_else(Vec::new, |list| list.0);
+        let capacity = capacity.map_or_else(Vec::new, |list| list.0);
+        Some(Rules {
+            policy: policy.map_or_else(PolicyRules::default, |policy| policy.0.into()),
+            aggregates: aggregates.into_iter().map(|it| it.0.into()).collect(),
+            capacity: capacity.into_iter().map(|it| it.0.into()).collect(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
+struct Policy {
+    #[serde(default)]
+    preset: Maybe<Plain<Preset>>,
+    #[serde(default)]
+    filters: Maybe<List<Named<FilterEntry>, MAX_POLICY_PARTS>>,
+    #[serde(default)]
+    weighers: Maybe<List<Named<WeigherEntry>, MAX_POLICY_PARTS>>,
+    #[serde(default)]
+    candidates: Maybe<Plain<Candidates>>,
+    #[serde(default)]
+    subset_size: Maybe<Plain<Count>>,
+    #[serde(default)]
+    seed: Maybe<Plain<Seed>>,
+}
+
+impl From<Policy> for PolicyRules {
+    fn from(policy: Policy) -> Self {
+        let mut rules = policy.preset.0.map(|preset| preset.0.0).unwrap_or_default();
+        if let Some(filters) = policy.filters.0 {
+            rules.filters = Some(filters.0.into_iter().map(|it| it.0.into()).collect());
+        }
+        if let Some(weighers) = policy.weighers.0 {
+            rules.weighers = weighers.0.into_iter().map(|it| it.0.into()).collect();
+        }
+        if let Some(Plain(Candidates(candidates))) = policy.candidates.0 {
+            rules.candidates = candidates;
+        }
+        if let Some(Plain(Count(size))) = policy.subset_size.0 {
+            rules.subset_size = size;
+        }
+        if let Some(Plain(Seed(seed))) = policy.seed.0 {
+            rules.seed = seed;
+        }
+        rules
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a name or a mapping")]
+struct FilterEntry {
+    #[serde(deserialize_with = "required")]
+    name: Plain<PartName>,
+    #[serde(default)]
+    max: Maybe<Plain<Amount>>,
+}
+
+impl ByName for FilterEntry {
+    const EXPECTED: &'static str = "the name of a filter, or {name: …, max: …}";
+
+    fn by_name(name: &str) -> Self {
+        Self {
+            name: Plain(PartName(name.into())),
+            max: Maybe(None),
+        }
+    }
+}
+
+impl From<FilterEntry> for FilterRule {
+    fn from(entry: FilterEntry) -> Self {
+        Self {
+            name: entry.name.0.0,
+            max: entry.max.0.map(|max| max.0.0),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a name or a mapping")]
+struct WeigherEntry {
+    #[serde(deserialize_with = "required")]
+    name: Plain<PartName>,
+    #[serde(default)]
+    multiplier: Maybe<Plain<Multiplier>>,
+}
+
+impl ByName for WeigherEntry {
+    const EXPECTED: &'static str = "the name of a weigher, or {name: …, multiplier: …}";
+
+    fn by_name(name: &str) -> Self {
+        Self {
+            name: Plain(PartName(name.into())),
+            multiplier: Maybe(None),
+        }
+    }
+}
+
+impl From<WeigherEntry> for WeigherRule {
+    fn from(entry: WeigherEntry) -> Self {
+        Self {
+            name: entry.name.0.0,
+            multiplier: entry.multiplier.0.map_or(1.0, |multiplier| multiplier.0.0),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
+struct AggregateEntry {
+    #[serde(deserialize_with = "required")]
+    name: Plain<AggregateName>,
+    #[serde(default)]
+    zone: Maybe<Plain<LabelValue>>,
+    #[serde(default)]
+    nodes: Maybe<List<Plain<NodeText>, MAX_NODES>>,
+    #[serde(default)]
+    select: Maybe<Select>,
+    #[serde(default)]
+    labels: Maybe<Pairs<LabelKey, Plain<LabelValue>, MAX_LABELS>>,
+    #[serde(default)]
+    tenants: Maybe<List<Plain<Tenant>, MAX_TENANTS>>,
+}
+
+impl From<AggregateEntry> for Aggregate {
+    fn from(entry: AggregateEntry) -> Self {
+        let nodes = entry.nodes.0.map_or_else(Vec::new, |list| list.0);
+        let labels = entry.labels.0.map_or_else(Vec::new, |pairs| pairs.0);
+        let tenants = entry.tenants.0.map_or_else(Vec::new, |list| list.0);
+        Self {
+            name: entry.name.0.0,
+            zone: entry.zone.0.map(|zone| zone.0.0),
+            nodes: nodes
+                .into_iter()
+                .map(|Plain(NodeText(node))| node)
+                .collect::<Vec<NodeName>>(),
+            select: expressions(entry.select),
+            labels: labels
+                .into_iter()
+                .map(|(LabelKey(key), Plain(LabelValue(value)))| (key, value))
+                .collect(),
+            tenants: tenants.into_iter().map(|Plain(Tenant(id))| id).collect(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a mapping")]
+struct CapacityEntry {
+    #[serde(default)]
+    select: Maybe<Select>,
+    #[serde(default)]
+    cpu_ratio: Maybe<Plain<Ratio>>,
+    #[serde(default)]
+    mem_ratio: Maybe<Plain<Ratio>>,
+    #[serde(default)]
+    disk_ratio: Maybe<Plain<Ratio>>,
+    #[serde(default)]
+    reserved_mem_mb: Maybe<Plain<Amount>>,
+    #[serde(default)]
+    reserved_disk_mb: Maybe<Plain<Amount>>,
+    #[serde(default)]
+    reserved_cpus: Maybe<Plain<Amount>>,
+}
+
+impl From<CapacityEntry> for CapacityRule {
+    fn from(entry: CapacityEntry) -> Self {
+        let ratio = |it: Maybe<Plain<Ratio>>| it.0.map(|ratio| ratio.0.0);
+        let amount = |it: Maybe<Plain<Amount>>| it.0.map(|amount| amount.0.0);
+        Self {
+            select: expressions(entry.select),
+            cpu_ratio: ratio(entry.cpu_ratio),
+            mem_ratio: ratio(entry.mem_ratio),
+            disk_ratio: ratio(entry.disk_ratio),
+            reserved_mem_mib: amount(entry.reserved_mem_mb),
+            reserved_disk_mib: amount(entry.reserved_disk_mb),
+            reserved_cpus: amount(entry.reserved_cpus),
+        }
+    }
+}
+
+type Select = List<Plain<Condition>, MAX_EXPRESSIONS>;
+
+fn expressions(select: Maybe<Select>) -> Vec<Expression> {
+    let select = select.0.map_or_else(Vec::new, |list| list.0);
+    select.into_iter().map(|it| it.0.0).collect()
+}
+
+scalars! {
+    /// The policy that a preset is.
+    Preset(PolicyRules): "first-fit, spread or pack", |text| {
+        let preset = PolicyRules::preset(text).map(Self);
+        preset.ok_or_else(|| unexpected::<Self>(text))
+    };
+    /// The name of a filter or weigher; which there are, the core knows.
+    PartName(Box<str>): "a name", |text| Ok(Self(text.into()));
+    /// How many nodes are weighed; `None` = all.
+    Candidates(Option<usize>): "a whole number from 1, or all", |text| match text {
+        "all" => Ok(Self(None)),
+        text => Count::parse(text)
+            .map(|Count(count)| Self(Some(count)))
+            .map_err(|_| unexpected::<Self>(text)),
+    };
+    /// A number of nodes.
+    Count(usize): "a whole number from 1", |text| match text.parse() {
+        Ok(count @ 1..) => Ok(Self(count)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// What chance begins with.
+    Seed(u64): "a whole number from 0", |text| {
+        text.parse().map(Self).map_err(|_| unexpected::<Self>(text))
+    };
+    /// By how much a weigher counts.
+    Multiplier(f64): "a number, at most 1000000000 either way", |text| match text.parse::<f64>() {
+        Ok(number) if number.abs() <= MAX_MULTIPLIER => Ok(Self(number)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// A ratio of overcommitment.
+    Ratio(f64): "a number above 0, at most 1000", |text| {
+        let found = |expected| format!("{expected}, found `{}`", shorten(text));
+        parse_ratio(text).map(Self).map_err(found)
+    };
+    /// The name of an aggregate, which is part of a label.
+    AggregateName(Box<str>): "a name of 1 to 118 letters, digits and . _ / -", |text| {
+        if is_name(&format!("aggregate.{text}")) && !text.is_empty() {
+            Ok(Self(text.into()))
+        } else {
+            Err(unexpected::<Self>(text))
+        }
+    };
+    /// A tenant, as STARTs name it.
+    Tenant(TenantId): "a tenant's UUID or name", |text| match text {
+        "" => Err(unexpected::<Self>(text)),
+        text => Ok(Self(TenantId::new(text))),
+    };
+    /// An expression over what a node has.
+    Condition(Expression): "an expression such as zone = eu-1", |text| {
+        let parsed = text.parse().map(Self);
+        parsed.map_err(|ExpressionError { column, problem }| {
+            format!("column {column} of the expression: {problem}")
+        })
+    };
+}

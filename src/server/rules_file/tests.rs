@@ -1,0 +1,341 @@
+//! What the sections may say, how much of it, and what becomes of files that cannot be read. Every way in which a key
+//! may be wrong is in `mistakes`.
+
+use proptest::prelude::{any, proptest};
+
+use super::{read, unknown_keys};
+use crate::sched::{
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
+};
+
+mod mistakes;
+
+/// The configuration with these sections, each line of them indented to where it belongs.
+fn with(sections: &str) -> String {
+    let mut text = "configure:\n  scheduler:\n    storage_uri: x\n".to_owned();
+    for line in sections.lines() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    text
+}
+
+fn rules(sections: &str) -> Rules {
+    read(with(sections).as_bytes()).unwrap().unwrap()
+}
+
+fn policy(keys: &str) -> PolicyRules {
+    rules(&format!("policy: {keys}")).policy
+}
+
+/// What is said of these sections; the keys above them left out.
+fn mistake(sections: &str) -> String {
+    let mistake = read(with(sections).as_bytes()).unwrap_err().to_string();
+    match mistake.strip_prefix("configure.scheduler.") {
+        Some(below) => below.to_owned(),
+        None => panic!("{mistake}"),
+    }
+}
+
+fn weigher(name: &str, multiplier: f64) -> WeigherRule {
+    WeigherRule {
+        name: name.into(),
+        multiplier,
+    }
+}
+
+fn filter(name: &str, max: Option<i64>) -> FilterRule {
+    FilterRule {
+        name: name.into(),
+        max,
+    }
+}
+
+#[test]
+fn a_configuration_without_sections_has_no_rules() {
+    for text in [
+        "",
+        "# nothing\n",
+        "configure:\n",
+        "configure:\n  scheduler:\n",
+        "configure:\n  scheduler: {storage_uri: x, more: [1]}\n",
+        "configure:\n  launcher: {mem_limit: false}\n",
+        "configure: x\n",
+        "other: {scheduler: {policy: {preset: fastest}}}\n",
+        "policy: {preset: fastest}\n",
+        "configure: [\n",
+        "configure:\n  scheduler: {}\n---\nconfigure: {scheduler: {policy: 1}}\n",
+    ] {
+        assert_eq!(read(text.as_bytes()), Ok(None), "{text}");
+    }
+}
+
+#[test]
+fn any_section_makes_rules_and_the_others_are_empty() {
+    assert_eq!(rules("aggregates: []"), Rules::default());
+    assert_eq!(rules("capacity: []"), Rules::default());
+    assert_eq!(rules("policy: {}"), Rules::default());
+    assert_eq!(policy("{preset: first-fit}"), PolicyRules::default());
+}
+
+#[test]
+fn a_preset_is_the_whole_policy_and_keys_replace_parts_of_it() {
+    let spread = PolicyRules::preset("spread").unwrap();
+    assert_eq!(policy("{preset: spread}"), spread);
+    let found = policy(
+        "\n  preset: spread\n  filters: [pin, {name: starts-under-way, max: 8}]\n  candidates: all\n  \
+         subset_size: 3\n  seed: 42",
+    );
+    let expected = PolicyRules {
+        filters: Some(vec![
+            filter("pin", None),
+            filter("starts-under-way", Some(8)),
+        ]),
+        candidates: None,
+        subset_size: 3,
+        seed: 42,
+        ..spread
+    };
+    assert_eq!(found, expected);
+    let found =
+        policy("{preset: pack, weighers: [prefer, {name: load, multiplier: -2.5}], candidates: 7}");
+    let expected = PolicyRules {
+        weighers: vec![weigher("prefer", 1.0), weigher("load", -2.5)],
+        candidates: Some(7),
+        ..PolicyRules::preset("pack").unwrap()
+    };
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_aggregate_has_what_it_says() {
+    let uuid = "6be56328-92e2-4ecd-b426-8fe529c04e0c";
+    let found = rules(&format!(
+        "aggregates:\n- name: ssd-hosts\n  zone: eu-1\n  nodes: [host-1, {uuid}, {}, 12]\n  \
+         select: ['rack in (r1, r2)']\n  labels: {{ssd: true, version: 1.10}}\n  tenants: [{uuid}, blue]\n- name: b\n",
+        uuid.to_uppercase()
+    ));
+    let by_uuid = NodeName::Uuid(uuid.parse().unwrap());
+    let first = Aggregate {
+        name: "ssd-hosts".into(),
+        zone: Some("eu-1".into()),
+        nodes: vec![
+            NodeName::Hostname("host-1".into()),
+            by_uuid.clone(),
+            by_uuid,
+            NodeName::Hostname("12".into()),
+        ],
+        select: vec!["rack in (r1, r2)".parse().unwrap()],
+        labels: vec![
+            ("ssd".into(), "true".into()),
+            ("version".into(), "1.10".into()),
+        ],
+        tenants: vec![TenantId::new(uuid), TenantId::new("blue")],
+    };
+    let second = Aggregate {
+        name: "b".into(),
+        ..Aggregate::default()
+    };
+    assert_eq!(found.aggregates, [first, second]);
+}
+
+#[test]
+fn a_capacity_rule_has_what_it_says() {
+    let found = rules(
+        "capacity:\n- select: [zone = eu-1]\n  cpu_ratio: 4\n  mem_ratio: 1.2\n  disk_ratio: 1e0\n  \
+         reserved_mem_mb: 4096\n  reserved_disk_mb: 10000\n  reserved_cpus: 2\n- cpu_ratio: 1000\n",
+    );
+    let first = CapacityRule {
+        select: vec!["zone = eu-1".parse().unwrap()],
+        cpu_ratio: Some(4.0),
+        mem_ratio: Some(1.2),
+        disk_ratio: Some(1.0),
+        reserved_mem_mib: Some(4096),
+        reserved_disk_mib: Some(10_000),
+        reserved_cpus: Some(2),
+    };
+    let second = CapacityRule {
+        cpu_ratio: Some(1000.0),
+        ..CapacityRule::default()
+    };
+    assert_eq!(found.capacity, [first, second]);
+}
+
+#[test]
+fn names_of_aggregates_are_no_longer_than_labels_let_them() {
+    let named = |len: usize| format!("aggregates:\n- name: {}", "n".repeat(len));
+    assert_eq!(rules(&named(118)).aggregates.len(), 1);
+    let found = mistake(&named(119));
+    assert!(
+        found.contains("expected a name of 1 to 118 letters"),
+        "{found}"
+    );
+}
+
+#[test]
+fn every_list_has_a_limit() {
+    let list = |entry: &str, count: usize| format!("[{}]", vec![entry; count].join(", "));
+    for (sections, key, max) in [
+        (
+            format!("policy: {{filters: {}}}", list("pin", 33)),
+            "policy.filters",
+            32,
+        ),
+        (
+            format!("policy: {{weighers: {}}}", list("load", 33)),
+            "policy.weighers",
+            32,
+        ),
+        (
+            format!("aggregates: [{{name: a, nodes: {}}}]", list("b", 10_001)),
+            "aggregates[0].nodes",
+            10_000,
+        ),
+        (
+            format!("aggregates: [{{name: a, tenants: {}}}]", list("b", 10_001)),
+            "aggregates[0].tenants",
+            10_000,
+        ),
+        (
+            format!(
+                "aggregates: [{{name: a, select: {}}}]",
+                list("a exists", 33)
+            ),
+            "aggregates[0].select",
+            32,
+        ),
+        (
+            format!("aggregates:\n{}", "- name: a\n".repeat(1025)),
+            "aggregates",
+            1024,
+        ),
+        (
+            format!("capacity:\n{}", "- cpu_ratio: 1\n".repeat(257)),
+            "capacity",
+            256,
+        ),
+    ] {
+        let found = mistake(&sections);
+        assert!(
+            found.starts_with(&format!("{key}, line ")),
+            "{key}: {found}"
+        );
+        let expected = format!("expected a list of at most {max} entries");
+        assert!(found.ends_with(&expected), "{key}: {found}");
+    }
+    let labels: Vec<String> = (0..65).map(|at| format!("l{at}: x")).collect();
+    let found = mistake(&format!(
+        "aggregates: [{{name: a, labels: {{{}}}}}]",
+        labels.join(", ")
+    ));
+    assert!(
+        found.starts_with("aggregates[0].labels.l64, line 4 "),
+        "{found}"
+    );
+    assert!(found.ends_with("expected at most 64 keys here"), "{found}");
+}
+
+#[test]
+fn aliases_do_not_make_much_of_little() {
+    let list = vec!["a"; 2000].join(", ");
+    let mut text = format!("aggregates:\n- name: first\n  nodes: &all [{list}]\n");
+    for at in 0..10 {
+        text.push_str(&format!("- name: a{at}\n  nodes: *all\n"));
+    }
+    let found = read(with(&text).as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        found,
+        "configure.scheduler, line 3 column 5: aliases expand to more than twice the document"
+    );
+    let few = "aggregates:\n- {name: a, nodes: &all [host-1, host-2]}\n- {name: b, nodes: *all}\n";
+    let found = rules(few).aggregates;
+    assert_eq!(found[0].nodes, found[1].nodes);
+}
+
+#[test]
+fn a_document_that_cannot_be_read_is_a_mistake_only_if_it_seems_to_have_sections() {
+    let broken = "configure:\n  scheduler:\n    policy: [\n";
+    let found = read(broken.as_bytes()).unwrap_err().to_string();
+    assert!(found.starts_with("not valid YAML: "), "{found}");
+    assert_eq!(read(&broken.as_bytes()[..22]), Ok(None));
+    for seems in [
+        "configure: {scheduler: {policy: [}}",
+        "{\"configure\": {\"scheduler\": {\"capacity\": [}}}",
+    ] {
+        assert!(read(seems.as_bytes()).is_err(), "{seems}");
+    }
+    let large = format!("{}{}", with("policy: {}"), "#".repeat(300 * 1024));
+    assert!(read(large.as_bytes()).is_err());
+    assert!(read(b"\xff\npolicy: x").is_err());
+    assert_eq!(read(b"\xff\npolicy"), Ok(None));
+}
+
+#[test]
+fn what_is_wrong_elsewhere_is_left_to_others() {
+    let text = format!(
+        "{}  launcher: {{mem_limit: maybe}}\n",
+        with("policy: {preset: pack}")
+    );
+    let found = read(text.as_bytes()).unwrap().unwrap();
+    assert_eq!(Some(found.policy), PolicyRules::preset("pack"));
+}
+
+#[test]
+fn what_is_unusual_elsewhere_hides_no_policy() {
+    for beside in [
+        "extra: !tag x",
+        "extra: !tag [1]",
+        "extra: 99999999999999999999999",
+        "9: .nan",
+        "'': {}",
+    ] {
+        let found = rules(&format!("{beside}\npolicy: {{preset: pack}}"));
+        assert_eq!(Some(found.policy), PolicyRules::preset("pack"), "{beside}");
+        let found = mistake(&format!("{beside}\npolicy: {{preset: pakc}}"));
+        assert!(
+            found.starts_with("policy.preset, line 5 "),
+            "{beside}: {found}"
+        );
+    }
+    for hiding in ["? [a]\n: 1", "extra: !!int x"] {
+        let text = with(&format!("{hiding}\npolicy: {{preset: pack}}"));
+        assert!(read(text.as_bytes()).is_err(), "{hiding}");
+        assert_eq!(read(with(hiding).as_bytes()), Ok(None), "{hiding}");
+    }
+}
+
+#[test]
+fn keys_that_nobody_knows_beside_the_sections_are_found() {
+    let text = with("polices: {preset: spread}\npolicy: {}\naggregates: []\ncapacity: []");
+    let found = unknown_keys(text.as_bytes());
+    assert_eq!(found, ["configure.scheduler.polices"]);
+}
+
+#[test]
+fn the_readme_shows_a_configuration_as_it_is_read() {
+    let readme = include_str!("../../../README.md");
+    let blocks = readme.split("```yaml\n").skip(1);
+    let shown = blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.starts_with("configure:"));
+    let rules = read(shown.unwrap().as_bytes()).unwrap().unwrap();
+    assert_eq!((rules.aggregates.len(), rules.capacity.len()), (1, 1));
+    assert_eq!(rules.policy.subset_size, 3);
+}
+
+/// The example, which has every key.
+const EXAMPLE: &str = include_str!("../../../examples/cluster/configuration.yaml");
+
+proptest! {
+    #[test]
+    fn a_configuration_with_errors_in_it_is_read_or_refused_with_a_reason(
+        at in 0..EXAMPLE.len(), cut in 0..4_usize, put in any::<char>(),
+    ) {
+        let mut text = EXAMPLE.as_bytes().to_vec();
+        let end = text.len().min(at + cut);
+        text.splice(at..end, put.to_string().into_bytes());
+        if let Err(mistake) = read(&text) {
+            assert!(!mistake.problem.is_empty());
+        }
+        unknown_keys(&text);
+    }
+}
