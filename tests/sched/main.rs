@@ -6,6 +6,7 @@ mod defects;
 mod in_doubt;
 mod oracle;
 mod placement;
+mod queries;
 mod rare_orders;
 mod settle;
 mod standing;
