@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use proto_frames::payload::Expression;
 
 use crate::ctl::exit::Exit;
 use crate::ctl::load::LoadArgs;
@@ -108,9 +109,9 @@ pub enum SessionCommand {
     /// Put an evacuated node back into service
     Restore(NodeArgs),
     /// List the nodes
-    Nodes(ListArgs),
+    Nodes(NodeListArgs),
     /// List the instances
-    Instances(ListArgs),
+    Instances(WideListArgs),
     /// List the controllers and operators
     Controllers(ListArgs),
     /// Show events as they come
@@ -233,6 +234,28 @@ pub struct ListArgs {
     pub quiet: bool,
 }
 
+/// `ciaoctl instances`.
+#[derive(Debug, Args)]
+pub struct WideListArgs {
+    /// What every list has.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// More columns
+    #[arg(short, long)]
+    pub wide: bool,
+}
+
+/// `ciaoctl nodes`.
+#[derive(Debug, Args)]
+pub struct NodeListArgs {
+    /// What long lists have.
+    #[command(flatten)]
+    pub list: WideListArgs,
+    /// Only nodes whose labels meet this, e.g. 'zone = eu-1'; repeatable
+    #[arg(short = 'l', long, value_name = "EXPR", value_parser = label_expression)]
+    pub selector: Vec<Expression>,
+}
+
 /// `ciaoctl watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
@@ -262,6 +285,18 @@ pub enum TopicArg {
 /// Reads a duration as people write it (`5s`, `1m 30s`).
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 5s or 10m"))
+}
+
+/// Reads an expression over labels; what the scheduler itself knows of nodes is in other columns.
+fn label_expression(text: &str) -> Result<Expression, String> {
+    let expression: Expression = text.parse().map_err(|e| format!("{e}"))?;
+    let key = expression.key();
+    if key.starts_with("node.") && key != "node.tenant" {
+        return Err(format!(
+            "column 1: '{key}' is no label; only labels can be selected by"
+        ));
+    }
+    Ok(expression)
 }
 
 /// Reads `NAME=VALUE`.
@@ -328,6 +363,7 @@ mod tests {
             "ciaoctl run --mem 64 --cpus 1 --env =x -- true",
             "ciaoctl nodes --timeout soon",
             "ciaoctl watch --topics weather",
+            "ciaoctl nodes --selector node.load<2",
         ] {
             assert_eq!(
                 parse(line).map(|_| ()).unwrap_err().exit_code(),
