@@ -3,8 +3,8 @@
 
 use proto_frames::payload::{
     AttachVolumeFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure, InstanceDeleted,
-    InstancePlaced, InstanceStopped, NodeConnected, NodeDisconnected, PayloadError, QueryResult,
-    StartFailure, Stats,
+    InstancePlaced, InstanceStopped, NodeConnected, NodeDisconnected, PayloadError,
+    PlacementDecision, QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 
@@ -20,6 +20,8 @@ pub enum Event {
     NodeDisconnected(NodeDisconnected),
     /// A START was given to a node.
     Placed(InstancePlaced),
+    /// What would become of a START that was a dry run.
+    Decided(Box<PlacementDecision>),
     /// A START failed.
     StartFailure(StartFailure),
     /// An instance is gone for good.
@@ -65,6 +67,9 @@ impl Event {
                 NodeDisconnected::decode(payload).map(Self::NodeDisconnected)
             }
             Kind::INSTANCE_PLACED => InstancePlaced::decode(payload).map(Self::Placed),
+            Kind::PLACEMENT_DECISION => {
+                PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))
+            }
             Kind::START_FAILURE => StartFailure::decode(payload).map(Self::StartFailure),
             Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).map(Self::InstanceDeleted),
             Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).map(Self::InstanceStopped),
@@ -98,6 +103,7 @@ impl Event {
     pub fn instance_uuid(&self) -> Option<&str> {
         match self {
             Self::Placed(e) => Some(&e.instance_uuid),
+            Self::Decided(e) => Some(&e.instance_uuid),
             Self::StartFailure(e) => Some(&e.instance_uuid),
             Self::InstanceDeleted(e) => Some(&e.instance_uuid),
             Self::InstanceStopped(e) => Some(&e.instance_uuid),
