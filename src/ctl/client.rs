@@ -272,9 +272,7 @@ impl Client {
                 other => Err(other),
             },
         );
-        answer
-            .await?
-            .map_err(|failure| StartError::Failed(Box::new(failure)))
+        answer.await?.map_err(StartError::Failed)
     }
 
     /// Submits a START that is a dry run and waits for what would become of it.
@@ -298,7 +296,7 @@ impl Client {
                     Ok(Ok(*decision))
                 }
                 Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
-                    Ok(Err(StartError::Failed(Box::new(failure))))
+                    Ok(Err(StartError::Failed(failure)))
                 }
                 Event::Refused(refused) if refused_kind(&refused) == Kind::START => Ok(Err(
                     StartError::Client(ClientError::Refused(Box::new(refused))),

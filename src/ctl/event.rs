@@ -23,7 +23,7 @@ pub enum Event {
     /// What would become of a START that was a dry run.
     Decided(Box<PlacementDecision>),
     /// A START failed.
-    StartFailure(StartFailure),
+    StartFailure(Box<StartFailure>),
     /// An instance is gone for good.
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs on its node.
@@ -70,7 +70,9 @@ impl Event {
             Kind::PLACEMENT_DECISION => {
                 PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))
             }
-            Kind::START_FAILURE => StartFailure::decode(payload).map(Self::StartFailure),
+            Kind::START_FAILURE => {
+                StartFailure::decode(payload).map(|failure| Self::StartFailure(Box::new(failure)))
+            }
             Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).map(Self::InstanceDeleted),
             Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).map(Self::InstanceStopped),
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),

@@ -360,12 +360,12 @@ mod tests {
     }
 
     fn failed(id: &str) -> Event {
-        Event::StartFailure(StartFailure {
+        Event::StartFailure(Box::new(StartFailure {
             instance_uuid: id.into(),
             reason: StartFailureReason::FullCloud,
             detail: Some("no room".into()),
             ..StartFailure::default()
-        })
+        }))
     }
 
     fn view(id: &str, state: PlacementState, reported: Option<&str>) -> InstanceView {

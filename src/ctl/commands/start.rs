@@ -280,7 +280,9 @@ pub fn request(name: String, start: Start) -> Result<StartRequest, CommandError>
         ..start
     };
     let payload = start.encode();
-    Start::decode(&payload).map_err(|error| CommandError::Usage(error.to_string()))?;
+    // Without the place: it is one in a text that nobody wrote.
+    Start::decode(&payload)
+        .map_err(|error| CommandError::Usage(format!("{}: {}", error.key, error.fault)))?;
     Ok(StartRequest {
         name,
         instance_uuid: start.instance_uuid,
