@@ -275,6 +275,15 @@ impl Client {
         answer.await?.map_err(StartError::Failed)
     }
 
+    /// A second hand for submitting STARTs while this one takes events in.
+    #[must_use]
+    pub fn submitter(&self) -> Submitter {
+        Submitter {
+            uuid: self.uuid,
+            sender: self.sender.clone(),
+        }
+    }
+
     /// Submits a START that is a dry run and waits for what would become of it.
     ///
     /// # Errors
@@ -305,15 +314,6 @@ impl Client {
             },
         );
         answer.await?
-    }
-
-    /// A second hand for submitting STARTs while this one takes events in.
-    #[must_use]
-    pub fn submitter(&self) -> Submitter {
-        Submitter {
-            uuid: self.uuid,
-            sender: self.sender.clone(),
-        }
     }
 
     /// The oldest event that came while something else was waited for; never waits.

@@ -20,8 +20,6 @@ pub enum Event {
     NodeDisconnected(NodeDisconnected),
     /// A START was given to a node.
     Placed(InstancePlaced),
-    /// What would become of a START that was a dry run.
-    Decided(Box<PlacementDecision>),
     /// A START failed.
     StartFailure(Box<StartFailure>),
     /// An instance is gone for good.
@@ -38,6 +36,8 @@ pub enum Event {
     Stats(Box<Stats>),
     /// The scheduler refused a command of ours.
     Refused(CommandRefused),
+    /// What would become of a START that was a dry run.
+    Decided(Box<PlacementDecision>),
     /// The answer to a query of ours.
     QueryResult(Box<QueryResult>),
     /// A frame of a kind this program has no words for.
@@ -67,9 +67,6 @@ impl Event {
                 NodeDisconnected::decode(payload).map(Self::NodeDisconnected)
             }
             Kind::INSTANCE_PLACED => InstancePlaced::decode(payload).map(Self::Placed),
-            Kind::PLACEMENT_DECISION => {
-                PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))
-            }
             Kind::START_FAILURE => {
                 StartFailure::decode(payload).map(|failure| Self::StartFailure(Box::new(failure)))
             }
@@ -84,6 +81,9 @@ impl Event {
             }
             Kind::STATS => Stats::decode(payload).map(|stats| Self::Stats(Box::new(stats))),
             Kind::COMMAND_REFUSED => CommandRefused::decode(payload).map(Self::Refused),
+            Kind::PLACEMENT_DECISION => {
+                PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))
+            }
             Kind::QUERY_RESULT => {
                 QueryResult::decode(payload).map(|result| Self::QueryResult(Box::new(result)))
             }

@@ -1,4 +1,5 @@
-//! What a query tells of nodes and instances beyond the original's figures, and how long an answer may become.
+//! Rows of answers to queries: what they tell of nodes and instances beyond the original's figures, and how long an answer
+//! may become.
 
 use ciao_scheduler::sched::{Meaning, Message, NodeExtras, NodeReport, SessionId};
 use proto_frames::Kind;
