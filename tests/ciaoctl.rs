@@ -1,14 +1,23 @@
-//! `ciaoctl` as its users meet it: the built program against a scheduler that a test scripts.
+//! `ciaoctl` as its users meet it: the built program against a scheduler that a test scripts, and for what is decided in
+//! the scheduler against the built one.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 #[path = "common/certs.rs"]
 mod certs;
+#[path = "common/peer.rs"]
+mod peer;
+#[path = "common/site.rs"]
+mod site;
+#[path = "common/words.rs"]
+mod words;
 
 #[path = "ciaoctl/connecting.rs"]
 mod connecting;
 #[path = "ciaoctl/ending.rs"]
 mod ending;
+#[path = "ciaoctl/explain.rs"]
+mod explain;
 #[path = "ciaoctl/listing.rs"]
 mod listing;
 #[path = "ciaoctl/load.rs"]

@@ -166,6 +166,10 @@ fn answers_to_queries_come_back_as_they_were() {
             NodeView {
                 node_uuid: "a".to_owned(),
                 mem_total_mb: 1 << 40,
+                labels: [("tenant".to_owned(), vec!["1e3".to_owned(), "~".to_owned()])].into(),
+                resources_total: [("gpu".to_owned(), 4)].into(),
+                resources_free: [("gpu".to_owned(), 0)].into(),
+                failures: "1.50".to_owned(),
                 ..NodeView::default()
             },
             NodeView::default(),

@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use proto_frames::payload::Expression;
 
 use crate::ctl::exit::Exit;
 use crate::ctl::load::LoadArgs;
+
+mod placement;
+
+pub use placement::PlacementArgs;
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
 pub const MAX_COUNT: u32 = 10_000;
@@ -99,6 +104,8 @@ pub enum SessionCommand {
     Start(StartArgs),
     /// Start a program on some node
     Run(RunArgs),
+    /// Say where a START would go, or why it does not fit; starts nothing
+    Explain(ExplainArgs),
     /// Delete instances, by UUID or a unique prefix of it
     Delete(InstanceArgs),
     /// Take instances off their node only, as before a move
@@ -108,9 +115,9 @@ pub enum SessionCommand {
     /// Put an evacuated node back into service
     Restore(NodeArgs),
     /// List the nodes
-    Nodes(ListArgs),
+    Nodes(NodeListArgs),
     /// List the instances
-    Instances(ListArgs),
+    Instances(WideListArgs),
     /// List the controllers and operators
     Controllers(ListArgs),
     /// Show events as they come
@@ -144,6 +151,27 @@ pub struct SubmitArgs {
     /// Print instance UUIDs only
     #[arg(short, long)]
     pub quiet: bool,
+    /// Show all that is known of why a START failed
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Start nothing; say where it would go, or why it does not fit, as `explain` does
+    #[arg(long, conflicts_with_all = ["wait", "quiet"])]
+    pub dry_run: bool,
+}
+
+/// What instance a START made from the command line is.
+#[derive(Debug, Clone, Args)]
+pub struct ShapeArgs {
+    /// Local disk, in MiB, rounded up to whole GiB
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub disk: i64,
+    /// Tenant it belongs to
+    #[arg(
+        long,
+        value_name = "UUID",
+        default_value = "00000000-0000-0000-0000-000000000000"
+    )]
+    pub tenant: String,
 }
 
 /// `ciaoctl start`.
@@ -167,9 +195,6 @@ pub struct RunArgs {
     /// Virtual CPUs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub cpus: i64,
-    /// Local disk, in MiB, rounded up to whole GiB
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
-    pub disk: i64,
     /// Variable of the program's environment; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
@@ -179,19 +204,48 @@ pub struct RunArgs {
     /// Node to run on: host name, UUID, or a unique prefix of it
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Tenant it belongs to
-    #[arg(
-        long,
-        value_name = "UUID",
-        default_value = "00000000-0000-0000-0000-000000000000"
-    )]
-    pub tenant: String,
     /// What to do with it.
     #[command(flatten)]
     pub submit: SubmitArgs,
+    /// What else it is.
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    /// Where it may run.
+    #[command(flatten)]
+    pub placement: PlacementArgs,
     /// The program and its arguments, after --
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
+}
+
+/// `ciaoctl explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// START payloads (YAML), as `start` takes them; - is the standard input
+    #[arg(
+        value_name = "FILE",
+        required_unless_present_any = ["mem", "cpus", "ShapeArgs", "PlacementArgs"],
+        conflicts_with_all = ["mem", "cpus", "ShapeArgs", "PlacementArgs"]
+    )]
+    pub files: Vec<PathBuf>,
+    /// Ask about this node alone: host name, UUID, or a unique prefix of it
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+    /// Ask how many of so many would fit, and where
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
+    pub count: Option<u32>,
+    /// Instead of a file: memory, in MiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(0..))]
+    pub mem: Option<i64>,
+    /// Instead of a file: virtual CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub cpus: Option<i64>,
+    /// Instead of a file: what else it is.
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    /// Instead of a file: where it may run.
+    #[command(flatten)]
+    pub placement: PlacementArgs,
 }
 
 /// `ciaoctl delete` and `ciaoctl stop`.
@@ -233,6 +287,28 @@ pub struct ListArgs {
     pub quiet: bool,
 }
 
+/// `ciaoctl instances`.
+#[derive(Debug, Args)]
+pub struct WideListArgs {
+    /// What every list has.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// More columns
+    #[arg(short, long)]
+    pub wide: bool,
+}
+
+/// `ciaoctl nodes`.
+#[derive(Debug, Args)]
+pub struct NodeListArgs {
+    /// What long lists have.
+    #[command(flatten)]
+    pub list: WideListArgs,
+    /// Only nodes whose labels meet this, e.g. 'zone = eu-1'; repeatable
+    #[arg(short = 'l', long, value_name = "EXPR", value_parser = label_expression)]
+    pub selector: Vec<Expression>,
+}
+
 /// `ciaoctl watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
@@ -262,6 +338,18 @@ pub enum TopicArg {
 /// Reads a duration as people write it (`5s`, `1m 30s`).
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 5s or 10m"))
+}
+
+/// Reads an expression over labels; what the scheduler itself knows of nodes is in other columns.
+fn label_expression(text: &str) -> Result<Expression, String> {
+    let expression: Expression = text.parse().map_err(|e| format!("{e}"))?;
+    let key = expression.key();
+    if key.starts_with("node.") && key != "node.tenant" {
+        return Err(format!(
+            "column 1: '{key}' is no label; only labels can be selected by"
+        ));
+    }
+    Ok(expression)
 }
 
 /// Reads `NAME=VALUE`.
@@ -328,12 +416,32 @@ mod tests {
             "ciaoctl run --mem 64 --cpus 1 --env =x -- true",
             "ciaoctl nodes --timeout soon",
             "ciaoctl watch --topics weather",
+            "ciaoctl start --dry-run --wait a.yaml",
+            "ciaoctl explain",
+            "ciaoctl explain --count 2",
+            "ciaoctl explain --mem 64 a.yaml",
+            "ciaoctl explain --tenant t a.yaml",
+            "ciaoctl explain --prefer ssd=1 a.yaml",
+            "ciaoctl nodes --selector node.load<2",
         ] {
             assert_eq!(
                 parse(line).map(|_| ()).unwrap_err().exit_code(),
                 2,
                 "{line}"
             );
+        }
+    }
+
+    #[test]
+    fn explain_takes_files_or_a_description() {
+        for line in [
+            "ciaoctl explain a.yaml b.yaml --node n --count 3",
+            "ciaoctl explain --mem 64",
+            "ciaoctl explain --cpus 0 --node n",
+            "ciaoctl explain --disk 1024",
+            "ciaoctl explain --require ssd=1",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto_frames::payload::{
     CommandRefused, ControllerView, Delete, Evacuate, InstancePlaced, InstanceView, NodeView,
-    Query, QueryKind, QueryResult, Restore, StartFailure, Topic, Watch,
+    PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -282,6 +282,38 @@ impl Client {
             uuid: self.uuid,
             sender: self.sender.clone(),
         }
+    }
+
+    /// Submits a START that is a dry run and waits for what would become of it.
+    ///
+    /// # Errors
+    /// [`StartError`]: it was refused, or there was no answer.
+    pub async fn decide(
+        &mut self,
+        instance_uuid: &str,
+        payload: Bytes,
+    ) -> Result<PlacementDecision, StartError> {
+        self.submitter()
+            .submit(payload)
+            .await
+            .map_err(ClientError::from)?;
+        let answer = self.wait_for(
+            "answer to START",
+            self.answer_timeout,
+            |event| match event {
+                Event::Decided(decision) if decision.instance_uuid == instance_uuid => {
+                    Ok(Ok(*decision))
+                }
+                Event::StartFailure(failure) if failure.instance_uuid == instance_uuid => {
+                    Ok(Err(StartError::Failed(failure)))
+                }
+                Event::Refused(refused) if refused_kind(&refused) == Kind::START => Ok(Err(
+                    StartError::Client(ClientError::Refused(Box::new(refused))),
+                )),
+                other => Err(other),
+            },
+        );
+        answer.await?
     }
 
     /// The oldest event that came while something else was waited for; never waits.

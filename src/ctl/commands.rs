@@ -1,5 +1,6 @@
 //! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
 
+pub mod explain;
 pub mod instances;
 pub mod listing;
 pub mod nodes;
@@ -117,8 +118,10 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandError> {
     let requests = match &command {
-        // Before connecting: a file that cannot be used is not the scheduler's business.
+        // Before connecting: a file or an option that cannot be used is not the scheduler's business.
         SessionCommand::Start(args) => start::read(args)?,
+        SessionCommand::Run(args) => start::make(args, "")?,
+        SessionCommand::Explain(args) => explain::read(args)?,
         _ => Vec::new(),
     };
     let client = Client::connect(&client_config(global)).await?;
@@ -134,6 +137,7 @@ pub async fn run(
     match command {
         SessionCommand::Start(args) => start::submit(&mut context, requests, &args.submit).await,
         SessionCommand::Run(args) => start::run(&mut context, &args).await,
+        SessionCommand::Explain(args) => explain::explain(&mut context, &requests, &args).await,
         SessionCommand::Delete(args) => {
             instances::delete(&mut context, &args, instances::Ending::Delete).await
         }

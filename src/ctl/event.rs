@@ -3,8 +3,8 @@
 
 use proto_frames::payload::{
     AttachVolumeFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure, InstanceDeleted,
-    InstancePlaced, InstanceStopped, NodeConnected, NodeDisconnected, PayloadError, QueryResult,
-    StartFailure, Stats,
+    InstancePlaced, InstanceStopped, NodeConnected, NodeDisconnected, PayloadError,
+    PlacementDecision, QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 
@@ -36,6 +36,8 @@ pub enum Event {
     Stats(Box<Stats>),
     /// The scheduler refused a command of ours.
     Refused(CommandRefused),
+    /// What would become of a START that was a dry run.
+    Decided(Box<PlacementDecision>),
     /// The answer to a query of ours.
     QueryResult(Box<QueryResult>),
     /// A frame of a kind this program has no words for.
@@ -79,6 +81,9 @@ impl Event {
             }
             Kind::STATS => Stats::decode(payload).map(|stats| Self::Stats(Box::new(stats))),
             Kind::COMMAND_REFUSED => CommandRefused::decode(payload).map(Self::Refused),
+            Kind::PLACEMENT_DECISION => {
+                PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))
+            }
             Kind::QUERY_RESULT => {
                 QueryResult::decode(payload).map(|result| Self::QueryResult(Box::new(result)))
             }
@@ -100,6 +105,7 @@ impl Event {
     pub fn instance_uuid(&self) -> Option<&str> {
         match self {
             Self::Placed(e) => Some(&e.instance_uuid),
+            Self::Decided(e) => Some(&e.instance_uuid),
             Self::StartFailure(e) => Some(&e.instance_uuid),
             Self::InstanceDeleted(e) => Some(&e.instance_uuid),
             Self::InstanceStopped(e) => Some(&e.instance_uuid),

@@ -1,13 +1,15 @@
-//! START files: read as bytes, sent as bytes. The only thing ever put in is an instance's UUID, in the text, so that
-//! whatever else the file says arrives as its author wrote it.
+//! START files: read as bytes, sent as bytes. The only things ever put in are an instance's UUID and, for a dry run, what
+//! makes it one; they are put into the text, so that whatever else the file says arrives as its author wrote it.
 
 use std::io::{self, Read};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
+use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{Fault, PayloadError, Start};
+
+mod edit;
 
 /// A START payload as a file has it.
 #[derive(Debug, Clone)]
@@ -140,8 +142,7 @@ impl StartFile {
     }
 
     fn with_instance(&self, instance_uuid: String) -> Result<StartRequest, StartFileError> {
-        let payload = instance_edit(&self.bytes)
-            .map(|edit| edit.apply(&self.bytes, &instance_uuid))
+        let payload = edit::set(&self.bytes, &["start", "instance_uuid"], &instance_uuid)
             // The text was edited by its looks: only what reads back as meant is sent.
             .filter(|payload| {
                 Start::decode(payload).is_ok_and(|start| start.instance_uuid == instance_uuid)
@@ -157,78 +158,54 @@ impl StartFile {
     }
 }
 
-/// How to put an instance's UUID into a START's text.
-#[derive(Debug, PartialEq, Eq)]
-enum Edit {
-    /// The value of `instance_uuid` is there, at this place.
-    Value(Range<usize>),
-    /// There is no such key: a line goes here, indented so many spaces.
-    Line { at: usize, indent: usize },
+/// How a START becomes a question about its placement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DryRun {
+    /// How many of it are asked about; `None` leaves what the START says, or one.
+    pub count: Option<u32>,
+    /// The one node asked about, by UUID; `None` leaves what the START says.
+    pub node_id: Option<String>,
 }
 
-impl Edit {
-    fn apply(&self, text: &[u8], instance_uuid: &str) -> Bytes {
-        let (range, new) = match self {
-            Self::Value(range) => (range.clone(), format!(" {instance_uuid}")),
-            Self::Line { at, indent } => (
-                *at..*at,
-                format!("{:indent$}instance_uuid: {instance_uuid}\n", ""),
-            ),
-        };
-        [&text[..range.start], new.as_bytes(), &text[range.end..]]
-            .concat()
-            .into()
-    }
-}
-
-/// Finds the place among the keys right under a `start:` that stands on a line of its own.
-fn instance_edit(text: &[u8]) -> Option<Edit> {
-    const KEY: &[u8] = b"instance_uuid:";
-    let mut lines = lines(text)
-        .skip_while(|(_, line)| !is_key_alone(line, b"start:"))
-        .skip(1);
-    let mut first: Option<(usize, usize)> = None;
-    for (at, line) in &mut lines {
-        let indent = line.iter().take_while(|byte| **byte == b' ').count();
-        let content = line[indent..].trim_ascii_end();
-        if content.is_empty() || content[0] == b'#' {
-            continue;
+impl DryRun {
+    /// The payload that asks about the placement of this START instead of starting it.
+    ///
+    /// Where there is no safe place in its text, its first document is written anew, without comments and what this
+    /// program does not know of; what follows it always stays as it is.
+    ///
+    /// # Errors
+    /// It is no START.
+    pub fn ask(&self, start: &Bytes) -> Result<Bytes, PayloadError> {
+        let mut wanted = Start::decode(start)?;
+        let scheduling = wanted.scheduling.get_or_insert_default();
+        scheduling.dry_run = true;
+        scheduling.count = self.count.or(scheduling.count);
+        if let Some(node_id) = &self.node_id {
+            wanted.requirements.node_id.clone_from(node_id);
         }
-        let (_, expected) = *first.get_or_insert((at, indent));
-        if indent == 0 || indent < expected {
-            break;
-        }
-        if indent == expected && content.starts_with(KEY) {
-            let begin = at + indent + KEY.len();
-            let value = &content[KEY.len()..];
-            let comment = value
-                .windows(2)
-                .position(|pair| pair == b" #")
-                .unwrap_or(value.len());
-            return Some(Edit::Value(begin..begin + comment));
+        let edited = self
+            .edit(start)
+            .filter(|edited| Start::decode(edited).is_ok_and(|read| read == wanted));
+        match edited {
+            Some(edited) => Ok(edited),
+            None => {
+                let rest = &start[first_document(start, SMALL)?.len()..];
+                Ok([&wanted.encode(), rest].concat().into())
+            }
         }
     }
-    first
-        .filter(|(_, indent)| *indent > 0)
-        .map(|(at, indent)| Edit::Line { at, indent })
-}
 
-/// Whether a line is this key at the margin with nothing but a comment behind it.
-fn is_key_alone(line: &[u8], key: &[u8]) -> bool {
-    line.strip_prefix(key).is_some_and(|rest| {
-        let rest = rest.trim_ascii();
-        rest.is_empty() || rest[0] == b'#'
-    })
-}
-
-/// The lines of a text with the offset of each, line ends included.
-fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let mut at = 0;
-    text.split_inclusive(|byte| *byte == b'\n')
-        .map(move |line| {
-            at += line.len();
-            (at - line.len(), line)
-        })
+    fn edit(&self, start: &Bytes) -> Option<Bytes> {
+        let mut text = edit::set(start, &["start", "scheduling", "dry_run"], "true")?;
+        if let Some(count) = self.count {
+            let count = count.to_string();
+            text = edit::set(&text, &["start", "scheduling", "count"], &count)?;
+        }
+        if let Some(node_id) = &self.node_id {
+            text = edit::set(&text, &["start", "requirements", "node_id"], node_id)?;
+        }
+        Some(text)
+    }
 }
 
 #[cfg(test)]
@@ -321,6 +298,57 @@ mod tests {
                 .starts_with("a.yaml: no place to put an instance UUID; write `start:`"),
             "{error}"
         );
+    }
+
+    fn asked(text: &str, count: Option<u32>, node_id: Option<&str>) -> String {
+        let dry_run = DryRun {
+            count,
+            node_id: node_id.map(Into::into),
+        };
+        let payload = dry_run.ask(&Bytes::copy_from_slice(text.as_bytes()));
+        String::from_utf8(payload.unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_question_is_put_into_the_text_and_nothing_else_changes() {
+        let text = format!(
+            "# mine\nstart:\n  instance_uuid: {ID}\n  later: [kept] # by newer schedulers\n{REST}  scheduling:\n    \
+             require: [\"zone = eu-1\"] # why\n...\n#cloud-config\n{{[\n"
+        );
+        let expected = text
+            .replace(
+                "    require",
+                "    count: 5\n    dry_run: true\n    require",
+            )
+            .replace("{mem_mb", "{node_id: n1, mem_mb");
+        assert_eq!(asked(&text, Some(5), Some("n1")), expected);
+        let without = format!("start:\n  instance_uuid: {ID}\n");
+        assert_eq!(
+            asked(&without, None, Some("n1")),
+            format!(
+                "start:\n  requirements: {{node_id: n1}}\n  scheduling: {{dry_run: true}}\n  instance_uuid: {ID}\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_question_about_a_start_without_a_plain_place_is_written_anew() {
+        for start in [
+            format!("start: {{instance_uuid: {ID}, requirements: {{mem_mb: 7, node_id: n2}}}}\n"),
+            format!("start:\n  instance_uuid: {ID}\n  requirements: {{mem_mb: 7, node_id: n2}}\n"),
+            format!(
+                "start:\n  instance_uuid: {ID}\n  requirements: {{mem_mb: 7}}\n  scheduling:\n"
+            ),
+        ] {
+            let text = format!("{start}---\nrest: [\n");
+            let asked = asked(&text, Some(2), Some("n1"));
+            assert!(asked.ends_with("\n---\nrest: [\n"), "{asked}");
+            let start = Start::decode(asked.as_bytes()).unwrap();
+            assert_eq!(start.requirements.mem_mb, 7);
+            assert_eq!(start.requirements.node_id, "n1");
+            let scheduling = start.scheduling.unwrap();
+            assert_eq!((scheduling.dry_run, scheduling.count), (true, Some(2)));
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ use crate::ctl::units::{
     UNKNOWN, count, mebibytes, megabytes, plain, prefix, span, unique_prefix_len,
 };
 
+/// Columns of a table: name, and whether it holds amounts (printed flush right).
+pub type Columns = &'static [(&'static str, bool)];
+
 /// How a table is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
@@ -22,8 +25,8 @@ pub struct Style {
 pub trait Row {
     /// The name of the list in JSON.
     const LIST: &'static str;
-    /// The columns: name, and whether it holds amounts (printed flush right).
-    const COLUMNS: &'static [(&'static str, bool)];
+    /// The columns.
+    const COLUMNS: Columns;
 
     /// Its UUID.
     fn id(&self) -> &str;
@@ -47,18 +50,25 @@ pub fn table<R: Row>(rows: &[R], style: Style) -> String {
     } else {
         len.max(other)
     };
+    let cells = |row: &R| row.cells(&|id| prefix(id, len).to_owned());
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    grid(R::COLUMNS, &rows, style.headers)
+}
+
+/// Cells in columns, a line for each row.
+#[must_use]
+pub fn grid(columns: Columns, rows: &[Vec<String>], headers: bool) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled);
-    if style.headers {
-        table.set_header(R::COLUMNS.iter().map(|(name, _)| *name));
+    if headers {
+        table.set_header(columns.iter().map(|(name, _)| *name));
     }
-    for row in rows {
-        let cells = row.cells(&|id| prefix(id, len).to_owned());
+    for cells in rows {
         table.add_row(cells.iter().map(|cell| plain(cell)));
     }
-    for (at, (_, amount)) in R::COLUMNS.iter().enumerate() {
+    for (at, (_, amount)) in columns.iter().enumerate() {
         if let Some(column) = table.column_mut(at) {
             column.set_padding((0, 2));
             column.set_cell_alignment(if *amount {
@@ -98,7 +108,7 @@ fn of(free: i64, total: i64, unit: fn(i64) -> String) -> String {
 
 impl Row for NodeView {
     const LIST: &'static str = "nodes";
-    const COLUMNS: &'static [(&'static str, bool)] = &[
+    const COLUMNS: Columns = &[
         ("NODE", false),
         ("HOST", false),
         ("STATUS", false),
@@ -154,13 +164,17 @@ impl Row for NodeView {
             "unconfirmed": self.unconfirmed,
             "connected_s": known(self.connected_s),
             "most_recently_used": self.most_recently_used,
+            "labels": self.labels,
+            "resources_total": self.resources_total,
+            "resources_free": self.resources_free,
+            "failures": self.failures.parse::<f64>().unwrap_or(0.0),
         })
     }
 }
 
 impl Row for InstanceView {
     const LIST: &'static str = "instances";
-    const COLUMNS: &'static [(&'static str, bool)] = &[
+    const COLUMNS: Columns = &[
         ("INSTANCE", false),
         ("STATE", false),
         ("REPORTED", false),
@@ -207,13 +221,15 @@ impl Row for InstanceView {
             "mem_used_mb": known(self.mem_used_mb),
             "disk_used_mb": known(self.disk_used_mb),
             "age_s": known(self.age_s),
+            "group": (!self.group.is_empty()).then_some(&self.group),
+            "resources": self.resources,
         })
     }
 }
 
 impl Row for ControllerView {
     const LIST: &'static str = "controllers";
-    const COLUMNS: &'static [(&'static str, bool)] = &[
+    const COLUMNS: Columns = &[
         ("CONTROLLER", false),
         ("STANDING", false),
         ("CONNECTED", true),
@@ -233,6 +249,111 @@ impl Row for ControllerView {
 
     fn json(&self) -> Value {
         json!({"uuid": self.uuid, "standing": self.standing.as_str(), "connected_s": known(self.connected_s)})
+    }
+}
+
+/// A row with more columns than usual.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wide<R>(pub R);
+
+const NODE: Columns = NodeView::COLUMNS;
+const INSTANCE: Columns = InstanceView::COLUMNS;
+
+impl Row for Wide<NodeView> {
+    const LIST: &'static str = NodeView::LIST;
+    const COLUMNS: Columns = &[
+        NODE[0],
+        NODE[1],
+        NODE[2],
+        NODE[3],
+        NODE[4],
+        NODE[5],
+        NODE[6],
+        NODE[7],
+        NODE[8],
+        NODE[9],
+        ("FAILURES", true),
+        ("RESOURCES FREE", false),
+        ("LABELS", false),
+    ];
+
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        let node = &self.0;
+        let free = |name: &str| node.resources_free.get(name).copied().unwrap_or(0);
+        let totals = node.resources_total.iter();
+        let resources = totals.map(|(name, total)| format!("{name} {} / {total}", free(name)));
+        let labels = node
+            .labels
+            .iter()
+            .flat_map(|(key, values)| values.iter().map(move |value| format!("{key}={value}")));
+        let failures = if node.failures.is_empty() {
+            "0"
+        } else {
+            &node.failures
+        };
+        let mut cells = node.cells(id);
+        cells.extend([failures.to_owned(), list(resources), list(labels)]);
+        cells
+    }
+
+    fn json(&self) -> Value {
+        self.0.json()
+    }
+}
+
+impl Row for Wide<InstanceView> {
+    const LIST: &'static str = InstanceView::LIST;
+    const COLUMNS: Columns = &[
+        INSTANCE[0],
+        INSTANCE[1],
+        INSTANCE[2],
+        INSTANCE[3],
+        INSTANCE[4],
+        INSTANCE[5],
+        INSTANCE[6],
+        INSTANCE[7],
+        INSTANCE[8],
+        ("GROUP", false),
+        ("RESOURCES", false),
+    ];
+
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn other_id(&self) -> Option<&str> {
+        self.0.other_id()
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        let resources = self.0.resources.iter();
+        let group = [&self.0.group]
+            .into_iter()
+            .filter(|group| !group.is_empty());
+        let mut cells = self.0.cells(id);
+        cells.extend([
+            list(group.cloned()),
+            list(resources.map(|(name, amount)| format!("{name} {amount}"))),
+        ]);
+        cells
+    }
+
+    fn json(&self) -> Value {
+        self.0.json()
+    }
+}
+
+/// Texts with commas between them, or a dash for none.
+fn list(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<String> = texts.collect();
+    if texts.is_empty() {
+        UNKNOWN.into()
+    } else {
+        texts.join(", ")
     }
 }
 
@@ -359,6 +480,35 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120 
         let text = table(&[node("4cb19522-aaaa", "a\u{1b}[2J\nb")], STYLE);
         assert_eq!(text.lines().count(), 2);
         assert!(text.contains(r"a\u{1b}[2J\nb"), "{text}");
+    }
+
+    #[test]
+    fn wide_rows_show_labels_resources_and_groups() {
+        let node = NodeView {
+            labels: [
+                ("tenant".to_owned(), vec!["a".to_owned(), "b".to_owned()]),
+                ("zone".to_owned(), vec!["eu-1".to_owned()]),
+            ]
+            .into(),
+            resources_total: [("gpu".to_owned(), 4)].into(),
+            resources_free: [("gpu".to_owned(), 1)].into(),
+            failures: "1.50".into(),
+            ..node("4cb19522-aaaa", "node-a")
+        };
+        let text = table(&[Wide(node.clone())], STYLE);
+        let end = "  3m 5s      1.50  gpu 1 / 4       tenant=a, tenant=b, zone=eu-1\n";
+        assert!(text.ends_with(end), "{text}");
+        let json = node.json();
+        assert_eq!(json["labels"]["tenant"][1], "b");
+        assert_eq!(json["failures"], 1.5);
+        let member = InstanceView {
+            group: "web".into(),
+            resources: [("gpu".to_owned(), 2)].into(),
+            ..instance("11112222-3333")
+        };
+        let text = table(&[Wide(member), Wide(instance("2"))], STYLE);
+        assert!(text.contains("  2h 10m  web    gpu 2\n"), "{text}");
+        assert!(text.ends_with("  2h 10m  -      -\n"), "{text}");
     }
 
     #[test]

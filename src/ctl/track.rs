@@ -3,11 +3,15 @@
 use std::collections::HashMap;
 
 use proto_frames::Kind;
-use proto_frames::payload::{InstancePlaced, InstanceView, PlacementState};
+use proto_frames::payload::{
+    InstancePlaced, InstanceView, PlacementDecision, PlacementState, Reason,
+};
 use serde_json::{Value, json};
 
+use crate::ctl::event::text::decision;
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
+use crate::ctl::explanation::reasons_json;
 use crate::ctl::start_file::StartRequest;
 use crate::ctl::units::{plain, short};
 
@@ -42,7 +46,11 @@ pub enum Stage {
         reason: String,
         /// The scheduler's explanation.
         detail: Option<String>,
+        /// Why nodes did not fit.
+        reasons: Vec<Reason>,
     },
+    /// It was a dry run, and this is the answer.
+    Decided(Box<PlacementDecision>),
     /// The scheduler no longer knows it, and nothing said why.
     Vanished,
 }
@@ -120,10 +128,13 @@ impl Tracker {
             Event::StartFailure(failure) => Stage::Failed {
                 reason: failure.reason.to_string(),
                 detail: failure.detail.clone(),
+                reasons: failure.reasons.clone(),
             },
+            Event::Decided(decision) => Stage::Decided(decision.clone()),
             Event::Refused(refused) => Stage::Failed {
                 reason: refused.reason.to_string(),
                 detail: Some(refused.detail.clone()),
+                reasons: Vec::new(),
             },
             Event::InstanceStopped(stopped) => Stage::Ended {
                 exit_code: stopped.exit_code,
@@ -168,6 +179,7 @@ impl Tracker {
     pub fn exit(&self) -> Exit {
         let of = |tracked: &Tracked| match &tracked.stage {
             Stage::Failed { .. } | Stage::Vanished => Exit::Refused,
+            Stage::Decided(decision) if decision.fits < decision.count => Exit::Refused,
             Stage::Ended {
                 exit_code: Some(code),
             } if *code != 0 && self.until > Until::Placed => Exit::Workload,
@@ -215,7 +227,7 @@ impl Tracker {
         let was_done = self.is_done(&self.all[at].stage);
         let ended = matches!(
             self.all[at].stage,
-            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Vanished
+            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Decided(_) | Stage::Vanished
         );
         if ended || self.all[at].stage == stage {
             return None;
@@ -230,7 +242,9 @@ impl Tracker {
             Stage::Sent => false,
             Stage::Placed => self.until <= Until::Placed,
             Stage::Running => self.until <= Until::Running,
-            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Vanished => true,
+            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Decided(_) | Stage::Vanished => {
+                true
+            }
         }
     }
 }
@@ -262,14 +276,27 @@ impl Tracked {
             Stage::Failed {
                 reason,
                 detail: Some(detail),
+                ..
             } => format!("failed{at}: {reason}: {detail}"),
             Stage::Failed {
                 reason,
                 detail: None,
+                ..
             } => format!("failed{at}: {reason}"),
+            Stage::Decided(decided) => decision(decided),
             Stage::Vanished => format!("vanished{at}: the scheduler no longer knows it"),
         };
         plain(&format!("{} {what}", self.instance_uuid)).into_owned()
+    }
+
+    /// Why nodes did not fit, if that is why it failed.
+    #[must_use]
+    pub fn reasons(&self) -> &[Reason] {
+        match &self.stage {
+            Stage::Failed { reasons, .. } => reasons,
+            Stage::Decided(decision) => &decision.reasons,
+            _ => &[],
+        }
     }
 
     /// An object with stable names.
@@ -280,7 +307,8 @@ impl Tracked {
             Stage::Placed => ("placed", None, None, None),
             Stage::Running => ("running", None, None, None),
             Stage::Ended { exit_code } => ("ended", *exit_code, None, None),
-            Stage::Failed { reason, detail } => ("failed", None, Some(reason), detail.as_ref()),
+            Stage::Failed { reason, detail, .. } => ("failed", None, Some(reason), detail.as_ref()),
+            Stage::Decided(_) => ("decided", None, None, None),
             Stage::Vanished => ("vanished", None, None, None),
         };
         json!({
@@ -292,6 +320,7 @@ impl Tracked {
             "exit_code": exit_code,
             "reason": reason,
             "detail": detail,
+            "reasons": reasons_json(self.reasons()),
         })
     }
 }
@@ -474,6 +503,26 @@ mod tests {
             "also after it was given to a node"
         );
         assert_eq!(one.exit(), Exit::Refused);
+    }
+
+    #[test]
+    fn the_answer_to_a_dry_run_is_the_end_of_it() {
+        for (fits, exit) in [(1, Exit::Done), (0, Exit::Refused)] {
+            let mut tracker = tracker(&["i1"], Until::Exited);
+            let decision = PlacementDecision {
+                instance_uuid: "i1".into(),
+                count: 1,
+                fits,
+                ..PlacementDecision::default()
+            };
+            assert!(
+                tracker
+                    .observe(&Event::Decided(Box::new(decision)))
+                    .is_some()
+            );
+            assert!(tracker.is_settled());
+            assert_eq!(tracker.exit(), exit);
+        }
     }
 
     #[test]

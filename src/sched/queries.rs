@@ -1,5 +1,6 @@
 //! Read-only pictures for people: pages of nodes, instances and controllers, and the heartbeat's few rows.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use proto_frames::payload::query::MAX_LIMIT;
@@ -10,12 +11,22 @@ use proto_frames::{Role, Uuid};
 
 use super::Scheduler;
 use super::action::Message;
+use super::columns::Columns;
 use super::ids::{InstanceId, NodeKey, SessionId, uuid_starts_with};
+use super::index::ColumnId;
 use super::ledger::{Entry, Phase};
 use super::node::{Node, NodeStatus, Pool, Presence};
 
 /// Rows looked at for one answer, wanted or not: what bounds the time a query takes.
 const MAX_QUERY_SCAN: usize = 4_000;
+
+/// Bytes of labels, resources and groups in one answer, beyond which it ends with a further page to come. Each may be
+/// long and a row may have many; written with every character escaped, which takes four bytes for one, and the rest of
+/// [`MAX_LIMIT`] rows beside them, they stay below the longest payload of a frame.
+const MAX_TRAITS_LEN: usize = 256 * 1024;
+
+/// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
+const ENTRY_LEN: usize = 24;
 
 /// What the heartbeat line shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -103,14 +114,19 @@ impl Scheduler {
         let (from, _) = start;
         let pattern = query.matching.as_deref().unwrap_or_default();
         let most_recent = Pool::ALL.map(|pool| self.tables[pool as usize].most_recently_used());
+        let mut traits_len = 0;
         for (scanned, (key, node)) in self.nodes.iter_from(from).enumerate() {
-            if result.nodes.len() >= limit(query) || scanned >= MAX_QUERY_SCAN {
+            let is_full = result.nodes.len() >= limit(query) || traits_len >= MAX_TRAITS_LEN;
+            if is_full || scanned >= MAX_QUERY_SCAN {
                 result.next = Some(format!("{}:0", key.0));
                 return;
             }
             if matches_node(node, pattern) {
                 let is_most_recent = most_recent.contains(&Some(key));
-                result.nodes.push(self.node_row(now, key, is_most_recent));
+                let row = self.node_row(now, key, is_most_recent);
+                traits_len += labels_len(&row.labels);
+                traits_len += amounts_len(&row.resources_total) * 2;
+                result.nodes.push(row);
             }
         }
     }
@@ -142,6 +158,15 @@ impl Scheduler {
             unconfirmed: node.ledger.unconfirmed() as i64,
             connected_s: now.saturating_duration_since(node.since).as_secs() as i64,
             most_recently_used,
+            labels: labels_of(node),
+            resources_total: named(&node.traits.resources, &self.columns, |_, total| total),
+            resources_free: named(&node.traits.resources, &self.columns, |column, _| {
+                self.nodes.free_custom(key, column).max(0)
+            }),
+            failures: match node.failures.at(now) {
+                0.0 => String::new(),
+                failures => format!("{failures:.2}"),
+            },
         }
     }
 
@@ -150,33 +175,62 @@ impl Scheduler {
         let named = InstanceId::new(pattern);
         if let Some(&key) = self.holders.get(&named) {
             let node = self.nodes.node(key);
-            result.instances.extend(
-                node.ledger
-                    .get(&named)
-                    .map(|entry| instance_row(now, node, &named, entry)),
-            );
+            let entry = node.ledger.get(&named);
+            let row = entry.map(|entry| self.instance_row(now, node, &named, entry));
+            result.instances.extend(row);
             return;
         }
         let Some((from, mut first)) = cursor(query, result) else {
             return;
         };
-        let mut scanned = 0;
+        let (mut scanned, mut traits_len) = (0, 0);
         for (key, node) in self.nodes.iter_from(from) {
             let by_host = !pattern.is_empty() && node.hostname() == pattern;
             for (at, (instance, entry)) in node.ledger.entries_from(first).enumerate() {
-                if result.instances.len() >= limit(query) || scanned >= MAX_QUERY_SCAN {
+                let is_full =
+                    result.instances.len() >= limit(query) || traits_len >= MAX_TRAITS_LEN;
+                if is_full || scanned >= MAX_QUERY_SCAN {
                     result.next = Some(format!("{}:{}", key.0, first + at));
                     return;
                 }
                 scanned += 1;
                 if by_host || pattern.is_empty() || instance.starts_with(pattern) {
-                    result
-                        .instances
-                        .push(instance_row(now, node, instance, entry));
+                    let row = self.instance_row(now, node, instance, entry);
+                    traits_len += row.group.len() + amounts_len(&row.resources);
+                    result.instances.push(row);
                 }
             }
             first = 0;
             scanned += 1;
+        }
+    }
+
+    fn instance_row(
+        &self,
+        now: Instant,
+        node: &Node,
+        instance: &InstanceId,
+        entry: &Entry,
+    ) -> InstanceView {
+        let state = match (node.presence, entry.phase) {
+            (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
+            (_, Phase::Placed(_)) => PlacementState::Placed,
+            (_, Phase::Running) => PlacementState::Running,
+        };
+        InstanceView {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.uuid.to_string(),
+            hostname: node.hostname().to_owned(),
+            state,
+            reported: entry.reported.map(|state| state.name().to_owned()),
+            mem_mb: entry.asked.mem_mib,
+            vcpus: entry.asked.vcpus,
+            disk_mb: entry.asked.disk_mib,
+            mem_used_mb: entry.used_mem_mib,
+            disk_used_mb: entry.used_disk_mib,
+            age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
+            group: entry.group().map_or_else(String::new, ToString::to_string),
+            resources: named(entry.custom(), &self.columns, |_, asked| asked),
         }
     }
 
@@ -213,25 +267,40 @@ impl Scheduler {
     }
 }
 
-fn instance_row(now: Instant, node: &Node, instance: &InstanceId, entry: &Entry) -> InstanceView {
-    let state = match (node.presence, entry.phase) {
-        (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
-        (_, Phase::Placed(_)) => PlacementState::Placed,
-        (_, Phase::Running) => PlacementState::Running,
-    };
-    InstanceView {
-        instance_uuid: instance.to_string(),
-        node_uuid: node.uuid.to_string(),
-        hostname: node.hostname().to_owned(),
-        state,
-        reported: entry.reported.map(|state| state.name().to_owned()),
-        mem_mb: entry.asked.mem_mib,
-        vcpus: entry.asked.vcpus,
-        disk_mb: entry.asked.disk_mib,
-        mem_used_mb: entry.used_mem_mib,
-        disk_used_mb: entry.used_disk_mib,
-        age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
+/// A node's labels by key.
+fn labels_of(node: &Node) -> BTreeMap<String, Vec<String>> {
+    let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, value) in &node.traits.labels {
+        labels
+            .entry(key.to_string())
+            .or_default()
+            .push(value.to_string());
     }
+    labels
+}
+
+/// Something about each of these custom resources, by their names.
+fn named(
+    amounts: &[(ColumnId, i64)],
+    columns: &Columns,
+    of: impl Fn(ColumnId, i64) -> i64,
+) -> BTreeMap<String, i64> {
+    amounts
+        .iter()
+        .map(|&(column, amount)| (columns.name(column).to_owned(), of(column, amount)))
+        .collect()
+}
+
+fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
+    let of_key = |(key, values): (&String, &Vec<String>)| {
+        let values = values.iter().map(|value| value.len() + ENTRY_LEN);
+        key.len() + ENTRY_LEN + values.sum::<usize>()
+    };
+    labels.iter().map(of_key).sum()
+}
+
+fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
+    amounts.keys().map(|name| name.len() + ENTRY_LEN).sum()
 }
 
 fn matches_node(node: &Node, pattern: &str) -> bool {

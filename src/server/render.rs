@@ -1,5 +1,7 @@
 //! The core's messages as bytes for one peer: payloads written, frames built, traces stamped.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
@@ -12,6 +14,9 @@ const OWN_MESSAGE_COST: usize = 384;
 
 /// What one row of a query's answer counts in a queue, in bytes.
 const ROW_COST: usize = 512;
+
+/// What one entry of a row's maps counts in a queue beside its text, in bytes: its key and value as strings of their own.
+const ENTRY_COST: usize = 96;
 
 /// What a message counts in a queue, in bytes: at least what it takes up there, and about what it takes when written.
 pub(super) fn cost(message: &Message) -> usize {
@@ -85,12 +90,29 @@ fn reasons_len(reasons: &[Reason]) -> usize {
 }
 
 fn rows_len(result: &QueryResult) -> usize {
-    let nodes = result.nodes.iter().map(|it| it.hostname.len());
+    let nodes = result.nodes.iter().map(|it| {
+        let amounts = amounts_len(&it.resources_total) + amounts_len(&it.resources_free);
+        it.hostname.len() + amounts + labels_len(&it.labels)
+    });
     let instances = result.instances.iter().map(|it| {
-        it.instance_uuid.len() + it.hostname.len() + it.reported.as_ref().map_or(0, String::len)
+        let reported = it.reported.as_ref().map_or(0, String::len);
+        let names = it.instance_uuid.len() + it.hostname.len() + it.group.len();
+        names + reported + amounts_len(&it.resources)
     });
     let rows = result.nodes.len() + result.instances.len() + result.controllers.len();
     ROW_COST * rows + nodes.chain(instances).sum::<usize>()
+}
+
+fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
+    amounts.keys().map(|name| ENTRY_COST + name.len()).sum()
+}
+
+fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
+    let of_key = |(key, values): (&String, &Vec<String>)| {
+        let values = values.iter().map(|value| ENTRY_COST + value.len());
+        ENTRY_COST + key.len() + values.sum::<usize>()
+    };
+    labels.iter().map(of_key).sum()
 }
 
 /// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's.
@@ -164,7 +186,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
 #[cfg(test)]
 mod tests {
     use proto_frames::payload::{
-        DeleteFailure, DeleteFailureReason, InstancePlaced, InstanceView, QueryResult,
+        DeleteFailure, DeleteFailureReason, InstancePlaced, InstanceView, NodeView, QueryResult,
     };
 
     use super::{cost, payload};
@@ -184,10 +206,19 @@ mod tests {
         };
         let row = InstanceView {
             instance_uuid: long(),
+            group: long(),
+            resources: [(long(), 1)].into(),
             ..InstanceView::default()
+        };
+        let node = NodeView {
+            labels: [(long(), vec![long(), long()])].into(),
+            resources_total: [(long(), 1)].into(),
+            resources_free: [(long(), 1)].into(),
+            ..NodeView::default()
         };
         let result = QueryResult {
             instances: vec![row; 3],
+            nodes: vec![node; 3],
             ..QueryResult::default()
         };
         for message in [

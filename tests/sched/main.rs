@@ -13,6 +13,7 @@ mod oracle;
 mod placement;
 mod policies;
 mod rare_orders;
+mod rows;
 mod settle;
 mod shares;
 mod standing;

@@ -1,5 +1,7 @@
 //! QUERY and QUERY_RESULT: nodes, instances and controllers as the scheduler sees them (added by this project).
 
+use std::collections::BTreeMap;
+
 use super::error::{Fault, PayloadError};
 use super::guard::{LARGE, SMALL};
 use super::ready::UNKNOWN;
@@ -8,7 +10,7 @@ use super::record::{payload, record, words};
 /// Entries of one answer, unless the query says otherwise.
 pub const DEFAULT_LIMIT: u32 = 500;
 
-/// Most entries that one answer has: about 400 KiB of nodes.
+/// Most entries that one answer has: about 400 KiB of nodes. There are fewer where they have many labels.
 pub const MAX_LIMIT: u32 = 1000;
 
 record! {
@@ -96,6 +98,14 @@ record! {
         connected_s: i64 as "connected_s",
         /// Whether it is the most recently used of its table.
         most_recently_used: bool as "most_recently_used",
+        /// Its labels, from its reports and the configuration: the values of each key, in order.
+        labels: BTreeMap<String, Vec<String>> as "labels" unless empty,
+        /// Further countable resources that it has in all, by name.
+        resources_total: BTreeMap<String, i64> as "resources_total" unless empty,
+        /// How much of each of these is free after claims.
+        resources_free: BTreeMap<String, i64> as "resources_free" unless empty,
+        /// How often STARTs failed on it of late, older failures counting less: a decimal number, empty for none.
+        failures: String as "failures" unless empty,
     }
 }
 
@@ -124,6 +134,10 @@ record! {
         disk_used_mb: i64 as "disk_used_mb" = UNKNOWN,
         /// How long the scheduler has known it, seconds.
         age_s: i64 as "age_s" = UNKNOWN,
+        /// The group it is a member of; empty for none.
+        group: String as "group" unless empty,
+        /// Further countable resources that it asked for, by name.
+        resources: BTreeMap<String, i64> as "resources" unless empty,
     }
 }
 

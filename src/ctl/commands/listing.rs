@@ -1,34 +1,49 @@
 //! `ciaoctl nodes`, `instances`, `controllers`.
 
-use proto_frames::payload::QueryKind;
+use proto_frames::payload::{Expression, NodeView, QueryKind};
 
-use crate::ctl::args::ListArgs;
+use crate::ctl::args::{ListArgs, NodeListArgs, WideListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::table::{Row, Style, document, ids, table};
+use crate::ctl::table::{Row, Style, Wide, document, ids, table};
 
 /// Lists the nodes.
 ///
 /// # Errors
 /// [`CommandError`].
-pub async fn nodes(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
+pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exit, CommandError> {
+    let list = &args.list.list;
     let listing = context
         .client
-        .list(QueryKind::Nodes, args.matching.as_deref())
+        .list(QueryKind::Nodes, list.matching.as_deref())
         .await?;
-    print(context, args, &listing.nodes)
+    let mut nodes = listing.nodes;
+    nodes.retain(|node| args.selector.iter().all(|selector| is_met(selector, node)));
+    if args.list.wide {
+        let wide: Vec<Wide<NodeView>> = nodes.into_iter().map(Wide).collect();
+        return print(context, list, &wide);
+    }
+    print(context, list, &nodes)
 }
 
 /// Lists the instances.
 ///
 /// # Errors
 /// [`CommandError`].
-pub async fn instances(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
+pub async fn instances(
+    context: &mut Context<'_>,
+    args: &WideListArgs,
+) -> Result<Exit, CommandError> {
+    let list = &args.list;
     let listing = context
         .client
-        .list(QueryKind::Instances, args.matching.as_deref())
+        .list(QueryKind::Instances, list.matching.as_deref())
         .await?;
-    print(context, args, &listing.instances)
+    if args.wide {
+        let wide: Vec<Wide<_>> = listing.instances.into_iter().map(Wide).collect();
+        return print(context, list, &wide);
+    }
+    print(context, list, &listing.instances)
 }
 
 /// Lists the controllers and operators.
@@ -41,6 +56,13 @@ pub async fn controllers(context: &mut Context<'_>, args: &ListArgs) -> Result<E
         .list(QueryKind::Controllers, args.matching.as_deref())
         .await?;
     print(context, args, &listing.controllers)
+}
+
+/// Whether a node's labels meet an expression, as they would for a START that requires it.
+fn is_met(expression: &Expression, node: &NodeView) -> bool {
+    let mut values = node.labels.get(expression.key()).into_iter().flatten();
+    let test = expression.test();
+    values.any(|value| test.holds_for(value)) != test.is_negative()
 }
 
 fn print<R: Row>(

@@ -7,10 +7,11 @@ use proto_frames::payload::{QueryKind, Requirements, Start, Storage, Topic};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use crate::ctl::args::{RunArgs, StartArgs, SubmitArgs, WaitFor};
+use crate::ctl::args::{PlacementArgs, RunArgs, ShapeArgs, StartArgs, SubmitArgs, WaitFor};
 use crate::ctl::client::{Client, ClientError};
-use crate::ctl::commands::{CommandError, Context, nodes};
+use crate::ctl::commands::{CommandError, Context, explain, nodes};
 use crate::ctl::exit::Exit;
+use crate::ctl::explanation::reasons_table;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
 use crate::ctl::track::{Tracked, Tracker, Until};
 
@@ -23,38 +24,51 @@ const LAST_LOOK: Duration = Duration::from_secs(5);
 /// Up to so many instances are looked at one by one; more, by listing all.
 const FEW: usize = 8;
 
-/// Reads START files and gives every instance its UUID.
+/// Reads START files and gives every instance its UUID; of a dry run, which asks about all of a kind at once, one each.
 ///
 /// # Errors
 /// [`StartFileError`], for the first file that cannot be used.
 pub fn read(args: &StartArgs) -> Result<Vec<StartRequest>, StartFileError> {
     let mut requests = Vec::new();
     for path in &args.files {
-        requests.extend(StartFile::read(path)?.requests(args.submit.count, new_uuid)?);
+        requests.extend(StartFile::read(path)?.requests(each(&args.submit), new_uuid)?);
     }
     Ok(requests)
 }
 
-/// Makes STARTs for a program and submits them.
+/// Makes the STARTs of a program for the node with this UUID, or any if it is empty.
+///
+/// # Errors
+/// [`CommandError::Usage`]: the options make no START.
+pub fn make(args: &RunArgs, node_id: &str) -> Result<Vec<StartRequest>, CommandError> {
+    let mut start = start_of(args)?;
+    start.requirements.node_id = node_id.to_owned();
+    let name = &args.program[0];
+    (0..each(&args.submit))
+        .map(|_| request(name.clone(), start.clone()))
+        .collect()
+}
+
+/// Submits the STARTs of a program.
 ///
 /// # Errors
 /// [`CommandError`].
 pub async fn run(context: &mut Context<'_>, args: &RunArgs) -> Result<Exit, CommandError> {
-    let node_id = match &args.node {
-        Some(name) => nodes::node(&mut context.client, name).await?.uuid,
-        None => String::new(),
+    let node = match &args.node {
+        Some(name) => Some(nodes::node(&mut context.client, name).await?),
+        None => None,
     };
-    let request = |_| {
-        let start = start_of(args, node_id.clone(), new_uuid());
-        let name = args.program[0].clone();
-        StartRequest {
-            name,
-            instance_uuid: start.instance_uuid.clone(),
-            payload: start.encode(),
-        }
-    };
-    let requests = (0..args.submit.count).map(request).collect();
+    let requests = make(args, node.as_ref().map_or("", |node| &node.uuid))?;
+    if args.submit.dry_run {
+        let count = Some(args.submit.count);
+        return explain::ask(context, &requests, count, node.as_ref()).await;
+    }
     submit(context, requests, &args.submit).await
+}
+
+/// STARTs that each file or program needs.
+fn each(args: &SubmitArgs) -> u32 {
+    if args.dry_run { 1 } else { args.count }
 }
 
 /// Submits STARTs, prints what becomes of each, and says how that went.
@@ -66,6 +80,9 @@ pub async fn submit(
     requests: Vec<StartRequest>,
     args: &SubmitArgs,
 ) -> Result<Exit, CommandError> {
+    if args.dry_run {
+        return explain::ask(context, &requests, Some(args.count), None).await;
+    }
     let until = match args.wait {
         None => Until::Placed,
         Some(WaitFor::Running) => Until::Running,
@@ -76,23 +93,29 @@ pub async fn submit(
     } else {
         context.answer
     };
-    let (json, quiet) = (context.json, args.quiet);
+    let is_silent = context.json || args.quiet;
     let out = &mut context.out;
     let tracker = follow(
         &mut context.client,
         &requests,
         until,
         patience,
-        &mut |tracked| match (json, quiet) {
-            (true, _) | (_, true) => Ok(()),
-            (false, false) => writeln!(out, "{}", tracked.line()).and_then(|()| out.flush()),
+        &mut |tracked| {
+            if is_silent {
+                return Ok(());
+            }
+            writeln!(out, "{}", tracked.line())?;
+            if args.verbose && !tracked.reasons().is_empty() {
+                out.write_all(reasons_table(tracked.reasons()).as_bytes())?;
+            }
+            out.flush()
         },
     )
     .await?;
-    if json {
+    if context.json {
         let rows: Vec<Value> = tracker.all().iter().map(Tracked::json).collect();
         writeln!(context.out, "{:#}", json!({ "instances": rows }))?;
-    } else if quiet {
+    } else if args.quiet {
         for tracked in tracker.all() {
             writeln!(context.out, "{}", tracked.instance_uuid)?;
         }
@@ -206,7 +229,24 @@ fn observe_kept(client: &mut Client, tracker: &mut Tracker) -> Vec<Tracked> {
 }
 
 /// The START of a program.
-fn start_of(args: &RunArgs, node_id: String, instance_uuid: String) -> Start {
+fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
+    Ok(Start {
+        command: args.program.clone(),
+        env: args.env.iter().cloned().collect(),
+        working_dir: args.dir.clone().unwrap_or_default(),
+        ..shaped((args.mem, args.cpus), &args.shape, &args.placement)?
+    })
+}
+
+/// A START that needs so much memory in MiB, so many vcpus, and what the options say.
+///
+/// # Errors
+/// [`CommandError::Usage`].
+pub fn shaped(
+    (mem_mb, vcpus): (i64, i64),
+    args: &ShapeArgs,
+    placement: &PlacementArgs,
+) -> Result<Start, CommandError> {
     const MIB_PER_GIB: i64 = 1024;
     let local_disk = |gib| Storage {
         local: true,
@@ -214,27 +254,44 @@ fn start_of(args: &RunArgs, node_id: String, instance_uuid: String) -> Start {
         size: gib,
         ..Storage::default()
     };
-    Start {
+    let gib = args.disk / MIB_PER_GIB + i64::from(args.disk % MIB_PER_GIB > 0);
+    Ok(Start {
         tenant_uuid: args.tenant.clone(),
-        instance_uuid,
         vm_type: "process".into(),
         requirements: Requirements {
-            mem_mb: args.mem,
-            vcpus: args.cpus,
-            node_id,
+            mem_mb,
+            vcpus,
             ..Requirements::default()
         },
-        storage: (args.disk > 0)
-            .then(|| local_disk((args.disk + MIB_PER_GIB - 1) / MIB_PER_GIB))
-            .into_iter()
-            .collect(),
-        command: args.program.clone(),
-        env: args.env.iter().cloned().collect(),
-        working_dir: args.dir.clone().unwrap_or_default(),
+        storage: (gib > 0).then(|| local_disk(gib)).into_iter().collect(),
+        scheduling: placement.scheduling().map_err(CommandError::Usage)?,
         ..Start::default()
-    }
+    })
 }
 
-fn new_uuid() -> String {
+/// A START as it is sent, with a UUID of its own; checked here, because a name or amount on the command line is better
+/// refused before anybody else hears of it.
+///
+/// # Errors
+/// [`CommandError::Usage`].
+pub fn request(name: String, start: Start) -> Result<StartRequest, CommandError> {
+    let start = Start {
+        instance_uuid: new_uuid(),
+        ..start
+    };
+    let payload = start.encode();
+    // Without the place: it is one in a text that nobody wrote.
+    Start::decode(&payload)
+        .map_err(|error| CommandError::Usage(format!("{}: {}", error.key, error.fault)))?;
+    Ok(StartRequest {
+        name,
+        instance_uuid: start.instance_uuid,
+        payload,
+    })
+}
+
+/// A UUID for an instance.
+#[must_use]
+pub fn new_uuid() -> String {
     Uuid::new_v4().to_string()
 }

@@ -1,9 +1,10 @@
 //! Events as one line for people and as one object for programs.
 
-use proto_frames::payload::{CommandRefused, StartFailure, Stats};
+use proto_frames::payload::{CommandRefused, PlacementDecision, StartFailure, Stats};
 use serde_json::{Value, json};
 
 use crate::ctl::event::Event;
+use crate::ctl::explanation::reasons_json;
 use crate::ctl::units::{elide, mebibytes, plain, short};
 
 /// Characters of an unknown payload that a line shows.
@@ -28,6 +29,7 @@ impl Event {
                 e.hostname,
                 short(&e.node_uuid)
             ),
+            Self::Decided(e) => format!("instance {} {}", e.instance_uuid, decision(e)),
             Self::StartFailure(e) => format!("instance {} {}", e.instance_uuid, start_failure(e)),
             Self::InstanceDeleted(e) => format!(
                 "instance {} deleted{}",
@@ -81,9 +83,14 @@ impl Event {
                 "event": "instance_placed", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "hostname": e.hostname,
             }),
+            Self::Decided(e) => json!({
+                "event": "placement_decision", "instance_uuid": e.instance_uuid, "count": e.count, "fits": e.fits,
+                "reason": e.reason.as_str(), "detail": e.detail, "reasons": reasons_json(&e.reasons), "never": e.never,
+            }),
             Self::StartFailure(e) => json!({
                 "event": "start_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(), "restart": e.restart, "detail": e.detail,
+                "reasons": reasons_json(&e.reasons), "never": e.never,
             }),
             Self::InstanceDeleted(e) => {
                 json!({"event": "instance_deleted", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
@@ -126,6 +133,24 @@ pub fn start_failure(failure: &StartFailure) -> String {
     match &failure.detail {
         Some(detail) => format!("could not be started: {}: {detail}", failure.reason),
         None => format!("could not be started: {}", failure.reason),
+    }
+}
+
+/// `would fit on node-a (4cb19522)`, `2 of 3 would fit: …`.
+#[must_use]
+pub fn decision(decision: &PlacementDecision) -> String {
+    let (fits, count, detail) = (decision.fits, decision.count, &decision.detail);
+    match &decision.placements[..] {
+        _ if fits < count && count > 1 => format!("{fits} of {count} would fit: {detail}"),
+        _ if fits < count => format!("would not fit: {}: {detail}", decision.reason),
+        [only] if count == 1 => {
+            format!(
+                "would fit on {} ({})",
+                only.hostname,
+                short(&only.node_uuid)
+            )
+        }
+        places => format!("{fits} would fit, on {} nodes", places.len()),
     }
 }
 

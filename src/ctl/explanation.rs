@@ -1,0 +1,506 @@
+//! What the scheduler says of the placement of a START, for people and for programs. Pure: answers in, text out.
+
+use proto_frames::payload::{
+    DecidedPlacement, PlacementDecision, Reason, ReasonKind, StartFailure,
+};
+use serde_json::{Value, json};
+
+use crate::ctl::exit::Exit;
+use crate::ctl::resolve::Candidate;
+use crate::ctl::table::{Columns, grid};
+use crate::ctl::units::{UNKNOWN, plain, short};
+
+/// The answer about one START.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// Where the START comes from: a file's name, or words for what the command line describes.
+    pub name: String,
+    /// The only node that was asked about, if it was one.
+    pub node: Option<Candidate>,
+    /// What the scheduler says.
+    pub decision: PlacementDecision,
+}
+
+const PLACEMENTS: Columns = &[("HOST", false), ("NODE", false), ("COUNT", true)];
+
+const REASONS: Columns = &[
+    ("NODES", true),
+    ("REASON", false),
+    ("ASKED", true),
+    ("MOST FREE", true),
+    ("LARGEST", true),
+    ("NEAREST", false),
+    ("OUTLOOK", false),
+];
+
+impl Explanation {
+    /// The explanation of a START that failed instead of being decided on, of so many asked about.
+    #[must_use]
+    pub fn of_failure(name: String, count: u32, failure: StartFailure) -> Self {
+        let decision = PlacementDecision {
+            instance_uuid: failure.instance_uuid,
+            count,
+            reason: failure.reason,
+            detail: failure.detail.unwrap_or_default(),
+            reasons: failure.reasons,
+            never: failure.never,
+            ..PlacementDecision::default()
+        };
+        Self {
+            name,
+            node: None,
+            decision,
+        }
+    }
+
+    /// How the command that asked ends: done if all of it fits.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        if self.fits() {
+            Exit::Done
+        } else {
+            Exit::Refused
+        }
+    }
+
+    /// For people: several lines, line ends included.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let decision = &self.decision;
+        let mut text = self.headline();
+        if decision.count > 1 && !decision.placements.is_empty() {
+            text.push_str(&self.placements());
+        }
+        if self.fits() {
+            return text;
+        }
+        let reasons = self.reasons();
+        if reasons.is_empty() {
+            return text;
+        }
+        if decision.fits > 0 {
+            text.push_str(&format!("The next {}:\n", self.outlook()));
+        }
+        text + &reasons_table(&reasons) + &self.advice(&reasons)
+    }
+
+    /// An object with stable names.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let decision = &self.decision;
+        let placement = |it: &DecidedPlacement| json!({"node_uuid": it.node_uuid, "hostname": it.hostname, "count": it.count});
+        json!({
+            "name": self.name,
+            "node_uuid": self.node.as_ref().map(|node| &node.uuid),
+            "count": decision.count,
+            "fits": decision.fits,
+            "placements": decision.placements.iter().map(placement).collect::<Vec<_>>(),
+            "reason": (!self.fits()).then(|| decision.reason.as_str()),
+            "detail": (!self.fits()).then_some(&decision.detail),
+            "reasons": reasons_json(&decision.reasons),
+            "never": decision.never,
+        })
+    }
+
+    fn fits(&self) -> bool {
+        self.decision.fits >= self.decision.count
+    }
+
+    fn headline(&self) -> String {
+        let (decision, name) = (&self.decision, &self.name);
+        let line = match (&decision.placements[..], &self.node) {
+            _ if decision.count > 1 && decision.fits > 0 => {
+                let (fits, count) = (decision.fits, decision.count);
+                let on = self
+                    .node
+                    .as_ref()
+                    .map_or(String::new(), |it| format!(" on {it}"));
+                format!("{name}: {fits} of {count} would fit{on}:")
+            }
+            ([only], _) => {
+                let host = &only.hostname;
+                format!("{name}: would go to {host} ({})", short(&only.node_uuid))
+            }
+            _ if decision.reasons.is_empty() => {
+                format!(
+                    "{name}: is not placed: {}: {}",
+                    decision.reason, decision.detail
+                )
+            }
+            (_, Some(node)) => {
+                let ever = if decision.never {
+                    "never fits"
+                } else {
+                    "does not fit now"
+                };
+                format!("{name}: {ever} on {node} ({}):", decision.reason)
+            }
+            (_, None) => format!("{name}: {} ({}):", self.outlook(), decision.reason),
+        };
+        plain(&line).into_owned() + "\n"
+    }
+
+    fn outlook(&self) -> &'static str {
+        if self.decision.never {
+            "never fits on the nodes there are"
+        } else {
+            "does not fit now"
+        }
+    }
+
+    fn placements(&self) -> String {
+        let row = |it: &DecidedPlacement| {
+            let node = short(&it.node_uuid).to_owned();
+            vec![it.hostname.clone(), node, it.count.to_string()]
+        };
+        let rows: Vec<Vec<String>> = self.decision.placements.iter().map(row).collect();
+        grid(PLACEMENTS, &rows, true)
+    }
+
+    /// The reasons that matter: where one node was asked about, that the others are not that one goes without saying.
+    fn reasons(&self) -> Vec<Reason> {
+        let all = &self.decision.reasons;
+        let Some(node) = &self.node else {
+            return all.clone();
+        };
+        let is_about_others = |reason: &&Reason| {
+            reason.reason == ReasonKind::Pinned && reason.what.contains(&node.uuid)
+        };
+        let about_it: Vec<Reason> = all
+            .iter()
+            .filter(|it| !is_about_others(it))
+            .cloned()
+            .collect();
+        if about_it.is_empty() {
+            return all.clone();
+        }
+        about_it
+    }
+
+    /// What to do, where that is plain.
+    fn advice(&self, reasons: &[Reason]) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for reason in reasons {
+            let whole = if self.node.is_some() {
+                Among::One
+            } else {
+                Among::All
+            };
+            if let Some(line) = advice(reason, whole)
+                && !lines.contains(&line)
+            {
+                lines.push(line);
+            }
+        }
+        if lines.is_empty() {
+            return String::new();
+        }
+        let list = lines.into_iter().map(|line| format!("- {line}\n"));
+        format!("What helps:\n{}", list.collect::<String>())
+    }
+}
+
+/// Reasons as a table.
+#[must_use]
+pub fn reasons_table(reasons: &[Reason]) -> String {
+    let rows: Vec<Vec<String>> = reasons.iter().map(row).collect();
+    grid(REASONS, &rows, true)
+}
+
+/// Reasons as a list of objects with stable names; what is not known is null.
+#[must_use]
+pub fn reasons_json(reasons: &[Reason]) -> Value {
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let object = |it: &Reason| {
+        json!({
+            "reason": it.reason.as_str(), "what": text(&it.what), "nodes": it.nodes, "asked": it.asked,
+            "best": it.best, "capacity": it.capacity, "node_uuid": text(&it.node_uuid),
+            "hostname": text(&it.hostname), "never": it.never,
+        })
+    };
+    reasons.iter().map(object).collect()
+}
+
+fn row(reason: &Reason) -> Vec<String> {
+    let amount = |amount: Option<i64>| match amount {
+        Some(amount) => with_unit(reason, amount),
+        None => UNKNOWN.to_owned(),
+    };
+    // Where nobody has any of it, nobody is near.
+    let has_any = reason.capacity != Some(0);
+    let nearest = match (&*reason.hostname, &*reason.node_uuid) {
+        ("", uuid) if has_any && !uuid.is_empty() => short(uuid).to_owned(),
+        (host, uuid) if has_any && !uuid.is_empty() => format!("{host} ({})", short(uuid)),
+        _ => UNKNOWN.to_owned(),
+    };
+    vec![
+        reason.nodes.to_string(),
+        words(reason),
+        amount(reason.asked),
+        amount(reason.best),
+        amount(reason.capacity),
+        nearest,
+        if reason.never { "never" } else { "not now" }.to_owned(),
+    ]
+}
+
+/// A reason in words that follow the number of nodes.
+fn words(reason: &Reason) -> String {
+    match (&reason.reason, &*reason.what) {
+        (ReasonKind::NotReady, _) => "not ready".to_owned(),
+        (ReasonKind::BackedUp, _) => "with a full queue".to_owned(),
+        (ReasonKind::UnknownFigures, _) => "with unknown figures".to_owned(),
+        (ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk, _) => {
+            format!("short of {}", reason.reason)
+        }
+        (ReasonKind::Resource, name) => format!("short of {name}"),
+        (kind, "") => kind.to_string(),
+        (_, what) => what.to_owned(),
+    }
+}
+
+/// Exact, because two amounts that differ must look different.
+fn with_unit(reason: &Reason, amount: i64) -> String {
+    match reason.reason {
+        ReasonKind::Memory | ReasonKind::Disk => format!("{amount} MiB"),
+        _ => amount.to_string(),
+    }
+}
+
+/// Of which nodes a reason speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Among {
+    /// The one that was asked about.
+    One,
+    /// All of the cluster.
+    All,
+}
+
+fn advice(reason: &Reason, among: Among) -> Option<String> {
+    let line = match &reason.reason {
+        ReasonKind::NotReady => {
+            "`ciaoctl nodes` says how nodes are; `ciaoctl restore NODE` ends an evacuation"
+                .to_owned()
+        }
+        ReasonKind::UnknownFigures => {
+            "a node whose launcher reports no figures takes no work: see its log".to_owned()
+        }
+        ReasonKind::Pinned => {
+            "ask for a node that is connected and of the right kind, compute or network, or for any"
+                .to_owned()
+        }
+        ReasonKind::Labels | ReasonKind::Near => {
+            "`ciaoctl nodes --wide` lists the labels that nodes have".to_owned()
+        }
+        ReasonKind::Group => {
+            "`ciaoctl instances --wide` lists where members of the group are".to_owned()
+        }
+        ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk | ReasonKind::Resource => {
+            return Some(shortage(reason, among));
+        }
+        _ => return None,
+    };
+    Some(line)
+}
+
+fn shortage(reason: &Reason, among: Among) -> String {
+    let name = match reason.reason {
+        ReasonKind::Resource => &*reason.what,
+        _ => reason.reason.as_str(),
+    };
+    let (other, empty) = match among {
+        Among::One => ("ask about another node", "ask about another node"),
+        Among::All => ("add a larger node", "add a node"),
+    };
+    let at_most = |amount| format!("ask for at most {} of {name}", with_unit(reason, amount));
+    match (reason.never, reason.capacity, reason.best) {
+        (true, None | Some(0), _) => format!("{empty} that has {name}"),
+        (true, Some(capacity), _) => format!("{}, or {other}", at_most(capacity)),
+        (false, _, Some(best)) if best > 0 => {
+            format!("wait until instances have ended, or {}", at_most(best))
+        }
+        (false, ..) => format!("wait until instances have ended, or {empty} that has {name} left"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::StartFailureReason;
+
+    use super::*;
+
+    fn memory(never: bool) -> Reason {
+        Reason {
+            reason: ReasonKind::Memory,
+            nodes: 12,
+            asked: Some(4096),
+            best: Some(100),
+            capacity: Some(if never { 2048 } else { 8192 }),
+            node_uuid: "4cb19522-1e18".into(),
+            hostname: "host-1".into(),
+            never,
+            ..Reason::default()
+        }
+    }
+
+    fn labels() -> Reason {
+        Reason {
+            reason: ReasonKind::Labels,
+            what: "without 'zone = eu-1'".into(),
+            nodes: 40,
+            never: true,
+            ..Reason::default()
+        }
+    }
+
+    fn pinned(uuid: &str) -> Reason {
+        Reason {
+            reason: ReasonKind::Pinned,
+            what: format!("not the node asked for ({uuid})"),
+            nodes: 51,
+            never: true,
+            ..Reason::default()
+        }
+    }
+
+    fn refused(never: bool, reasons: Vec<Reason>) -> Explanation {
+        Explanation {
+            name: "a.yaml".into(),
+            node: None,
+            decision: PlacementDecision {
+                count: 1,
+                reason: StartFailureReason::FullCloud,
+                detail: "in words".into(),
+                reasons,
+                never,
+                ..PlacementDecision::default()
+            },
+        }
+    }
+
+    fn placed(fits: u32, count: u32) -> PlacementDecision {
+        let on = |host: &str, count| DecidedPlacement {
+            node_uuid: format!("4cb19522-{host}"),
+            hostname: host.into(),
+            count,
+        };
+        PlacementDecision {
+            count,
+            fits,
+            placements: match fits {
+                1 => vec![on("a", 1)],
+                _ => vec![on("a", fits - 1), on("b", 1)],
+            },
+            ..PlacementDecision::default()
+        }
+    }
+
+    #[test]
+    fn what_fits_is_one_line_with_its_node() {
+        let explanation = Explanation {
+            decision: placed(1, 1),
+            ..refused(false, Vec::new())
+        };
+        assert_eq!(explanation.text(), "a.yaml: would go to a (4cb19522)\n");
+        assert_eq!(explanation.exit(), Exit::Done);
+        assert_eq!(explanation.json()["reason"], Value::Null);
+    }
+
+    #[test]
+    fn what_does_not_fit_says_for_how_many_nodes_why_whether_ever_and_what_helps() {
+        let explanation = refused(false, vec![labels(), memory(false)]);
+        let expected = "\
+a.yaml: does not fit now (full_cloud):
+NODES  REASON                    ASKED  MOST FREE   LARGEST  NEAREST            OUTLOOK
+   40  without 'zone = eu-1'         -          -         -  -                  never
+   12  short of memory        4096 MiB    100 MiB  8192 MiB  host-1 (4cb19522)  not now
+What helps:
+- `ciaoctl nodes --wide` lists the labels that nodes have
+- wait until instances have ended, or ask for at most 100 MiB of memory
+";
+        assert_eq!(explanation.text(), expected);
+        assert_eq!(explanation.exit(), Exit::Refused);
+        let never = refused(true, vec![memory(true)]).text();
+        assert!(never.starts_with("a.yaml: never fits on the nodes there are (full_cloud):\n"));
+        assert!(never.ends_with("- ask for at most 2048 MiB of memory, or add a larger node\n"));
+    }
+
+    #[test]
+    fn of_several_it_says_how_many_where_and_why_no_more() {
+        let decision = PlacementDecision {
+            reasons: vec![memory(false)],
+            ..placed(37, 50)
+        };
+        let explanation = Explanation {
+            decision,
+            ..refused(false, Vec::new())
+        };
+        let text = explanation.text();
+        let expected = "\
+a.yaml: 37 of 50 would fit:
+HOST  NODE      COUNT
+a     4cb19522     36
+b     4cb19522      1
+The next does not fit now:
+NODES  REASON";
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(explanation.exit(), Exit::Refused);
+        let all = Explanation {
+            decision: placed(50, 50),
+            ..explanation
+        };
+        assert!(all.text().starts_with("a.yaml: 50 of 50 would fit:\n"));
+        assert_eq!(all.exit(), Exit::Done);
+    }
+
+    #[test]
+    fn about_one_node_the_others_do_not_matter() {
+        let node = Candidate {
+            uuid: "4cb19522-1e18".into(),
+            hostname: Some("host-1".into()),
+            about: String::new(),
+        };
+        let about = |reasons| Explanation {
+            node: Some(node.clone()),
+            ..refused(true, reasons)
+        };
+        let text = about(vec![pinned(&node.uuid), memory(true)]).text();
+        assert!(text.starts_with("a.yaml: never fits on host-1 (4cb19522) (full_cloud):\n"));
+        assert!(!text.contains("not the node"), "{text}");
+        assert!(text.ends_with("of memory, or ask about another node\n"));
+        let text = about(vec![pinned(&node.uuid)]).text();
+        assert!(text.contains("not the node asked for"), "{text}");
+        let text = about(vec![pinned("another"), pinned(&node.uuid)]).text();
+        assert!(text.contains("(another)"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_without_reasons_is_told_in_its_own_words() {
+        let failure = StartFailure {
+            reason: StartFailureReason::InvalidData,
+            detail: Some("start.scheduling.x: \u{1b}no".into()),
+            ..StartFailure::default()
+        };
+        let explanation = Explanation::of_failure("a.yaml".into(), 1, failure);
+        assert_eq!(
+            explanation.text(),
+            "a.yaml: is not placed: invalid_data: start.scheduling.x: \\u{1b}no\n"
+        );
+        assert_eq!(explanation.exit(), Exit::Refused);
+        assert_eq!(explanation.json()["detail"], "start.scheduling.x: \u{1b}no");
+    }
+
+    #[test]
+    fn a_resource_that_nobody_has_has_no_nearest_node() {
+        let fpga = Reason {
+            reason: ReasonKind::Resource,
+            what: "fpga".into(),
+            best: Some(0),
+            capacity: Some(0),
+            ..memory(true)
+        };
+        let text = refused(true, vec![fpga]).text();
+        assert!(!text.contains("host-1"), "{text}");
+        assert!(text.ends_with("- add a node that has fpga\n"), "{text}");
+    }
+}
