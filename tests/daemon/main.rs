@@ -21,5 +21,6 @@ mod losses;
 mod order;
 mod replacement;
 mod restart;
+mod scheduling;
 mod slow;
 mod traces;
