@@ -23,6 +23,11 @@ pub(super) const NODE_SCOPE: &str = SCOPE_NODE;
 /// What stands before an image's name in the label of nodes that have it.
 const IMAGE: &str = "image.";
 
+/// The key of the label of nodes that have an image.
+pub(super) fn image_label(name: &str) -> String {
+    format!("{IMAGE}{name}")
+}
+
 /// The cluster as it is while one START is placed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
