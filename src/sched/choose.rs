@@ -284,8 +284,12 @@ fn wishes(
     let prefer = asked
         .scheduling()
         .map_or(&[][..], |scheduling| &scheduling.prefer);
-    for expression in prefer.iter().filter(|wish| !facts::is_fact(wish.key())) {
-        wishes.push(labels.mask(expression));
+    for expression in prefer {
+        if !facts::is_fact(expression.key()) {
+            wishes.push(labels.mask(expression));
+        } else if let Some(named) = view.named(expression) {
+            wishes.push(Mask::inside(Arc::new(named)));
+        }
     }
     for near in asked.near.iter().filter(|near| !near.asked.hard) {
         let set = if near.asked.scope == NODE_SCOPE {
