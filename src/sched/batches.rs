@@ -89,6 +89,14 @@ impl Batches {
             return Err((Box::new(start), problem));
         }
         let instance = start.request.instance.clone();
+        let is_known = self.instances.contains_key(&instance);
+        if self.waiting.get(id).is_some_and(Batch::is_complete) && !is_known {
+            let problem = format!(
+                "start.scheduling.batch.id: all {} STARTs of batch '{id}' have come and wait for nodes",
+                asked.count
+            );
+            return Err((Box::new(start), problem));
+        }
         self.bytes += start.frame.payload.len();
         let batch = self.waiting.entry(id.into()).or_insert_with(|| Batch {
             count: asked.count,
@@ -196,32 +204,58 @@ impl Scheduler {
         }
     }
 
-    /// Places all of these or none.
+    /// Places all of these or none. Those of instances that live already go to their nodes, as with
+    /// [`Scheduler::place`]: while they waited they were started on their own, or a node has come back with them.
     fn place_all(&mut self, now: Instant, id: &str, starts: Vec<PlacedStart>) {
-        let starts = self.hand_over_living(starts);
         if starts
             .iter()
             .any(|start| self.waits_for_members(&start.request))
         {
             return self.batches.put_back(id, starts, now);
         }
+        let lives = |start: &PlacedStart| self.holders.contains_key(&start.request.instance);
+        let (living, mut starts): (Vec<_>, Vec<_>) = starts.into_iter().partition(lives);
+        match self.reserve_all(now, &starts) {
+            Ok(chosen) => {
+                self.repeat_all(living);
+                for (start, key) in starts.into_iter().zip(chosen) {
+                    self.hand_over(key, start);
+                }
+            }
+            Err(_) if self.settling.is_open() => {
+                starts.extend(living);
+                self.batches.put_back(id, starts, now);
+            }
+            Err(why) => {
+                self.repeat_all(living);
+                self.fail_all(&starts, &why);
+            }
+        }
+    }
+
+    /// Chooses nodes for all of these and claims on them what they ask for.
+    ///
+    /// # Errors
+    /// Why one of them does not fit; nothing is claimed then, and the search goes on where it was.
+    fn reserve_all(
+        &mut self,
+        now: Instant,
+        starts: &[PlacedStart],
+    ) -> Result<Vec<NodeKey>, Explanation> {
         let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
         let chance = self.chance.clone();
         let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
-        for start in &starts {
+        for start in starts {
             let Some(key) = self.choose(&start.request) else {
                 break;
             };
             self.reserve(now, key, start.sender, &start.request);
             chosen.push(key);
         }
-        if chosen.len() == starts.len() {
-            for (start, key) in starts.into_iter().zip(chosen) {
-                self.hand_over(key, start);
-            }
-            return;
-        }
-        let why = self.explain(&starts[chosen.len()].request);
+        let Some(misfit) = starts.get(chosen.len()) else {
+            return Ok(chosen);
+        };
+        let why = self.explain(&misfit.request);
         for (start, key) in starts.iter().zip(&chosen).rev() {
             self.unreserve(*key, &start.request.instance);
         }
@@ -229,29 +263,21 @@ impl Scheduler {
             self.tables[pool as usize].set_cursor(cursor);
         }
         self.chance = chance;
-        if self.settling.is_open() {
-            return self.batches.put_back(id, starts, now);
-        }
         let text = format!(
             "{} of a batch of {} fit: {}",
             chosen.len(),
             starts.len(),
             why.text
         );
-        self.fail_all(&starts, &Explanation { text, ..why });
+        Err(Explanation { text, ..why })
     }
 
-    /// Gives the STARTs of instances that live already to their nodes, as [`Scheduler::place`] does: while they waited
-    /// they were started on their own, or a node has come back with them. Leaves the others.
-    fn hand_over_living(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
-        let mut others = Vec::with_capacity(starts.len());
+    fn repeat_all(&mut self, starts: Vec<PlacedStart>) {
         for start in starts {
-            match self.holders.get(&start.request.instance) {
-                Some(&holder) => self.repeat(holder, start),
-                None => others.push(start),
+            if let Some(&holder) = self.holders.get(&start.request.instance) {
+                self.repeat(holder, start);
             }
         }
-        others
     }
 
     fn fail_all(&mut self, starts: &[PlacedStart], why: &Explanation) {

@@ -14,7 +14,7 @@ use super::placement::pool_of;
 use super::policy::{Policy, allowed, best};
 use super::slot_set::SlotSet;
 use super::table::{Slot, Table};
-use super::view::{Asked, Candidate, NODE_SCOPE, View};
+use super::view::{Asked, Candidate, NODE_SCOPE, View, image_label};
 use super::weighers::Weighted;
 use super::{facts, labels::LabelIndex};
 
@@ -45,7 +45,7 @@ impl Scheduler {
         let found = if weighers.is_empty() {
             search.first()
         } else {
-            let wishes = wishes(&asked, view, labels);
+            let wishes = wishes(&asked, view, labels, &weighers);
             search.best(&wishes, &weighers, policy, chance)
         };
         found.or_else(|| search.filling())
@@ -268,13 +268,28 @@ impl<'a> Search<'a> {
 }
 
 /// Where what a START would like holds, as far as labels and groups tell: one mask for each wish.
-fn wishes(asked: &Asked<'_>, view: View<'_>, labels: &mut LabelIndex) -> Vec<Mask> {
+fn wishes(
+    asked: &Asked<'_>,
+    view: View<'_>,
+    labels: &mut LabelIndex,
+    weighers: &[Weighted],
+) -> Vec<Mask> {
     let mut wishes = Vec::new();
+    if let Some(image) = &asked.request.image
+        && weighers.iter().any(Weighted::wants_image)
+    {
+        let set = labels.with_key(&image_label(image));
+        wishes.push(Mask::inside(Arc::new(set)));
+    }
     let prefer = asked
         .scheduling()
         .map_or(&[][..], |scheduling| &scheduling.prefer);
-    for expression in prefer.iter().filter(|wish| !facts::is_fact(wish.key())) {
-        wishes.push(labels.mask(expression));
+    for expression in prefer {
+        if !facts::is_fact(expression.key()) {
+            wishes.push(labels.mask(expression));
+        } else if let Some(named) = view.named(expression) {
+            wishes.push(Mask::inside(Arc::new(named)));
+        }
     }
     for near in asked.near.iter().filter(|near| !near.asked.hard) {
         let set = if near.asked.scope == NODE_SCOPE {

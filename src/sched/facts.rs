@@ -15,10 +15,16 @@ pub(super) const PREFIX: &str = "node.";
 /// The tenants a node is reserved for, as a label: unlike the facts it changes with the configuration alone.
 pub(super) const TENANT: &str = "node.tenant";
 
+/// The node's UUID.
+pub(super) const UUID: &str = "node.uuid";
+
+/// The host name it reported.
+pub(super) const HOSTNAME: &str = "node.hostname";
+
 /// The facts that do not change by themselves.
 pub(super) const LASTING: [&str; 5] = [
-    "node.uuid",
-    "node.hostname",
+    UUID,
+    HOSTNAME,
     "node.cpus",
     "node.mem_total_mb",
     "node.disk_total_mb",
@@ -41,11 +47,11 @@ struct Fact {
 /// Every fact there is.
 const FACTS: &[Fact] = &[
     Fact {
-        name: "node.uuid",
+        name: UUID,
         of: |node| Some(Value::Uuid(node.uuid())),
     },
     Fact {
-        name: "node.hostname",
+        name: HOSTNAME,
         of: |node| Some(Value::Text(node.hostname())),
     },
     Fact {

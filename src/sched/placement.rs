@@ -19,6 +19,8 @@ use super::view::is_hard;
 pub(super) enum Refusal {
     /// No node fits.
     NoRoom,
+    /// It would have to wait for nodes that are still coming back, and too many wait for them already.
+    Crowded,
     /// A DELETE came before it was written to any node.
     Undone,
     /// Its node was lost, or denies having it.
@@ -55,7 +57,8 @@ impl Scheduler {
         let start = if self.waits_for_members(&start.request) {
             match self.settling.hold(start) {
                 Ok(instance) => return self.notice(Notice::Settling(instance)),
-                Err(start) => *start,
+                // Wherever it went, members may turn up on the wrong side of it.
+                Err(start) => return self.fail_start(&start, Refusal::Crowded),
             }
         } else {
             start
@@ -216,10 +219,12 @@ impl Scheduler {
         let request = &start.request;
         let why = match refusal {
             Refusal::NoRoom => self.why_not(request),
-            Refusal::Undone | Refusal::Lost | Refusal::Leaving => Explanation::of(refusal.detail()),
+            Refusal::Crowded | Refusal::Undone | Refusal::Lost | Refusal::Leaving => {
+                Explanation::of(refusal.detail())
+            }
         };
         let reason = match refusal {
-            Refusal::NoRoom => self.no_room(request),
+            Refusal::NoRoom | Refusal::Crowded => self.no_room(request),
             Refusal::Undone | Refusal::Lost | Refusal::Leaving => StartFailureReason::LaunchFailure,
         };
         self.answer_start(
@@ -324,6 +329,9 @@ impl Refusal {
     fn detail(self) -> &'static str {
         match self {
             Self::NoRoom => "no node fits",
+            Self::Crowded => {
+                "too many STARTs wait already for nodes that are still coming back, on which its group may have members"
+            }
             Self::Undone => "deleted before any node was told of it",
             Self::Leaving => "the scheduler was stopped before it was placed",
             Self::Lost => "its node is lost or does not have it",

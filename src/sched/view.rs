@@ -9,11 +9,12 @@ use proto_frames::payload::{Expression, Group as GroupAsked, Near, Scheduling};
 
 use super::columns::{Amounts, Columns};
 use super::groups::{Group, Groups};
-use super::ids::NodeKey;
+use super::ids::{NodeKey, canonical_uuid};
 use super::input::{NodeReport, StartRequest};
 use super::labels::{self, LabelIndex};
 use super::node::{Node, NodeStore, Pool};
 use super::resources::Resources;
+use super::slot_set::SlotSet;
 use super::table::Table;
 use super::{facts, index::Need};
 
@@ -22,6 +23,11 @@ pub(super) const NODE_SCOPE: &str = SCOPE_NODE;
 
 /// What stands before an image's name in the label of nodes that have it.
 const IMAGE: &str = "image.";
+
+/// The key of the label of nodes that have an image.
+pub(super) fn image_label(name: &str) -> String {
+    format!("{IMAGE}{name}")
+}
 
 /// The cluster as it is while one START is placed.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +92,30 @@ impl<'a> View<'a> {
     /// A node of which is known what it has free.
     pub(super) fn candidate_with(&self, key: NodeKey, free: Resources) -> Candidate<'a> {
         Candidate::new(self.nodes, key, free, self.now)
+    }
+
+    /// The slots of the nodes that an expression names by UUID or host name; `None` if it names none in this way.
+    pub(super) fn named(&self, expression: &Expression) -> Option<SlotSet> {
+        if expression.test().is_negative() {
+            return None;
+        }
+        let texts = expression.test().exact_texts()?;
+        let nodes: Vec<NodeKey> = match expression.key() {
+            facts::HOSTNAME => texts
+                .flat_map(|name| self.nodes.by_hostname(name).iter().copied())
+                .collect(),
+            facts::UUID => texts
+                .filter_map(|uuid| self.nodes.by_uuid(canonical_uuid(uuid)?))
+                .collect(),
+            _ => return None,
+        };
+        let mut set = SlotSet::default();
+        for key in nodes {
+            if let Some(slot) = self.nodes.node(key).slots[self.pool as usize] {
+                set.insert(slot);
+            }
+        }
+        Some(set)
     }
 
     /// A request as it stands in this cluster.

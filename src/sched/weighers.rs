@@ -29,6 +29,13 @@ pub(super) struct Weighted {
     pub(super) multiplier: f64,
 }
 
+impl Weighted {
+    /// Whether nodes that have the image are wanted.
+    pub(super) fn wants_image(&self) -> bool {
+        self.weigher.name() == Image.name() && self.multiplier > 0.0
+    }
+}
+
 /// Every weigher there is.
 static REGISTRY: &[&dyn Weigher] = &[
     &Figure {

@@ -22,5 +22,6 @@ mod order;
 mod placement;
 mod replacement;
 mod restart;
+mod scheduling;
 mod slow;
 mod traces;

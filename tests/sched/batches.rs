@@ -298,6 +298,28 @@ fn after_a_restart_a_batch_waits_for_nodes_that_come_back() {
 }
 
 #[test]
+fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.look_away();
+    for name in ["x", "y"] {
+        world.start_as(controller, of_batch(name, 600, "b", 2));
+    }
+    let a = world.silent_node(1);
+    world.stats(a, vec![running("x", 1)]);
+    world.ready_as(a, |report| report.mem_available_mib = 10);
+    let failure = world.refused(controller, of_batch("z", 600, "b", 2));
+    assert_eq!(failure.reason, StartFailureReason::InvalidData);
+    world.start_as(controller, of_batch("y", 500, "b", 2));
+    world.nothing_else();
+    let b = world.node_with(2, 500);
+    assert_eq!(world.placements(), named(&["x", "y"], &[a, b]));
+}
+
+#[test]
 fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
     let mut world = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],

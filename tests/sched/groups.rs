@@ -240,6 +240,24 @@ fn members_that_waited_in_vain_are_placed_by_what_is_known() {
 }
 
 #[test]
+fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    for number in 0..ciao_scheduler::sched::MAX_SETTLING {
+        world.start(controller, &number.to_string(), 5000);
+    }
+    world.labelled(1, &[("zone", "x")]);
+    let web = by("zone", apart("web", 1));
+    let failure = world.refused(controller, member("a", &web));
+    assert_eq!(failure.reason, StartFailureReason::FullCloud);
+    assert!(!failure.never);
+    assert!(world.place(controller, "of no group", 1).is_some());
+}
+
+#[test]
 fn a_member_that_leaves_gives_its_place_free() {
     for way in ["deleted", "stopped", "failed", "no longer listed", "lost"] {
         let mut world = World::new();

@@ -274,6 +274,21 @@ fn an_image_that_is_there_already_draws_its_starts() {
 }
 
 #[test]
+fn the_one_node_of_many_that_has_the_image_is_found_wherever_it_is() {
+    let mut world = under(weighers(&[("image", 1.0)]));
+    let controller = world.controller();
+    let nodes: Vec<_> = (0..200)
+        .map(|number| world.node_with(number, 1000))
+        .collect();
+    world.ready_with(nodes[150], labels(&[("image.ubuntu", "true")]));
+    let start = StartRequest {
+        image: Some("ubuntu".into()),
+        ..request("a", 1)
+    };
+    assert_eq!(world.place_as(controller, start), Some(nodes[150]));
+}
+
+#[test]
 fn a_node_gets_no_more_starts_at_once_than_the_policy_says() {
     let mut world = under(filters(&[("starts-under-way", Some(2))]));
     let (controller, nodes) = sized(&mut world, &[1000]);

@@ -4,8 +4,8 @@ use ciao_scheduler::sched::SessionId;
 use proto_frames::Kind;
 use proto_frames::payload::{Group, GroupPolicy, Near, Scheduling, StartFailureReason};
 
-use crate::words::{asking, expressions, group, labels, member, preferring};
-use crate::world::{World, config};
+use crate::words::{asking, expressions, group, labels, member, preferring, requiring};
+use crate::world::{World, config, node_uuid};
 
 fn near(name: &str, label: &str, scope: &str, hard: bool) -> ciao_scheduler::sched::StartRequest {
     let scheduling = Scheduling {
@@ -40,6 +40,26 @@ fn the_one_preferred_node_of_many_is_found_wherever_it_is() {
         world.place_as(controller, start).is_some(),
         "a wish is no condition"
     );
+}
+
+#[test]
+fn a_node_preferred_or_required_by_its_name_is_found_wherever_it_is() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let nodes: Vec<_> = (0..200)
+        .map(|number| world.node_with(number, 1000))
+        .collect();
+    let host = format!("node.hostname in (nobody, host-{})", nodes[150].0);
+    let uuid = format!("node.uuid = {}", node_uuid(180));
+    for (text, at) in [(host.as_str(), 150), (&uuid, 180)] {
+        let preferred = preferring(text, 1, &[text]);
+        assert_eq!(world.place_as(controller, preferred), Some(nodes[at]));
+        let required = requiring(&format!("required {text}"), 1, &[text]);
+        assert_eq!(world.place_as(controller, required), Some(nodes[at]));
+    }
+    world.ready_as(nodes[150], |report| report.hostname = "moved".into());
+    let required = requiring("gone", 1, &[&host]);
+    assert_eq!(world.place_as(controller, required), None);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! `scheduling.require`: expressions over labels and facts that must hold.
 
+use std::sync::Arc;
+
 use proto_frames::payload::{Expression, ReasonKind};
 
 use super::{Filter, Miss, Narrowing};
 use crate::sched::facts;
+use crate::sched::labels::Mask;
 use crate::sched::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -43,6 +46,8 @@ impl Filter for Required {
         for expression in required(asked) {
             if !facts::is_fact(expression.key()) {
                 to.masks.push(to.labels.mask(expression));
+            } else if let Some(named) = to.view.named(expression) {
+                to.masks.push(Mask::inside(Arc::new(named)));
             }
         }
     }
