@@ -187,7 +187,8 @@ impl Scheduler {
         }
     }
 
-    /// Places all of these or none.
+    /// Places all of these or none. What has turned out to live on some node already is no more to be placed: its node
+    /// answers.
     fn place_all(&mut self, now: Instant, id: &str, starts: Vec<PlacedStart>) {
         if starts
             .iter()
@@ -195,6 +196,37 @@ impl Scheduler {
         {
             return self.batches.put_back(id, starts, now);
         }
+        let mut unplaced = Vec::with_capacity(starts.len());
+        let mut living = Vec::new();
+        for start in starts {
+            match self.holders.get(&start.request.instance) {
+                Some(&holder) => living.push((holder, start)),
+                None => unplaced.push(start),
+            }
+        }
+        let (left, why) = match self.choose_all(now, unplaced) {
+            Ok(()) => (Vec::new(), None),
+            Err((starts, why)) => (starts, Some(why)),
+        };
+        if let Some(why) = why {
+            if self.settling.is_open() {
+                let living = living.into_iter().map(|(_, start)| start);
+                let starts = left.into_iter().chain(living).collect();
+                return self.batches.put_back(id, starts, now);
+            }
+            self.fail_all(&left, &why);
+        }
+        for (holder, start) in living {
+            self.repeat(holder, start);
+        }
+    }
+
+    /// Gives each of these a node, or none of them, and then says why not.
+    fn choose_all(
+        &mut self,
+        now: Instant,
+        starts: Vec<PlacedStart>,
+    ) -> Result<(), (Vec<PlacedStart>, Explanation)> {
         let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
         let chance = self.chance.clone();
         let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
@@ -209,7 +241,7 @@ impl Scheduler {
             for (start, key) in starts.into_iter().zip(chosen) {
                 self.hand_over(key, start);
             }
-            return;
+            return Ok(());
         }
         let why = self.explain(&starts[chosen.len()].request);
         for (start, key) in starts.iter().zip(&chosen).rev() {
@@ -219,17 +251,17 @@ impl Scheduler {
             self.tables[pool as usize].set_cursor(cursor);
         }
         self.chance = chance;
-        if self.settling.is_open() {
-            return self.batches.put_back(id, starts, now);
-        }
         let text = format!(
             "{} of a batch of {} fit: {}",
             chosen.len(),
             starts.len(),
             why.text
         );
-        let why = Explanation { text, ..why };
-        for start in &starts {
+        Err((starts, Explanation { text, ..why }))
+    }
+
+    fn fail_all(&mut self, starts: &[PlacedStart], why: &Explanation) {
+        for start in starts {
             let reason = self.no_room(&start.request);
             let request = &start.request;
             self.answer_start(
