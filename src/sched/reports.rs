@@ -43,7 +43,11 @@ impl Scheduler {
         };
         self.refresh_offer(key);
         let uuid = self.nodes.node(key).uuid;
+        let was_open = self.settling.is_open();
         self.settling.is_back(uuid, now);
+        if was_open && !self.settling.is_open() {
+            self.retry_batches(now);
+        }
     }
 
     pub(super) fn stats(&mut self, now: Instant, id: SessionId, frame: Frame, report: StatsReport) {
