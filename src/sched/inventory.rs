@@ -114,6 +114,8 @@ impl Scheduler {
     pub(super) fn leave_tables(&mut self, key: NodeKey) {
         let node = self.nodes.node_mut(key);
         let slots = std::mem::take(&mut node.slots);
+        // Before any other node may be moved into one of them.
+        self.move_in_groups(key);
         for pool in Pool::ALL {
             let Some(slot) = slots[pool as usize] else {
                 continue;
@@ -129,7 +131,6 @@ impl Scheduler {
                 self.slots_moved(pool);
             }
         }
-        self.move_in_groups(key);
     }
 
     /// The slots of a table have been numbered anew.
