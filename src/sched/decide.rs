@@ -43,7 +43,11 @@ impl Scheduler {
         };
         if let Some(why) = why {
             decision.reason = self.no_room(request);
-            decision.detail = why.text;
+            decision.detail = if fits > 0 {
+                format!("{fits} of {count} fit; of the next {}", why.text)
+            } else {
+                why.text
+            };
             decision.reasons = why.reasons;
             decision.never = why.never;
         }

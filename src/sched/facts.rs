@@ -9,6 +9,14 @@ use proto_frames::payload::{Expression, Number};
 
 use super::view::Candidate;
 
+/// What labels begin with that say which aggregates a node is in.
+pub(super) const AGGREGATE: &str = "aggregate.";
+
+/// Whether a label is the scheduler's to give, whatever a node says of itself.
+pub(super) fn is_reserved(key: &str) -> bool {
+    key.starts_with(PREFIX) || key.starts_with(AGGREGATE)
+}
+
 /// What names of facts begin with.
 pub(super) const PREFIX: &str = "node.";
 

@@ -17,9 +17,6 @@ use super::view::Candidate;
 /// The label that says which availability zone a node is in.
 const ZONE: &str = "zone";
 
-/// What stands before an aggregate's name in the label that all its members have.
-const AGGREGATE: &str = "aggregate.";
-
 /// What a node is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Traits {
@@ -166,7 +163,7 @@ type Pairs = Vec<(Box<str>, Box<str>)>;
 
 fn own_labels(reported: Option<&NodeExtras>, overrides: &[&NodeRule]) -> Pairs {
     let mut own: Pairs = reported.map_or_else(Vec::new, |reported| {
-        let is_free = |(key, _): &&(Box<str>, Box<str>)| !key.starts_with(facts::PREFIX);
+        let is_free = |(key, _): &&(Box<str>, Box<str>)| !facts::is_reserved(key);
         reported.labels.iter().filter(is_free).cloned().collect()
     });
     for (key, value) in overrides.iter().flat_map(|rule| &rule.labels) {
@@ -217,7 +214,7 @@ fn add_aggregates(
             continue;
         }
         added.push((
-            format!("{AGGREGATE}{}", aggregate.name).into(),
+            format!("{}{}", facts::AGGREGATE, aggregate.name).into(),
             "true".into(),
         ));
         added.extend(aggregate.labels.iter().cloned());

@@ -1,19 +1,27 @@
 //! The scheduler's core in a simulated world: its behaviour as sentences, and its choice against a naive oracle.
 
+mod any;
 mod batches;
 mod claims;
 mod connections;
+mod constraints;
 mod defects;
 mod dry_runs;
 mod explanations;
 mod groups;
 mod in_doubt;
 mod labels;
+mod launchers;
 mod oracle;
+mod overcommit;
 mod placement;
+mod plain;
 mod policies;
+mod random_batches;
+mod random_groups;
 mod rare_orders;
 mod rows;
+mod seeds;
 mod settle;
 mod shares;
 mod standing;

@@ -1,0 +1,368 @@
+//! Placement evaluated as plainly as can be: nodes as lists of strings, expressions as an operator and words, every
+//! condition looked at for every node. Shares nothing with the scheduler but the order in which nodes are tried.
+
+use std::fmt::Write as _;
+
+use ciao_scheduler::sched::Resources;
+
+/// An expression: `key operator words`.
+#[derive(Debug, Clone)]
+pub(crate) struct Expr {
+    pub(crate) key: String,
+    pub(crate) op: &'static str,
+    /// Each with whether it is quoted.
+    pub(crate) words: Vec<(String, bool)>,
+}
+
+impl Expr {
+    pub(crate) fn text(&self) -> String {
+        let quoted = |(word, is_quoted): &(String, bool)| match is_quoted {
+            true => format!("\"{word}\""),
+            false => word.clone(),
+        };
+        let words: Vec<String> = self.words.iter().map(quoted).collect();
+        let mut text = format!("{} {}", self.key, self.op);
+        if self.op.ends_with("in") {
+            let _ = write!(text, " ({})", words.join(", "));
+        } else if !words.is_empty() {
+            let _ = write!(text, " {}", words[0]);
+        }
+        text
+    }
+
+    /// Whether it holds where its key has these values.
+    pub(crate) fn holds(&self, values: &[String]) -> bool {
+        let is_word = |value: &String| self.words.iter().any(|word| is_same(word, value));
+        let compared = |holds: fn(f64, f64) -> bool| {
+            let word = number(&self.words[0].0).expect("an order has a number");
+            let mut numbers = values.iter().filter_map(|value| number(value));
+            numbers.any(|value| holds(value, word))
+        };
+        match self.op {
+            "=" | "in" => values.iter().any(is_word),
+            "!=" | "not in" => !values.iter().any(is_word),
+            "<" => compared(|value, word| value < word),
+            "<=" => compared(|value, word| value <= word),
+            ">" => compared(|value, word| value > word),
+            ">=" => compared(|value, word| value >= word),
+            "exists" => !values.is_empty(),
+            "not exists" => values.is_empty(),
+            other => panic!("no operator {other}"),
+        }
+    }
+}
+
+fn is_same((word, is_quoted): &(String, bool), value: &String) -> bool {
+    let as_numbers = || match (number(word), number(value)) {
+        (Some(word), Some(value)) => word == value,
+        _ => false,
+    };
+    word == value || (!is_quoted && as_numbers())
+}
+
+fn number(text: &str) -> Option<f64> {
+    let is_decimal = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    (is_decimal && text.starts_with(|c: char| c.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+/// A label: key and value.
+pub(crate) type Label = (String, String);
+
+/// An aggregate.
+#[derive(Debug, Clone)]
+pub(crate) struct Set {
+    pub(crate) name: String,
+    pub(crate) zone: Option<String>,
+    /// Host names.
+    pub(crate) nodes: Vec<String>,
+    pub(crate) select: Vec<Expr>,
+    pub(crate) labels: Vec<Label>,
+    pub(crate) tenants: Vec<String>,
+}
+
+/// A capacity rule: memory ratio, memory reserved, CPUs reserved.
+#[derive(Debug, Clone)]
+pub(crate) struct Capacity {
+    pub(crate) select: Vec<Expr>,
+    pub(crate) mem_ratio: Option<f64>,
+    pub(crate) reserved_mem: Option<i64>,
+    pub(crate) reserved_cpus: Option<i64>,
+}
+
+/// What the node file says of one host.
+#[derive(Debug, Clone)]
+pub(crate) struct Override {
+    pub(crate) host: String,
+    pub(crate) labels: Vec<(String, Option<String>)>,
+    pub(crate) gpus: Option<i64>,
+}
+
+/// What is configured.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Plan {
+    pub(crate) sets: Vec<Set>,
+    pub(crate) capacity: Vec<Capacity>,
+    pub(crate) overrides: Vec<Override>,
+}
+
+/// An instance on a node.
+#[derive(Debug, Clone)]
+pub(crate) struct Instance {
+    pub(crate) name: String,
+    pub(crate) asked: Resources,
+    pub(crate) gpus: i64,
+    pub(crate) group: Option<String>,
+    pub(crate) used_mem: i64,
+    pub(crate) is_listed: bool,
+}
+
+/// A node that has reported.
+#[derive(Debug, Clone)]
+pub(crate) struct PlainNode {
+    pub(crate) number: u64,
+    pub(crate) uuid: String,
+    pub(crate) host: String,
+    pub(crate) is_ready: bool,
+    pub(crate) has_listed: bool,
+    pub(crate) total_mem: i64,
+    pub(crate) available_mem: i64,
+    pub(crate) disk: i64,
+    pub(crate) cpus: i64,
+    pub(crate) load: i64,
+    pub(crate) reported: Vec<Label>,
+    pub(crate) gpus: i64,
+    pub(crate) instances: Vec<Instance>,
+}
+
+impl PlainNode {
+    /// Its labels, with what is configured.
+    pub(crate) fn labels(&self, plan: &Plan) -> Vec<Label> {
+        let mut own = self.reported.clone();
+        own.retain(|(key, _)| !key.starts_with("node."));
+        for rule in plan.overrides.iter().filter(|rule| rule.host == self.host) {
+            for (key, value) in &rule.labels {
+                own.retain(|(other, _)| other != key);
+                own.extend(value.iter().map(|value| (key.clone(), value.clone())));
+            }
+        }
+        let mut all = own.clone();
+        let mut zone = None;
+        for set in &plan.sets {
+            let is_selected =
+                !set.select.is_empty() && set.select.iter().all(|it| self.holds(it, &own, plan));
+            if !is_selected && !set.nodes.contains(&self.host) {
+                continue;
+            }
+            all.push((format!("aggregate.{}", set.name), "true".to_owned()));
+            all.extend(set.labels.iter().cloned());
+            let tenants = set.tenants.iter();
+            all.extend(tenants.map(|tenant| ("node.tenant".to_owned(), tenant.clone())));
+            zone = zone.or(set.zone.clone());
+        }
+        if let Some(zone) = zone {
+            // No set here has a label `zone`, so that these are the node's own.
+            all.retain(|(key, _)| key != "zone");
+            all.push(("zone".to_owned(), zone));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Whether an expression holds for it, with these labels.
+    pub(crate) fn holds(&self, expr: &Expr, labels: &[Label], plan: &Plan) -> bool {
+        if !expr.key.starts_with("node.") || expr.key == "node.tenant" {
+            return expr.holds(&values(labels, &expr.key));
+        }
+        // Free amounts depend on labels, which depend on lasting facts: only those are asked for then.
+        let free = || self.free(plan);
+        let fact = match expr.key.as_str() {
+            "node.uuid" => Some(self.uuid.clone()),
+            "node.hostname" => Some(self.host.clone()),
+            "node.cpus" => known(self.cpus),
+            "node.load" => known(self.load),
+            "node.mem_total_mb" => known(self.total_mem),
+            "node.disk_total_mb" => known(self.disk),
+            "node.mem_free_mb" => known(free().mem_mib),
+            "node.disk_free_mb" => known(free().disk_mib),
+            "node.vcpus_free" => known(free().vcpus),
+            "node.instances" => known(self.instances.len() as i64),
+            "node.starts_under_way" => known(self.under_way()),
+            other => panic!("no fact {other}"),
+        };
+        expr.holds(&fact.into_iter().collect::<Vec<String>>())
+    }
+
+    /// STARTs of which nothing has been heard.
+    pub(crate) fn under_way(&self) -> i64 {
+        self.instances.iter().filter(|it| !it.is_listed).count() as i64
+    }
+
+    /// What it has free.
+    pub(crate) fn free(&self, plan: &Plan) -> Resources {
+        let labels = self.labels(plan);
+        let (mut ratio, mut reserved_mem, mut reserved_cpus) = (1.0, 0, 0);
+        for rule in &plan.capacity {
+            if rule.select.iter().all(|it| self.holds(it, &labels, plan)) {
+                ratio = rule.mem_ratio.unwrap_or(ratio);
+                reserved_mem = rule.reserved_mem.unwrap_or(reserved_mem);
+                reserved_cpus = rule.reserved_cpus.unwrap_or(reserved_cpus);
+            }
+        }
+        let sum = |of: fn(&Instance) -> i64| self.instances.iter().map(of).sum::<i64>();
+        let capacity = ((self.total_mem - reserved_mem).max(0) as f64 * ratio) as i64;
+        let unused = sum(|it| (it.asked.mem_mib - it.used_mem).max(0));
+        let by_report = self.available_mem + capacity - self.total_mem - unused;
+        Resources {
+            mem_mib: by_report.min(capacity - sum(|it| it.asked.mem_mib)),
+            vcpus: (self.cpus - reserved_cpus).max(0) - sum(|it| it.asked.vcpus),
+            disk_mib: self.disk - sum(|it| it.asked.disk_mib),
+        }
+    }
+
+    /// How many GPUs it has free.
+    pub(crate) fn free_gpus(&self, plan: &Plan) -> i64 {
+        let rules = plan.overrides.iter().filter(|rule| rule.host == self.host);
+        let total = rules.filter_map(|rule| rule.gpus).next_back();
+        let used: i64 = self.instances.iter().map(|it| it.gpus).sum();
+        total.unwrap_or(self.gpus) - used
+    }
+
+    /// Members of a group on it.
+    pub(crate) fn members(&self, group: &str) -> i64 {
+        let groups = self.instances.iter().filter_map(|it| it.group.as_deref());
+        groups.filter(|it| *it == group).count() as i64
+    }
+}
+
+fn known(figure: i64) -> Option<String> {
+    (figure >= 0).then(|| figure.to_string())
+}
+
+/// The values of a key.
+pub(crate) fn values(labels: &[Label], key: &str) -> Vec<String> {
+    let of_key = labels.iter().filter(|(other, _)| other == key);
+    of_key.map(|(_, value)| value.clone()).collect()
+}
+
+/// What a group is to do.
+#[derive(Debug, Clone)]
+pub(crate) struct Together {
+    pub(crate) id: String,
+    pub(crate) is_anti: bool,
+    pub(crate) is_soft: bool,
+    /// `node` or a label.
+    pub(crate) scope: String,
+    pub(crate) max: i64,
+}
+
+/// What a START asks for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    pub(crate) asked: Resources,
+    pub(crate) gpus: i64,
+    pub(crate) uuid: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) require: Vec<Expr>,
+    pub(crate) prefer: Vec<Expr>,
+    pub(crate) group: Option<Together>,
+    /// Label, scope, whether it must be so.
+    pub(crate) near: Vec<(String, String, bool)>,
+}
+
+/// All nodes in order of connection, and which was used last.
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    pub(crate) nodes: Vec<PlainNode>,
+    pub(crate) plan: Plan,
+    pub(crate) most_recently_used: Option<u64>,
+}
+
+impl Plain {
+    /// The nodes that may run it, in the order in which they are tried.
+    pub(crate) fn fitting(&self, wanted: &Wanted) -> Vec<&PlainNode> {
+        let mru = self.most_recently_used;
+        let at = self.nodes.iter().position(|node| Some(node.number) == mru);
+        let (before, after) = self.nodes.split_at(at.map_or(0, |at| at + 1));
+        let order = after.iter().chain(before);
+        order.filter(|node| self.fits(node, wanted)).collect()
+    }
+
+    fn fits(&self, node: &PlainNode, wanted: &Wanted) -> bool {
+        let plan = &self.plan;
+        let labels = node.labels(plan);
+        let tenants = values(&labels, "node.tenant");
+        let is_own = |tenant: &String| tenants.contains(tenant);
+        let is_pinned_elsewhere = wanted.uuid.as_ref().is_some_and(|it| *it != node.uuid)
+            || wanted.host.as_ref().is_some_and(|it| *it != node.host);
+        node.is_ready
+            && !is_pinned_elsewhere
+            && (tenants.is_empty() || wanted.tenant.as_ref().is_some_and(is_own))
+            && node.free(plan).covers(&wanted.asked)
+            && (wanted.gpus == 0 || node.free_gpus(plan) >= wanted.gpus)
+            && wanted
+                .require
+                .iter()
+                .all(|it| node.holds(it, &labels, plan))
+            && wanted
+                .near
+                .iter()
+                .all(|near| !near.2 || self.is_near(&labels, near))
+            && wanted
+                .group
+                .as_ref()
+                .is_none_or(|group| group.is_soft || self.joins(node, group))
+    }
+
+    fn joins(&self, node: &PlainNode, group: &Together) -> bool {
+        let has_place =
+            group.scope == "node" || !values(&node.labels(&self.plan), &group.scope).is_empty();
+        let members = self.members_at(node, group);
+        let has_any = self.nodes.iter().any(|node| node.members(&group.id) > 0);
+        let fits = if group.is_anti {
+            members < group.max
+        } else {
+            members > 0 || !has_any
+        };
+        node.has_listed && has_place && fits
+    }
+
+    /// Members in the place where a node is; of several places, in the one with the most.
+    pub(crate) fn members_at(&self, node: &PlainNode, group: &Together) -> i64 {
+        if group.scope == "node" {
+            return node.members(&group.id);
+        }
+        let in_place = |place: String| {
+            let is_there = |other: &&PlainNode| {
+                values(&other.labels(&self.plan), &group.scope).contains(&place)
+            };
+            let there = self.nodes.iter().filter(is_there);
+            there.map(|other| other.members(&group.id)).sum()
+        };
+        let places = values(&node.labels(&self.plan), &group.scope);
+        places.into_iter().map(in_place).max().unwrap_or(0)
+    }
+
+    /// Whether a node with these labels is near.
+    pub(crate) fn is_near(
+        &self,
+        labels: &[Label],
+        (label, scope, _): &(String, String, bool),
+    ) -> bool {
+        if scope == "node" {
+            return !values(labels, label).is_empty();
+        }
+        let places = values(labels, scope);
+        self.nodes.iter().any(|other| {
+            let others = other.labels(&self.plan);
+            let has_it = !values(&others, label).is_empty();
+            has_it
+                && values(&others, scope)
+                    .iter()
+                    .any(|place| places.contains(place))
+        })
+    }
+}
