@@ -109,8 +109,8 @@ fn every_weigher_prefers_more_of_its_figure_and_less_with_a_negative_multiplier(
             };
             let high = world.silent_node(2);
             world.ready_as(high, |report| {
-                report.mem_available_mib = 2000;
-                report.disk_available_mb = 20_000;
+                (report.mem_total_mib, report.mem_available_mib) = (2000, 2000);
+                (report.disk_total_mb, report.disk_available_mb) = (20_000, 20_000);
                 report.load = 7;
             });
             world.start_as(controller, pinned("failing"));
