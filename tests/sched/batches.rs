@@ -256,7 +256,9 @@ fn a_batch_with_affinity_goes_to_one_node_or_none() {
     let controller = world.controller();
     world.labelled(1, &[]);
     let large = world.silent_node(2);
-    world.ready_as(large, |report| report.mem_available_mib = 3000);
+    world.ready_as(large, |report| {
+        (report.mem_total_mib, report.mem_available_mib) = (3000, 3000);
+    });
     world.stats(large, Vec::new());
     let together = group("db", GroupPolicy::Affinity);
     let start = |name: &str| {
