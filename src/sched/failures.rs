@@ -42,23 +42,3 @@ impl Failures {
         if left < NEGLIGIBLE { 0.0 } else { left }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::{Failures, HALF_LIFE};
-
-    #[test]
-    fn a_failure_counts_half_after_its_half_life_and_nothing_in_the_end() {
-        let start = Instant::now();
-        let mut failures = Failures::new(start);
-        assert!(failures.at(start) == 0.0);
-        failures.add(start);
-        failures.add(start);
-        assert!((failures.at(start + HALF_LIFE) - 1.0).abs() < 1e-9);
-        failures.add(start + HALF_LIFE);
-        assert!((failures.at(start + HALF_LIFE) - 2.0).abs() < 1e-9);
-        assert!(failures.at(start + 20 * HALF_LIFE) == 0.0);
-    }
-}

@@ -92,8 +92,10 @@ type Build = fn(&FilterRule) -> Result<Box<dyn Filter>, String>;
 
 /// Every filter there is, cheap ones first; those marked are part of every policy that does not list its filters.
 const REGISTRY: &[(&str, Usual, Build)] = &[
-    ("pin", Usual::Yes, |rule| plain(rule, pin::Pin)),
-    ("tenants", Usual::Yes, |rule| plain(rule, tenants::Tenants)),
+    ("pin", Usual::Always, |rule| plain(rule, pin::Pin)),
+    ("tenants", Usual::Always, |rule| {
+        plain(rule, tenants::Tenants)
+    }),
     ("labels", Usual::Yes, |rule| plain(rule, labels::Required)),
     ("near", Usual::Yes, |rule| plain(rule, near::HardNear)),
     ("group", Usual::Yes, |rule| plain(rule, group::HardGroup)),
@@ -111,14 +113,25 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
 /// Whether a filter is asked where the policy does not say which ones are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Usual {
+    /// Always, also where a policy lists its filters without it: leaving it out would place what must not be there.
+    Always,
     Yes,
     No,
 }
 
 /// The filters asked where the policy does not say which ones are.
 pub(super) fn usual() -> Vec<Box<dyn Filter>> {
-    let usual = REGISTRY.iter().filter(|(_, usual, _)| *usual == Usual::Yes);
-    usual
+    built(|usual| usual != Usual::No)
+}
+
+/// The filters asked whatever the policy says.
+pub(super) fn always() -> Vec<Box<dyn Filter>> {
+    built(|usual| usual == Usual::Always)
+}
+
+fn built(which: impl Fn(Usual) -> bool) -> Vec<Box<dyn Filter>> {
+    let wanted = REGISTRY.iter().filter(|(_, usual, _)| which(*usual));
+    wanted
         .filter_map(|(_, _, build)| build(&FilterRule::default()).ok())
         .collect()
 }

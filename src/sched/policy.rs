@@ -52,11 +52,14 @@ impl Policy {
                     filters::build(rule)
                         .map_err(|problem| error(format!("policy.filters[{at}]"), problem))
                 };
-                listed
+                let listed: Vec<Box<dyn Filter>> = listed
                     .iter()
                     .enumerate()
                     .map(build)
-                    .collect::<Result<_, _>>()?
+                    .collect::<Result<_, _>>()?;
+                let mut filters = filters::always();
+                filters.retain(|always| listed.iter().all(|it| it.name() != always.name()));
+                filters.into_iter().chain(listed).collect()
             }
         };
         let build = |(at, rule)| {

@@ -2,14 +2,14 @@
 //! leaves no trace. More seeds, or one: see `seeds`.
 
 use ciao_scheduler::sched::{
-    ClusterConfiguration, Config, Message, PolicyRules, Rules, SessionId, StartRequest,
+    ClusterConfiguration, Message, PolicyRules, Rules, SessionId, StartRequest,
 };
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{Batch, Group, GroupPolicy, NodeView, Scheduling};
 
 use crate::seeds::for_each_seed;
-use crate::world::{Size, World, config, node_uuid, request, running};
+use crate::world::{Size, World, config, request, running};
 
 /// Steps of one run.
 const STEPS: u32 = 60;
