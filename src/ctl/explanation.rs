@@ -160,21 +160,11 @@ impl Explanation {
     /// The reasons that matter: where one node was asked about, that the others are not that one goes without saying.
     fn reasons(&self) -> Vec<Reason> {
         let all = &self.decision.reasons;
-        let Some(node) = &self.node else {
-            return all.clone();
-        };
-        let is_about_others = |reason: &&Reason| {
-            reason.reason == ReasonKind::Pinned && reason.what.contains(&node.uuid)
-        };
-        let about_it: Vec<Reason> = all
-            .iter()
-            .filter(|it| !is_about_others(it))
-            .cloned()
-            .collect();
-        if about_it.is_empty() {
+        let is_pin = |reason: &&Reason| reason.reason == ReasonKind::Pinned;
+        if self.node.is_none() || all.iter().all(|reason| is_pin(&reason)) {
             return all.clone();
         }
-        about_it
+        all.iter().filter(|it| !is_pin(it)).cloned().collect()
     }
 
     /// What to do, where that is plain.
@@ -246,16 +236,24 @@ fn row(reason: &Reason) -> Vec<String> {
 
 /// A reason in words that follow the number of nodes.
 fn words(reason: &Reason) -> String {
-    match (&reason.reason, &*reason.what) {
-        (ReasonKind::NotReady, _) => "not ready".to_owned(),
-        (ReasonKind::BackedUp, _) => "with a full queue".to_owned(),
-        (ReasonKind::UnknownFigures, _) => "with unknown figures".to_owned(),
-        (ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk, _) => {
+    let what = &reason.what;
+    match &reason.reason {
+        ReasonKind::NotReady => "not ready".to_owned(),
+        ReasonKind::BackedUp => "with a full queue".to_owned(),
+        ReasonKind::UnknownFigures => "with unknown figures".to_owned(),
+        ReasonKind::Pinned => "not the node or host asked for".to_owned(),
+        ReasonKind::Labels => format!("without '{what}'"),
+        ReasonKind::Near => format!("not near '{what}'"),
+        ReasonKind::Group => format!("kept out by group '{what}'"),
+        ReasonKind::Tenants => "reserved for other tenants".to_owned(),
+        ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk => {
             format!("short of {}", reason.reason)
         }
-        (ReasonKind::Resource, name) => format!("short of {name}"),
-        (kind, "") => kind.to_string(),
-        (_, what) => what.to_owned(),
+        ReasonKind::Resource => format!("short of {what}"),
+        ReasonKind::Starts => "with too many STARTs under way".to_owned(),
+        ReasonKind::Instances => "with too many instances".to_owned(),
+        ReasonKind::Other(word) if what.is_empty() => word.clone(),
+        ReasonKind::Other(word) => format!("{word}: {what}"),
     }
 }
 
@@ -346,17 +344,16 @@ mod tests {
     fn labels() -> Reason {
         Reason {
             reason: ReasonKind::Labels,
-            what: "without 'zone = eu-1'".into(),
+            what: "zone = eu-1".into(),
             nodes: 40,
             never: true,
             ..Reason::default()
         }
     }
 
-    fn pinned(uuid: &str) -> Reason {
+    fn pinned() -> Reason {
         Reason {
             reason: ReasonKind::Pinned,
-            what: format!("not the node asked for ({uuid})"),
             nodes: 51,
             never: true,
             ..Reason::default()
@@ -464,14 +461,15 @@ NODES  REASON";
             node: Some(node.clone()),
             ..refused(true, reasons)
         };
-        let text = about(vec![pinned(&node.uuid), memory(true)]).text();
+        let text = about(vec![pinned(), memory(true)]).text();
         assert!(text.starts_with("a.yaml: never fits on host-1 (4cb19522) (full_cloud):\n"));
         assert!(!text.contains("not the node"), "{text}");
         assert!(text.ends_with("of memory, or ask about another node\n"));
-        let text = about(vec![pinned(&node.uuid)]).text();
-        assert!(text.contains("not the node asked for"), "{text}");
-        let text = about(vec![pinned("another"), pinned(&node.uuid)]).text();
-        assert!(text.contains("(another)"), "{text}");
+        let text = about(vec![pinned()]).text();
+        assert!(
+            text.contains("51  not the node or host asked for"),
+            "{text}"
+        );
     }
 
     #[test]

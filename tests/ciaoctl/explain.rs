@@ -427,10 +427,7 @@ async fn options_of_run_decide_where_a_program_goes() {
         "{ran:?}"
     );
     assert!(ran.out.contains("\nNODES  REASON"), "{ran:?}");
-    assert!(
-        ran.out.contains("where group 'web' has 1 already"),
-        "{ran:?}"
-    );
+    assert!(ran.out.contains("kept out by group 'web'"), "{ran:?}");
     let json = cluster
         .ctl(&[&["run", "--json"], &line[1..]].concat())
         .await
