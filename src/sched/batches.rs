@@ -161,12 +161,10 @@ impl Batches {
 }
 
 impl Scheduler {
-    /// Takes in a START that is one of several; with the last of them, all are placed or fail.
+    /// Takes in a START that is one of several; with the last of them, all are placed or fail. One of an instance that
+    /// lives counts as well: a batch may be sent again for those of it that no longer do.
     pub(super) fn join_batch(&mut self, now: Instant, start: PlacedStart) {
         let instance = &start.request.instance;
-        if let Some(&holder) = self.holders.get(instance) {
-            return self.repeat(holder, start);
-        }
         let Some(asked) = start
             .request
             .scheduling
@@ -299,7 +297,8 @@ impl Scheduler {
         let Some(id) = self.batches.instances.get(instance).cloned() else {
             return;
         };
-        for start in self.batches.take(&id) {
+        let starts = self.batches.take(&id);
+        for start in self.repeat_living(starts) {
             let request = &start.request;
             if request.instance == *instance {
                 self.fail_start(&start, Refusal::Undone);
@@ -317,6 +316,14 @@ impl Scheduler {
                 why,
             );
         }
+    }
+
+    /// Gives the STARTs of instances that live to their nodes, and leaves the others.
+    fn repeat_living(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
+        let lives = |start: &PlacedStart| self.holders.contains_key(&start.request.instance);
+        let (living, others) = starts.into_iter().partition(lives);
+        self.repeat_all(living);
+        others
     }
 
     /// Fails every batch that waits.
@@ -338,7 +345,7 @@ impl Scheduler {
                 starts.len(),
                 BATCH_TIME.as_secs()
             );
-            for start in &starts {
+            for start in self.repeat_living(starts) {
                 let reason = StartFailureReason::InvalidData;
                 let (request, why) = (&start.request, Explanation::of(&text));
                 self.answer_start(

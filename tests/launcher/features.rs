@@ -14,8 +14,8 @@ const NEVER: &str = "-report-interval=1h";
 /// The next two frames, which are a report.
 async fn report(peer: &mut Peer) -> (Ready, Stats) {
     let any = [Kind::READY, Kind::FULL, Kind::STATS, Kind::INSTANCE_STOPPED];
-    let (ready, stats) = (peer.next(&any).await, peer.next(&any).await);
-    assert_eq!((ready.kind, stats.kind), (Kind::READY, Kind::STATS));
+    let (stats, ready) = (peer.next(&any).await, peer.next(&any).await);
+    assert_eq!((stats.kind, ready.kind), (Kind::STATS, Kind::READY));
     let ready = Ready::decode(&ready.payload).unwrap();
     (ready, Stats::decode(&stats.payload).unwrap())
 }

@@ -190,13 +190,14 @@ impl Agent {
     fn report(&mut self, host: &HostFigures, starts_seen: u64) {
         let ready = self.ready(host, starts_seen);
         let stats = self.stats(&ready, host);
+        // First what runs here: by the time the scheduler knows of room, it knows what of it is asked for.
+        self.send(Message::Stats(Box::new(stats)));
         self.send(match self.status(host) {
             Status::Ready => Message::Ready(Box::new(ready)),
             Status::Full => Message::Full,
             Status::Maintenance => Message::Maintenance,
             Status::Offline => Message::Offline,
         });
-        self.send(Message::Stats(Box::new(stats)));
     }
 
     fn status(&self, host: &HostFigures) -> Status {

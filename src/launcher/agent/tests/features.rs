@@ -43,7 +43,7 @@ fn refused_as_full(world: &mut World, start: Start, detail: &str) {
 fn every_report_says_the_nodes_labels_and_resources_and_whose_they_are() {
     let mut world = World::with_features(features());
     world.advance(INTERVAL);
-    let Some(Message::Ready(ready)) = world.sent.first() else {
+    let Some(Message::Ready(ready)) = world.sent.last() else {
         panic!("{:?}", world.sent)
     };
     let expected = features();
@@ -173,7 +173,7 @@ fn a_new_connection_gets_stats_with_all_instances_though_a_sample_of_the_last_is
     world.nothing_else();
     let (host, usage) = (world.host.clone(), world.usage.clone());
     world.handle(Input::Sampled { host, usage });
-    let [Message::Ready(_), Message::Stats(stats)] = world.sent.as_slice() else {
+    let [Message::Stats(stats), Message::Ready(_)] = world.sent.as_slice() else {
         panic!("{:?}", world.sent)
     };
     assert_eq!(stats.instances.len(), 1);

@@ -215,7 +215,7 @@ fn an_evacuated_node_stops_everything_and_takes_nothing_until_restored() {
         ]
     );
     world.advance(MIN_REPORT_GAP);
-    assert_eq!(world.kinds(), [Kind::MAINTENANCE, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::MAINTENANCE]);
     world.exits("a", 0);
     assert_eq!(world.answer(), stopped("a", 0));
     world.exits("b", 1);
@@ -225,7 +225,7 @@ fn an_evacuated_node_stops_everything_and_takes_nothing_until_restored() {
     assert_eq!(world.stats().status, "MAINTENANCE");
     world.restore();
     world.advance(MIN_REPORT_GAP);
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
     world.running("c", 1);
 }
 
@@ -255,7 +255,7 @@ fn an_end_without_a_connection_is_told_on_the_next() {
     world.nothing_else();
     world.connect();
     assert_eq!(world.sent[..2], [stopped("a", 1), deleted("b", 2)]);
-    assert_eq!(world.kinds()[2..], [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds()[2..], [Kind::STATS, Kind::READY]);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_notice_that_may_have_been_lost_with_its_connection_is_sent_again_and_one_th
     world.handle(Input::Disconnected);
     world.sent.clear();
     world.connect();
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn an_old_end_is_not_told_of_an_instance_that_runs_again() {
     world.running("a", 1);
     world.handle(Input::Disconnected);
     world.connect();
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn what_ended_meanwhile_is_told_with_its_code() {
         panic!()
     };
     assert_eq!((event.instance_uuid.as_str(), event.exit_code), ("b", None));
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn an_evacuated_node_stays_so() {
     world.evacuate();
     world.restart(|_| Found::Running);
     world.connect();
-    assert_eq!(world.kinds(), [Kind::MAINTENANCE, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::MAINTENANCE]);
     world.restore();
     world.restart(|_| Found::Running);
     world.connect();
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
 }

@@ -6,8 +6,8 @@ use super::*;
 fn a_new_connection_is_told_the_nodes_figures_at_once() {
     let mut world = World::disconnected();
     world.connect();
-    let Message::Ready(ready) = world.sent.remove(0) else {
-        panic!("READY comes first")
+    let Message::Ready(ready) = world.sent.remove(1) else {
+        panic!("READY comes second")
     };
     assert_eq!(
         (
@@ -30,7 +30,7 @@ fn reports_come_at_the_interval_and_only_then() {
     world.advance(INTERVAL - Duration::from_millis(1));
     world.nothing_else();
     world.advance(Duration::from_millis(1));
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
 }
 
 #[test]
@@ -93,13 +93,13 @@ fn a_change_is_reported_soon_and_a_burst_of_them_once() {
     let mut world = World::connected();
     world.advance(Duration::from_secs(1));
     world.start(process("a", 1));
-    assert_eq!(world.kinds(), [Kind::READY, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY]);
     world.start(process("b", 1));
     world.start(process("c", 1));
     world.advance(MIN_REPORT_GAP - Duration::from_millis(1));
     assert_eq!(world.kinds(), []);
     world.advance(Duration::from_millis(1));
-    let Some(Message::Stats(stats)) = world.sent.get(1) else {
+    let Some(Message::Stats(stats)) = world.sent.first() else {
         panic!("{:?}", world.sent)
     };
     assert_eq!((stats.starts_seen, stats.instances.len()), (Some(3), 3));
@@ -172,12 +172,12 @@ fn a_node_without_room_for_anything_is_full_until_there_is() {
     let mut world = World::connected();
     world.running("a", 1000);
     world.advance(INTERVAL);
-    assert_eq!(world.kinds(), [Kind::FULL, Kind::STATS]);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::FULL]);
     world.exits("a", 0);
     world.advance(MIN_REPORT_GAP);
     assert_eq!(
         world.kinds(),
-        [Kind::INSTANCE_STOPPED, Kind::READY, Kind::STATS]
+        [Kind::INSTANCE_STOPPED, Kind::STATS, Kind::READY]
     );
 }
 
