@@ -69,6 +69,8 @@ pub(super) struct Ledger {
     unconfirmed: usize,
     /// Whether a STATS ever listed an instance: from then on an empty list means something.
     has_listed: bool,
+    /// Whether its launcher says which STARTs it has seen.
+    counts_starts: bool,
     /// STATS applied so far.
     stats_count: u64,
 }
@@ -84,6 +86,7 @@ impl Ledger {
             group_changes: Vec::new(),
             unconfirmed: 0,
             has_listed: false,
+            counts_starts: false,
             stats_count: 0,
         }
     }
@@ -244,6 +247,10 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return false;
         };
+        if !self.counts_starts {
+            // Nothing tells which START an original launcher means. It has the last word on its own room.
+            return true;
+        }
         let is_answer = match (how, entry.phase) {
             (Ended::Failed, _) => true,
             (Ended::Gone, Phase::Placed(_)) => !std::mem::take(&mut entry.is_doubted),
@@ -282,6 +289,11 @@ impl Ledger {
     pub(super) fn set_measured(&mut self, measured: Measured) {
         self.measured = measured;
         self.claims = self.recomputed().0;
+    }
+
+    /// Notes that the node's launcher says which STARTs it has seen.
+    pub(super) fn note_counting(&mut self) {
+        self.counts_starts = true;
     }
 
     /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
@@ -330,6 +342,8 @@ impl Ledger {
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         let latest = entry.repeated.or(entry.unconfirmed());
         match entry.phase {
+            // An original launcher does not say which STARTs it has seen: all of them, as far as anybody can tell.
+            _ if rules.starts_seen.is_none() => entry.open = 0,
             Phase::Running => {}
             // That it runs is what came of one START; of those repeated since nothing has been heard.
             Phase::Placed(_) if entry.is_doubted => {}

@@ -72,6 +72,9 @@ impl Scheduler {
         let missed_stats = self.config.missed_stats;
         let node = self.nodes.node_mut(key);
         node.has_listed = true;
+        if report.starts_seen.is_some() {
+            node.ledger.note_counting();
+        }
         self.note_back(now, key);
         let node = self.nodes.node_mut(key);
         if report.instances.is_empty() && node.ledger.len() == 0 {
