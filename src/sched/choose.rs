@@ -14,7 +14,7 @@ use super::placement::pool_of;
 use super::policy::{Policy, allowed, best};
 use super::slot_set::SlotSet;
 use super::table::{Slot, Table};
-use super::view::{Asked, Candidate, NODE_SCOPE, View, image_label};
+use super::view::{Asked, Candidate, GroupNow, NODE_SCOPE, View, image_label};
 use super::weighers::Weighted;
 use super::{facts, labels::LabelIndex};
 
@@ -46,7 +46,13 @@ impl Scheduler {
             search.first()
         } else {
             let wishes = wishes(&asked, view, labels, &weighers);
-            search.best(&wishes, &weighers, policy, chance)
+            let decide = policy.weighs_wishes_alone() && search.say_all(&wishes);
+            match decide.then(|| search.granting(&wishes)).flatten() {
+                Some(slot) => Some(slot),
+                // All of the others are as good as each other.
+                None if decide && wishes.len() == 1 && asked.group.is_none() => search.first(),
+                None => search.best(&wishes, &weighers, policy, chance),
+            }
         };
         found.or_else(|| search.filling())
     }
@@ -133,6 +139,27 @@ impl<'a> Search<'a> {
         }
         let mut found = None;
         self.visit(&[], |slot| {
+            found = Some(slot);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Whether masks say all that the START wishes for: no weigher finds a better node than one that is in all of them.
+    fn say_all(&self, wishes: &[Mask]) -> bool {
+        let prefer = self.asked.scheduling().map_or(0, |it| it.prefer.len());
+        let near = self.asked.near.iter().filter(|near| !near.asked.hard);
+        let group = self.asked.group.as_ref().filter(|group| !group.is_hard());
+        let is_anti = |group: &GroupNow<'_>| !group.is_together();
+        let of_group = group.filter(|group| group.members.is_some());
+        let masks = of_group.map_or(0, |group| 1 + usize::from(group.max() > 1));
+        group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks
+    }
+
+    /// The first node that fits and is all that is wished for, in the order of the search.
+    fn granting(&self, wishes: &[Mask]) -> Option<Slot> {
+        let mut found = None;
+        self.visit(wishes, |slot| {
             found = Some(slot);
             ControlFlow::Break(())
         });

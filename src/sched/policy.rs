@@ -98,6 +98,11 @@ impl Policy {
             .filter(|filter| filter.concerns(asked))
     }
 
+    /// Whether nothing is weighed but what a START itself prefers, and the best is taken.
+    pub(super) fn weighs_wishes_alone(&self) -> bool {
+        self.weighers.is_empty() && self.subset_size == 1
+    }
+
     /// The weighers that tell nodes apart for a START: the policy's, and what the START itself prefers.
     pub(super) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
         let is_listed = |wish: &&Weighted| {
