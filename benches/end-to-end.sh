@@ -13,7 +13,7 @@
 # JSON       keep each run's whole report in this directory
 #
 # The generator runs on the same machine, so throughput includes its work; CPU per START is the server's alone. Needs
-# python3 for medians, and 20 100 open files for 10 000 launchers.
+# python3 for medians, and 10 065 open files for 10 000 launchers.
 set -eu
 
 cd "$(dirname "$0")/.."

@@ -2,7 +2,7 @@
 //! same filters and figures as the choice.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::index::ColumnId;
 use super::input::{Backlog, StartRequest};
 use super::node::NodeStatus;
 use super::placement::pool_of;
-use super::view::Asked;
+use super::view::{Asked, Candidate};
 
 /// Explanations kept: requests come in few shapes.
 const KEPT: usize = 16;
@@ -24,9 +24,9 @@ const KEPT: usize = 16;
 /// How long an explanation is reused: spares a full cluster a walk over all nodes for each of a burst of STARTs.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// Nodes walked for explanations in that time, over all shapes of requests: 2 ms at about 10 ns each. Who sends many
-/// shapes that do not fit is told less, and delays nobody.
-const MAX_WALKED: usize = 200_000;
+/// Nodes walked for explanations in that time, over all shapes of requests: a few milliseconds. Who sends many shapes
+/// that do not fit is told less, and delays nobody. One walk is always done, whatever the size of the cluster.
+const MAX_WALKED: usize = 50_000;
 
 /// Why a START was not placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -181,7 +181,10 @@ struct Count {
 /// All reasons, and whether waiting could help.
 struct Tally<'a> {
     search: &'a Search<'a>,
-    counts: BTreeMap<Failed, Count>,
+    /// By reason. There are few of them, and neighbours mostly fail for the same one.
+    counts: Vec<(Failed, Count)>,
+    /// Where in `counts` the latest node's is.
+    latest: usize,
     eligible: usize,
     could_ever: bool,
 }
@@ -190,7 +193,8 @@ impl<'a> Tally<'a> {
     fn new(search: &'a Search<'a>) -> Self {
         Self {
             search,
-            counts: BTreeMap::new(),
+            counts: Vec::new(),
+            latest: 0,
             eligible: 0,
             could_ever: false,
         }
@@ -199,7 +203,7 @@ impl<'a> Tally<'a> {
     fn count(&mut self, key: NodeKey) {
         let (failed, free) = self.look_at(key);
         let (asked, total) = (self.amount(failed), self.total(failed, key));
-        let count = self.counts.entry(failed).or_default();
+        let count = self.count_of(failed);
         count.nodes += 1;
         let Some(free) = free else { return };
         if count.nearest.is_none_or(|(most, _)| free > most) {
@@ -208,6 +212,29 @@ impl<'a> Tally<'a> {
         let known = (total >= 0).then_some(total);
         count.capacity = count.capacity.max(known);
         count.could_ever |= known.is_none_or(|total| total >= asked);
+    }
+
+    /// The nodes counted so far that fail for a reason.
+    fn count_of(&mut self, failed: Failed) -> &mut Count {
+        let is_it = |(other, _): &(Failed, Count)| *other == failed;
+        if !self.counts.get(self.latest).is_some_and(is_it) {
+            let found = self.counts.iter().position(is_it);
+            self.latest = found.unwrap_or(self.counts.len());
+            if found.is_none() {
+                self.counts.push((failed, Count::default()));
+            }
+        }
+        &mut self.counts[self.latest].1
+    }
+
+    /// A node, with what it has free: the table knows that of those that it offers.
+    fn candidate(&self, key: NodeKey) -> Candidate<'a> {
+        let view = self.search.view;
+        let node = view.nodes.node(key);
+        match node.slots[view.pool as usize] {
+            Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table.offer(slot)),
+            _ => view.candidate(key),
+        }
     }
 
     /// Why a node does not fit, and if it lacks something, how much of it is there.
@@ -219,7 +246,7 @@ impl<'a> Tally<'a> {
             self.could_ever = true;
             return (Failed::NotReady, None);
         }
-        let candidate = view.candidate(key);
+        let candidate = self.candidate(key);
         let filters = self.search.filters.iter().enumerate();
         let mut passing = None;
         for (at, filter) in filters {
@@ -262,6 +289,10 @@ impl<'a> Tally<'a> {
     }
 
     fn count_eligible(&mut self, key: NodeKey) {
+        self.eligible += 1;
+        if self.could_ever {
+            return;
+        }
         let asked = self.search.asked;
         let node = self.search.view.nodes.node(key);
         let whole = node.capacity();
@@ -276,8 +307,7 @@ impl<'a> Tally<'a> {
         // A figure nobody knows yet may be any.
         let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
         let has_all = base.into_iter().chain(custom).all(is_enough);
-        self.could_ever |= asked.unheard_of.is_empty() && has_all;
-        self.eligible += 1;
+        self.could_ever = asked.unheard_of.is_empty() && has_all;
     }
 
     fn explanation(mut self) -> Explanation {
@@ -296,8 +326,8 @@ impl<'a> Tally<'a> {
             && let Some(at) = self.pin()
         {
             let miss = Miss(u16::from(asked.request.node_id.is_none()));
-            let count = self.counts.entry(Failed::Lasting(at, miss)).or_default();
-            count.nodes += table.len() - list.len();
+            let others = table.len() - list.len();
+            self.count_of(Failed::Lasting(at, miss)).nodes += others;
             // The host that is asked for may be one that has not said its name yet.
             let nodes = self.search.view.nodes;
             let is_silent = |key| nodes.node(key).report.is_none();
@@ -305,9 +335,9 @@ impl<'a> Tally<'a> {
         }
         let mut text = format!("none of {} {what} nodes fits:", table.len());
         let mut counts: Vec<_> = self.counts.iter().collect();
-        counts.sort_by_key(|(_, count)| Reverse(count.nodes));
+        counts.sort_by_key(|(failed, count)| (Reverse(count.nodes), *failed));
         let mut reasons = Vec::with_capacity(counts.len());
-        for (&failed, count) in counts {
+        for &(failed, ref count) in counts {
             let (words, reason) = self.reason(failed, count);
             let _ = write!(text, " {} {words};", count.nodes);
             reasons.push(reason);

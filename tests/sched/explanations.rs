@@ -320,7 +320,7 @@ fn many_shapes_at_once_are_all_answered_though_not_all_explained() {
             explained += 1;
         }
     }
-    assert_eq!(explained, 500, "200 000 nodes may be walked in that time");
+    assert_eq!(explained, 125, "50 000 nodes may be walked in that time");
     world.advance(Duration::from_millis(100));
     let failure = world.refused(controller, request("later", 5000));
     assert_eq!(counts(&failure), [(ReasonKind::Memory, 400)]);
