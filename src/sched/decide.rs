@@ -74,7 +74,7 @@ impl Scheduler {
                 break;
             }
             work += 1 + self.members_of(request);
-            trial.instance = trial_id(number);
+            trial.instance = InstanceId::Trial(number);
             let Some(key) = self.choose(&trial) else {
                 why = Some(self.explain(&trial));
                 break;
@@ -104,9 +104,4 @@ impl Scheduler {
             .and_then(|group| self.groups.find(&group.id))
             .map_or(0, |group| group.nodes().len())
     }
-}
-
-/// An instance that nobody has: no identifier in a payload is like this.
-fn trial_id(number: u32) -> InstanceId {
-    InstanceId::Text(format!("\0trial-{number}").into())
 }
