@@ -12,8 +12,8 @@ use super::ids::{InstanceId, NodeKey};
 use super::input::StartRequest;
 use super::placement::pool_of;
 
-/// Choices, and nodes with members of the group for each, after which a trial of many instances ends: some 20 ms, in
-/// which nobody else is served.
+/// Choices, and for each the nodes looked at one by one and those with members of the group, after which a trial of many
+/// instances ends: some 20 ms, in which nobody else is served.
 const MAX_WORK: usize = 1_000_000;
 
 impl Scheduler {
@@ -75,7 +75,9 @@ impl Scheduler {
             }
             work += 1 + self.members_of(request);
             trial.instance = InstanceId::Trial(number);
-            let Some(key) = self.choose(&trial) else {
+            let found = self.choose(&trial);
+            work += self.looked_at;
+            let Some(key) = found else {
                 why = Some(self.explain(&trial));
                 break;
             };

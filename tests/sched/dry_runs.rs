@@ -68,6 +68,32 @@ fn no_instance_has_a_name_that_a_dry_run_takes_for_its_own() {
 }
 
 #[test]
+fn a_dry_run_that_takes_too_long_says_how_far_it_came() {
+    let mut world = World::new().check_every(1000);
+    let controller = world.controller();
+    for number in 0..500 {
+        world.labelled(number, &[]);
+    }
+    let all = tried(request("x", 0), 10_000);
+    assert_eq!(
+        world.decided(controller, all).fits,
+        10_000,
+        "nothing is in its way"
+    );
+    let last = world.labelled(500, &[]);
+    world.ready_as(last, |report| report.load = 1);
+    // Looks at every node for each.
+    let facts = tried(requiring("x", 0, &["node.load > 0"]), 10_000);
+    let decision = world.decided(controller, facts);
+    assert!((1990..2010).contains(&decision.fits), "{}", decision.fits);
+    assert!(
+        decision.detail.contains("were tried: more take too long"),
+        "{}",
+        decision.detail
+    );
+}
+
+#[test]
 fn the_next_start_goes_where_the_dry_run_said() {
     let mut world = World::new();
     let controller = world.controller();
