@@ -22,6 +22,13 @@ pub const MAX_BATCHES: usize = 4096;
 /// Bytes of payload that may wait in batches at once.
 pub const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
+/// Complete batches tried again when one node becomes ready: all of them would make the return of a large cluster
+/// quadratic, and one may be of a thousand STARTs.
+pub(super) const BATCHES_PER_READY: usize = 1;
+
+/// Complete batches tried in one tick before it ends; a tick that has more to do is due again at once.
+pub(super) const BATCHES_PER_TICK: usize = 16;
+
 /// Batches whose last STARTs have not come.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
@@ -146,9 +153,16 @@ impl Batches {
         self.complete_since.get_or_insert(now);
     }
 
-    fn complete(&self) -> Vec<Box<str>> {
+    /// The first so many that are complete. One that is put back is the last, so that all have their turn.
+    fn complete(&self, most: usize) -> Vec<Box<str>> {
         let complete = self.waiting.iter().filter(|(_, batch)| batch.is_complete());
-        complete.map(|(id, _)| id.clone()).collect()
+        complete.take(most).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Notes whether a complete batch waits.
+    fn note_complete(&mut self, now: Instant) {
+        let is_any = self.waiting.values().any(Batch::is_complete);
+        self.complete_since = is_any.then_some(now);
     }
 
     fn take_due(&mut self, now: Instant) -> Option<(Box<str>, u32, Vec<PlacedStart>)> {
@@ -189,17 +203,17 @@ impl Scheduler {
         }
     }
 
-    /// Tries complete batches again that wait for nodes which are still coming back; once those no longer do, what
-    /// does not fit fails.
-    pub(super) fn retry_batches(&mut self, now: Instant) {
-        self.batches.complete_since = None;
-        if self.batches.waiting.is_empty() {
+    /// Tries some of the complete batches again that wait for nodes which are still coming back; once those no longer
+    /// do, what does not fit fails.
+    pub(super) fn retry_batches(&mut self, now: Instant, attempts: usize) {
+        if self.batches.complete_since.is_none() {
             return;
         }
-        for id in self.batches.complete() {
+        for id in self.batches.complete(attempts) {
             let starts = self.batches.take(&id);
             self.place_all(now, &id, starts);
         }
+        self.batches.note_complete(now);
     }
 
     /// Places all of these or none. Those of instances that live already go to their nodes, as with
@@ -234,7 +248,8 @@ impl Scheduler {
     /// Chooses nodes for all of these and claims on them what they ask for.
     ///
     /// # Errors
-    /// Why one of them does not fit; nothing is claimed then, and the search goes on where it was.
+    /// Why one of them does not fit, in no words while they may wait: nothing is claimed then, and the search goes on
+    /// where it was.
     fn reserve_all(
         &mut self,
         now: Instant,
@@ -253,7 +268,11 @@ impl Scheduler {
         let Some(misfit) = starts.get(chosen.len()) else {
             return Ok(chosen);
         };
-        let why = self.explain(&misfit.request);
+        let why = if self.settling.is_open() {
+            Explanation::default()
+        } else {
+            self.why_not_now(&misfit.request)
+        };
         for (start, key) in starts.iter().zip(&chosen).rev() {
             self.unreserve(*key, &start.request.instance);
         }

@@ -1,6 +1,7 @@
 //! The choice of a node: first fit, not most recently used, narrowed by filters; and where something is to be weighed,
 //! the best of the first nodes that fit.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ impl Scheduler {
 
     fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
         self.count_group(request);
+        self.looked_at = 0;
         let Parts {
             view,
             policy,
@@ -54,7 +56,10 @@ impl Scheduler {
                 None => search.best(&wishes, &weighers, policy, chance),
             }
         };
-        found.or_else(|| search.filling())
+        let found = found.or_else(|| search.filling());
+        let for_near: usize = asked.near.iter().map(|near| near.looked_at).sum();
+        self.looked_at = search.looked_at.get() + for_near;
+        found
     }
 
     /// Sees to it that the members of a START's group are counted by the values of its scope.
@@ -103,6 +108,8 @@ pub(super) struct Search<'a> {
     masks: Vec<Mask>,
     /// If there is a list, only these slots are looked at.
     pub(super) list: Option<Vec<Slot>>,
+    /// Nodes that were looked at one by one, by filters or to be weighed.
+    looked_at: Cell<usize>,
 }
 
 impl<'a> Search<'a> {
@@ -129,6 +136,7 @@ impl<'a> Search<'a> {
             filters,
             masks,
             list,
+            looked_at: Cell::new(0),
         }
     }
 
@@ -262,6 +270,7 @@ impl<'a> Search<'a> {
     }
 
     fn candidate(&self, slot: Slot) -> Option<Candidate<'a>> {
+        self.looked_at.set(self.looked_at.get() + 1);
         let table: &'a Table = self.view.table;
         let key = table.node(slot)?;
         Some(self.view.candidate_with(key, table.offer(slot)))

@@ -12,8 +12,8 @@ use super::ids::{InstanceId, NodeKey};
 use super::input::StartRequest;
 use super::placement::pool_of;
 
-/// Choices, and nodes with members of the group for each, after which a trial of many instances ends: some 20 ms, in
-/// which nobody else is served.
+/// Choices, and for each the nodes looked at one by one and those with members of the group, after which a trial of many
+/// instances ends: some 20 ms, in which nobody else is served.
 const MAX_WORK: usize = 1_000_000;
 
 impl Scheduler {
@@ -74,8 +74,10 @@ impl Scheduler {
                 break;
             }
             work += 1 + self.members_of(request);
-            trial.instance = trial_id(number);
-            let Some(key) = self.choose(&trial) else {
+            trial.instance = InstanceId::Trial(number);
+            let found = self.choose(&trial);
+            work += self.looked_at;
+            let Some(key) = found else {
                 why = Some(self.explain(&trial));
                 break;
             };
@@ -104,9 +106,4 @@ impl Scheduler {
             .and_then(|group| self.groups.find(&group.id))
             .map_or(0, |group| group.nodes().len())
     }
-}
-
-/// An instance that nobody has: no identifier in a payload is like this.
-fn trial_id(number: u32) -> InstanceId {
-    InstanceId::Text(format!("\0trial-{number}").into())
 }

@@ -47,6 +47,12 @@ impl Explanation {
             ..Self::default()
         }
     }
+
+    fn not_counted() -> Self {
+        Self::of(
+            "no node fits; why was not counted, because too many different STARTs fail at once",
+        )
+    }
 }
 
 /// Explanations of the latest refusals, by shape of request.
@@ -100,12 +106,9 @@ impl Scheduler {
         {
             return kept.explanation.clone();
         }
-        if !self.explanations.may_walk(now, nodes) {
-            return Explanation::of(
-                "no node fits; why was not counted, because too many different STARTs fail at once",
-            );
-        }
-        let explanation = self.explain(request);
+        let Some(explanation) = self.explain_if_allowed(request) else {
+            return Explanation::not_counted();
+        };
         self.explanations.keep(Kept {
             shape: request.clone(),
             nodes,
@@ -113,6 +116,19 @@ impl Scheduler {
             at: now,
         });
         explanation
+    }
+
+    /// As [`Scheduler::why_not`], of the cluster as it is at this very moment: with what is claimed for a while only.
+    pub(super) fn why_not_now(&mut self, request: &StartRequest) -> Explanation {
+        self.explain_if_allowed(request)
+            .unwrap_or_else(Explanation::not_counted)
+    }
+
+    /// Why no node fits a request now; `None` if too many nodes were walked for such answers of late.
+    fn explain_if_allowed(&mut self, request: &StartRequest) -> Option<Explanation> {
+        let nodes = self.tables[pool_of(request) as usize].len();
+        let may = self.explanations.may_walk(self.now, nodes);
+        may.then(|| self.explain(request))
     }
 
     /// Why no node fits a request now.

@@ -19,6 +19,8 @@ pub enum InstanceId {
     Uuid(Uuid),
     /// Anything else, as it came.
     Text(Box<str>),
+    /// One of a dry run, by number: what no payload can write, lest it be taken for an instance that lives.
+    Trial(u32),
 }
 
 impl InstanceId {
@@ -34,6 +36,7 @@ impl InstanceId {
         match self {
             Self::Uuid(uuid) => uuid_starts_with(uuid, prefix),
             Self::Text(text) => text.starts_with(prefix),
+            Self::Trial(_) => false,
         }
     }
 }
@@ -43,6 +46,7 @@ impl fmt::Display for InstanceId {
         match self {
             Self::Uuid(uuid) => uuid.hyphenated().fmt(f),
             Self::Text(text) => f.write_str(text),
+            Self::Trial(number) => write!(f, "trial {number}"),
         }
     }
 }

@@ -336,9 +336,12 @@ impl NodeStore {
     /// Takes in a node's report; whether the node is another by it: its labels, name or size.
     pub(super) fn set_report(&mut self, key: NodeKey, report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
-        let mut old = node.report.replace(report);
-        if let (Some(old), Some(new)) = (&mut old, &mut node.report) {
-            if node.has_extras && new.extras.is_none() {
+        let old = node.report.replace(report);
+        if let Some(new) = &mut node.report {
+            if let Some(old) = &old
+                && node.has_extras
+                && new.extras.is_none()
+            {
                 new.extras.clone_from(&old.extras);
             }
             node.has_extras |= new.extras.is_some();

@@ -128,7 +128,19 @@ impl Policy {
                 .iter()
                 .any(|filter| filter.keys().contains(&key))
         };
-        (!is_a_filters || is_asked()) && !config::KEYS_WITHOUT_EFFECT.contains(&key)
+        (!is_a_filters || is_asked())
+            && (!weighers::ALONE.contains(&key) || self.weighs(key))
+            && !config::KEYS_WITHOUT_EFFECT.contains(&key)
+    }
+
+    /// Whether a weigher counts for anything.
+    fn weighs(&self, name: &str) -> bool {
+        let is_it = |weighted: &&Weighted| weighted.weigher.name() == name;
+        let mut listed = self.weighers.iter().filter(is_it).peekable();
+        if listed.peek().is_none() {
+            return WISHES.iter().any(|wish| is_it(&wish));
+        }
+        listed.any(|weighted| weighted.multiplier != 0.0)
     }
 }
 

@@ -7,6 +7,7 @@ use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
 use super::action::{Message, Notice};
+use super::batches::BATCHES_PER_READY;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
 use super::ledger::{Ended, MissRules, StatsOutcome};
@@ -29,7 +30,7 @@ impl Scheduler {
             self.retry_settling(now, RETRIES_PER_READY);
         }
         if was_open {
-            self.retry_batches(now);
+            self.retry_batches(now, BATCHES_PER_READY);
         }
     }
 

@@ -54,6 +54,8 @@ pub struct Scheduler {
     pub(super) policy: Policy,
     /// What a policy that leaves something to chance draws from; always the same, so that a run can be repeated.
     pub(super) chance: fastrand::Rng,
+    /// Nodes that the latest choice looked at one by one.
+    pub(super) looked_at: usize,
     /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
     pub(super) filling: IndexSet<NodeKey>,
     /// The node that has, or was given, each instance.
@@ -100,6 +102,7 @@ impl Scheduler {
         Self {
             policy,
             chance,
+            looked_at: 0,
             named,
             config,
             cluster,

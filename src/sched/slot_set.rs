@@ -5,9 +5,12 @@
 
 use super::table::Slot;
 
-/// A set of slots.
+/// A set of slots. It takes memory from its first block to its last, so that one of a few neighbours is small wherever
+/// they are: there is one for every group.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SlotSet {
+    /// The block of the first word.
+    first: usize,
     words: Vec<u64>,
     len: usize,
 }
@@ -39,25 +42,28 @@ impl SlotSet {
     /// The slots of a block of 64 that are in the set: bit `i` is slot `64 * block + i`.
     #[inline]
     pub(super) fn word(&self, block: usize) -> u64 {
-        self.words.get(block).copied().unwrap_or(0)
+        // Before the first, this is beyond the last.
+        let at = block.wrapping_sub(self.first);
+        self.words.get(at).copied().unwrap_or(0)
     }
 
     /// The slots in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.words
             .iter()
-            .zip((0..).step_by(u64::BITS as usize))
-            .flat_map(|(&word, first): (_, Slot)| Bits(word).map(move |bit| first + bit))
+            .zip(self.first..)
+            .flat_map(|(&word, block)| {
+                let first = block as Slot * u64::BITS;
+                Bits(word).map(move |bit| first + bit)
+            })
     }
 
     /// Puts a slot in. Whether it was not in before.
     pub(super) fn insert(&mut self, slot: Slot) -> bool {
         let (block, bit) = place(slot);
-        if block >= self.words.len() {
-            self.words.resize(block + 1, 0);
-        }
-        let is_new = self.words[block] & bit == 0;
-        self.words[block] |= bit;
+        let word = self.reach(block);
+        let is_new = *word & bit == 0;
+        *word |= bit;
         self.len += usize::from(is_new);
         is_new
     }
@@ -67,30 +73,45 @@ impl SlotSet {
         let was_in = self.contains(slot);
         if was_in {
             let (block, bit) = place(slot);
-            self.words[block] &= !bit;
+            self.words[block - self.first] &= !bit;
             self.len -= 1;
+        }
+        if self.len == 0 {
+            // What comes next may be elsewhere.
+            self.words.clear();
         }
         was_in
     }
 
     /// Puts in the slots of one block: bit `i` is slot `64 * block + i`.
     pub(super) fn add_word(&mut self, block: usize, word: u64) {
-        if block >= self.words.len() {
-            self.words.resize(block + 1, 0);
-        }
-        self.len += (word & !self.words[block]).count_ones() as usize;
-        self.words[block] |= word;
+        let old = self.reach(block);
+        let new = (word & !*old).count_ones() as usize;
+        *old |= word;
+        self.len += new;
     }
 
     /// Puts in all slots of another set.
     pub(super) fn union_with(&mut self, other: &Self) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
+        for (&word, block) in other.words.iter().zip(other.first..) {
+            self.add_word(block, word);
         }
-        for (word, &other) in self.words.iter_mut().zip(&other.words) {
-            self.len += (other & !*word).count_ones() as usize;
-            *word |= other;
+    }
+
+    /// A block's word, with memory for it.
+    fn reach(&mut self, block: usize) -> &mut u64 {
+        if self.words.is_empty() {
+            self.first = block;
+        } else if block < self.first {
+            let missing = self.first - block;
+            self.words.splice(..0, std::iter::repeat_n(0, missing));
+            self.first = block;
         }
+        let at = block - self.first;
+        if at >= self.words.len() {
+            self.words.resize(at + 1, 0);
+        }
+        &mut self.words[at]
     }
 }
 
@@ -138,6 +159,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::SlotSet;
+
+    #[test]
+    fn a_set_of_neighbours_is_small_wherever_they_are() {
+        let mut set = SlotSet::default();
+        for slot in [100_000, 10, 50_000] {
+            set.insert(slot);
+            set.insert(slot + 1);
+            assert_eq!((set.words.len(), set.len()), (1, 2));
+            assert!(set.iter().eq([slot, slot + 1]));
+            set.remove(slot);
+            set.remove(slot + 1);
+            assert!(set.is_empty() && set.iter().next().is_none());
+        }
+    }
 
     proptest! {
         #[test]

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Scheduler;
 use super::action::Action;
+use super::batches::BATCHES_PER_TICK;
 use super::ids::NodeKey;
 use super::node::Presence;
 
@@ -26,7 +27,7 @@ impl Scheduler {
         }
         if !self.settling.is_open() {
             self.retry_settling(now, MAX_FAILURES_PER_TICK);
-            self.retry_batches(now);
+            self.retry_batches(now, BATCHES_PER_TICK);
         }
         self.fail_late_batches(now);
     }

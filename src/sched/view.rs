@@ -80,6 +80,8 @@ pub(super) struct NearNow<'a> {
     pub(super) asked: &'a Near,
     /// Values of the scope's label at which the wanted label is; empty where the scope is the node.
     pub(super) domains: IndexSet<&'a str>,
+    /// Nodes that were looked at to find them.
+    pub(super) looked_at: usize,
 }
 
 impl<'a> View<'a> {
@@ -161,15 +163,20 @@ impl<'a> View<'a> {
     }
 
     fn near(&self, asked: &'a Near, index: &LabelIndex) -> NearNow<'a> {
-        let mut domains = IndexSet::new();
+        let (mut domains, mut looked_at) = (IndexSet::new(), 0);
         if asked.scope != NODE_SCOPE {
             let has_it = index.with_key(&asked.label);
+            looked_at = has_it.len();
             for key in has_it.iter().filter_map(|slot| self.table.node(slot)) {
                 let values = labels::values_of(&self.nodes.node(key).traits.labels, &asked.scope);
                 domains.extend(values);
             }
         }
-        NearNow { asked, domains }
+        NearNow {
+            asked,
+            domains,
+            looked_at,
+        }
     }
 }
 

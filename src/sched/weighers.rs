@@ -88,6 +88,9 @@ pub(super) static WISHES: [Weighted; 3] = [
     },
 ];
 
+/// The keys of `start.scheduling` that only the weigher of the same name reads: without it they have no effect.
+pub(super) const ALONE: [&str; 2] = ["image", "prefer"];
+
 /// The weigher that a rule names.
 ///
 /// # Errors

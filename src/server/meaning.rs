@@ -257,6 +257,7 @@ fn stats(payload: &[u8]) -> Parsed {
     check_names(&[("node_uuid", &stats.node_uuid)])?;
     for it in &stats.instances {
         check_names(&[("instances.instance_uuid", &it.instance_uuid)])?;
+        node_extras::check_instance(it)?;
     }
     let instances = stats
         .instances
@@ -485,6 +486,37 @@ mod tests {
                 "{nameless}"
             );
         }
+    }
+
+    #[test]
+    fn what_no_start_can_ask_for_is_refused_of_an_instance_as_well() {
+        let stats = |rest: &str| format!("instances:\n- instance_uuid: a\n{rest}");
+        let requested = |resources: &str| {
+            stats(&format!(
+                "  requested:\n    mem_mb: 1\n    vcpus: 1\n    disk_mb: 1\n    resources:\n{resources}"
+            ))
+        };
+        let many: String = (0..17).map(|at| format!("      r{at}: 1\n")).collect();
+        let long = "x".repeat(129);
+        for (payload, said) in [
+            (stats(&format!("  group: {long}\n")), "instances.group: "),
+            (stats("  group: \"a b\"\n"), "instances.group: "),
+            (
+                requested(&format!("      {long}: 1\n")),
+                "instances.requested.resources: a name",
+            ),
+            (
+                requested(&many),
+                "instances.requested.resources: 17 entries",
+            ),
+        ] {
+            let found = malformed(Kind::STATS, &payload);
+            assert_eq!(found.fault, Fault::Data, "{payload}");
+            assert!(found.detail.starts_with(said), "{}", found.detail);
+        }
+        let good = requested("      gpu: 1\n") + "  group: web\n";
+        let frame = Frame::new(Kind::STATS, Uuid::nil(), good.into_bytes());
+        assert!(matches!(of(&frame), Meaning::Stats(_)));
     }
 
     #[test]

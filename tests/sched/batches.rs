@@ -322,6 +322,59 @@ fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
 }
 
 #[test]
+fn batches_that_wait_for_nodes_take_turns() {
+    const BATCHES: u64 = 40;
+    let mut world = World::with(Config {
+        expected_nodes: (1..=BATCHES).map(node_uuid).collect(),
+        ..config()
+    });
+    let controller = world.controller();
+    for at in 0..BATCHES {
+        // The first is too large for any node there will be.
+        let mem = if at == 0 { 2000 } else { 1000 };
+        let id = format!("b-{at}");
+        world.start_as(controller, of_batch(&format!("i-{at}"), mem, &id, 1));
+    }
+    world.look_away();
+    let mut placed = 0;
+    for number in 1..BATCHES {
+        let node = world.node_with(number, 1000);
+        world.stats(node, Vec::new());
+        let now = world.placements().len();
+        assert!(now <= 1, "the return of one node is no time to try all");
+        placed += now;
+    }
+    assert_eq!(placed as u64, BATCHES - 2, "all but one turn find a node");
+    world.look_away();
+    let last = world.node_with(BATCHES, 1000);
+    world.stats(last, Vec::new());
+    world.advance(Duration::ZERO);
+    assert_eq!(world.placements().len(), 1);
+    let failures = failures(&mut world, controller);
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].2.contains("short of memory"), "{failures:?}");
+}
+
+#[test]
+fn why_batches_do_not_fit_is_not_counted_for_each_of_a_flood() {
+    let mut world = World::new().check_every(10_000);
+    let controller = world.controller();
+    for number in 0..500 {
+        world.node_with(number, 1000);
+    }
+    world.look_away();
+    for at in 0..500 {
+        let id = at.to_string();
+        world.start_as(controller, of_batch(&id, 2000 + at, &id, 1));
+    }
+    let failures = failures(&mut world, controller);
+    let counted = failures
+        .iter()
+        .filter(|(_, _, detail)| detail.contains("short of memory"));
+    assert_eq!((failures.len(), counted.count()), (500, 400));
+}
+
+#[test]
 fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
     let mut world = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],

@@ -1,6 +1,9 @@
 //! Dry runs: what would be done with a START, without doing it.
 
-use ciao_scheduler::sched::{PolicyRules, Rules, SessionId, StartRequest, WeigherRule};
+use ciao_scheduler::sched::{
+    InstanceReport, PolicyRules, Rules, SessionId, StartRequest, WeigherRule,
+};
+use proto_frames::Kind;
 use proto_frames::payload::{
     Batch, Group, GroupPolicy, PlacementDecision, ReasonKind, Scheduling, StartFailureReason,
 };
@@ -43,6 +46,51 @@ fn a_dry_run_claims_nothing_and_starts_nothing() {
         assert!(decision.reasons.is_empty() && decision.detail.is_empty());
     }
     assert_eq!(world.place_as(controller, ask("a")), Some(node));
+}
+
+#[test]
+fn no_instance_has_a_name_that_a_dry_run_takes_for_its_own() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    let asked = request("", 600).asked;
+    for name in ["\0trial-0", "trial 0", "trial-0"] {
+        let large = InstanceReport {
+            requested: Some(asked),
+            ..running(name, 0)
+        };
+        world.stats(node, vec![large]);
+        let decision = world.decided(controller, tried(request("x", 100), 10));
+        assert_eq!(decision.fits, 4, "{name}");
+        assert_eq!(world.place(controller, "y", 401), None, "{name}");
+        world.gone(node, Kind::INSTANCE_DELETED, name);
+    }
+}
+
+#[test]
+fn a_dry_run_that_takes_too_long_says_how_far_it_came() {
+    let mut world = World::new().check_every(1000);
+    let controller = world.controller();
+    for number in 0..500 {
+        world.labelled(number, &[]);
+    }
+    let all = tried(request("x", 0), 10_000);
+    assert_eq!(
+        world.decided(controller, all).fits,
+        10_000,
+        "nothing is in its way"
+    );
+    let last = world.labelled(500, &[]);
+    world.ready_as(last, |report| report.load = 1);
+    // Looks at every node for each.
+    let facts = tried(requiring("x", 0, &["node.load > 0"]), 10_000);
+    let decision = world.decided(controller, facts);
+    assert!((1990..2010).contains(&decision.fits), "{}", decision.fits);
+    assert!(
+        decision.detail.contains("were tried: more take too long"),
+        "{}",
+        decision.detail
+    );
 }
 
 #[test]

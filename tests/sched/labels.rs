@@ -144,6 +144,20 @@ fn a_later_ready_replaces_labels_and_stats_may_change_them() {
 }
 
 #[test]
+fn a_later_ready_that_says_nothing_of_labels_leaves_them() {
+    let mut world = World::new();
+    let controller = world.controller();
+    for number in [1, 1] {
+        // The second time as the same node over a newer connection.
+        let node = world.labelled(number, &[("zone", "eu-1")]);
+        world.ready_as(node, |_| ());
+        world.ready_as(node, |_| ());
+        let found = meeting(&mut world, controller, &[node], "zone = eu-1");
+        assert_eq!(found, [node]);
+    }
+}
+
+#[test]
 fn labels_are_those_of_the_right_nodes_after_many_have_left() {
     let mut world = World::new();
     let controller = world.controller();

@@ -395,6 +395,32 @@ fn insisting(on: &str, scheduling: Scheduling) -> StartRequest {
 }
 
 #[test]
+fn a_key_that_nothing_weighs_cannot_be_insisted_on() {
+    let image = Scheduling {
+        image: "ubuntu".to_owned(),
+        ..Scheduling::default()
+    };
+    let wishing = preferring("a", 1, &["zone = x"]);
+    let wish = wishing.scheduling.as_deref().cloned().unwrap_or_default();
+    let weighing = |name, multiplier| weighers(&[(name, multiplier)]);
+    for (key, scheduling, policy, is_understood) in [
+        ("image", &image, PolicyRules::default(), false),
+        ("image", &image, weighing("image", 0.0), false),
+        ("image", &image, weighing("image", 1.0), true),
+        ("prefer", &wish, PolicyRules::default(), true),
+        ("prefer", &wish, weighing("prefer", 0.0), false),
+        ("prefer", &wish, weighing("free-memory", 1.0), true),
+    ] {
+        let mut world = under(policy.clone());
+        let controller = world.controller();
+        let node = world.labelled(1, &[]);
+        let found = world.place_as(controller, insisting(key, scheduling.clone()));
+        let expected = is_understood.then_some(node);
+        assert_eq!(found, expected, "{key} under {policy:?}");
+    }
+}
+
+#[test]
 fn a_key_that_the_policy_leaves_without_effect_cannot_be_insisted_on() {
     let mut world = under(filters(&[("pin", None), ("tenants", None)]));
     let controller = world.controller();
@@ -427,7 +453,7 @@ fn a_key_that_the_policy_leaves_without_effect_cannot_be_insisted_on() {
 
 #[test]
 fn what_this_version_does_not_do_cannot_be_insisted_on() {
-    let mut world = World::new();
+    let mut world = under(weighers(&[("image", 1.0)]));
     let controller = world.controller();
     let node = world.labelled(1, &[]);
     for key in ["priority", "queue", "attempts"] {

@@ -1,7 +1,8 @@
 //! Labels and the like that a node reports of itself, checked: they are kept for every node, and searched by.
 
 use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
-use proto_frames::payload::peek::Figures;
+use proto_frames::payload::peek::{Figures, InstancePeek};
+use proto_frames::payload::scheduling;
 
 use super::{MAX_NAME_LEN, Unusable};
 use crate::sched::{NodeExtras, canonical_uuid};
@@ -51,6 +52,23 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
             },
         },
     })))
+}
+
+/// Refuses what a STATS says of an instance that no START can have asked for: all of it is kept, and names of resources
+/// for good.
+pub(super) fn check_instance(instance: &InstancePeek<'_>) -> Result<(), Unusable> {
+    if !instance.group.is_empty() {
+        check_name("instances.group", &instance.group)?;
+    }
+    let Some(requested) = &instance.requested else {
+        return Ok(());
+    };
+    let key = "instances.requested.resources";
+    check_count(key, requested.resources.len(), scheduling::MAX_RESOURCES)?;
+    requested
+        .resources
+        .keys()
+        .try_for_each(|name| check_name(key, name))
 }
 
 fn boxed(text: &str) -> Box<str> {
