@@ -15,6 +15,10 @@ use super::resources::{MAX_REPORTED, Resources};
 use super::table::Slot;
 use super::traits::Traits;
 
+/// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
+/// NUMA nodes.
+const MAX_PARTS: usize = 32;
+
 /// The two tables of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pool {
@@ -375,8 +379,13 @@ impl NodeStore {
         }
     }
 
-    /// Says whose resources a node shares.
+    /// Says whose resources a node shares. Beyond [`MAX_PARTS`] of one whole it shares nothing.
     pub(super) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
+        let has_place = |with: &Uuid| {
+            let keys = self.sharers.get(with);
+            keys.is_none_or(|keys| keys.len() < MAX_PARTS || keys.contains(&key))
+        };
+        let with = with.filter(has_place);
         let node = self.node_mut(key);
         let old = std::mem::replace(&mut node.traits.shares, with);
         if old == with {

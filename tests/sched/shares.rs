@@ -5,7 +5,7 @@ use ciao_scheduler::sched::{
 };
 use proto_frames::Kind;
 
-use crate::words::{needing, resources};
+use crate::words::{needing, resources, tried};
 use crate::world::{World, config, node_uuid, request};
 
 const WHOLE: u64 = 1;
@@ -43,10 +43,7 @@ fn on(number: u64, start: StartRequest) -> StartRequest {
 
 fn fits(world: &mut World, controller: SessionId, number: u64, mem: i64) -> bool {
     let start = on(number, request("trial", mem));
-    world
-        .decided(controller, crate::words::tried(start, 1))
-        .fits
-        == 1
+    world.decided(controller, tried(start, 1)).fits == 1
 }
 
 /// The most memory that a START pinned to each node may ask for: the whole, then the parts; -1 = not even nothing.
@@ -270,4 +267,36 @@ fn a_part_that_disconnects_keeps_what_it_uses_while_it_may_come_back() {
     world.cut(lost);
     world.advance(IN_DOUBT_TIME);
     assert_eq!(room(&mut world, controller), [1000, -1, 500]);
+}
+
+#[test]
+fn no_more_than_32_nodes_share_what_one_has() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let whole = node_uuid(0);
+    let extras = || NodeExtras {
+        shares: Some(whole),
+        ..NodeExtras::default()
+    };
+    let first = world.node_with(0, 1000);
+    for number in 1..=33 {
+        let part = world.node_with(number, 1000);
+        world.ready_with(part, extras());
+    }
+    let pinned = |name: &str, node: u64, mem| StartRequest {
+        node_id: Some(node_uuid(node).to_string().into()),
+        ..request(name, mem)
+    };
+    world.start_as(controller, pinned("whole", 0, 900));
+    assert_eq!(world.placements(), [("whole".to_owned(), first)]);
+    let fits = |world: &mut World, node| {
+        let start = tried(pinned("part", node, 500), 1);
+        world.decided(controller, start).fits
+    };
+    assert_eq!(fits(&mut world, 32), 0, "it shares what is taken");
+    assert_eq!(
+        fits(&mut world, 33),
+        1,
+        "it is one too many, and on its own"
+    );
 }

@@ -41,8 +41,12 @@ impl Test {
     #[must_use]
     pub fn holds_for(&self, value: &str) -> bool {
         match self {
-            Self::Equal(word) | Self::NotEqual(word) => word.is(value),
-            Self::In(words) | Self::NotIn(words) => words.iter().any(|word| word.is(value)),
+            Self::Equal(_) | Self::NotEqual(_) | Self::In(_) | Self::NotIn(_) => {
+                let words = self.words();
+                let is_any_number = words.iter().any(|word| word.number.is_some());
+                let number = is_any_number.then(|| value.parse().ok()).flatten();
+                words.iter().any(|word| word.is(value, number))
+            }
             Self::Exists | Self::Absent => true,
             Self::Less(_) | Self::AtMost(_) | Self::Greater(_) | Self::AtLeast(_) => value
                 .parse()
@@ -133,8 +137,9 @@ impl Word {
         self.number
     }
 
-    fn is(&self, value: &str) -> bool {
-        self.text == value || self.number.is_some() && value.parse().ok() == self.number
+    /// Whether it is this value, which is this number if it is one.
+    fn is(&self, value: &str, number: Option<Number>) -> bool {
+        self.text == value || self.number.is_some() && number == self.number
     }
 }
 
