@@ -383,3 +383,18 @@ fn keys_too_long_for_one_line_are_written_so_that_they_are_read_back() {
     };
     assert_eq!(Start::decode(&start.encode()), Ok(start));
 }
+
+#[test]
+fn a_uuid_that_begins_like_a_number_is_written_as_go_writes_it() {
+    for uuid in [
+        "0b82ddbe-ae83-4b34-93f1-5f42c37ff54c",
+        "0b101010-1010-4b34-93f1-5f42c37ff54c",
+    ] {
+        let failure = StartFailure {
+            instance_uuid: uuid.to_owned(),
+            ..Default::default()
+        };
+        let text = String::from_utf8(failure.encode().to_vec()).unwrap();
+        assert!(text.contains(&format!("instance_uuid: {uuid}\n")), "{text}");
+    }
+}

@@ -170,11 +170,19 @@ fn is_number_like(text: &str) -> bool {
             && digits
                 .bytes()
                 .all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.'))
-        || digits
-            .as_bytes()
-            .get(1)
-            .is_some_and(|b| b"xXoObB".contains(b) && digits.starts_with('0'))
+        || is_prefixed_number(&digits)
         || digits.find('-') == Some(4) && digits.as_bytes()[..4].iter().all(u8::is_ascii_digit)
+}
+
+/// Whether it is `0x`, `0o` or `0b` and digits of that kind. A UUID that begins so is none, and Go does not quote it.
+fn is_prefixed_number(text: &str) -> bool {
+    let radix = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => 16,
+        [b'0', b'o' | b'O', ..] => 8,
+        [b'0', b'b' | b'B', ..] => 2,
+        _ => return false,
+    };
+    text[2..].chars().all(|c| c.is_digit(radix))
 }
 
 /// Whether some reader may take the word for a truth value, null or a number.
