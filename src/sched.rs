@@ -32,6 +32,7 @@ mod permissions;
 mod placement;
 mod policy;
 mod queries;
+mod record;
 mod reports;
 mod requests;
 mod resources;
@@ -65,6 +66,10 @@ pub use input::{
 pub use node::NodeStatus;
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
+pub use record::{
+    Attempt, Change, Demand, DrainRecord, Event, InstanceRecord, Life, NodeRecord, Record,
+    RecordKey, Restored, Ticket,
+};
 pub use resources::Resources;
 pub use rules::{
     Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, Rules,

@@ -13,6 +13,7 @@ use proto_frames::{Frame, Kind, Role, Uuid};
 use super::ids::{InstanceId, SessionId};
 use super::input::{StartRequest, Target};
 use super::policy::RuleError;
+use super::record::Change;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
@@ -41,6 +42,9 @@ pub enum Action {
     /// The set of known nodes changed: where there is a state directory, remember it
     /// ([`super::Scheduler::known_nodes`]).
     RememberNodes,
+    /// Records changed: keep them, in the order of these actions, and hand in [`super::Input::Committed`] once they are
+    /// on disk. Comes only with [`super::Config::durable`].
+    Persist(Change),
     /// Something people may want to know.
     Notice(Notice),
 }

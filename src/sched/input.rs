@@ -6,6 +6,7 @@ use proto_frames::{Encoding, Frame, Role, Uuid};
 
 use super::action::Message;
 use super::ids::{InstanceId, SessionId};
+use super::record::Ticket;
 use super::resources::Resources;
 use super::rules::{Rules, TenantId};
 
@@ -44,6 +45,8 @@ pub enum Input {
         /// How it stands.
         backlog: Backlog,
     },
+    /// The change of this number and all before it are on disk.
+    Committed(Ticket),
     /// The scheduler is about to leave: what waits here will not be placed any more.
     Leaving,
     /// Time passed: handed in when [`super::Scheduler::poll_timeout`] says so.

@@ -141,6 +141,8 @@ impl Scheduler {
             Input::Connect { session, hello } => self.connect(now, session, hello),
             Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
+            // Nothing is persisted, so nothing waits for it.
+            Input::Committed(_) => {}
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }

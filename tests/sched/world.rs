@@ -169,7 +169,7 @@ impl World {
                     self.scheduler
                         .handle(self.now, Input::Disconnected { session, unsent });
                 }
-                Action::RememberNodes | Action::Notice(_) => {}
+                Action::RememberNodes | Action::Persist(_) | Action::Notice(_) => {}
             }
         }
         self.steps += 1;
