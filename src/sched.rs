@@ -32,6 +32,7 @@ mod permissions;
 mod placement;
 mod policy;
 mod queries;
+mod queue;
 mod reports;
 mod requests;
 mod resources;
