@@ -33,6 +33,7 @@ mod placement;
 mod policy;
 mod queries;
 mod record;
+mod queue;
 mod reports;
 mod requests;
 mod resources;
