@@ -61,11 +61,11 @@ pub use query::{
 };
 pub use ready::{Network, Ready, UNKNOWN};
 pub use reason::{Reason, ReasonKind};
-pub use scheduling::{Batch, Group, GroupPolicy, Near, Scheduling};
+pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
 pub use span::Span;
 pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
 pub use start::{Networking, Requirements, Start, Storage};
-pub use start_failure::{StartFailure, StartFailureReason};
+pub use start_failure::{AttemptFailed, StartFailure, StartFailureReason};
 pub use stats::{InstanceStat, InstanceState, Requested, Stats};
 pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
