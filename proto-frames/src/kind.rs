@@ -69,6 +69,15 @@ kinds! {
     RESTORE = COMMAND, 9, "Restore";
     /// The concentrators a concentrator should know.
     REFRESH_CNCI = COMMAND, 10, "RefreshCNCI";
+    /// Suspend an instance: it keeps its memory and disk and gives its virtual CPUs free (added;
+    /// [`crate::payload::Suspend`]).
+    SUSPEND = COMMAND, 0x40, "SUSPEND";
+    /// Let a suspended instance go on (added; [`crate::payload::Resume`]).
+    RESUME = COMMAND, 0x41, "RESUME";
+    /// Move an instance to another node (added; [`crate::payload::Migrate`]).
+    MIGRATE = COMMAND, 0x42, "MIGRATE";
+    /// Change what a running instance asks for (added; [`crate::payload::Update`]).
+    UPDATE = COMMAND, 0x43, "UPDATE";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).
@@ -84,6 +93,9 @@ kinds! {
     OFFLINE = STATUS, 3, "OFFLINE";
     /// The node is evacuated; no payload.
     MAINTENANCE = STATUS, 4, "MAINTENANCE";
+    /// A STATS with a `lease_seq` has come (added; to launchers that announced `lease`;
+    /// [`crate::payload::LeaseRenewed`]).
+    LEASE_RENEWED = STATUS, 0x40, "LeaseRenewed";
 
     /// The frame's type is none of the four.
     INVALID_FRAME_TYPE = ERROR, 0, "InvalidFrameType";
@@ -105,6 +117,9 @@ kinds! {
     UNASSIGN_PUBLIC_IP_FAILURE = ERROR, 8, "UnassignPublicIPFailure";
     /// A frame was refused because of who sent it or what it says, and nothing more specific fits (added).
     COMMAND_REFUSED = ERROR, 0x40, "CommandRefused";
+    /// A SUSPEND, RESUME, MIGRATE, UPDATE or drain was taken in and then failed (added; from launchers, and to who asked;
+    /// [`crate::payload::CommandFailure`]).
+    COMMAND_FAILURE = ERROR, 0x41, "CommandFailure";
 
     /// A tenant has its first instance on a node.
     TENANT_ADDED = EVENT, 0, "TenantAdded";
@@ -130,8 +145,17 @@ kinds! {
     CONTROLLER_STATUS = EVENT, 0x40, "ControllerStatus";
     /// What would become of a START that asked only that (added; answer to `dry_run`, to the asker alone).
     PLACEMENT_DECISION = EVENT, 0x41, "PlacementDecision";
+    /// A START waits for room (added; to native controllers; [`crate::payload::InstanceQueued`]).
+    INSTANCE_QUEUED = EVENT, 0x42, "InstanceQueued";
+    /// A page of all nodes and instances, for a controller that becomes master (added; [`crate::payload::Snapshot`]).
+    SNAPSHOT = EVENT, 0x43, "Snapshot";
     /// A START was given to a node (added; to those who watch placements).
     INSTANCE_PLACED = EVENT, 0x44, "InstancePlaced";
+    /// An instance's life has taken a turn (added; from launchers, and to those who watch instances;
+    /// [`crate::payload::InstanceStateEvent`]).
+    INSTANCE_STATE = EVENT, 0x45, "InstanceState";
+    /// How far the drain of a node is (added; [`crate::payload::DrainProgress`]).
+    DRAIN_PROGRESS = EVENT, 0x46, "DrainProgress";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
 }

@@ -7,14 +7,19 @@
 //! A payload that is forwarded is forwarded as the bytes that came; `encode` is for what is said here first.
 
 pub mod attach_volume;
+pub mod command_failure;
 pub mod concentrator;
 pub mod configure;
+pub mod deadline;
 pub mod decision;
 pub mod delete;
+pub mod drain_progress;
 pub mod evacuate;
 pub mod expression;
 pub mod guard;
 pub mod instance_event;
+pub mod lease_renewed;
+pub mod migrate;
 pub mod node_event;
 pub mod peek;
 pub mod public_ip;
@@ -22,13 +27,16 @@ pub mod query;
 pub mod ready;
 pub mod reason;
 pub mod scheduling;
+pub mod snapshot;
 pub mod span;
 pub mod standing;
 pub mod start;
 pub mod start_failure;
 pub mod stats;
+pub mod suspend;
 pub mod tenant;
 pub mod trace_report;
+pub mod update;
 pub mod watch;
 
 mod collection;
@@ -41,34 +49,45 @@ mod scalar;
 mod value;
 
 pub use attach_volume::{AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason};
+pub use command_failure::{CommandFailure, CommandFailureReason, LifeCommand};
 pub use concentrator::{CnciNet, ConcentratorInstanceAdded, RefreshCnci};
 pub use configure::{
     Configuration, ConfigureController, ConfigureLauncher, ConfigureScheduler, ConfigureStorage,
 };
+pub use deadline::MAX_DEADLINE;
 pub use decision::{DecidedPlacement, PlacementDecision};
 pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
+pub use drain_progress::{DrainProgress, DrainState, Misfit};
 pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
-pub use evacuate::{Evacuate, Restore};
+pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
 pub use expression::{Expression, ExpressionError, ExpressionProblem, Number, Test, Word};
-pub use instance_event::{InstanceDeleted, InstancePlaced, InstanceStopped};
+pub use instance_event::{
+    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, LifeState,
+};
+pub use lease_renewed::LeaseRenewed;
+pub use migrate::Migrate;
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
 pub use public_ip::{
     AssignPublicIp, AssignPublicIpFailure, PublicIpAssigned, PublicIpUnassigned, ReleasePublicIp,
     UnassignPublicIpFailure,
 };
 pub use query::{
-    ControllerView, InstanceView, NodeView, PlacementState, Query, QueryKind, QueryResult, Standing,
+    ControllerView, HistoryRow, InstanceView, NodeView, PlacementState, Query, QueryKind,
+    QueryResult, Standing,
 };
 pub use ready::{Network, Ready, UNKNOWN};
 pub use reason::{Reason, ReasonKind};
-pub use scheduling::{Batch, Group, GroupPolicy, Near, Scheduling};
+pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
+pub use snapshot::Snapshot;
 pub use span::Span;
 pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
 pub use start::{Networking, Requirements, Start, Storage};
-pub use start_failure::{StartFailure, StartFailureReason};
+pub use start_failure::{AttemptFailed, StartFailure, StartFailureReason};
 pub use stats::{InstanceStat, InstanceState, Requested, Stats};
+pub use suspend::{Resume, Suspend};
 pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
+pub use update::Update;
 pub use watch::{Topic, Watch};
 
 /// The first of these keys whose value is empty, as an error.

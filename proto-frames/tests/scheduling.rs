@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use proto_frames::payload::scheduling::{
-    MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS, MAX_IMAGE_CHARS, MAX_MUST_UNDERSTAND, MAX_NEAR,
-    MAX_RESOURCES,
+    MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS, MAX_IMAGE_CHARS, MAX_MUST_UNDERSTAND,
+    MAX_NEAR, MAX_RESOURCES,
 };
 use proto_frames::payload::{
-    Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near, PayloadErrorKind,
-    PlacementDecision, Reason, ReasonKind, Scheduling, Span, Start, StartFailure,
+    AttemptFailed, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near, OnNodeLoss,
+    PayloadErrorKind, PlacementDecision, Reason, ReasonKind, Scheduling, Span, Start, StartFailure,
     StartFailureReason, peek,
 };
 
@@ -77,6 +77,8 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "near",
             "batch",
             "attempts",
+            "relocate",
+            "on_node_loss",
             "image",
             "dry_run",
             "count",
@@ -248,6 +250,41 @@ fn times_that_are_none_or_too_long_are_refused() {
 }
 
 #[test]
+fn what_is_to_happen_when_a_node_fails_is_checked() {
+    let kept = read("attempts: 10\nrelocate: yes\non_node_loss: restart\n");
+    assert_eq!((kept.max_attempts(), kept.relocate), (MAX_ATTEMPTS, true));
+    assert!(kept.restarts_on_node_loss());
+    for plain in ["{}", "on_node_loss: report", "on_node_loss: \"\""] {
+        let plain = read(plain);
+        assert_eq!((plain.max_attempts(), plain.relocate), (1, false));
+        assert!(!plain.restarts_on_node_loss());
+    }
+    assert_eq!(
+        read("on_node_loss: report").on_node_loss,
+        OnNodeLoss::Report
+    );
+    read("must_understand: [relocate, on_node_loss, attempts]");
+    for (lines, words) in [
+        (
+            "attempts: 0",
+            "attempts, line 4 column 15: 0 is outside 1 to 10",
+        ),
+        (
+            "attempts: 11",
+            "attempts, line 4 column 15: 11 is outside 1 to 10",
+        ),
+        (
+            "on_node_loss: retry",
+            "on_node_loss, line 4 column 19: `retry` is none of report, restart",
+        ),
+    ] {
+        refused(lines, words);
+        let placed = Start::decode_placed(start(lines).as_bytes());
+        assert!(placed.is_ok(), "{placed:?}");
+    }
+}
+
+#[test]
 fn bad_expressions_are_refused_with_both_places() {
     refused(
         "require: [\"zone = eu-1\", \"rack in (r1\"]",
@@ -306,12 +343,19 @@ fn a_failure_for_original_controllers_has_nothing_that_they_do_not_know() {
         detail: Some("no room".to_owned()),
         reasons: vec![Reason::default()],
         never: true,
+        attempts: vec![AttemptFailed::default()],
         ..StartFailure::default()
     };
-    assert_eq!(
-        failure.to_original().encode(),
-        "node_uuid: \"\"\ninstance_uuid: a\nreason: full_cloud\nrestart: false\n"
-    );
+    let waited = StartFailure {
+        reason: StartFailureReason::QueueTimeout,
+        ..failure.clone()
+    };
+    for failure in [failure, waited] {
+        assert_eq!(
+            failure.to_original().encode(),
+            "node_uuid: \"\"\ninstance_uuid: a\nreason: full_cloud\nrestart: false\n"
+        );
+    }
 }
 
 #[test]
@@ -403,7 +447,8 @@ prop_compose! {
         group in option::of((name(), select(GroupPolicy::KNOWN), name(), option::of(1..u32::MAX))),
         near in vec((name(), name(), any::<bool>()), 0..3),
         batch in option::of((name(), 1..=MAX_BATCH)),
-        attempts in any::<Option<u32>>(),
+        (attempts, relocate) in (option::of(1..=MAX_ATTEMPTS), any::<bool>()),
+        on_node_loss in select(&["", "report", "restart"][..]),
         image in "[!-~]{0,12}",
         count in option::of(1..=MAX_COUNT),
         dry_run in any::<bool>(),
@@ -417,7 +462,8 @@ prop_compose! {
             version, must_understand, priority, queue, require, prefer, resources, group,
             near: near.collect(),
             batch: batch.map(|(id, count)| Batch { id, count }),
-            attempts, image, dry_run,
+            attempts, relocate, image, dry_run,
+            on_node_loss: on_node_loss.into(),
             count: count.filter(|_| dry_run),
         }
     }

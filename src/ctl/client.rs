@@ -336,6 +336,7 @@ impl Client {
     pub async fn evacuate(&mut self, node_uuid: &str) -> Result<(), ClientError> {
         let evacuate = Evacuate {
             workload_agent_uuid: node_uuid.to_owned(),
+            ..Evacuate::default()
         };
         self.command(Kind::EVACUATE, evacuate.encode()).await
     }
@@ -347,6 +348,7 @@ impl Client {
     pub async fn restore(&mut self, node_uuid: &str) -> Result<(), ClientError> {
         let restore = Restore {
             workload_agent_uuid: node_uuid.to_owned(),
+            ..Restore::default()
         };
         self.command(Kind::RESTORE, restore.encode()).await
     }

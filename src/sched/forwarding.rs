@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use proto_frames::payload::{CommandRefused, RefusalReason, Topic};
-use proto_frames::{Frame, Kind, Role};
+use proto_frames::{Frame, FrameType, Kind, Role};
 
 use super::Scheduler;
 use super::action::{Message, Notice, PlacedStart};
@@ -55,6 +55,11 @@ impl Scheduler {
             }
             Meaning::AttachVolumeFailed { node, instance } => {
                 self.attach_volume_failed(id, frame, &node, instance);
+            }
+            // Whoever may send a command is not to see it taken for news.
+            Meaning::Opaque if frame.kind.ty == FrameType::COMMAND => {
+                let detail = format!("{} is not carried out by this scheduler", frame.kind);
+                self.refuse(id, frame.kind, RefusalReason::Unsupported, detail, None);
             }
             Meaning::Opaque => self.broadcast(topic_of(frame.kind), id, frame),
             Meaning::Query(query) => self.query(now, id, &query),
@@ -133,17 +138,21 @@ impl Scheduler {
         self.send(id, Message::CommandRefused(refused));
     }
 
-    /// Carries a frame to all controllers but its sender, and to operators that watch its topic.
+    /// Carries a frame to all controllers but its sender, and to operators that watch its topic; one of an added kind
+    /// only to those that can know it.
     pub(super) fn broadcast(&mut self, topic: Topic, from: SessionId, frame: Frame) {
         let last = self.controllers.len();
         for at in 0..last {
             let to = self.controllers[at];
-            if to != from {
+            if to != from && (!frame.kind.is_added() || self.session(to).is_native()) {
                 self.send(to, Message::Forward(frame.clone()));
             }
         }
         if !self.watchers.is_empty() {
-            self.tell_watchers(topic, Some(from), |_| Some(Message::Forward(frame.clone())));
+            self.tell_watchers(topic, Some(from), |session| {
+                let is_known = !frame.kind.is_added() || session.is_native();
+                is_known.then(|| Message::Forward(frame.clone()))
+            });
         }
     }
 
@@ -197,7 +206,9 @@ impl Scheduler {
 /// What operators call the frames that are only carried on.
 fn topic_of(kind: Kind) -> Topic {
     match kind {
-        Kind::ASSIGN_PUBLIC_IP_FAILURE | Kind::UNASSIGN_PUBLIC_IP_FAILURE => Topic::Failures,
+        Kind::ASSIGN_PUBLIC_IP_FAILURE
+        | Kind::UNASSIGN_PUBLIC_IP_FAILURE
+        | Kind::COMMAND_FAILURE => Topic::Failures,
         Kind::TRACE_REPORT => Topic::Stats,
         _ => Topic::Instances,
     }

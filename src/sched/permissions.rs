@@ -23,6 +23,10 @@ const CONTROLLER: &[Kind] = &[
     Kind::ATTACH_VOLUME,
     Kind::RESTORE,
     Kind::REFRESH_CNCI,
+    Kind::SUSPEND,
+    Kind::RESUME,
+    Kind::MIGRATE,
+    Kind::UPDATE,
     Kind::QUERY,
 ];
 
@@ -41,6 +45,8 @@ const LAUNCHER: &[Kind] = &[
     Kind::START_FAILURE,
     Kind::DELETE_FAILURE,
     Kind::ATTACH_VOLUME_FAILURE,
+    Kind::COMMAND_FAILURE,
+    Kind::INSTANCE_STATE,
 ];
 
 const CONCENTRATOR: &[Kind] = &[

@@ -98,6 +98,9 @@ impl Scheduler {
             QueryKind::Nodes => self.query_nodes(now, query, &mut result),
             QueryKind::Instances => self.query_instances(now, query, &mut result),
             QueryKind::Controllers => result.controllers = self.controller_rows(now),
+            QueryKind::Queue | QueryKind::History => {
+                result.error = Some(format!("query.what is '{}': none is kept", query.what));
+            }
             QueryKind::Other(what) => {
                 result.error = Some(format!(
                     "query.what is '{what}': expected nodes, instances or controllers"
@@ -167,6 +170,7 @@ impl Scheduler {
                 0.0 => String::new(),
                 failures => format!("{failures:.2}"),
             },
+            ..NodeView::default()
         }
     }
 
@@ -231,6 +235,7 @@ impl Scheduler {
             age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
             group: entry.group().map_or_else(String::new, ToString::to_string),
             resources: named(entry.custom(), &self.columns, |_, asked| asked),
+            ..InstanceView::default()
         }
     }
 

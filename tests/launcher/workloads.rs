@@ -218,6 +218,7 @@ async fn a_burst_of_starts_all_run_and_more_than_there_is_is_refused() {
     let workload_agent_uuid = peer.connect.source.to_string();
     let evacuate = proto_frames::payload::Evacuate {
         workload_agent_uuid,
+        ..Default::default()
     };
     peer.send(Kind::EVACUATE, evacuate.encode()).await;
     for _ in 0..20 {

@@ -1,7 +1,7 @@
 //! Peers come and go.
 
-use ciao_scheduler::sched::{Hello, Message, RefusedConnect};
-use proto_frames::payload::{NodeType, Topic};
+use ciao_scheduler::sched::{Hello, Meaning, Message, RefusedConnect};
+use proto_frames::payload::{NodeType, RefusalReason, Topic};
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::world::{Size, World, node_uuid};
@@ -175,6 +175,48 @@ fn an_operator_hears_only_what_it_asks_for() {
         .map(|message| matches!(message, Message::NodeConnected(_)))
         .collect();
     assert_eq!(kinds, [true, false], "NodeConnected and STATS");
+}
+
+#[test]
+fn news_of_an_added_kind_goes_to_peers_that_can_know_it() {
+    let mut world = World::new();
+    let (native, original) = (world.controller(), world.original_controller());
+    let operator = world.operator(&[Topic::Instances]);
+    let node = world.node_with(1, 100);
+    world.look_away();
+    world.frame(node, Kind::INSTANCE_STATE, Meaning::Opaque);
+    for peer in [native, operator] {
+        let told = world.told_once(peer);
+        assert!(matches!(told, Message::Forward(_)), "{told:?}");
+    }
+    assert!(world.told(original).is_empty());
+    world.nothing_else();
+}
+
+#[test]
+fn commands_on_instances_are_the_master_s_and_the_operators_alone() {
+    let mut world = World::new();
+    let (master, backup) = (world.controller(), world.controller());
+    let (operator, node) = (world.operator(&[]), world.node_with(1, 100));
+    let original = world.original_controller();
+    world.look_away();
+    for kind in [Kind::SUSPEND, Kind::RESUME, Kind::MIGRATE, Kind::UPDATE] {
+        for (peer, reason) in [
+            (node, RefusalReason::NotPermitted),
+            (backup, RefusalReason::NotMaster),
+            // Nobody has read what these say, so nobody may take them for done, nor for news.
+            (master, RefusalReason::Unsupported),
+            (operator, RefusalReason::Unsupported),
+        ] {
+            world.frame(peer, kind, Meaning::Opaque);
+            let Message::CommandRefused(refused) = world.told_once(peer) else {
+                panic!("{kind} was not refused");
+            };
+            assert_eq!((refused.reason, refused.operand), (reason, kind.operand));
+        }
+        world.frame(original, kind, Meaning::Opaque);
+    }
+    world.nothing_else();
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! InstanceDeleted, InstanceStopped and InstancePlaced: what became of an instance.
+//! InstanceDeleted, InstanceStopped, InstancePlaced, InstanceQueued and InstanceState: what became of an instance.
 
 use super::guard::SMALL;
-use super::record::{payload, record};
+use super::record::{payload, record, words};
 
 record! {
     /// `instance_deleted: {instance_uuid}`: it is gone for good.
@@ -35,6 +35,74 @@ record! {
     }
 }
 
+record! {
+    /// `instance_queued: {instance_uuid, position, priority, waiting, deadline_ms, detail}`: its START waits for room
+    /// (added by this project).
+    pub struct InstanceQueued {
+        /// The instance.
+        instance_uuid: String as "instance_uuid",
+        /// Its place among those that wait: 1 is next.
+        position: u64 as "position",
+        /// Its priority.
+        priority: i64 as "priority",
+        /// How many wait in all.
+        waiting: u64 as "waiting",
+        /// How long it will wait at most from now, milliseconds; `None` where nothing ends it.
+        deadline_ms: Option<u64> as "deadline_ms" unless empty,
+        /// Why it fits nowhere at present, for people.
+        detail: String as "detail" unless empty,
+    }
+}
+
+record! {
+    /// `instance_state: {instance_uuid, state, …}`: its life has taken a turn (added by this project). From a launcher
+    /// `suspended`, `running` or `updated`; the scheduler says the rest.
+    pub struct InstanceStateEvent {
+        /// The instance.
+        instance_uuid: String as "instance_uuid",
+        /// The node that has it; empty where none does.
+        node_uuid: String as "node_uuid" unless empty,
+        /// What it is now.
+        state: LifeState as "state",
+        /// More about it, for people.
+        detail: String as "detail" unless empty,
+        /// Its priority, where it has one.
+        priority: Option<i64> as "priority" unless empty,
+        /// The node it is to move to; empty for none.
+        target_node_uuid: String as "target_node_uuid" unless empty,
+    }
+}
+
+words! {
+    /// Where an instance is in its life.
+    pub enum LifeState {
+        /// Its START waits for room.
+        Waiting = "waiting",
+        /// Given to a node that has not confirmed it.
+        Placing = "placing",
+        /// Running.
+        Running = "running",
+        /// Told to suspend.
+        Suspending = "suspending",
+        /// Suspended: it has its memory and disk, and no virtual CPUs.
+        Suspended = "suspended",
+        /// Told to go on.
+        Resuming = "resuming",
+        /// Told to end, for good or to be started elsewhere.
+        Stopping = "stopping",
+        /// On its way to another node.
+        Migrating = "migrating",
+        /// Running with what an UPDATE asked for.
+        Updated = "updated",
+        /// Its node is lost.
+        Lost = "lost",
+        /// No longer there.
+        Gone = "gone",
+    }
+}
+
 payload!(InstanceDeleted under "instance_deleted", SMALL);
 payload!(InstanceStopped under "instance_stopped", SMALL);
 payload!(InstancePlaced under "instance_placed", SMALL);
+payload!(InstanceQueued under "instance_queued", SMALL);
+payload!(InstanceStateEvent under "instance_state", SMALL);

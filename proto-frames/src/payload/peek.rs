@@ -22,8 +22,8 @@ pub use stats::{InstancePeek, StatsPeek, stats};
 mod tests {
     use super::{ready, start, stats};
     use crate::payload::{
-        Group, GroupPolicy, InstanceStat, Near, Network, Ready, Requested, Requirements,
-        Scheduling, Span, Start, Stats, Storage,
+        Group, GroupPolicy, InstanceStat, Near, Network, OnNodeLoss, Ready, Requested,
+        Requirements, Scheduling, Span, Start, Stats, Storage,
     };
 
     #[test]
@@ -67,12 +67,15 @@ mod tests {
             resources: [("gpu".to_owned(), 4)].into(),
             capabilities: vec!["suspend".to_owned()],
             starts_seen: Some(3),
+            lease: Some(Span::from_ms(30_000)),
+            lease_seq: Some(0),
             ..Ready::default()
         };
-        assert_eq!(
-            ready::quick(&ready.encode()).unwrap().figures.starts_seen,
-            Some(3)
-        );
+        let written = ready.encode();
+        let figures = ready::quick(&written).unwrap().figures;
+        assert_eq!(figures.starts_seen, Some(3));
+        assert_eq!(figures.lease, Some(Span::from_ms(30_000)));
+        assert_eq!(figures.lease_seq, Some(0));
         let requested = Requested {
             mem_mb: 5,
             resources: [("gpu".to_owned(), 1)].into(),
@@ -82,17 +85,22 @@ mod tests {
             instance_uuid: text(),
             volumes: vec![text()],
             requested: Some(requested.clone()),
+            suspended: true,
             ..InstanceStat::default()
         };
         let stats = Stats {
             node_uuid: text(),
             instances: vec![instance; 3],
+            lease: Some(Span::from_ms(1500)),
+            lease_seq: Some(7),
             ..Stats::default()
         };
         let stats = stats.encode();
         let peek = stats::quick(&stats).unwrap();
         assert_eq!(peek.instances.len(), 3);
         assert_eq!(peek.instances[2].requested, Some(requested));
+        assert!(peek.instances[2].suspended);
+        assert_eq!(peek.figures.lease_seq, Some(7));
     }
 
     #[test]
@@ -112,6 +120,8 @@ mod tests {
                 label: "volume-7".to_owned(),
                 ..Near::default()
             }],
+            relocate: true,
+            on_node_loss: OnNodeLoss::Restart,
             ..Scheduling::default()
         };
         let start = Start {
@@ -130,6 +140,8 @@ mod tests {
     resources: {gpu: 1}
     group: {id: web, policy: anti-affinity, scope: node}
     near: [{label: volume-7, hard: false}]
+    relocate: yes
+    on_node_loss: \"restart\"
 ";
         let peek = start::quick(flow).unwrap();
         assert_eq!(peek.scheduling.as_deref(), Some(&scheduling));

@@ -38,11 +38,15 @@ words! {
         Instances = "instances",
         /// Controllers and operators.
         Controllers = "controllers",
+        /// Instances whose START waits, in the order in which they will be looked at.
+        Queue = "queue",
+        /// What became of one instance, the oldest first; `match` is its id.
+        History = "history",
     }
 }
 
 record! {
-    /// `query_result: {id, what, nodes | instances | controllers, next, error}`.
+    /// `query_result: {id, what, nodes | instances | controllers | history, next, error}`.
     pub struct QueryResult {
         /// The query's number.
         id: u32 as "id",
@@ -50,10 +54,12 @@ record! {
         what: QueryKind as "what",
         /// The nodes, where those were asked for.
         nodes: Vec<NodeView> as "nodes" unless empty,
-        /// The instances, where those were asked for.
+        /// The instances, where those or the queue were asked for.
         instances: Vec<InstanceView> as "instances" unless empty,
         /// The controllers, where those were asked for.
         controllers: Vec<ControllerView> as "controllers" unless empty,
+        /// What became of the instance, where that was asked for.
+        history: Vec<HistoryRow> as "history" unless empty,
         /// Where to go on (`after` of the next query); `None` at the end.
         next: Option<String> as "next" unless empty,
         /// Why there is no answer, where there is none.
@@ -106,6 +112,14 @@ record! {
         resources_free: BTreeMap<String, i64> as "resources_free" unless empty,
         /// How often STARTs failed on it of late, older failures counting less: a decimal number, empty for none.
         failures: String as "failures" unless empty,
+        /// Whether an operator keeps new work from it.
+        cordoned: bool as "cordoned" unless empty,
+        /// How far its drain is, for people; empty where there is none.
+        drain: String as "drain" unless empty,
+        /// What its launcher announces that it understands beyond the original.
+        capabilities: Vec<String> as "capabilities" unless empty,
+        /// How long its launcher lets instances run when it is cut off, milliseconds; `None` where it does not say.
+        lease_ms: Option<i64> as "lease_ms" unless empty,
     }
 }
 
@@ -138,6 +152,20 @@ record! {
         group: String as "group" unless empty,
         /// Further countable resources that it asked for, by name.
         resources: BTreeMap<String, i64> as "resources" unless empty,
+        /// Its priority; `None` where its START is not known.
+        priority: Option<i64> as "priority" unless empty,
+        /// How often it has been tried on a node so far.
+        attempts: Option<u32> as "attempts" unless empty,
+        /// Where it is in its life, a word of [`super::LifeState`]; empty where `state` says it all.
+        life: String as "life" unless empty,
+        /// Why it waits, for people; empty where it does not.
+        waits_for: String as "waits_for" unless empty,
+        /// Its place in the queue: 1 is next.
+        position: Option<u64> as "position" unless empty,
+        /// How long it may still wait or move, milliseconds.
+        deadline_ms: Option<i64> as "deadline_ms" unless empty,
+        /// The node it is to move to; empty for none.
+        target_node_uuid: String as "target_node_uuid" unless empty,
     }
 }
 
@@ -150,6 +178,20 @@ words! {
         Running = "running",
         /// Its node's connection ended before it confirmed it.
         InDoubt = "in_doubt",
+    }
+}
+
+record! {
+    /// One thing that happened to an instance.
+    pub struct HistoryRow {
+        /// When, milliseconds of Unix time.
+        at_ms: i64 as "at_ms",
+        /// What, in a few words.
+        what: String as "what",
+        /// The node it happened on; empty for none.
+        node_uuid: String as "node_uuid" unless empty,
+        /// More about it, for people.
+        detail: String as "detail" unless empty,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::guard::SMALL;
 use super::record::{payload, record};
+use super::span::Span;
 
 /// What a figure is that a node does not know or does not say: it never fits anything.
 pub const UNKNOWN: i64 = -1;
@@ -40,6 +41,11 @@ record! {
         /// The node whose resources it shares, such as the whole machine of a NUMA node; empty for none (added by this
         /// project).
         shares: String as "shares" unless empty,
+        /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
+        /// `None` where it does not (added by this project).
+        lease: Option<Span> as "lease" unless empty,
+        /// As in STATS: a number for LeaseRenewed to answer (added by this project).
+        lease_seq: Option<u64> as "lease_seq" unless empty,
     }
 }
 

@@ -13,6 +13,8 @@
 //!   near: [{label: volume-7, scope: rack, hard: false}]
 //!   batch: {id: b1, count: 8}
 //!   attempts: 3
+//!   relocate: true
+//!   on_node_loss: restart
 //!   image: ubuntu-24.04
 //!   dry_run: true
 //!   count: 100
@@ -54,6 +56,9 @@ pub const MAX_MUST_UNDERSTAND: usize = 32;
 /// Largest batch: all of its STARTs are kept until the last has come.
 pub const MAX_BATCH: u32 = 1024;
 
+/// Most nodes that one START is tried on: a workload that ten nodes cannot start is at fault itself.
+pub const MAX_ATTEMPTS: u32 = 10;
+
 /// Most instances that one dry run asks about: each is chosen like a START of its own.
 pub const MAX_COUNT: u32 = 10_000;
 
@@ -89,8 +94,13 @@ record! {
         near: Vec<Near> as "near" unless empty,
         /// The batch it belongs to.
         batch: Option<Batch> as "batch" unless empty,
-        /// How often it may be tried on other nodes after one could not start it.
+        /// On how many nodes it may be tried, 1 to [`MAX_ATTEMPTS`], where the first ones could not start it; with none
+        /// on one.
         attempts: Option<u32> as "attempts" unless empty,
+        /// Whether it may be moved to another node.
+        relocate: bool as "relocate" unless empty,
+        /// What is to be done when its node is lost; empty for [`OnNodeLoss::Report`].
+        on_node_loss: OnNodeLoss as "on_node_loss" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
         /// Whether only the decision is wanted: nothing is claimed or started.
@@ -150,6 +160,16 @@ record! {
     }
 }
 
+words! {
+    /// What is to be done about an instance whose node is lost.
+    pub enum OnNodeLoss {
+        /// Its controller is told.
+        Report = "report",
+        /// It is started on another node, once its own must have ended it: only nodes with a lease do.
+        Restart = "restart",
+    }
+}
+
 impl Scheduling {
     /// The keys that this version knows.
     pub const KEYS: &'static [&'static str] = &{
@@ -162,6 +182,18 @@ impl Scheduling {
         }
         keys
     };
+
+    /// On how many nodes it may be tried.
+    #[must_use]
+    pub fn max_attempts(&self) -> u32 {
+        self.attempts.unwrap_or(1)
+    }
+
+    /// Whether it is to be started on another node when its own is lost.
+    #[must_use]
+    pub fn restarts_on_node_loss(&self) -> bool {
+        self.on_node_loss == OnNodeLoss::Restart
+    }
 
     /// How many instances of this shape are asked about; 1 for all but a dry run that says otherwise.
     #[must_use]

@@ -5,7 +5,7 @@ use super::reason::Reason;
 use super::record::{payload, record, words};
 
 record! {
-    /// `{node_uuid, instance_uuid, reason, restart}`, and to native peers `{…, detail, reasons, never}`.
+    /// `{node_uuid, instance_uuid, reason, restart}`, and to native peers `{…, detail, reasons, never, attempts}`.
     pub struct StartFailure {
         /// The node that says so; empty where it is the scheduler.
         node_uuid: String as "node_uuid",
@@ -21,6 +21,20 @@ record! {
         reasons: Vec<Reason> as "reasons" unless empty,
         /// Whether it would not fit even if the nodes were empty: trying again does not help (added by this project).
         never: bool as "never" unless empty,
+        /// The nodes it was tried on before, in order, and why each could not start it (added by this project).
+        attempts: Vec<AttemptFailed> as "attempts" unless empty,
+    }
+}
+
+record! {
+    /// One try to start a workload that failed.
+    pub struct AttemptFailed {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// Why.
+        reason: StartFailureReason as "reason",
+        /// More about it, for people.
+        detail: String as "detail" unless empty,
     }
 }
 
@@ -51,23 +65,35 @@ words! {
         LaunchFailure = "launch_failure",
         /// The instance's network could not be set up.
         NetworkFailure = "network_failure",
+        /// It has waited for room as long as it was to (added by this project).
+        QueueTimeout = "queue_timeout",
     }
 }
 
 impl StartFailure {
-    /// The failure without the keys that this project added, as original controllers know it.
+    /// The failure without the keys and words that this project added, as original controllers know it.
     #[must_use]
     pub fn to_original(&self) -> Self {
         Self {
-            detail: None,
-            reasons: Vec::new(),
-            never: false,
-            ..self.clone()
+            node_uuid: self.node_uuid.clone(),
+            instance_uuid: self.instance_uuid.clone(),
+            reason: self.reason.to_original(),
+            restart: self.restart,
+            ..Self::default()
         }
     }
 }
 
 impl StartFailureReason {
+    /// The word that original controllers know for it: they take one that they do not know for harmless.
+    #[must_use]
+    pub fn to_original(&self) -> Self {
+        match self {
+            Self::QueueTimeout => Self::FullCloud,
+            known => known.clone(),
+        }
+    }
+
     /// Whether the instance is gone for its controller. Words unknown here are not: original controllers take them so.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {

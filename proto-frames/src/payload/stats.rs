@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::guard::LARGE;
 use super::ready::{Network, UNKNOWN};
 use super::record::{payload, record, words};
+use super::span::Span;
 
 record! {
     /// READY's figures, the node's status, and its instances. Any figure may be lacking: it is [`UNKNOWN`] then.
@@ -42,6 +43,11 @@ record! {
         /// The node whose resources it shares, such as the whole machine of a NUMA node; empty for none (added by this
         /// project).
         shares: String as "shares" unless empty,
+        /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
+        /// `None` where it does not (added by this project).
+        lease: Option<Span> as "lease" unless empty,
+        /// Number of this STATS, for LeaseRenewed to answer (added by this project).
+        lease_seq: Option<u64> as "lease_seq" unless empty,
     }
 }
 
@@ -68,6 +74,8 @@ record! {
         requested: Option<Requested> as "requested" unless empty,
         /// Id of its group, as its START said; empty for none (added by this project).
         group: String as "group" unless empty,
+        /// Whether it is suspended: its virtual CPUs are free (added by this project). `state` is `exit_paused` then.
+        suspended: bool as "suspended" unless empty,
     }
 }
 

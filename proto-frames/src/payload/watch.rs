@@ -14,11 +14,12 @@ record! {
 words! {
     /// A kind of events.
     pub enum Topic {
-        /// Nodes that come and go: NodeConnected, NodeDisconnected.
+        /// Nodes that come and go, and how far drains are: NodeConnected, NodeDisconnected, DrainProgress.
         Nodes = "nodes",
-        /// What becomes of instances: InstanceDeleted, InstanceStopped, ConcentratorInstanceAdded and the like.
+        /// What becomes of instances: InstanceDeleted, InstanceStopped, InstanceQueued, InstanceState,
+        /// ConcentratorInstanceAdded and the like.
         Instances = "instances",
-        /// The ERROR frames that controllers get.
+        /// The ERROR frames that controllers get, CommandFailure among them.
         Failures = "failures",
         /// The launchers' STATS.
         Stats = "stats",

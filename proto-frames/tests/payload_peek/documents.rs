@@ -68,6 +68,8 @@ capabilities:
 - migrate
 starts_seen: 1071
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+lease: 30s
+lease_seq: 0
 ";
 
 const STATS: &str = "node_uuid: 4cb19522-1e18-439a-883a-f9b2a3a95f5e
@@ -98,6 +100,7 @@ instances:
     resources:
       gpu: 1
   group: web
+  suspended: true
 - instance_uuid: 1f5b2fe6-4493-4561-904a-8f4e956218d9
   state: exited
   ssh_ip: 172.168.2.2
@@ -109,6 +112,8 @@ instances:
   - 67d86208-b46c-4465-9018-e14187d4010
 starts_seen: 3
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+lease: 1500ms
+lease_seq: 1071
 ";
 
 /// How a START is to be placed, a value a line, as encoders write it.
@@ -147,6 +152,8 @@ pub(crate) const SCHEDULING: &str = "start:
       id: b1
       count: 8
     attempts: 3
+    relocate: true
+    on_node_loss: restart
     image: ubuntu:24.04
     dry_run: true
     count: 100
@@ -169,6 +176,8 @@ pub(crate) const FLOW: &str = "start:
     near: [{label: volume-7, scope: rack, hard: false}, {label: port-3}]
     batch: {id: b1, count: 8}
     attempts: 3
+    relocate: false
+    on_node_loss: report
     unknown: {a: [b, {c: d e}], f: []}
   storage: [{local: true, size: 3}, {size: 4}]
   command: [sleep, 10]

@@ -192,6 +192,7 @@ impl World {
         let workload_agent_uuid = self.node.to_string();
         self.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
             workload_agent_uuid,
+            ..Evacuate::default()
         }))));
     }
 
@@ -199,6 +200,7 @@ impl World {
         let workload_agent_uuid = self.node.to_string();
         self.handle(Input::Command(Command::Restore(Ok(Restore {
             workload_agent_uuid,
+            ..Restore::default()
         }))));
     }
 

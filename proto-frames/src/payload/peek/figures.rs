@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::walk::{Found, Place};
+use crate::payload::span::Span;
 
 /// What a node says of itself. A figure is `None` where the node does not say it or does not know it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub struct Figures<'a> {
     pub starts_seen: Option<u64>,
     /// The node whose resources it shares; empty for none.
     pub shares: Cow<'a, str>,
+    /// How long it lets instances run when it is cut off.
+    pub lease: Option<Span>,
+    /// A number for LeaseRenewed to answer.
+    pub lease_seq: Option<u64>,
 }
 
 /// A figure, unless it is negative: a node says -1 for what it does not know.
@@ -46,6 +51,9 @@ impl<'a> Figures<'a> {
             ("", "", Found::Int(value)) => self.figure(at.key, value)?,
             ("", "", Found::Text(text)) if at.key == "hostname" => self.hostname = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "shares" => self.shares = borrowed(text)?,
+            ("", "", Found::Text(text)) if at.key == "lease" => {
+                self.lease = Some(std::str::from_utf8(text).ok()?.parse().ok()?);
+            }
             ("", "labels", Found::Text(text)) => {
                 self.labels.insert(Cow::Borrowed(at.key), borrowed(text)?);
             }
@@ -68,6 +76,10 @@ impl<'a> Figures<'a> {
             "cpus_online" => &mut self.cpus_online,
             "starts_seen" => {
                 self.starts_seen = Some(u64::try_from(value).ok()?);
+                return Some(());
+            }
+            "lease_seq" => {
+                self.lease_seq = Some(u64::try_from(value).ok()?);
                 return Some(());
             }
             _ => return Some(()),
@@ -106,6 +118,8 @@ macro_rules! figures_of {
             capabilities: $from.capabilities.into_iter().map(Into::into).collect(),
             starts_seen: $from.starts_seen,
             shares: $from.shares.into(),
+            lease: $from.lease,
+            lease_seq: $from.lease_seq,
         }
     };
 }

@@ -34,6 +34,10 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
         ("priority", Found::Int(priority)) => scheduling.priority = Some(*priority),
         ("queue", Found::Text(text)) => scheduling.queue = Some(parsed(text)?),
         ("attempts", Found::Int(attempts)) => scheduling.attempts = Some(unsigned(*attempts)?),
+        ("relocate", Found::Bool(relocate)) => scheduling.relocate = *relocate,
+        ("on_node_loss", Found::Text(text)) => {
+            scheduling.on_node_loss = std::str::from_utf8(text).ok()?.into();
+        }
         ("image", Found::Text(text)) => scheduling.image = owned(text)?,
         ("dry_run", Found::Bool(dry_run)) => scheduling.dry_run = *dry_run,
         ("count", Found::Int(count)) => scheduling.count = Some(unsigned(*count)?),

@@ -39,6 +39,8 @@ pub struct InstancePeek<'a> {
     pub requested: Option<Requested>,
     /// Id of its group; empty for none.
     pub group: Cow<'a, str>,
+    /// Whether it is suspended.
+    pub suspended: bool,
 }
 
 /// Reads a STATS; the same as [`Stats::decode`] says, errors included.
@@ -77,6 +79,7 @@ impl From<InstanceStat> for InstancePeek<'_> {
             cpu_usage: stat.cpu_usage,
             requested: stat.requested,
             group: stat.group.into(),
+            suspended: stat.suspended,
         }
     }
 }
@@ -131,6 +134,7 @@ impl<'a> InstancePeek<'a> {
             ("disk_usage_mb", Found::Int(used)) => self.disk_usage_mb = used,
             ("cpu_usage", Found::Int(used)) => self.cpu_usage = used,
             ("group", Found::Text(text)) => self.group = borrowed(text)?,
+            ("suspended", Found::Bool(suspended)) => self.suspended = suspended,
             _ => {}
         }
         Some(())

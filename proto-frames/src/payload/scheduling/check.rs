@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    Batch, Group, GroupPolicy, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS, MAX_MUST_UNDERSTAND,
-    MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES, Near, Scheduling, VERSION, is_image, is_name,
+    Batch, Group, GroupPolicy, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
+    MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES, Near, OnNodeLoss,
+    Scheduling, VERSION, is_image, is_name,
 };
 use crate::payload::error::{Fault, PayloadError};
 use crate::payload::read::shorten;
@@ -12,6 +13,11 @@ use crate::payload::read::shorten;
 /// An error about a key of `start.scheduling`.
 fn wrong<T>(key: &str, fault: Fault) -> Result<T, PayloadError> {
     Err(PayloadError::new(format!("start.scheduling.{key}"), fault))
+}
+
+fn unknown(word: &str, known: &'static [&'static str]) -> Fault {
+    let word = shorten(word);
+    Fault::UnknownWord { word, known }
 }
 
 fn check_range(key: &str, value: i64, range: RangeInclusive<i64>) -> Result<(), PayloadError> {
@@ -56,6 +62,7 @@ impl Scheduling {
             near.check(index)?;
         }
         self.batch.as_ref().map_or(Ok(()), Batch::check)?;
+        self.check_losses()?;
         if !self.image.is_empty() && !is_image(&self.image) {
             return wrong("image", Fault::NotAnImage(shorten(&self.image)));
         }
@@ -97,6 +104,18 @@ impl Scheduling {
         Ok(())
     }
 
+    fn check_losses(&self) -> Result<(), PayloadError> {
+        if let Some(attempts) = self.attempts {
+            check_range("attempts", attempts.into(), 1..=MAX_ATTEMPTS.into())?;
+        }
+        match &self.on_node_loss {
+            OnNodeLoss::Other(word) if !word.is_empty() => {
+                wrong("on_node_loss", unknown(word, OnNodeLoss::KNOWN))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_count(&self) -> Result<(), PayloadError> {
         let Some(count) = self.count else {
             return Ok(());
@@ -116,10 +135,7 @@ impl Group {
             let fault = if word.is_empty() {
                 Fault::Missing
             } else {
-                Fault::UnknownWord {
-                    word: shorten(word),
-                    known: GroupPolicy::KNOWN,
-                }
+                unknown(word, GroupPolicy::KNOWN)
             };
             return wrong("group.policy", fault);
         }

@@ -236,6 +236,7 @@ fn an_evacuation_of_another_node_is_not_ours() {
     let workload_agent_uuid = Uuid::from_u128(8).to_string();
     world.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
         workload_agent_uuid,
+        ..Evacuate::default()
     }))));
     world.nothing_else();
 }
