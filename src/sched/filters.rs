@@ -11,6 +11,7 @@ use super::rules::FilterRule;
 use super::table::Slot;
 use super::view::{Asked, Candidate, View};
 
+mod avoid;
 mod group;
 mod instances;
 mod labels;
@@ -93,6 +94,7 @@ type Build = fn(&FilterRule) -> Result<Box<dyn Filter>, String>;
 /// Every filter there is, cheap ones first; those marked are part of every policy that does not list its filters.
 const REGISTRY: &[(&str, Usual, Build)] = &[
     ("pin", Usual::Always, |rule| plain(rule, pin::Pin)),
+    ("avoid", Usual::Always, |rule| plain(rule, avoid::Avoid)),
     ("tenants", Usual::Always, |rule| {
         plain(rule, tenants::Tenants)
     }),

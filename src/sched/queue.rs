@@ -30,10 +30,6 @@
 //!    ([`Queue::set_aside`]): passes are counted for the first waiter in order that is not, so that it does not keep the
 //!    rule from those behind it. It keeps its place in the order. At most [`MAX_SET_ASIDE`] of a pool are set aside, the
 //!    latest ones, and [`Queue::reconsider`] ends it for all of them: a node has joined or changed.
-#![expect(
-    dead_code,
-    reason = "the scheduler does not let anything wait in it yet"
-)]
 
 mod reservation;
 mod shape;

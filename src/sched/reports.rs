@@ -8,6 +8,7 @@ use proto_frames::{Frame, Kind};
 use super::Scheduler;
 use super::action::{Message, Notice};
 use super::batches::BATCHES_PER_READY;
+use super::care::Heard;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
 use super::ledger::{Ended, MissRules, StatsOutcome};
@@ -86,11 +87,15 @@ impl Scheduler {
             is_queue_clear: node.backlog == Backlog::Clear,
             missed_stats,
         };
-        let outcome = node
+        let mut outcome = node
             .ledger
             .apply_stats(report.instances, &rules, &mut self.columns, now);
         self.refresh_offer(key);
+        let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
+        for (instance, state) in listed {
+            self.listed(key, &instance, state);
+        }
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
@@ -104,6 +109,10 @@ impl Scheduler {
             if self.holders.get(&instance) == Some(&key) {
                 self.holders.swap_remove(&instance);
             }
+            if self.instances.contains(&instance) {
+                self.kept_vanished(key, &instance);
+                continue;
+            }
             match start {
                 Some(start) => self.fail_unconfirmed(&instance, start),
                 None => self.notice(Notice::Dropped(instance, node)),
@@ -113,8 +122,12 @@ impl Scheduler {
 
     /// InstanceDeleted or InstanceStopped.
     pub(super) fn instance_gone(&mut self, id: SessionId, frame: Frame, instance: &InstanceId) {
+        let mut heard = Heard::ByAll;
         if let Some(key) = self.node_of(id) {
-            self.ended(key, instance, Ended::Gone);
+            heard = self.ended(key, instance, Ended::Gone);
+        }
+        if heard == Heard::ByOriginals {
+            return self.carry_to_originals(id, frame);
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
         self.broadcast(Topic::Instances, id, frame);
@@ -122,17 +135,23 @@ impl Scheduler {
 
     pub(super) fn start_failed(
         &mut self,
-        now: Instant,
         id: SessionId,
         frame: Frame,
         node: &str,
         instance: Option<InstanceId>,
         reason: &StartFailureReason,
+        detail: &str,
     ) {
         if self.is_forged(id, frame.kind, node) {
             return;
         }
         let Some(key) = self.node_of(id) else { return };
+        if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
+            && !lives_on(reason)
+            && self.attempt_failed(key, instance, reason, detail)
+        {
+            return;
+        }
         let ledger = &self.nodes.node(key).ledger;
         let matched = instance.or_else(|| ledger.only_unconfirmed());
         let sender = matched
@@ -141,9 +160,7 @@ impl Scheduler {
         match &matched {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
-                if blames_node(reason) {
-                    self.nodes.node_mut(key).failures.add(now);
-                }
+                self.blame(key, instance, reason);
                 self.ended(key, instance, Ended::Failed);
             }
             None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
@@ -214,12 +231,16 @@ impl Scheduler {
     }
 
     /// A node says that it does not have an instance.
-    fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) {
-        if self.nodes.node_mut(key).ledger.end(instance, how) {
-            self.release(key, instance);
-        } else {
+    fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+        if !self.nodes.node_mut(key).ledger.end(instance, how) {
             self.refresh_offer(key);
+            return Heard::ByAll;
         }
+        if self.instances.contains(instance) {
+            return self.kept_ended(key, instance);
+        }
+        self.release(key, instance);
+        Heard::ByAll
     }
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
@@ -248,15 +269,5 @@ fn lives_on(reason: &StartFailureReason) -> bool {
     matches!(
         reason,
         StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
-    )
-}
-
-/// Whether a StartFailure says something about the node rather than about what was to run there.
-fn blames_node(reason: &StartFailureReason) -> bool {
-    matches!(
-        reason,
-        StartFailureReason::LaunchFailure
-            | StartFailureReason::ImageFailure
-            | StartFailureReason::NetworkFailure
     )
 }

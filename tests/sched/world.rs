@@ -76,6 +76,7 @@ pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
         tenant: None,
         image: None,
         scheduling: None,
+        avoid: Vec::new(),
     }
 }
 
@@ -309,6 +310,7 @@ impl World {
         instances: Vec<InstanceReport>,
     ) {
         let report = StatsReport {
+            lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen,
             extras: extras.map(Box::new),
@@ -341,6 +343,7 @@ impl World {
     pub(crate) fn start_failed(&mut self, node: SessionId, name: &str, reason: StartFailureReason) {
         let instance = (!name.is_empty()).then(|| id(name));
         let meaning = Meaning::StartFailed {
+            detail: "".into(),
             node: self.uuid_of(node).to_string().into(),
             instance,
             reason,

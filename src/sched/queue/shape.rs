@@ -52,6 +52,7 @@ impl Shape {
                 hostname: request.hostname.clone(),
                 restart: false,
                 tenant: request.tenant.clone(),
+                avoid: request.avoid.clone(),
                 image: request.image.clone(),
                 scheduling: scheduling
                     .filter(|kept| *kept != Scheduling::default())

@@ -1,0 +1,425 @@
+//! Instances that are looked after: those that may be placed again, wait, are suspended or move. What is known of each,
+//! its state, and the table of all of them; what brings one state to the next is in `care`.
+//!
+//! A plain START is not here: it leaves nothing behind but its entry in its node's ledger. An instance is kept here if
+//! its START asked for something that may place it again, or the policy may, or somebody suspended or moved it.
+//!
+//! ```text
+//!            START fits                        STATS lists it
+//! (START) ───────────────▶ Placing ─────────────────────────────▶ Running ◀──────────┐
+//!    │                      ▲   │ refused, lost: next node          │ │ │            │
+//!    │ nothing fits     room│   │                                   │ │ │ SUSPEND    │ confirmed
+//!    ▼                      │   ▼        evicted                    │ │ ▼            │
+//! Waiting ──────────────────┘  Waiting ◀──── Stopping ◀─────────────┤ │ Suspending   Resuming
+//!    │ deadline, DELETE                          ▲     DELETE, stop │ │   │            ▲
+//!    ▼                                           │                  │ │   ▼   RESUME   │
+//!  (gone)                     DELETE             └──────────────────┤ └▶ Suspended ────┘
+//!                                                                   │
+//!                     Migrating (claimed on the target, ◀───────────┘
+//!                     stops on the source, then Placing there)
+//!
+//! Running, Placing, Suspended, … ── its node is lost ──▶ Lost ── back and listed ──▶ Running
+//!                                                         └── lease over ──▶ Waiting
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
+
+use indexmap::IndexMap;
+use proto_frames::Uuid;
+use proto_frames::payload::{AttemptFailed, LifeState};
+
+use super::action::PlacedStart;
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::input::StartRequest;
+
+/// Events kept of one instance; the oldest are forgotten first.
+pub const MAX_HISTORY: usize = 32;
+
+/// Instances that are gone and whose history is still known; the oldest are forgotten first.
+pub const MAX_PAST: usize = 4096;
+
+/// Priority of what does not say any.
+pub const DEFAULT_PRIORITY: u8 = 50;
+
+/// One instance that is looked after.
+#[derive(Debug)]
+pub(super) struct Instance {
+    /// Its START, as it came, with who sent it; `None` where nobody here started it, or it cannot be placed again.
+    pub(super) start: Option<Box<PlacedStart>>,
+    /// How urgent it is, 0 to 100, higher first.
+    pub(super) priority: u8,
+    /// How far it is.
+    pub(super) state: State,
+    /// Its place among those of its priority: counts arrivals.
+    pub(super) order: u64,
+    /// When it came.
+    pub(super) arrived: Instant,
+    /// Until when it waits for room at first; `None` = not at all. What once ran waits for as long as it takes.
+    pub(super) waits_until: Option<Instant>,
+    /// How many nodes it may be tried on for one START.
+    pub(super) max_attempts: u32,
+    /// Nodes that could not start it, since it last ran.
+    pub(super) tried: Vec<AttemptFailed>,
+    /// Whether it may be moved to another node.
+    pub(super) relocates: bool,
+    /// What becomes of it when its node is lost.
+    pub(super) on_loss: OnLoss,
+    /// Whether a node ever listed it: from then on it waits for room as long as it takes.
+    pub(super) has_run: bool,
+    /// The node it had last, to be preferred when it is placed again.
+    pub(super) last_node: Option<Uuid>,
+    /// What became of it so far, oldest first, at most [`MAX_HISTORY`].
+    pub(super) history: VecDeque<Event>,
+    /// Counts its changes of state: what was to be done about an earlier one is then not done.
+    pub(super) epoch: u64,
+    /// The operator or controller whose command is being carried out on it.
+    pub(super) asker: Option<SessionId>,
+}
+
+/// What becomes of an instance whose node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnLoss {
+    /// Controllers are told.
+    Report,
+    /// It is placed again once its node's lease is over, because its launcher has stopped it by then.
+    Restart,
+}
+
+/// How far an instance is: each state is named for what it awaits, or for where it rests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is on no node and waits for room.
+    Waiting,
+    /// A node is chosen and its room claimed.
+    Placing(Placing),
+    /// It runs.
+    Running {
+        /// Where.
+        node: NodeKey,
+    },
+    /// Its launcher was told to suspend it.
+    Suspending {
+        /// Where.
+        node: NodeKey,
+        /// Who wants it.
+        by: By,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// It is suspended: it holds all it asked for but vcpus.
+    Suspended {
+        /// Where.
+        node: NodeKey,
+        /// Who wanted it: what was evicted is resumed by itself, what somebody suspended is not.
+        by: By,
+    },
+    /// Its launcher was told to resume it; its vcpus are claimed.
+    Resuming {
+        /// Where.
+        node: NodeKey,
+        /// Who had it suspended.
+        by: By,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its launcher was told to stop it.
+    Stopping {
+        /// Where.
+        node: NodeKey,
+        /// What comes then.
+        then: Then,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// It moves to another node; it is claimed on both.
+    Migrating {
+        /// From here.
+        from: NodeKey,
+        /// To here.
+        to: NodeKey,
+        /// How.
+        how: Move,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its node is lost, and it will be placed again.
+    Lost {
+        /// The node.
+        node: Uuid,
+        /// When it has certainly been stopped there.
+        fenced: Instant,
+        /// Whether it was deleted meanwhile: if its node comes back with it, it is deleted there.
+        wanted: Wanted,
+    },
+}
+
+/// How far a START is on its way to the node that is chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placing {
+    /// The node.
+    pub(super) node: NodeKey,
+    /// What it waits for.
+    pub(super) awaits: Awaits,
+}
+
+/// What a START that has a node waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// That the choice is on disk.
+    Commit,
+    /// That these are out of its way; and when that counts as failed.
+    Victims(BTreeSet<InstanceId>, Instant),
+    /// That its node confirms it.
+    Node,
+}
+
+/// Who had an instance suspended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum By {
+    /// A START of higher priority.
+    Preemptor(InstanceId),
+    /// An operator or a controller.
+    Command,
+}
+
+/// What comes after an instance was stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It waits for room again: it had to make way for this one.
+    Wait(InstanceId),
+    /// It is gone.
+    End,
+}
+
+/// How an instance moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Move {
+    /// Its room on the target is being put on disk.
+    Claimed,
+    /// It is stopped on its node, then started on the target.
+    Cold,
+    /// Its launcher ships its state.
+    Shipped,
+}
+
+/// Whether anybody still wants an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// It is to be placed again.
+    Yes,
+    /// It was deleted.
+    No,
+}
+
+/// Something that became of an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Event {
+    /// When.
+    pub(super) at: Instant,
+    /// The state it came to.
+    pub(super) what: LifeState,
+    /// Where.
+    pub(super) node: Option<Uuid>,
+    /// Why, for people.
+    pub(super) detail: String,
+}
+
+impl State {
+    /// The node whose ledger has it.
+    pub(super) fn node(&self) -> Option<NodeKey> {
+        match self {
+            Self::Placing(placing) => Some(placing.node),
+            Self::Running { node }
+            | Self::Suspending { node, .. }
+            | Self::Suspended { node, .. }
+            | Self::Resuming { node, .. }
+            | Self::Stopping { node, .. } => Some(*node),
+            Self::Migrating { from, .. } => Some(*from),
+            Self::Waiting | Self::Lost { .. } => None,
+        }
+    }
+
+    /// When something is to be done about it if nothing happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Placing(Placing {
+                awaits: Awaits::Victims(_, due),
+                ..
+            })
+            | Self::Suspending { due, .. }
+            | Self::Resuming { due, .. }
+            | Self::Stopping { due, .. }
+            | Self::Migrating { due, .. } => Some(*due),
+            Self::Lost { fenced, .. } => Some(*fenced),
+            Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Its name on the wire.
+    pub(super) fn word(&self) -> LifeState {
+        match self {
+            Self::Waiting => LifeState::Waiting,
+            Self::Placing(_) => LifeState::Placing,
+            Self::Running { .. } => LifeState::Running,
+            Self::Suspending { .. } => LifeState::Suspending,
+            Self::Suspended { .. } => LifeState::Suspended,
+            Self::Resuming { .. } => LifeState::Resuming,
+            Self::Stopping { .. } => LifeState::Stopping,
+            Self::Migrating { .. } => LifeState::Migrating,
+            Self::Lost { .. } => LifeState::Lost,
+        }
+    }
+
+    /// Whether its vcpus are free for others.
+    pub(super) fn is_suspended(&self) -> bool {
+        matches!(self, Self::Suspended { .. })
+    }
+}
+
+impl Instance {
+    /// The node it is on, or is to be.
+    pub(super) fn node(&self) -> Option<NodeKey> {
+        self.state.node()
+    }
+
+    /// What it asked for, where its START is known.
+    pub(super) fn request(&self) -> Option<&StartRequest> {
+        self.start.as_deref().map(|start| &start.request)
+    }
+
+    /// Notes what became of it.
+    pub(super) fn note(&mut self, event: Event) {
+        if self.history.len() >= MAX_HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(event);
+    }
+}
+
+/// All instances that are looked after.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    kept: IndexMap<InstanceId, Box<Instance>>,
+    /// When something is due about those of which something is.
+    due: BTreeSet<(Instant, InstanceId)>,
+    /// What became of those that are gone, oldest first.
+    past: VecDeque<(InstanceId, VecDeque<Event>)>,
+}
+
+impl Instances {
+    /// Whether none is looked after.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// How many are looked after.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether this one is looked after.
+    pub(super) fn contains(&self, instance: &InstanceId) -> bool {
+        !self.kept.is_empty() && self.kept.contains_key(instance)
+    }
+
+    /// One that is looked after.
+    pub(super) fn get(&self, instance: &InstanceId) -> Option<&Instance> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        self.kept.get(instance).map(|kept| &**kept)
+    }
+
+    /// One that is looked after, to be changed; its state is changed by [`Instances::turn`] alone.
+    pub(super) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
+        self.kept.get_mut(instance).map(|kept| &mut **kept)
+    }
+
+    /// All of them, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.kept.iter().map(|(instance, kept)| (instance, &**kept))
+    }
+
+    /// The one at a position, for pages; positions shift when some are removed.
+    pub(super) fn iter_from(&self, at: usize) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        let kept = self.kept.iter().skip(at);
+        kept.map(|(instance, kept)| (instance, &**kept))
+    }
+
+    /// Looks after one from now on.
+    pub(super) fn insert(&mut self, instance: InstanceId, kept: Instance) {
+        if let Some(due) = kept.state.due() {
+            self.due.insert((due, instance.clone()));
+        }
+        let earlier = self.kept.insert(instance.clone(), Box::new(kept));
+        if let Some(due) = earlier.and_then(|earlier| earlier.state.due()) {
+            self.due.remove(&(due, instance));
+        }
+    }
+
+    /// Changes the state of one.
+    pub(super) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
+        let kept = self.kept.get_mut(instance)?;
+        let (before, after) = (kept.state.due(), state.due());
+        kept.state = state;
+        kept.epoch += 1;
+        if before != after {
+            if let Some(due) = before {
+                self.due.remove(&(due, instance.clone()));
+            }
+            if let Some(due) = after {
+                self.due.insert((due, instance.clone()));
+            }
+        }
+        Some(kept)
+    }
+
+    /// No longer looks after one; its history is kept for a while.
+    pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Box<Instance>> {
+        let mut kept = self.kept.swap_remove(instance)?;
+        if let Some(due) = kept.state.due() {
+            self.due.remove(&(due, instance.clone()));
+        }
+        if self.past.len() >= MAX_PAST {
+            self.past.pop_front();
+        }
+        let history = std::mem::take(&mut kept.history);
+        self.past.push_back((instance.clone(), history));
+        const SHRINK_ABOVE: usize = 4096;
+        if self.kept.capacity() > SHRINK_ABOVE && self.kept.len() < self.kept.capacity() / 4 {
+            self.kept.shrink_to(2 * self.kept.len());
+        }
+        Some(kept)
+    }
+
+    /// When something is due next.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// One about which something is due.
+    pub(super) fn next_due(&self, now: Instant) -> Option<InstanceId> {
+        let (due, instance) = self.due.first()?;
+        (*due <= now).then(|| instance.clone())
+    }
+
+    /// What became of one, latest life last.
+    pub(super) fn history(&self, instance: &InstanceId) -> impl Iterator<Item = &Event> {
+        let past = self.past.iter().filter(move |(past, _)| past == instance);
+        let now = self.kept.get(instance).into_iter();
+        past.flat_map(|(_, history)| history)
+            .chain(now.flat_map(|kept| &kept.history))
+    }
+
+    /// Whether the times at which something is due are what the states say.
+    pub(super) fn is_consistent(&self) -> bool {
+        let of = |(instance, kept): (&InstanceId, &Box<Instance>)| {
+            Some((kept.state.due()?, instance.clone()))
+        };
+        let due: BTreeSet<_> = self.kept.iter().filter_map(of).collect();
+        due == self.due
+    }
+}
