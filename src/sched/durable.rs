@@ -66,10 +66,6 @@ impl Durable {
     }
 
     /// Whether something waits to be on disk.
-    #[cfg(debug_assertions)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && !self.has_work()
-    }
 
     fn take_ready(&mut self) -> Option<Waiting> {
         let first = self.waiting.front()?;

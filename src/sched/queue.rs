@@ -216,6 +216,11 @@ impl Queue {
         self.orders
     }
 
+    /// Sees to it that later ones come behind this number.
+    pub(super) fn note_order(&mut self, order: u64) {
+        self.orders = self.orders.max(order);
+    }
+
     /// Lets one wait. One of the same instance that waits already is replaced.
     ///
     /// # Errors

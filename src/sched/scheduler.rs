@@ -75,6 +75,8 @@ pub struct Scheduler {
     /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
     pub(super) woken: IndexMap<NodeKey, Begin>,
     pub(super) durable: Durable,
+    /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
+    pub(super) is_leaving: bool,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -138,6 +140,7 @@ impl Scheduler {
             queue: Queue::default(),
             woken: IndexMap::new(),
             durable,
+            is_leaving: false,
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
