@@ -65,8 +65,6 @@ impl Durable {
                 .is_some_and(|first| first.ticket <= self.committed)
     }
 
-    /// Whether something waits to be on disk.
-
     fn take_ready(&mut self) -> Option<Waiting> {
         let first = self.waiting.front()?;
         (first.ticket <= self.committed).then(|| self.waiting.pop_front())?
