@@ -1,0 +1,1 @@
+//! The rule against starvation, point by point, and in a small world.
