@@ -257,17 +257,22 @@ impl Ordered {
         let leaves = self.tree.leaves();
         let start = self.chunk_of(from);
         let mut at = if start == 0 { 1 } else { leaves + start };
-        while leaves > 0 {
+        if leaves == 0 {
+            return Scan::Nothing;
+        }
+        loop {
             let next = first_leaf_below(at, leaves);
             if next >= self.chunks.len() {
-                break;
+                return Scan::Nothing;
             }
             if *steps == 0 {
                 return Scan::GaveUp(self.chunks[next].first().max(from));
             }
             *steps -= 1;
             if !free.covers(&self.tree.node(at).least) {
-                let Some(right) = right_of(at) else { break };
+                let Some(right) = right_of(at) else {
+                    return Scan::Nothing;
+                };
                 at = right;
                 continue;
             }
@@ -277,7 +282,7 @@ impl Ordered {
             }
             let chunk = &self.chunks[next];
             if chunk.first() >= before {
-                break;
+                return Scan::Nothing;
             }
             *steps = steps.saturating_sub(CHUNK_STEPS);
             if let Some(found) = chunk.first_fit(free, from) {
@@ -290,10 +295,9 @@ impl Ordered {
             // Where one chunk promises in vain its neighbour is likely to, so it is asked before what is above it.
             at += 1;
             if at == 2 * leaves {
-                break;
+                return Scan::Nothing;
             }
         }
-        Scan::Nothing
     }
 
     /// The chunk that a place is in: the last that does not begin behind it, or the first.

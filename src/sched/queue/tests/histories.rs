@@ -89,8 +89,8 @@ impl History {
                 17 => self.ask_outranks(),
                 _ => self.ask_candidate(),
             }
-            self.compare();
             if step % checked == 0 {
+                self.compare();
                 self.queue.invariants().unwrap();
             }
         }
@@ -319,15 +319,15 @@ fn run(kind: Kind, seeds: u64) {
 
 #[test]
 fn short_histories_go_as_a_sorted_list_would() {
-    run(SMALL, 300);
+    run(SMALL, 100);
 }
 
 #[test]
 fn histories_with_many_classes_go_as_a_sorted_list_would() {
-    run(MANY_CLASSES, 20);
+    run(MANY_CLASSES, 8);
 }
 
 #[test]
 fn long_histories_go_as_a_sorted_list_would() {
-    run(LONG, 3);
+    run(LONG, 2);
 }
