@@ -276,6 +276,7 @@ fn settings(node_uuid: Uuid) -> Settings {
         cpu_ratio: 2.0,
         features: Features::default(),
         runs: Runs::Processes,
+        lease: None,
     }
 }
 
