@@ -4,7 +4,7 @@
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde::{Deserialize, Serialize};
 
 /// Memory beyond `mem_mb` that a workload may have, in MiB: room for stacks, allocator and interpreter start, which those
@@ -47,15 +47,18 @@ impl Limits {
     /// stacks. Processes it starts later have the same limit.
     ///
     /// Not the address space (`RLIMIT_AS`): runtimes reserve gigabytes of it that they never touch and would not start.
+    /// The soft limit only: to raise the hard one later takes a privilege (`CAP_SYS_RESOURCE`). So a program can lift it
+    /// that is made to; there is nothing to gain that it could not have by starting a second process.
     ///
     /// # Errors
-    /// The system's. To raise what another process may have at most takes `CAP_SYS_RESOURCE`. A process that has ended is
-    /// none.
+    /// The system's. A process that has ended is none.
     pub(crate) fn apply_to(self, pid: Option<Pid>) -> io::Result<()> {
-        let bytes = Some(self.memory_bytes());
+        // What this process may have at most is what those that it starts may.
+        let maximum = getrlimit(Resource::Data).maximum;
+        let bytes = self.memory_bytes();
         let limit = Rlimit {
-            current: bytes,
-            maximum: bytes,
+            current: Some(maximum.map_or(bytes, |maximum| bytes.min(maximum))),
+            maximum,
         };
         match prlimit(pid, Resource::Data, limit) {
             Ok(_) | Err(Errno::SRCH) => Ok(()),

@@ -300,6 +300,30 @@ mod tests {
         assert!(machine.ends.is_empty());
     }
 
+    #[tokio::test]
+    async fn a_made_up_workload_that_is_frozen_runs_its_time_afterwards_and_can_be_limited() {
+        let mut machine = running("mem=100,cpus=1,disk=1,run=9999").await;
+        let answers = |input| match input {
+            Input::Frozen { result, .. }
+            | Input::Thawed { result, .. }
+            | Input::LimitsSet { result, .. } => result.is_ok(),
+            _ => false,
+        };
+        machine.perform(Order::Freeze("a".to_owned()));
+        assert!(answers(machine.event().await));
+        machine.perform(Order::SetLimits {
+            instance: "a".to_owned(),
+            mem_mb: 1,
+            vcpus: 1,
+        });
+        assert!(answers(machine.event().await));
+        assert!(machine.ends.is_empty());
+        machine.perform(Order::Thaw("a".to_owned()));
+        assert!(answers(machine.event().await));
+        let left = machine.ends.first().unwrap().0 - tokio::time::Instant::now();
+        assert!(left > Duration::from_secs(9000), "{left:?}");
+    }
+
     #[test]
     fn resources_are_read_from_text() {
         let simulation = "mem=4096,cpus=4,disk=1000".parse();
