@@ -19,7 +19,7 @@ use std::time::Duration;
 use proto_frames::Uuid;
 use rustix::process::{Pid, Signal, geteuid};
 use serde::{Deserialize, Serialize};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::limits::Limits;
 
@@ -74,7 +74,7 @@ pub(crate) fn find(chosen: Option<&Path>) -> Result<Option<Tree>, CgroupError> {
         None => own().and_then(|path| match Tree::of_own(&path) {
             Ok(tree) => Some(tree),
             Err(error) => {
-                warn!(%error, "own cgroup cannot be used");
+                info!(%error, "own cgroup cannot be used");
                 None
             }
         }),

@@ -38,10 +38,9 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
         let groups = self.groups();
-        let mut paths = groups.iter().chain([&self.0]);
         // Those that have just been killed may still be there for a moment.
         let mut tries = 0;
-        while let Some(path) = paths.next() {
+        for path in groups.iter().chain([&self.0]) {
             while std::fs::remove_dir(path).is_err() && tries < 1000 {
                 tries += 1;
                 std::thread::yield_now();
@@ -113,6 +112,45 @@ async fn a_frozen_instance_whose_supervisor_is_gone_is_killed_with_its_group() {
     })
     .await;
     until("the end of its group", || cgroup.groups().is_empty()).await;
+}
+
+/// A directory with what a cgroup's controllers are known by. What is written to its groups stays there to be read.
+fn made_up(world: &World) -> PathBuf {
+    let path = world.path("cgroup");
+    std::fs::create_dir(&path).unwrap();
+    for file in ["cgroup.controllers", "cgroup.subtree_control"] {
+        std::fs::write(path.join(file), "cpu memory").unwrap();
+    }
+    path
+}
+
+#[tokio::test]
+async fn limits_are_those_of_the_group_where_it_has_the_controllers_and_an_update_changes_them() {
+    let world = World::new().await;
+    let path = made_up(&world);
+    let flag = format!("-cgroup={}", path.display());
+    let _launcher = world.launch(&[&flag]);
+    let mut peer = world.accept().await;
+    peer.shell("a", "ulimit -d; echo $$; exec sleep 1000").await;
+    let pid = world.pids("a", 1).await[0];
+    assert!(
+        world.output("a").starts_with("unlimited\n"),
+        "not by process too"
+    );
+    peer.listed("a", "active").await;
+    let group = path.join(format!("ciao-{}-a", peer.connect.source));
+    let read = |name: &str| std::fs::read_to_string(group.join(name)).unwrap();
+    assert_eq!(read("memory.max"), (80 << 20).to_string());
+    assert_eq!(read("cpu.max"), "100000 100000");
+    assert_eq!(read("cgroup.procs"), "0", "the writer itself");
+    peer.update("a", 32, 3).await;
+    assert_eq!(peer.turned().await.1, LifeState::Updated);
+    assert_eq!(read("memory.max"), (48 << 20).to_string());
+    assert_eq!(read("cpu.max"), "300000 100000");
+    // It has no freezer.
+    peer.suspend("a").await;
+    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    assert!(is_stopped(pid));
 }
 
 #[tokio::test]
