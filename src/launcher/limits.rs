@@ -50,9 +50,11 @@ impl Limits {
     /// The soft limit only: to raise the hard one later takes a privilege (`CAP_SYS_RESOURCE`). So a program can lift it
     /// that is made to; there is nothing to gain that it could not have by starting a second process.
     ///
+    /// Says whether that changed anything.
+    ///
     /// # Errors
     /// The system's. A process that has ended is none.
-    pub(crate) fn apply_to(self, pid: Option<Pid>) -> io::Result<()> {
+    pub(crate) fn apply_to(self, pid: Option<Pid>) -> io::Result<bool> {
         // What this process may have at most is what those that it starts may.
         let maximum = getrlimit(Resource::Data).maximum;
         let bytes = self.memory_bytes();
@@ -60,8 +62,9 @@ impl Limits {
             current: Some(maximum.map_or(bytes, |maximum| bytes.min(maximum))),
             maximum,
         };
-        match prlimit(pid, Resource::Data, limit) {
-            Ok(_) | Err(Errno::SRCH) => Ok(()),
+        match prlimit(pid, Resource::Data, limit.clone()) {
+            Ok(earlier) => Ok(earlier != limit),
+            Err(Errno::SRCH) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

@@ -129,9 +129,11 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
         ),
         None => None,
     };
-    if let Some(group) = &launch.group {
-        let made = group.create(launch.limits).await;
-        made.map_err(|error| obstacle("cannot make its cgroup", &error))?;
+    if let Some(group) = &launch.group
+        && let Err(error) = group.create(launch.limits).await
+    {
+        group.remove().await;
+        return Err(obstacle("cannot make its cgroup", &error));
     }
     let processes = Processes::new(launch.group, launch.limits);
     match start(dir) {

@@ -98,6 +98,7 @@ async fn a_suspended_process_can_clean_up_when_it_is_deleted_and_is_killed_when_
         while :; do sleep 0.05; done";
     peer.shell("a", script).await;
     let pid = world.pids("a", 1).await[0];
+    peer.listed("a", "active").await;
     peer.suspend("a").await;
     assert_eq!(peer.turned().await.1, LifeState::Suspended);
     peer.delete("a", false).await;
@@ -109,6 +110,7 @@ async fn a_suspended_process_can_clean_up_when_it_is_deleted_and_is_killed_when_
     peer.shell("a", "trap '' TERM; echo $$; while :; do sleep 0.05; done")
         .await;
     world.pids("a", 1).await;
+    peer.listed("a", "active").await;
     peer.suspend("a").await;
     assert_eq!(peer.turned().await.1, LifeState::Suspended);
     peer.delete("a", true).await;
@@ -120,6 +122,7 @@ async fn a_process_that_is_killed_while_it_is_suspended_has_ended() {
     let (world, _launcher, mut peer) = World::connected(&[]).await;
     peer.shell("a", "echo $$; exec sleep 1000").await;
     let pid = world.pids("a", 1).await[0];
+    peer.listed("a", "active").await;
     peer.suspend("a").await;
     assert_eq!(peer.turned().await.1, LifeState::Suspended);
     rustix::process::kill_process(pid, Signal::KILL).unwrap();

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, Delete, DeleteFailure,
-    DeleteFailureReason, Evacuate, LeaseRenewed, Migrate, PayloadError, PayloadErrorKind, Restore,
-    Resume, Start, StartFailureReason, Suspend, Update,
+    DeleteFailureReason, Evacuate, EvacuateMode, LeaseRenewed, Migrate, PayloadError,
+    PayloadErrorKind, Restore, Resume, Start, StartFailureReason, Suspend, Update,
 };
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
@@ -69,6 +69,10 @@ impl Agent {
             Command::Start(start) => self.start(now, start),
             Command::Delete(delete) => self.delete(now, delete),
             Command::Evacuate(evacuate) => match evacuate {
+                Ok(evacuate) if evacuate.mode != EvacuateMode::default() => warn!(
+                    mode = evacuate.mode.as_str(),
+                    "EVACUATE with a mode is for schedulers; ignored"
+                ),
                 Ok(evacuate) if self.is_me(&evacuate.workload_agent_uuid) => self.evacuate(now),
                 Ok(evacuate) => warn!(
                     node = evacuate.workload_agent_uuid,

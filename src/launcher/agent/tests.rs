@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailureReason, CommandFailureReason, Delete, DeleteFailureReason,
-    Evacuate, InstanceState, LeaseRenewed, LifeCommand, LifeState, OnNodeLoss, Restore, Resume,
-    Scheduling, Start, StartFailureReason, Stats, Storage, Suspend, Update,
+    Evacuate, EvacuateMode, InstanceState, LeaseRenewed, LifeCommand, LifeState, OnNodeLoss,
+    Restore, Resume, Scheduling, Start, StartFailureReason, Stats, Storage, Suspend, Update,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -21,6 +21,7 @@ mod features;
 mod leases;
 mod life;
 mod lifecycle;
+mod random;
 mod recovery;
 mod starting;
 

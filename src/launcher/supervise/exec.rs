@@ -107,7 +107,9 @@ fn limit(launch: &Launch) -> Result<(), String> {
         }
     }
     let limited = launch.limits.apply_to(None);
-    limited.map_err(|error| format!("cannot limit memory: {error}"))
+    limited
+        .map(drop)
+        .map_err(|error| format!("cannot limit memory: {error}"))
 }
 
 fn limit_open_files() -> Result<(), String> {

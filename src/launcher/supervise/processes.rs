@@ -140,18 +140,15 @@ async fn stop_each() {
 }
 
 async fn limit_each(limits: Limits) -> io::Result<()> {
-    let mut limited = BTreeSet::new();
     let mut quiet = 0;
     while quiet < QUIET_LOOKS {
-        let new: Vec<Pid> = below()
-            .iter()
-            .filter(|process| limited.insert((process.pid, process.start_ticks)))
-            .filter_map(|process| Pid::from_raw(process.pid))
-            .collect();
-        for pid in &new {
-            limits.apply_to(Some(*pid))?;
+        let mut busy = false;
+        for process in below() {
+            // Those that are started meanwhile by one that has its limit have it from the start.
+            let pid = Pid::from_raw(process.pid);
+            busy |= pid.is_some() && limits.apply_to(pid)?;
         }
-        quiet = if new.is_empty() { quiet + 1 } else { 0 };
+        quiet = if busy { 0 } else { quiet + 1 };
         tokio::task::yield_now().await;
     }
     Ok(())
