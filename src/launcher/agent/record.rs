@@ -20,6 +20,12 @@ pub struct Record {
     pub group: String,
     /// Whether the START that began it was a restart.
     pub restart: bool,
+    /// Whether it may run only under the lease. Records of launchers that had none lack it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leased: bool,
+    /// What it is to ask for, where its limits were being changed to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Demand>,
     /// How far it is.
     pub stage: Stage,
     /// Whether its end may not have reached the scheduler yet.
@@ -33,6 +39,12 @@ pub enum Stage {
     Starting,
     /// It runs.
     Running,
+    /// It is to be frozen; maybe it is.
+    Suspending,
+    /// It is frozen.
+    Suspended,
+    /// It is to go on; maybe it does.
+    Resuming,
     /// It is to end.
     Stopping(Outcome),
     /// It ended by itself, with this code.
@@ -85,6 +97,9 @@ impl Agent {
         let id = record.instance;
         let state = match record.stage {
             Stage::Starting | Stage::Running => State::Running,
+            Stage::Suspending => State::Suspending,
+            Stage::Suspended => State::Suspended,
+            Stage::Resuming => State::Resuming,
             Stage::Stopping(outcome) => State::Stopping {
                 outcome,
                 kill_at: None,
@@ -107,6 +122,8 @@ impl Agent {
             group: record.group,
             restart: record.restart,
             usage: None,
+            leased: record.leased,
+            update: record.update,
             state,
             notice,
         };
@@ -120,7 +137,10 @@ impl Agent {
             Found::Running => match record.stage {
                 // Again: nobody knows whether its processes were asked before.
                 Stage::Stopping(outcome) => self.terminate(now, &id, outcome),
-                _ => self.persist(&id),
+                _ => {
+                    self.persist(&id);
+                    self.take_up_change(&id);
+                }
             },
         }
     }
@@ -133,6 +153,9 @@ impl Agent {
         let stage = match &instance.state {
             State::Starting => Stage::Starting,
             State::Running => Stage::Running,
+            State::Suspending => Stage::Suspending,
+            State::Suspended => Stage::Suspended,
+            State::Resuming => Stage::Resuming,
             State::Stopping { outcome, .. } => Stage::Stopping(*outcome),
             State::Exited { code, .. } => Stage::Exited(*code),
             State::Gone { outcome, code } => Stage::Gone(*outcome, *code),
@@ -142,6 +165,8 @@ impl Agent {
             demand: instance.demand.clone(),
             group: instance.group.clone(),
             restart: instance.restart,
+            leased: instance.leased,
+            update: instance.update.clone(),
             stage,
             unheard: instance.notice != Notice::None,
         };
