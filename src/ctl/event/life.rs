@@ -68,7 +68,8 @@ pub fn drain(event: &DrainProgress) -> String {
 }
 
 /// A detail behind a colon, or nothing.
-fn because(detail: &str) -> String {
+#[must_use]
+pub fn because(detail: &str) -> String {
     match detail {
         "" => String::new(),
         detail => format!(": {detail}"),
