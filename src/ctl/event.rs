@@ -29,13 +29,13 @@ pub enum Event {
     /// An instance no longer runs on its node.
     InstanceStopped(InstanceStopped),
     /// A START waits for room.
-    Queued(InstanceQueued),
+    Queued(Box<InstanceQueued>),
     /// An instance's life has taken a turn.
-    Turn(InstanceStateEvent),
+    Turn(Box<InstanceStateEvent>),
     /// A command on an instance's life, or a drain, failed.
-    CommandFailure(CommandFailure),
+    CommandFailure(Box<CommandFailure>),
     /// How far the drain of a node is.
-    Drain(DrainProgress),
+    Drain(Box<DrainProgress>),
     /// An instance could not be deleted.
     DeleteFailure(DeleteFailure),
     /// A volume could not be attached.
@@ -82,10 +82,18 @@ impl Event {
             }
             Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).map(Self::InstanceDeleted),
             Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).map(Self::InstanceStopped),
-            Kind::INSTANCE_QUEUED => InstanceQueued::decode(payload).map(Self::Queued),
-            Kind::INSTANCE_STATE => InstanceStateEvent::decode(payload).map(Self::Turn),
-            Kind::COMMAND_FAILURE => CommandFailure::decode(payload).map(Self::CommandFailure),
-            Kind::DRAIN_PROGRESS => DrainProgress::decode(payload).map(Self::Drain),
+            Kind::INSTANCE_QUEUED => {
+                InstanceQueued::decode(payload).map(|it| Self::Queued(Box::new(it)))
+            }
+            Kind::INSTANCE_STATE => {
+                InstanceStateEvent::decode(payload).map(|it| Self::Turn(Box::new(it)))
+            }
+            Kind::COMMAND_FAILURE => {
+                CommandFailure::decode(payload).map(|it| Self::CommandFailure(Box::new(it)))
+            }
+            Kind::DRAIN_PROGRESS => {
+                DrainProgress::decode(payload).map(|it| Self::Drain(Box::new(it)))
+            }
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
             Kind::ATTACH_VOLUME_FAILURE => {
                 AttachVolumeFailure::decode(payload).map(Self::AttachVolumeFailure)

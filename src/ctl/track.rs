@@ -143,7 +143,7 @@ impl Tracker {
                 reasons: failure.reasons.clone(),
                 attempts: failure.attempts.clone(),
             },
-            Event::Queued(queued) => Stage::Waiting(Box::new(queued.clone())),
+            Event::Queued(queued) => Stage::Waiting(queued.clone()),
             Event::Turn(turn) => return self.turn(at, turn),
             Event::Decided(decision) => Stage::Decided(decision.clone()),
             Event::Refused(refused) => Stage::Failed {

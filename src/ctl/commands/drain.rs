@@ -166,8 +166,8 @@ impl Drain {
     fn observe(&mut self, event: &Event) -> Option<String> {
         match event {
             Event::Drain(progress) if progress.node_uuid == self.node.uuid => {
-                let is_news = self.last.as_ref() != Some(progress);
-                self.last = Some(progress.clone());
+                let is_news = self.last.as_ref() != Some(&**progress);
+                self.last = Some((**progress).clone());
                 let is_end = self.is_over();
                 let line = format!("{} {}", self.node, progress_text(progress));
                 (is_news && !is_end).then(|| plain(&line).into_owned())
@@ -290,14 +290,14 @@ mod tests {
     }
 
     fn progress(state: DrainState, moved: u32) -> Event {
-        Event::Drain(DrainProgress {
+        Event::Drain(Box::new(DrainProgress {
             node_uuid: "4cb19522-aaaa".into(),
             state,
             total: 4,
             moved,
             left: 4 - moved,
             ..DrainProgress::default()
-        })
+        }))
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(check.end(), ["a (4cb19522): all 4 fit elsewhere"]);
         assert_eq!(check.exit(), Exit::Done);
         let mut check = drain(Wish::Check);
-        check.observe(&Event::Drain(DrainProgress {
+        check.observe(&Event::Drain(Box::new(DrainProgress {
             node_uuid: "4cb19522-aaaa".into(),
             state: DrainState::Checking,
             total: 40,
@@ -352,7 +352,7 @@ mod tests {
             }],
             misfit_count: 3,
             ..DrainProgress::default()
-        }));
+        })));
         let expected = [
             "a (4cb19522): 3 of 40 will not fit:",
             "  i1  no gpu",
@@ -366,13 +366,13 @@ mod tests {
     #[test]
     fn a_drain_that_fails_as_a_whole_says_why() {
         let failure = |command, reason| {
-            Event::CommandFailure(CommandFailure {
+            Event::CommandFailure(Box::new(CommandFailure {
                 command,
                 node_uuid: "4cb19522-aaaa".into(),
                 instance_uuid: "i1".into(),
                 reason,
                 detail: "why".into(),
-            })
+            }))
         };
         let mut drain = drain(Wish::Move);
         let one = failure(LifeCommand::Migrate, CommandFailureReason::NoRoom);

@@ -23,23 +23,23 @@ fn operation(command: LifeCommand) -> Operation {
 }
 
 fn turn(state: LifeState, node: &str, target: &str) -> Event {
-    Event::Turn(InstanceStateEvent {
+    Event::Turn(Box::new(InstanceStateEvent {
         instance_uuid: "i1".into(),
         node_uuid: node.into(),
         state,
         target_node_uuid: target.into(),
         ..InstanceStateEvent::default()
-    })
+    }))
 }
 
 fn failure(command: LifeCommand, reason: CommandFailureReason) -> Event {
-    Event::CommandFailure(CommandFailure {
+    Event::CommandFailure(Box::new(CommandFailure {
         command,
         instance_uuid: "i1".into(),
         reason,
         detail: "why".into(),
         ..CommandFailure::default()
-    })
+    }))
 }
 
 fn stopped(id: &str) -> Event {
@@ -145,12 +145,12 @@ fn a_queued_instance_is_moved_by_telling_it_where_to_wait_for() {
     for event in [
         turn(LifeState::Waiting, "", B),
         turn(LifeState::Placing, B, ""),
-        Event::Queued(InstanceQueued {
+        Event::Queued(Box::new(InstanceQueued {
             instance_uuid: "i1".into(),
             position: 1,
             waiting: 2,
             ..InstanceQueued::default()
-        }),
+        })),
     ] {
         let mut migrate = Operation::new(LifeCommand::Migrate, &instance(""), None);
         assert!(migrate.observe(&event));

@@ -200,21 +200,21 @@ fn the_answer_to_a_dry_run_is_the_end_of_it() {
 }
 
 fn queued(id: &str, position: u64) -> Event {
-    Event::Queued(InstanceQueued {
+    Event::Queued(Box::new(InstanceQueued {
         instance_uuid: id.into(),
         position,
         waiting: 12,
         detail: "no room".into(),
         ..InstanceQueued::default()
-    })
+    }))
 }
 
 fn turn(id: &str, state: LifeState) -> Event {
-    Event::Turn(InstanceStateEvent {
+    Event::Turn(Box::new(InstanceStateEvent {
         instance_uuid: id.into(),
         state,
         ..InstanceStateEvent::default()
-    })
+    }))
 }
 
 #[test]
