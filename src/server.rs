@@ -15,6 +15,9 @@ mod profile;
 mod render;
 mod rules_file;
 mod session;
+// Seen from outside, because a test is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub mod sim_support;
 mod start;
 mod state;
 mod strict;
