@@ -21,16 +21,27 @@ pub(crate) enum Fact {
     Gone { instance: u32 },
     /// A launcher's STATS reached the scheduler.
     Listed { machine: usize, instances: Vec<u32> },
-    /// A launcher ordered a process.
-    Ordered { instance: u32, machine: usize },
+    /// A launcher ordered a process, on a machine that was evacuated or not.
+    Ordered {
+        instance: u32,
+        machine: usize,
+        is_evacuated: bool,
+    },
     /// A process began.
     Began { instance: u32, machine: usize },
     /// A process ended.
     Ended { instance: u32, machine: usize },
-    /// A launcher dropped all it knew of an instance.
-    Forgotten { instance: u32, machine: usize },
+    /// A launcher dropped all it knew of an instance, which ran or not.
+    Forgotten {
+        instance: u32,
+        machine: usize,
+        is_alive: bool,
+    },
     /// A frame that told a controller of this was lost, or there was nobody to be told.
     Unheard { instance: u32 },
+    /// A launcher's word that an instance is gone was lost on a connection that it held for alive long enough to count as
+    /// heard.
+    Unsaid { instance: u32 },
     /// A controller learnt what became of a START, or of an instance.
     Heard {
         controller: usize,

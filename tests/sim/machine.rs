@@ -198,8 +198,12 @@ impl World {
                 let instance = named(&id);
                 machine.records.remove(&id);
                 machine.ended.remove(&instance);
-                let machine = at;
-                self.facts.push(Fact::Forgotten { instance, machine });
+                let is_alive = machine.has(instance);
+                self.facts.push(Fact::Forgotten {
+                    instance,
+                    machine: at,
+                    is_alive,
+                });
             }
             Order::PersistMaintenance(maintenance) => machine.maintenance = maintenance,
             Order::Sample => {
@@ -227,8 +231,12 @@ impl World {
             spawn,
         };
         self.agenda.put(begins, event);
-        let machine = at;
-        self.facts.push(Fact::Ordered { instance, machine });
+        let is_evacuated = self.machines[at].maintenance;
+        self.facts.push(Fact::Ordered {
+            instance,
+            machine: at,
+            is_evacuated,
+        });
     }
 
     /// A process that was ordered begins, or cannot.

@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     waiting: usize,
     /// Frames written to a broken connection: as many as its buffers take.
     voided: usize,
+    /// Instances of whose end the peer said something that was lost, and when.
+    lost: Vec<(u32, Instant)>,
     backlog: Backlog,
     is_stalled: bool,
 }
@@ -100,8 +102,9 @@ struct Lane {
 #[derive(Debug)]
 struct Flying {
     bytes: BytesMut,
-    /// Instances of which it tells a controller what became of them.
+    /// Instances of which it tells what became of them.
     told: Vec<u32>,
+    sent: Instant,
 }
 
 impl Lane {
@@ -120,6 +123,15 @@ impl Lane {
         let message = message.expect("what was encoded can be decoded");
         assert!(flying.bytes.is_empty(), "a frame is decoded whole");
         Some(message.expect("it is a whole message"))
+    }
+}
+
+impl Connection {
+    /// Frames of the peer are lost.
+    fn loses(&mut self, frames: impl IntoIterator<Item = Flying>) {
+        for Flying { told, sent, .. } in frames {
+            self.lost.extend(told.into_iter().map(|it| (it, sent)));
+        }
     }
 }
 
@@ -179,6 +191,7 @@ impl World {
             reads: true,
             waiting: 0,
             voided: 0,
+            lost: Vec::new(),
             backlog: Backlog::Clear,
             is_stalled: false,
         };
@@ -233,11 +246,17 @@ impl World {
         };
         let mut bytes = BytesMut::new();
         connection.up.encoder.encode(message, &mut bytes);
+        let told = match message {
+            proto_frames::Message::Frame(frame) => controller::news_of(frame),
+            _ => None,
+        };
+        let told = told.map(|(instance, _)| instance).into_iter().collect();
+        let sent = self.now;
+        let flying = Flying { bytes, told, sent };
         if connection.is_broken {
-            return;
+            return connection.loses([flying]);
         }
-        let told = Vec::new();
-        connection.up.wire.push_back(Flying { bytes, told });
+        connection.up.wire.push_back(flying);
         connection.up.last = connection.up.last.max(at);
         let at = connection.up.last;
         if arrives {
@@ -276,7 +295,9 @@ impl World {
                 connection.voided += 1;
                 self.unheard(peer, &told);
             } else {
-                connection.down.wire.push_back(Flying { bytes, told });
+                let sent = self.now;
+                let flying = Flying { bytes, told, sent };
+                connection.down.wire.push_back(flying);
                 connection.down.last = connection.down.last.max(at);
                 let at = connection.down.last;
                 self.agenda.put(at, Event::ReachesPeer(link));
@@ -348,6 +369,10 @@ impl World {
         };
         connection.is_held = false;
         connection.is_broken = true;
+        self.unsaid(link);
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
         let (peer, up) = (connection.peer, connection.up.last);
         let lost = std::mem::take(&mut connection.down.wire);
         for flying in lost {
@@ -391,7 +416,8 @@ impl World {
         };
         connection.session = None;
         connection.is_broken = true;
-        connection.up.wire.clear();
+        let lost = std::mem::take(&mut connection.up.wire);
+        connection.loses(lost);
         connection.outbox.clear();
         let down = connection.down.last;
         let at = down.max(self.within_ms(PEER_LEARNS_MS));
@@ -414,6 +440,7 @@ impl World {
         }
         let peer = connection.peer;
         self.note(format_args!("{link:?} is over for {peer:?}"));
+        self.unsaid(link);
         self.tidy(link);
         match peer {
             Peer::Machine(machine) => self.launcher_is_cut_off(machine, link),
@@ -472,7 +499,7 @@ impl World {
         connection.reads = true;
         connection.is_stalled = false;
         for _ in 0..std::mem::take(&mut connection.waiting) {
-            self.reaches_peer(link);
+            self.agenda.put(self.now, Event::ReachesPeer(link));
         }
         self.look_at.push(link);
         self.look_at_queues();
@@ -526,7 +553,21 @@ impl World {
             let least = usize::from(connection.session.is_none());
             let wire = &mut connection.up.wire;
             let arriving = self.chance.usize(..=wire.len()).max(least);
-            wire.truncate(arriving);
+            let lost = wire.split_off(arriving.min(wire.len()));
+            connection.loses(lost);
+        }
+    }
+
+    /// A peer lets go of a connection: what was lost on it so long ago that it counts as heard is never said again.
+    fn unsaid(&mut self, link: Link) {
+        let interval = self.settings.report_interval;
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        for (instance, sent) in std::mem::take(&mut connection.lost) {
+            if sent + interval <= self.now {
+                self.facts.push(Fact::Unsaid { instance });
+            }
         }
     }
 

@@ -11,11 +11,13 @@ impl Check for Drains {
         "a machine that is evacuated begins nothing"
     }
 
-    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
         match *fact {
-            Fact::Ordered { instance, machine } if world.machines[machine].maintenance => {
-                Err(format!("{instance} was ordered on {machine}"))
-            }
+            Fact::Ordered {
+                instance,
+                machine,
+                is_evacuated: true,
+            } => Err(format!("{instance} was ordered on {machine}")),
             _ => Ok(()),
         }
     }

@@ -11,11 +11,13 @@ impl Check for Forgotten {
         "no launcher forgets what runs"
     }
 
-    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
         match *fact {
-            Fact::Forgotten { instance, machine } if world.machines[machine].has(instance) => {
-                Err(format!("launcher {machine} forgot {instance}, which runs"))
-            }
+            Fact::Forgotten {
+                instance,
+                machine,
+                is_alive: true,
+            } => Err(format!("launcher {machine} forgot {instance}, which runs")),
             _ => Ok(()),
         }
     }
