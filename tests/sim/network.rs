@@ -605,7 +605,9 @@ impl World {
 fn told(message: &Message) -> Vec<u32> {
     let instance = match message {
         Message::Start(start) => names::instance_of(&start.request.instance.to_string()),
-        Message::StartFailure(failure) => names::instance_of(&failure.instance_uuid),
+        Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+            names::instance_of(&failure.instance_uuid)
+        }
         Message::Forward(frame) => controller::news_of(frame).map(|(instance, _)| instance),
         _ => None,
     };
