@@ -6,7 +6,7 @@
 //!                            |     v   (cannot)        v
 //! START -> Starting -> Running <-----------------------/
 //!                 \
-//!                  \-> forgotten (StartFailure)
+//!                  \-> Gone (StartFailure)
 //!
 //! each of Starting to Resuming -> Exited                                ended by itself
 //!                              -> Stopping -> Gone -> forgotten         DELETE, EVACUATE, end of the lease
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::{Start, StartFailure, StartFailureReason};
 
 use super::notices::Notice;
-use super::{Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+use super::{Agent, Demand, Link, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
 
 /// What the agent knows of one instance.
 #[derive(Debug)]
@@ -203,12 +203,12 @@ impl Agent {
         match instance.state {
             State::Starting => {
                 let restart = instance.restart;
-                self.forget(id);
                 let reason = match fault {
                     LaunchFault::Image => StartFailureReason::ImageFailure,
                     LaunchFault::Launch => StartFailureReason::LaunchFailure,
                 };
                 self.refuse_start(id, reason, restart, detail);
+                self.keep_until_heard(now, id);
                 self.report_soon(now);
             }
             State::Stopping {
@@ -218,6 +218,23 @@ impl Agent {
             } => self.remove(now, id, outcome, None),
             _ => {}
         }
+    }
+
+    /// A failure that is lost with its connection cannot be told again, lest one START fail twice. But a STATS may have
+    /// listed the instance while it was to be started, and who was told of it must hear of its end: that is what the
+    /// next connection begins with then.
+    fn keep_until_heard(&mut self, now: Instant, id: &str) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.state = State::Gone {
+                outcome: Outcome::Stopped,
+                code: None,
+            };
+            instance.notice = match self.link {
+                Link::Up { .. } => Notice::Sent(now),
+                Link::Down => Notice::Due,
+            };
+        }
+        self.persist(id);
     }
 
     pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>) {

@@ -91,6 +91,10 @@ impl Agent {
         for Recovered { record, found } in instances {
             self.recover_instance(now, record, &found);
         }
+        if maintenance {
+            // The launcher before may have ended amidst an EVACUATE, with some told to end and others not.
+            self.stop_all(now);
+        }
     }
 
     fn recover_instance(&mut self, now: Instant, record: Record, found: &Found) {
@@ -130,8 +134,7 @@ impl Agent {
         self.instances.insert(id.clone(), instance);
         match found {
             _ if had_ended => {}
-            // The scheduler has its START in doubt and settles it by the first STATS.
-            Found::NeverRan if record.stage == Stage::Starting => self.forget(&id),
+            // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its end.
             Found::NeverRan => self.exited(now, &id, None),
             Found::Ended(code) => self.exited(now, &id, *code),
             Found::Running => match record.stage {
