@@ -44,26 +44,18 @@ fn of_one_shape() -> BenchQueue {
 fn crossed() -> BenchQueue {
     let mut queue = BenchQueue::default();
     for order in 1..=WAITING {
-        let Resources {
-            mem_mib,
-            vcpus,
-            disk_mib,
-        } = asked(order);
+        let asked = asked(order);
         let (mem_mib, disk_mib) = if order % 2 == 0 {
-            (2 * LEAST + mem_mib, 0)
+            (2 * LEAST + asked.mem_mib, 0)
         } else {
-            (0, 2 * LEAST + disk_mib)
+            (0, 2 * LEAST + asked.disk_mib)
         };
-        queue.push(
-            order,
-            Resources {
-                mem_mib,
-                vcpus,
-                disk_mib,
-            },
-            0,
-            None,
-        );
+        let crossed = Resources {
+            mem_mib,
+            disk_mib,
+            ..asked
+        };
+        queue.push(order, crossed, 0, None);
     }
     queue
 }

@@ -82,7 +82,8 @@ pub(super) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
 /// Most waiters of a pool that are set aside: each is a step for every placement that is counted.
 pub(super) const MAX_SET_ASIDE: usize = 16;
 
-/// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 8. About a microsecond; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
+/// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 24. Below a microsecond in one
+/// class; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
 pub(super) const MAX_STEPS: u32 = 256;
 
 /// Most shapes about which one search asks whether a node may run them.
