@@ -118,6 +118,7 @@ async fn with_wait_a_start_is_followed_out_of_the_queue_to_its_end() {
             let stopped = InstanceStopped {
                 instance_uuid,
                 exit_code,
+                cut_off: false,
             };
             peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
         }
@@ -164,6 +165,7 @@ async fn what_waits_can_be_deleted() {
             let deleted = InstanceDeleted {
                 instance_uuid,
                 exit_code,
+                cut_off: false,
             };
             peers.send(from, Kind::INSTANCE_DELETED, deleted.encode());
         }
