@@ -165,7 +165,6 @@ async fn what_waits_can_be_deleted() {
             let deleted = InstanceDeleted {
                 instance_uuid,
                 exit_code,
-                cut_off: false,
             };
             peers.send(from, Kind::INSTANCE_DELETED, deleted.encode());
         }
