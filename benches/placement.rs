@@ -424,6 +424,7 @@ impl Cluster {
             tenant: None,
             image: None,
             scheduling: None,
+            avoid: Vec::new(),
         };
         Input::Frame {
             session: CONTROLLER,

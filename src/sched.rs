@@ -5,8 +5,9 @@
 //! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
 
 mod action;
-// Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
 mod batches;
+mod care;
+// Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
 #[doc(hidden)]
 pub mod bench_support;
 mod choose;
@@ -14,6 +15,8 @@ mod columns;
 mod config;
 mod connections;
 mod decide;
+mod drain;
+mod durable;
 mod explain;
 mod facts;
 mod failures;
@@ -23,15 +26,22 @@ mod groups;
 mod ids;
 mod index;
 mod input;
+mod instances;
 mod invariants;
 mod inventory;
 mod labels;
 mod ledger;
+mod losses;
+mod migrate;
 mod node;
 mod permissions;
 mod placement;
 mod policy;
+mod preempt;
 mod queries;
+mod queue;
+mod record;
+mod records;
 mod reports;
 mod requests;
 mod resources;
@@ -40,15 +50,18 @@ mod scheduler;
 mod session;
 mod settle;
 mod slot_set;
+mod suspend;
 mod table;
 mod timers;
 mod traits;
+mod update;
 mod view;
+mod waiting;
 mod weighers;
 mod workloads;
 
 pub use action::{
-    Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
 };
 pub use batches::{BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES};
 pub use columns::MAX_RESOURCE_NAMES;
@@ -58,13 +71,17 @@ pub use config::{
 };
 pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
-    Backlog, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input, InstanceReport,
-    InstanceState, Malformed, Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest,
-    StatsReport, Target,
+    Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input,
+    InstanceReport, InstanceState, Malformed, Meaning, NewConfiguration, NodeExtras, NodeReport,
+    StartRequest, StatsReport, Target,
 };
 pub use node::NodeStatus;
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
+pub use record::{
+    Attempt, Change, Demand, DrainRecord, Event, InstanceRecord, Life, NodeRecord, Record,
+    RecordKey, Restored, Ticket,
+};
 pub use resources::Resources;
 pub use rules::{
     Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, Rules,

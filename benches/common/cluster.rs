@@ -150,6 +150,7 @@ impl Cluster {
             cluster.connect(session, Role::AGENT);
             cluster.frame(session, Kind::READY, Meaning::Ready(Box::new(report(node))));
             let stats = StatsReport {
+                lease_seq: None,
                 node: "".into(),
                 starts_seen: None,
                 extras: None,
@@ -225,6 +226,7 @@ impl Cluster {
             tenant: None,
             image: None,
             scheduling: self.scheduling.clone(),
+            avoid: Vec::new(),
         };
         Input::Frame {
             session: CONTROLLER,
@@ -266,6 +268,7 @@ fn report(node: usize) -> NodeReport {
             labels: labels(node),
             resources: vec![("gpu".into(), gpus)],
             shares: None,
+            ..NodeExtras::default()
         })),
     }
 }

@@ -4,15 +4,17 @@ use std::fmt;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    AssignPublicIpFailure, AttachVolumeFailure, CommandRefused, ControllerStatus, DeleteFailure,
-    InstancePlaced, NodeConnected, NodeDisconnected, PlacementDecision, QueryResult, StartFailure,
-    UnassignPublicIpFailure,
+    AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
+    Delete, DeleteFailure, DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued,
+    InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, PlacementDecision,
+    QueryResult, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::ids::{InstanceId, SessionId};
 use super::input::{StartRequest, Target};
 use super::policy::RuleError;
+use super::record::Change;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
@@ -41,6 +43,9 @@ pub enum Action {
     /// The set of known nodes changed: where there is a state directory, remember it
     /// ([`super::Scheduler::known_nodes`]).
     RememberNodes,
+    /// Records changed: keep them, in the order of these actions, and hand in [`super::Input::Committed`] once they are
+    /// on disk. Comes only with [`super::Config::durable`].
+    Persist(Change),
     /// Something people may want to know.
     Notice(Notice),
 }
@@ -83,6 +88,22 @@ pub enum Message {
     CommandRefused(CommandRefused),
     /// A START was given to a node (native encoding only).
     InstancePlaced(InstancePlaced),
+    /// An instance is gone that was on no node.
+    InstanceDeleted(InstanceDeleted),
+    /// A START waits for room (native encoding only).
+    InstanceQueued(Box<InstanceQueued>),
+    /// What became of an instance that is looked after (native encoding only).
+    InstanceState(Box<InstanceStateEvent>),
+    /// How far a drain is (native encoding only).
+    DrainProgress(Box<DrainProgress>),
+    /// Part of what a controller that becomes master has to know (native encoding only).
+    Snapshot(Box<Snapshot>),
+    /// A command for an instance failed after it was taken in (native encoding only).
+    CommandFailure(Box<CommandFailure>),
+    /// A command for a launcher that announced that it can carry it out (native encoding only).
+    Order(Box<Order>),
+    /// A launcher's lease is extended (native encoding only).
+    LeaseRenewed(LeaseRenewed),
     /// The answer to a dry run (native encoding only).
     PlacementDecision(Box<PlacementDecision>),
     /// The answer to a query (native encoding only).
@@ -90,7 +111,7 @@ pub enum Message {
 }
 
 /// A START on its way to a node.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PlacedStart {
     /// Who sent it.
     pub sender: SessionId,
@@ -98,6 +119,21 @@ pub struct PlacedStart {
     pub request: StartRequest,
     /// The frame, as it came.
     pub frame: Frame,
+}
+
+/// What a launcher is to do with an instance.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    /// To suspend it.
+    Suspend(Suspend),
+    /// To resume it.
+    Resume(Resume),
+    /// To ship it to another node.
+    Migrate(Migrate),
+    /// To change what it has.
+    Update(Update),
+    /// To stop it, and keep nothing running of it: DELETE with `stop`.
+    Stop(Delete),
 }
 
 /// A DELETE or AttachVolume on its way to a node.
@@ -165,6 +201,8 @@ pub enum Notice {
     Placed(InstanceId, Uuid),
     /// A START failed here.
     Failed(InstanceId, String),
+    /// So many instances were taken up from before the restart.
+    Restored(usize),
     /// STARTs of an ended connection wait for the node to come back.
     InDoubt(Uuid, usize),
     /// A claim was dropped because its node no longer lists the instance.
@@ -192,6 +230,7 @@ impl Notice {
                 | Self::Master(_)
                 | Self::Placed(..)
                 | Self::Settling(_)
+                | Self::Restored(_)
         )
     }
 
@@ -229,6 +268,10 @@ impl fmt::Display for Notice {
             }
             Self::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
             Self::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
+            Self::Restored(count) => write!(
+                f,
+                "{count} instances taken up from before the restart: nodes' STATS will say how they are"
+            ),
             Self::InDoubt(node, count) => {
                 write!(f, "node {node} is lost with {count} STARTs in doubt")
             }

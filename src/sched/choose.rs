@@ -72,6 +72,19 @@ impl Scheduler {
         }
     }
 
+    /// A table as it is now, to be looked at.
+    pub(super) fn view(&self, pool: Pool) -> View<'_> {
+        View {
+            now: self.now,
+            nodes: &self.nodes,
+            groups: &self.groups,
+            columns: &self.columns,
+            filling: &self.filling,
+            table: &self.tables[pool as usize],
+            pool,
+        }
+    }
+
     /// What a search needs. The group of a START that asks for one has to be counted before.
     pub(super) fn parts(&mut self, pool: Pool) -> Parts<'_> {
         let view = View {

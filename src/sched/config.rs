@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proto_frames::Uuid;
 
+use super::record::Restored;
 use super::rules::NodeRule;
 
 /// How long STARTs that were written to a node whose connection ended may wait for the node to come back. Original
@@ -34,9 +35,6 @@ pub(super) const MAX_PENDING_ANSWERS: usize = 65_536;
 
 /// Kinds of refused frames remembered per session, so that each is logged once.
 pub(super) const MAX_REFUSED_KINDS: usize = 64;
-
-/// Keys of `start.scheduling` that are read and have no effect: what they ask for this version does not do.
-pub(super) const KEYS_WITHOUT_EFFECT: [&str; 3] = ["priority", "queue", "attempts"];
 
 /// How an instance that runs is counted against its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,6 +73,13 @@ pub struct Config {
     pub expected_nodes: Vec<Uuid>,
     /// See [`SETTLE_TIME`].
     pub settle_time: Duration,
+    /// Records of the process before this one, in no particular order.
+    pub restored: Vec<Restored>,
+    /// Whether there is a store: without one [`super::Action::Persist`] never comes, and nothing waits for a commit.
+    pub durable: bool,
+    /// The unix time, in milliseconds, at the moment that [`super::Scheduler::new`] is given: what times in records are
+    /// converted by.
+    pub start_unix_ms: u64,
 }
 
 impl Config {
@@ -94,6 +99,9 @@ impl Config {
             nodes: Vec::new(),
             expected_nodes: Vec::new(),
             settle_time: SETTLE_TIME,
+            restored: Vec::new(),
+            durable: false,
+            start_unix_ms: 0,
         }
     }
 }

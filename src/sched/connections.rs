@@ -182,6 +182,7 @@ impl Scheduler {
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
     fn lose_node(&mut self, now: Instant, key: NodeKey) {
+        self.kept_cut_off(key);
         self.leave_tables(key);
         self.filling.swap_remove(&key);
         let node = self.nodes.node_mut(key);
@@ -278,6 +279,9 @@ impl Scheduler {
                 return;
             }
             self.release(key, instance);
+        }
+        if self.instances.contains(instance) {
+            return self.unsent_again(&start.request.instance.clone(), is_undone);
         }
         if is_undone {
             return self.fail_start(&start, Refusal::Undone);

@@ -163,6 +163,7 @@ fn is_of_shape(shape: &StartRequest, request: &StartRequest) -> bool {
         && shape.node_id == request.node_id
         && shape.hostname == request.hostname
         && shape.tenant == request.tenant
+        && shape.avoid == request.avoid
         && shape.scheduling == request.scheduling
 }
 

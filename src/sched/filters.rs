@@ -11,9 +11,11 @@ use super::rules::FilterRule;
 use super::table::Slot;
 use super::view::{Asked, Candidate, View};
 
+mod avoid;
 mod group;
 mod instances;
 mod labels;
+mod lease;
 mod load;
 mod near;
 mod pin;
@@ -93,9 +95,11 @@ type Build = fn(&FilterRule) -> Result<Box<dyn Filter>, String>;
 /// Every filter there is, cheap ones first; those marked are part of every policy that does not list its filters.
 const REGISTRY: &[(&str, Usual, Build)] = &[
     ("pin", Usual::Always, |rule| plain(rule, pin::Pin)),
+    ("avoid", Usual::Always, |rule| plain(rule, avoid::Avoid)),
     ("tenants", Usual::Always, |rule| {
         plain(rule, tenants::Tenants)
     }),
+    ("lease", Usual::Always, |rule| plain(rule, lease::Lease)),
     ("labels", Usual::Yes, |rule| plain(rule, labels::Required)),
     ("near", Usual::Yes, |rule| plain(rule, near::HardNear)),
     ("group", Usual::Yes, |rule| plain(rule, group::HardGroup)),

@@ -10,6 +10,7 @@ use super::action::{Message, Notice, PlacedStart};
 use super::ids::{InstanceId, SessionId};
 use super::input::Meaning;
 use super::permissions;
+use super::reports::End;
 use super::session::Session;
 
 impl Scheduler {
@@ -33,18 +34,29 @@ impl Scheduler {
             Meaning::AttachVolume { target, volume } => {
                 self.carry_to_holder(id, frame, target, Some(volume))
             }
-            Meaning::Node { node } => self.carry_to_node(id, frame, &node),
+            Meaning::Suspend(target) => self.suspend(id, &target),
+            Meaning::Resume(target) => self.resume(id, &target),
+            Meaning::Migrate(migrate) => self.migrate(id, &migrate),
+            Meaning::Update(update) => self.update(id, &update),
+            Meaning::Evacuate(evacuate) => self.evacuate(id, frame, &evacuate),
+            Meaning::Restore(restore) => self.restore_node(id, frame, &restore),
+            Meaning::CommandFailed(failure) => self.command_failed(id, frame, &failure),
+            Meaning::InstanceState(event) => self.instance_state(id, &event),
             Meaning::Concentrator { agent, otherwise } => {
                 self.carry_to_concentrator(id, frame, &agent, otherwise)
             }
             Meaning::Configure(new) => self.configure(frame, *new),
-            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),
+            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance, End::Own),
+            Meaning::InstanceCutOff(instance) => {
+                self.instance_gone(id, frame, &instance, End::CutOff)
+            }
             Meaning::StartFailed {
                 node,
                 instance,
                 reason,
+                detail,
             } => {
-                self.start_failed(now, id, frame, &node, instance, &reason);
+                self.start_failed(id, frame, &node, instance, &reason, &detail);
             }
             Meaning::DeleteFailed {
                 node,
@@ -138,6 +150,16 @@ impl Scheduler {
         self.send(id, Message::CommandRefused(refused));
     }
 
+    /// Carries a frame to the original controllers: others are told of the same in other words.
+    pub(super) fn carry_to_originals(&mut self, from: SessionId, frame: Frame) {
+        for at in 0..self.controllers.len() {
+            let to = self.controllers[at];
+            if to != from && !self.session(to).is_native() {
+                self.send(to, Message::Forward(frame.clone()));
+            }
+        }
+    }
+
     /// Carries a frame to all controllers but its sender, and to operators that watch its topic; one of an added kind
     /// only to those that can know it.
     pub(super) fn broadcast(&mut self, topic: Topic, from: SessionId, frame: Frame) {
@@ -217,7 +239,10 @@ fn topic_of(kind: Kind) -> Topic {
 fn instance_of(meaning: &Meaning) -> Option<&InstanceId> {
     match meaning {
         Meaning::Start(request) => Some(&request.instance),
-        Meaning::Delete(target) | Meaning::AttachVolume { target, .. } => Some(&target.instance),
+        Meaning::Delete(target)
+        | Meaning::Suspend(target)
+        | Meaning::Resume(target)
+        | Meaning::AttachVolume { target, .. } => Some(&target.instance),
         Meaning::Malformed(malformed) => malformed.instance.as_ref(),
         _ => None,
     }

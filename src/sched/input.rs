@@ -1,11 +1,17 @@
 //! What the core is told: a peer came or went, a frame was decoded, a queue filled or drained, time passed.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use proto_frames::payload::{Query, Scheduling, StartFailureReason, Topic};
+use proto_frames::payload::{
+    CommandFailure, Evacuate, InstanceStateEvent, Migrate, Query, Restore, Scheduling,
+    StartFailureReason, Topic, Update,
+};
 use proto_frames::{Encoding, Frame, Role, Uuid};
 
 use super::action::Message;
 use super::ids::{InstanceId, SessionId};
+use super::record::Ticket;
 use super::resources::Resources;
 use super::rules::{Rules, TenantId};
 
@@ -44,6 +50,8 @@ pub enum Input {
         /// How it stands.
         backlog: Backlog,
     },
+    /// The change of this number and all before it are on disk.
+    Committed(Ticket),
     /// The scheduler is about to leave: what waits here will not be placed any more.
     Leaving,
     /// Time passed: handed in when [`super::Scheduler::poll_timeout`] says so.
@@ -89,11 +97,18 @@ pub enum Meaning {
         /// The volume, as the payload writes it.
         volume: Box<str>,
     },
-    /// EVACUATE or Restore.
-    Node {
-        /// The node as the payload writes it.
-        node: Box<str>,
-    },
+    /// SUSPEND.
+    Suspend(Target),
+    /// RESUME.
+    Resume(Target),
+    /// MIGRATE.
+    Migrate(Box<Migrate>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// EVACUATE.
+    Evacuate(Box<Evacuate>),
+    /// Restore.
+    Restore(Box<Restore>),
     /// A command or event for a concentrator's agent: AssignPublicIP, ReleasePublicIP, RefreshCNCI, TenantAdded,
     /// TenantRemoved.
     Concentrator {
@@ -112,6 +127,8 @@ pub enum Meaning {
     Stats(Box<StatsReport>),
     /// InstanceDeleted or InstanceStopped.
     InstanceGone(InstanceId),
+    /// InstanceStopped of a launcher that stopped it because it was cut off for longer than its lease.
+    InstanceCutOff(InstanceId),
     /// StartFailure from a launcher.
     StartFailed {
         /// The node it names; may be empty.
@@ -120,7 +137,13 @@ pub enum Meaning {
         instance: Option<InstanceId>,
         /// Why.
         reason: StartFailureReason,
+        /// More about it, for people; may be empty.
+        detail: Box<str>,
     },
+    /// CommandFailure from a launcher: an instance could not be suspended, resumed, moved or changed.
+    CommandFailed(Box<CommandFailure>),
+    /// InstanceState from a launcher: an instance is suspended, runs again, or was changed.
+    InstanceState(Box<InstanceStateEvent>),
     /// DeleteFailure from a launcher.
     DeleteFailed {
         /// The node it names; may be empty.
@@ -197,6 +220,27 @@ pub struct StartRequest {
     pub image: Option<Box<str>>,
     /// What it says about its placement.
     pub scheduling: Option<Box<Scheduling>>,
+    /// Nodes it is not to go to: those it was tried on before, or is to leave. Not part of a payload.
+    pub avoid: Vec<Uuid>,
+}
+
+impl StartRequest {
+    /// One that asks for nothing, and so could run anywhere.
+    #[must_use]
+    pub fn plain(instance: InstanceId) -> Self {
+        Self {
+            instance,
+            asked: Resources::ZERO,
+            network_node: false,
+            node_id: None,
+            hostname: None,
+            restart: false,
+            tenant: None,
+            image: None,
+            scheduling: None,
+            avoid: Vec::new(),
+        }
+    }
 }
 
 /// Parts of a new cluster configuration that matter here.
@@ -269,6 +313,59 @@ pub struct NodeExtras {
     pub resources: Vec<(Box<str>, i64)>,
     /// The node whose resources it shares.
     pub shares: Option<Uuid>,
+    /// What its launcher can do beyond what the original's can.
+    pub capabilities: Capabilities,
+    /// How long its launcher lets instances under its lease run without hearing from the scheduler; counts only with
+    /// [`Capabilities::LEASE`].
+    pub lease: Option<Duration>,
+}
+
+/// What a launcher can do beyond what the original's can, as a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities(u8);
+
+impl Capabilities {
+    /// Suspend and resume instances.
+    pub const SUSPEND: Self = Self(1);
+    /// Ship an instance's state to another node.
+    pub const MIGRATE: Self = Self(2);
+    /// Change what an instance has while it runs.
+    pub const UPDATE: Self = Self(4);
+    /// Stop instances under its lease by itself when it is cut off for longer.
+    pub const LEASE: Self = Self(8);
+
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::SUSPEND, "suspend"),
+        (Self::MIGRATE, "migrate"),
+        (Self::UPDATE, "update"),
+        (Self::LEASE, "lease"),
+    ];
+
+    /// Those of these words that are known.
+    #[must_use]
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = |name: &str| Self::NAMES.iter().find(|(_, known)| *known == name);
+        let bits = names.into_iter().filter_map(known).map(|(one, _)| one.0);
+        Self(bits.fold(0, |all, one| all | one))
+    }
+
+    /// Their words.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let has = move |(one, _): &&(Self, &'static str)| self.contains(*one);
+        Self::NAMES.iter().filter(has).map(|(_, name)| *name)
+    }
+
+    /// Whether all of these are among them.
+    #[must_use]
+    pub fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
 }
 
 /// What runs on a node: STATS.
@@ -280,6 +377,8 @@ pub struct StatsReport {
     pub starts_seen: Option<u64>,
     /// Labels and the like, where it says any; else they stay as they are.
     pub extras: Option<Box<NodeExtras>>,
+    /// The number of this report, if the launcher's lease is to be extended by it.
+    pub lease_seq: Option<u64>,
     /// The instances listed.
     pub instances: Vec<InstanceReport>,
 }

@@ -36,12 +36,19 @@ impl Scheduler {
         } else {
             Resources::NEVER
         };
+        let mut has_grown = false;
         for (table, slot) in self.tables.iter_mut().zip(node.slots) {
             let Some(slot) = slot else { continue };
+            has_grown |= !table.offer(slot).covers(&offer);
             table.set_offer(slot, offer);
             for &(column, _) in &node.traits.resources {
-                table.set_custom(slot, column, self.nodes.free_custom(key, column));
+                let free = self.nodes.free_custom(key, column);
+                has_grown |= free > table.custom(slot, column);
+                table.set_custom(slot, column, free);
             }
+        }
+        if has_grown {
+            self.wake(key);
         }
     }
 

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use indexmap::IndexMap;
 
-use super::columns::Columns;
+use super::columns::{Amounts, Columns};
 use super::ids::InstanceId;
 use super::index::ColumnId;
-use super::input::InstanceReport;
-use super::resources::MAX_ADOPTED;
+use super::input::{InstanceReport, InstanceState};
+use super::resources::{MAX_ADOPTED, Resources};
 
 pub(super) use self::entry::{Claims, Entry, Extras, Measured, Phase, Unconfirmed};
 
@@ -25,6 +25,8 @@ pub(super) struct StatsOutcome {
     pub(super) failed: Vec<(InstanceId, Unconfirmed)>,
     /// Entries dropped after too many STATS without them; the START, if it never was confirmed.
     pub(super) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
+    /// What is new of instances that are looked after: the state they are listed with.
+    pub(super) listed: Vec<(InstanceId, InstanceState)>,
 }
 
 /// When an instance that a STATS does not list counts as missing.
@@ -170,6 +172,46 @@ impl Ledger {
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
+    /// Says whether an instance is looked after.
+    pub(super) fn set_kept(&mut self, instance: &InstanceId, is_kept: bool) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.is_kept = is_kept;
+        }
+    }
+
+    /// Says whether an instance is suspended.
+    pub(super) fn set_suspended(&mut self, instance: &InstanceId, is_suspended: bool) {
+        self.change(instance, |entry| entry.is_suspended = is_suspended);
+    }
+
+    /// Changes what an instance asks for.
+    pub(super) fn set_asked(&mut self, instance: &InstanceId, asked: Resources, custom: Amounts) {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        let group = entry.group().cloned();
+        let before = std::mem::replace(&mut entry.extras, Extras { custom, group }.boxed());
+        let now = entry.extras.clone();
+        self.count_extras(before.as_deref(), -1);
+        self.count_extras(now.as_deref(), 1);
+        self.change(instance, |entry| entry.asked = asked);
+    }
+
+    /// Notes that the START of an instance whose room is claimed is given to the node now.
+    pub(super) fn give(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        self.reopen(instance, start, 1);
+    }
+
+    fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {
+        let measured = self.measured;
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        self.claims -= entry.claims(measured);
+        change(entry);
+        self.claims += entry.claims(measured);
+    }
+
     /// The one START without an outcome, if there is exactly one.
     pub(super) fn only_unconfirmed(&self) -> Option<InstanceId> {
         if self.unconfirmed != 1 {
@@ -188,7 +230,7 @@ impl Ledger {
             let start = match entry.phase {
                 Phase::Placed(start) => Some(start),
                 Phase::Running => entry.repeated,
-                Phase::InDoubt(_) => None,
+                Phase::Claimed | Phase::InDoubt(_) => None,
             };
             if let Some(start) = start {
                 let before = entry.claims(self.measured);
@@ -222,6 +264,7 @@ impl Ledger {
                 entry.is_doubted = true;
                 self.reopen(instance, start, 1);
             }
+            Phase::Claimed => self.reopen(instance, start, 1),
         }
     }
 
@@ -247,6 +290,10 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return false;
         };
+        if entry.phase == Phase::Claimed {
+            // It speaks of an earlier one.
+            return false;
+        }
         if !self.counts_starts {
             // Nothing tells which START an original launcher means. It has the last word on its own room.
             return true;
@@ -311,7 +358,7 @@ impl Ledger {
         self.has_listed |= !reports.is_empty();
         let mut listed = 0;
         for report in reports {
-            listed += usize::from(self.apply_report(report, misses, columns, now));
+            listed += usize::from(self.apply_report(report, misses, columns, now, &mut outcome));
         }
         if listed < self.entries.len() {
             self.count_missing(is_evidence, misses, &mut outcome);
@@ -326,6 +373,7 @@ impl Ledger {
         rules: &MissRules,
         columns: &mut Columns,
         now: Instant,
+        outcome: &mut StatsOutcome,
     ) -> bool {
         let (stats_count, measured) = (self.stats_count, self.measured);
         if !self.entries.contains_key(&report.instance) {
@@ -344,7 +392,7 @@ impl Ledger {
         match entry.phase {
             // An original launcher does not say which STARTs it has seen: all of them, as far as anybody can tell.
             _ if rules.starts_seen.is_none() => entry.open = 0,
-            Phase::Running => {}
+            Phase::Claimed | Phase::Running => {}
             // That it runs is what came of one START; of those repeated since nothing has been heard.
             Phase::Placed(_) if entry.is_doubted => {}
             Phase::Placed(start) => {
@@ -355,6 +403,10 @@ impl Ledger {
         }
         entry.is_doubted = false;
         entry.repeated = latest.filter(|_| entry.open > 0);
+        let is_news = entry.phase != Phase::Running || entry.reported != Some(report.state);
+        if entry.is_kept && is_news {
+            outcome.listed.push((report.instance.clone(), report.state));
+        }
         entry.phase = Phase::Running;
         entry.asked = report
             .requested

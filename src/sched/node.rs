@@ -9,7 +9,7 @@ use super::config::{Config, MAX_INSTANCES_PER_NODE};
 use super::failures::Failures;
 use super::ids::{NodeKey, SessionId};
 use super::index::ColumnId;
-use super::input::{Backlog, NodeExtras, NodeReport};
+use super::input::{Backlog, Capabilities, NodeExtras, NodeReport};
 use super::ledger::{Claims, Ledger, Measured};
 use super::resources::{MAX_REPORTED, Resources};
 use super::table::Slot;
@@ -247,6 +247,22 @@ impl Node {
         }
     }
 
+    /// Whether its launcher said on this connection that it can do all of this.
+    pub(super) fn can(&self, what: Capabilities) -> bool {
+        self.capabilities().contains(what)
+    }
+
+    /// What its launcher said on this connection that it can do.
+    pub(super) fn capabilities(&self) -> Capabilities {
+        match (&self.report, self.has_extras) {
+            (Some(report), true) => report
+                .extras
+                .as_ref()
+                .map_or_else(Capabilities::default, |extras| extras.capabilities),
+            _ => Capabilities::default(),
+        }
+    }
+
     /// How much of a custom resource it has in all.
     pub(super) fn custom_total(&self, column: ColumnId) -> i64 {
         amount_of(&self.traits.resources, column)
@@ -292,6 +308,11 @@ impl NodeStore {
         self.slots[key.0 as usize]
             .as_mut()
             .expect("a node's key is dropped with it")
+    }
+
+    /// Whether a node with this key is known.
+    pub(super) fn contains(&self, key: NodeKey) -> bool {
+        self.slots.get(key.0 as usize).is_some_and(Option::is_some)
     }
 
     /// The node with this UUID.

@@ -10,6 +10,7 @@ use super::action::{Message, Notice, PlacedStart};
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::instances::{Awaits, Instance, State};
 use super::ledger::{Entry, Extras, Phase, Unconfirmed};
 use super::node::Pool;
 use super::view::is_hard;
@@ -45,6 +46,9 @@ impl Scheduler {
     /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.
     pub(super) fn place(&mut self, now: Instant, start: PlacedStart) {
         let instance = &start.request.instance;
+        if self.instances.contains(instance) {
+            return self.start_again(start);
+        }
         if let Some(&holder) = self.holders.get(instance) {
             return self.repeat(holder, start);
         }
@@ -65,7 +69,7 @@ impl Scheduler {
         };
         match self.choose(&start.request) {
             Some(key) => self.claim(now, key, start),
-            None => self.hold_or_fail(start),
+            None => self.without_room(start),
         }
     }
 
@@ -81,6 +85,9 @@ impl Scheduler {
 
     /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
+        if self.is_to_keep(&start.request) {
+            return self.place_kept(now, key, start);
+        }
         self.reserve(now, key, start.sender, &start.request);
         self.hand_over(key, start);
     }
@@ -113,7 +120,7 @@ impl Scheduler {
         self.release(key, instance);
     }
 
-    fn extras(&mut self, request: &StartRequest) -> Extras {
+    pub(super) fn extras(&mut self, request: &StartRequest) -> Extras {
         let Some(scheduling) = &request.scheduling else {
             return Extras::default();
         };
@@ -176,7 +183,7 @@ impl Scheduler {
         });
     }
 
-    fn hold_or_fail(&mut self, start: PlacedStart) {
+    pub(super) fn hold_or_fail(&mut self, start: PlacedStart) {
         match self.settling.hold(start) {
             Ok(instance) => self.notice(Notice::Settling(instance)),
             Err(start) => self.fail_start(&start, Refusal::NoRoom),
@@ -185,11 +192,32 @@ impl Scheduler {
 
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(super) fn fail_waiting(&mut self) {
+        self.is_leaving = true;
         self.settling.close();
         while let Some(start) = self.settling.take() {
             self.fail_start(&start, Refusal::Leaving);
         }
+        if self.config.durable {
+            // What waits is on disk, and goes on waiting when the scheduler is back.
+            return;
+        }
         self.fail_batches();
+        let is_untold = |kept: &Instance| match &kept.state {
+            State::Waiting => true,
+            State::Placing(placing) => placing.awaits != Awaits::Node,
+            _ => false,
+        };
+        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
+        let untold: Vec<_> = untold
+            .map(|(instance, kept)| (instance.clone(), kept.state.node()))
+            .collect();
+        for (instance, node) in untold {
+            if let Some(key) = node {
+                self.release(key, &instance);
+            }
+            let why = Explanation::of(Refusal::Leaving.detail());
+            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+        }
     }
 
     /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.
@@ -198,6 +226,10 @@ impl Scheduler {
             let Some(start) = self.settling.take() else {
                 return;
             };
+            if self.instances.contains(&start.request.instance) {
+                self.start_again(start);
+                continue;
+            }
             if let Some(&holder) = self.holders.get(&start.request.instance) {
                 // A node has come back with it.
                 self.repeat(holder, start);
@@ -210,7 +242,7 @@ impl Scheduler {
             match self.choose(&start.request) {
                 Some(key) => self.claim(now, key, start),
                 None if self.settling.is_open() => self.settling.put_back(start),
-                None => self.fail_start(&start, Refusal::NoRoom),
+                None => self.without_room(start),
             }
         }
     }
@@ -281,24 +313,25 @@ impl Scheduler {
         restart: bool,
         why: Explanation,
     ) {
-        self.counters.failed += 1;
-        self.notice(Notice::Failed(
-            instance.clone(),
-            format!("{reason}: {}", why.text),
-        ));
-        let plain = StartFailure {
+        let failure = StartFailure {
             instance_uuid: instance.to_string(),
             reason,
             restart,
-            ..StartFailure::default()
-        };
-        // What original controllers have no use for.
-        let full = StartFailure {
             detail: Some(why.text),
             reasons: why.reasons,
             never: why.never,
-            ..plain.clone()
+            ..StartFailure::default()
         };
+        self.tell_failure(sender, failure);
+    }
+
+    /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
+    pub(super) fn tell_failure(&mut self, sender: SessionId, full: StartFailure) {
+        self.counters.failed += 1;
+        let (reason, why) = (&full.reason, full.detail.as_deref().unwrap_or_default());
+        let instance = InstanceId::new(&full.instance_uuid);
+        self.notice(Notice::Failed(instance, format!("{reason}: {why}")));
+        let plain = full.to_original();
         let worded = |native: bool| {
             Message::StartFailure(Box::new(if native { full.clone() } else { plain.clone() }))
         };
@@ -326,7 +359,7 @@ impl Scheduler {
 }
 
 impl Refusal {
-    fn detail(self) -> &'static str {
+    pub(super) fn detail(self) -> &'static str {
         match self {
             Self::NoRoom => "no node fits",
             Self::Crowded => {

@@ -1,11 +1,11 @@
 //! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
 
+use super::facts;
 use super::filters::{self, Filter};
 use super::labels::Mask;
 use super::rules::{CANDIDATES, PolicyRules, Rules};
 use super::view::{Asked, Candidate};
 use super::weighers::{self, WISHES, Weighted};
-use super::{config, facts};
 
 /// How a node is chosen among those that fit.
 #[derive(Debug)]
@@ -15,6 +15,10 @@ pub(super) struct Policy {
     /// Nodes that are weighed; `usize::MAX` = all.
     pub(super) candidates: usize,
     pub(super) subset_size: usize,
+    /// Whether lower priorities make way.
+    pub(super) preemption: bool,
+    /// Whether every instance may be moved.
+    pub(super) relocation: bool,
 }
 
 /// What is wrong with configured rules: the key, below the configuration's own, and why.
@@ -35,6 +39,8 @@ impl Default for Policy {
             weighers: Vec::new(),
             candidates: CANDIDATES,
             subset_size: 1,
+            preemption: false,
+            relocation: false,
         }
     }
 }
@@ -84,6 +90,8 @@ impl Policy {
             weighers,
             candidates: at_least_one("candidates", rules.candidates.unwrap_or(usize::MAX))?,
             subset_size: at_least_one("subset_size", rules.subset_size)?,
+            preemption: rules.preemption,
+            relocation: rules.relocation,
         })
     }
 
@@ -96,6 +104,11 @@ impl Policy {
             .iter()
             .map(|filter| &**filter)
             .filter(|filter| filter.concerns(asked))
+    }
+
+    /// Whether any instance may have to be placed again, so that its START is kept whatever it says itself.
+    pub(super) fn keeps_all(&self) -> bool {
+        self.preemption || self.relocation
     }
 
     /// Whether nothing is weighed but what a START itself prefers, and the best is taken.
@@ -128,9 +141,7 @@ impl Policy {
                 .iter()
                 .any(|filter| filter.keys().contains(&key))
         };
-        (!is_a_filters || is_asked())
-            && (!weighers::ALONE.contains(&key) || self.weighs(key))
-            && !config::KEYS_WITHOUT_EFFECT.contains(&key)
+        (!is_a_filters || is_asked()) && (!weighers::ALONE.contains(&key) || self.weighs(key))
     }
 
     /// Whether a weigher counts for anything.

@@ -218,7 +218,7 @@ impl Scheduler {
     ) -> InstanceView {
         let state = match (node.presence, entry.phase) {
             (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
-            (_, Phase::Placed(_)) => PlacementState::Placed,
+            (_, Phase::Claimed | Phase::Placed(_)) => PlacementState::Placed,
             (_, Phase::Running) => PlacementState::Running,
         };
         InstanceView {

@@ -8,6 +8,7 @@ use proto_frames::{Frame, Kind};
 use super::Scheduler;
 use super::action::{Message, Notice};
 use super::batches::BATCHES_PER_READY;
+use super::care::Heard;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
 use super::ledger::{Ended, MissRules, StatsOutcome};
@@ -77,6 +78,11 @@ impl Scheduler {
             node.ledger.note_counting();
         }
         self.note_back(now, key);
+        if let Some(seq) = report.lease_seq {
+            self.renew_lease(id, key, seq);
+        }
+        let counts = report.starts_seen.is_some();
+        let strangers = self.take_note_of_strangers(key, counts, &report.instances);
         let node = self.nodes.node_mut(key);
         if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
@@ -86,11 +92,15 @@ impl Scheduler {
             is_queue_clear: node.backlog == Backlog::Clear,
             missed_stats,
         };
-        let outcome = node
+        let mut outcome = node
             .ledger
             .apply_stats(report.instances, &rules, &mut self.columns, now);
         self.refresh_offer(key);
+        let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
+        for (instance, state) in listed.into_iter().chain(strangers) {
+            self.listed(key, &instance, state);
+        }
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
@@ -104,6 +114,10 @@ impl Scheduler {
             if self.holders.get(&instance) == Some(&key) {
                 self.holders.swap_remove(&instance);
             }
+            if self.instances.contains(&instance) {
+                self.kept_vanished(key, &instance);
+                continue;
+            }
             match start {
                 Some(start) => self.fail_unconfirmed(&instance, start),
                 None => self.notice(Notice::Dropped(instance, node)),
@@ -112,9 +126,26 @@ impl Scheduler {
     }
 
     /// InstanceDeleted or InstanceStopped.
-    pub(super) fn instance_gone(&mut self, id: SessionId, frame: Frame, instance: &InstanceId) {
+    pub(super) fn instance_gone(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        instance: &InstanceId,
+        end: End,
+    ) {
+        let mut heard = Heard::ByAll;
         if let Some(key) = self.node_of(id) {
-            self.ended(key, instance, Ended::Gone);
+            heard = match end {
+                End::CutOff if self.instances.contains(instance) => {
+                    self.kept_cut_off_there(key, instance)
+                }
+                _ => self.ended(key, instance, Ended::Gone),
+            };
+        }
+        match heard {
+            Heard::ByAll => {}
+            Heard::ByOriginals => return self.carry_to_originals(id, frame),
+            Heard::ByNobody => return,
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
         self.broadcast(Topic::Instances, id, frame);
@@ -122,17 +153,23 @@ impl Scheduler {
 
     pub(super) fn start_failed(
         &mut self,
-        now: Instant,
         id: SessionId,
         frame: Frame,
         node: &str,
         instance: Option<InstanceId>,
         reason: &StartFailureReason,
+        detail: &str,
     ) {
         if self.is_forged(id, frame.kind, node) {
             return;
         }
         let Some(key) = self.node_of(id) else { return };
+        if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
+            && !lives_on(reason)
+            && self.attempt_failed(key, instance, reason, detail)
+        {
+            return;
+        }
         let ledger = &self.nodes.node(key).ledger;
         let matched = instance.or_else(|| ledger.only_unconfirmed());
         let sender = matched
@@ -141,9 +178,7 @@ impl Scheduler {
         match &matched {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
-                if blames_node(reason) {
-                    self.nodes.node_mut(key).failures.add(now);
-                }
+                self.blame(key, instance, reason);
                 self.ended(key, instance, Ended::Failed);
             }
             None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
@@ -214,12 +249,17 @@ impl Scheduler {
     }
 
     /// A node says that it does not have an instance.
-    fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) {
-        if self.nodes.node_mut(key).ledger.end(instance, how) {
-            self.release(key, instance);
-        } else {
+    fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+        let is_known = self.nodes.node(key).ledger.get(instance).is_some();
+        if is_known && !self.nodes.node_mut(key).ledger.end(instance, how) {
             self.refresh_offer(key);
+            return Heard::ByAll;
         }
+        if self.instances.contains(instance) {
+            return self.kept_ended(key, instance);
+        }
+        self.release(key, instance);
+        Heard::ByAll
     }
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
@@ -251,12 +291,11 @@ fn lives_on(reason: &StartFailureReason) -> bool {
     )
 }
 
-/// Whether a StartFailure says something about the node rather than about what was to run there.
-fn blames_node(reason: &StartFailureReason) -> bool {
-    matches!(
-        reason,
-        StartFailureReason::LaunchFailure
-            | StartFailureReason::ImageFailure
-            | StartFailureReason::NetworkFailure
-    )
+/// Why an instance ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// By itself, or because it was told to.
+    Own,
+    /// Its launcher was cut off for longer than its lease.
+    CutOff,
 }

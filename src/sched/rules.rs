@@ -113,6 +113,10 @@ pub struct PolicyRules {
     pub subset_size: usize,
     /// What the chance begins with.
     pub seed: u64,
+    /// Whether a START that fits nowhere may take the room of instances of strictly lower priority.
+    pub preemption: bool,
+    /// Whether every instance may be moved to another node, not only those that say so: their STARTs are kept.
+    pub relocation: bool,
 }
 
 impl Default for PolicyRules {
@@ -124,6 +128,8 @@ impl Default for PolicyRules {
             candidates: Some(CANDIDATES),
             subset_size: 1,
             seed: 0,
+            preemption: false,
+            relocation: false,
         }
     }
 }

@@ -11,14 +11,17 @@ use super::action::{Action, Message, Notice};
 use super::batches::Batches;
 use super::columns::Columns;
 use super::config::Config;
+use super::durable::Durable;
 use super::explain::Explanations;
 use super::groups::Groups;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{ClusterConfiguration, Input};
+use super::instances::Instances;
 use super::labels::LabelIndex;
 use super::ledger::Measured;
 use super::node::NodeStore;
 use super::policy::Policy;
+use super::queue::{Begin, Queue};
 use super::session::Session;
 use super::settle::Settling;
 use super::table::Table;
@@ -65,9 +68,20 @@ pub struct Scheduler {
     /// Lost nodes in order of loss, with the moment their time is up.
     pub(super) lost: VecDeque<(Instant, NodeKey)>,
     pub(super) settling: Settling,
+    /// What is looked after.
+    pub(super) instances: Instances,
+    /// Those of them that wait for room.
+    pub(super) queue: Queue,
+    /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
+    pub(super) woken: IndexMap<NodeKey, Begin>,
+    pub(super) durable: Durable,
+    /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
+    pub(super) is_leaving: bool,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
+    /// When it was made.
+    pub(super) started: Instant,
     /// The time of the input being handled.
     pub(super) now: Instant,
     actions: VecDeque<Action>,
@@ -99,7 +113,8 @@ impl Scheduler {
         let policy = Policy::new(&cluster.rules.policy).unwrap_or_default();
         let chance = fastrand::Rng::with_seed(cluster.rules.policy.seed);
         let named = Named::new(&config.nodes, &cluster.rules.aggregates);
-        Self {
+        let durable = Durable::new(config.durable);
+        let mut scheduler = Self {
             policy,
             chance,
             looked_at: 0,
@@ -121,12 +136,20 @@ impl Scheduler {
             pending_answers: IndexMap::new(),
             lost: VecDeque::new(),
             settling,
+            instances: Instances::default(),
+            queue: Queue::default(),
+            woken: IndexMap::new(),
+            durable,
+            is_leaving: false,
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
+            started: now,
             now,
             actions: VecDeque::new(),
-        }
+        };
+        scheduler.restore();
+        scheduler
     }
 
     /// Takes in one thing that happened at `now`. Times never go back.
@@ -141,9 +164,26 @@ impl Scheduler {
             Input::Connect { session, hello } => self.connect(now, session, hello),
             Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
+            Input::Committed(ticket) => self.committed(ticket),
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
+        if self.durable.has_work() || !self.woken.is_empty() {
+            self.end_turn();
+        }
+    }
+
+    /// Does what this input has made possible, and hands out what changed.
+    fn end_turn(&mut self) {
+        /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
+        const MAX_ROUNDS: usize = 16;
+        for _ in 0..MAX_ROUNDS {
+            let any = self.go_on();
+            if !self.serve_waiting() && !any {
+                break;
+            }
+        }
+        self.hand_out_changes();
     }
 
     /// The next thing to do, if any.
@@ -165,7 +205,15 @@ impl Scheduler {
         } else {
             self.batches.complete_due()
         };
-        let due = [lost, self.settling.due(), self.batches.due(), batches];
+        let due = [
+            lost,
+            self.settling.due(),
+            self.batches.due(),
+            batches,
+            self.instances.due(),
+            self.queue.due(),
+            (!self.woken.is_empty()).then_some(self.now),
+        ];
         due.into_iter().flatten().min()
     }
 

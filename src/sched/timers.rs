@@ -30,6 +30,8 @@ impl Scheduler {
             self.retry_batches(now, BATCHES_PER_TICK);
         }
         self.fail_late_batches(now);
+        self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);
+        self.instances_due(now, MAX_FAILURES_PER_TICK);
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
@@ -45,6 +47,7 @@ impl Scheduler {
             // It has come back since; if it was lost again, a later turn is its own.
             return 0;
         }
+        self.kept_given_up(key);
         let relatives = self.nodes.relatives(key);
         let Some(node) = self.nodes.remove(key) else {
             return 0;

@@ -23,6 +23,9 @@ impl Scheduler {
             self.fail_start(&start, Refusal::Undone);
         }
         self.undo_batch(&target.instance);
+        if self.instances.contains(&target.instance) {
+            return self.delete_kept(id, frame, &target);
+        }
         self.carry_to_holder(id, frame, target, None);
     }
 
@@ -53,7 +56,7 @@ impl Scheduler {
     }
 
     /// Notes that an operator is to hear how its command ends; controllers hear of everything.
-    fn expect_answer(&mut self, id: SessionId, kind: Kind, instance: &InstanceId) {
+    pub(super) fn expect_answer(&mut self, id: SessionId, kind: Kind, instance: &InstanceId) {
         if !self.session(id).role.contains(Role::OPERATOR) {
             return;
         }

@@ -3,10 +3,11 @@
 use proto_frames::payload::Fault::{AliasExpansion, Syntax};
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{
-    AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, Configuration,
-    Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted, InstanceStopped,
-    PayloadError, PayloadErrorKind, Query, RefreshCnci, ReleasePublicIp, Requested, Restore,
-    StartFailure, TenantAdded, TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Watch, peek,
+    AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, CommandFailure,
+    Configuration, Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted,
+    InstanceStateEvent, InstanceStopped, Migrate, PayloadError, PayloadErrorKind, Query,
+    RefreshCnci, ReleasePublicIp, Requested, Restore, Resume, StartFailure, Suspend, TenantAdded,
+    TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Update, Watch, peek,
 };
 use proto_frames::{Frame, Kind};
 use serde::Deserialize;
@@ -109,14 +110,57 @@ fn parse(frame: &Frame) -> Parsed {
         Kind::STATS => stats(payload),
         Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE => Ok(Meaning::Status),
         Kind::DELETE | Kind::ATTACH_VOLUME => targeted(frame.kind, payload),
-        Kind::EVACUATE => node(
-            "evacuate.workload_agent_uuid",
-            Evacuate::decode(payload)?.workload_agent_uuid,
-        ),
-        Kind::RESTORE => node(
-            "restore.workload_agent_uuid",
-            Restore::decode(payload)?.workload_agent_uuid,
-        ),
+        Kind::EVACUATE => {
+            let it = Evacuate::decode(payload)?;
+            it.check()?;
+            check_names(&[("evacuate.workload_agent_uuid", &it.workload_agent_uuid)])?;
+            Ok(Meaning::Evacuate(Box::new(it)))
+        }
+        Kind::RESTORE => {
+            let it = Restore::decode(payload)?;
+            it.check()?;
+            check_names(&[("restore.workload_agent_uuid", &it.workload_agent_uuid)])?;
+            Ok(Meaning::Restore(Box::new(it)))
+        }
+        Kind::SUSPEND => {
+            let it = Suspend::decode(payload)?;
+            let target = target(SUSPEND_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
+            Ok(Meaning::Suspend(target))
+        }
+        Kind::RESUME => {
+            let it = Resume::decode(payload)?;
+            let target = target(RESUME_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
+            Ok(Meaning::Resume(target))
+        }
+        Kind::MIGRATE => {
+            let it = Migrate::decode(payload)?;
+            it.check()?;
+            check_names(&[
+                ("migrate.instance_uuid", &it.instance_uuid),
+                ("migrate.workload_agent_uuid", &it.workload_agent_uuid),
+                ("migrate.target_node_uuid", &it.target_node_uuid),
+            ])?;
+            Ok(Meaning::Migrate(Box::new(it)))
+        }
+        Kind::UPDATE => {
+            let it = Update::decode(payload)?;
+            it.check()?;
+            check_names(&[
+                ("update.instance_uuid", &it.instance_uuid),
+                ("update.workload_agent_uuid", &it.workload_agent_uuid),
+            ])?;
+            Ok(Meaning::Update(Box::new(it)))
+        }
+        Kind::COMMAND_FAILURE => {
+            let it = CommandFailure::decode(payload)?;
+            check_names(&[("command_failure.instance_uuid", &it.instance_uuid)])?;
+            Ok(Meaning::CommandFailed(Box::new(it)))
+        }
+        Kind::INSTANCE_STATE => {
+            let it = InstanceStateEvent::decode(payload)?;
+            check_names(&[("instance_state.instance_uuid", &it.instance_uuid)])?;
+            Ok(Meaning::InstanceState(Box::new(it)))
+        }
         Kind::CONFIGURE => configure(payload),
         Kind::ASSIGN_PUBLIC_IP
         | Kind::RELEASE_PUBLIC_IP
@@ -127,10 +171,14 @@ fn parse(frame: &Frame) -> Parsed {
             "instance_deleted.instance_uuid",
             &InstanceDeleted::decode(payload)?.instance_uuid,
         ),
-        Kind::INSTANCE_STOPPED => gone(
-            "instance_stopped.instance_uuid",
-            &InstanceStopped::decode(payload)?.instance_uuid,
-        ),
+        Kind::INSTANCE_STOPPED => {
+            let it = InstanceStopped::decode(payload)?;
+            let meaning = gone("instance_stopped.instance_uuid", &it.instance_uuid)?;
+            Ok(match meaning {
+                Meaning::InstanceGone(instance) if it.cut_off => Meaning::InstanceCutOff(instance),
+                meaning => meaning,
+            })
+        }
         Kind::START_FAILURE => start_failed(StartFailure::decode(payload)?),
         Kind::DELETE_FAILURE => delete_failed(DeleteFailure::decode(payload)?),
         Kind::ATTACH_VOLUME_FAILURE => {
@@ -189,6 +237,7 @@ fn start(payload: &[u8]) -> Parsed {
         tenant: text(&start.tenant_uuid).map(TenantId::new),
         image: image.map(label_of_image),
         scheduling: start.scheduling,
+        avoid: Vec::new(),
     })))
 }
 
@@ -273,9 +322,11 @@ fn stats(payload: &[u8]) -> Parsed {
         })
         .collect();
     let starts_seen = stats.figures.starts_seen;
+    let lease_seq = stats.figures.lease_seq;
     Ok(Meaning::Stats(Box::new(StatsReport {
         node: stats.node_uuid.into(),
         starts_seen,
+        lease_seq,
         extras: node_extras::of(&stats.figures)?,
         instances,
     })))
@@ -300,6 +351,10 @@ fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
 type TargetKeys = [&'static str; 3];
 
 const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
+
+const SUSPEND_KEYS: TargetKeys = ["suspend.instance_uuid", "suspend.workload_agent_uuid", ""];
+
+const RESUME_KEYS: TargetKeys = ["resume.instance_uuid", "resume.workload_agent_uuid", ""];
 
 const ATTACH_VOLUME_KEYS: TargetKeys = [
     "attach_volume.instance_uuid",
@@ -423,6 +478,7 @@ fn start_failed(failure: StartFailure) -> Parsed {
         node: failure.node_uuid.into(),
         instance,
         reason: failure.reason,
+        detail: failure.detail.unwrap_or_default().into(),
     })
 }
 
@@ -441,11 +497,6 @@ fn delete_failed(failure: DeleteFailure) -> Parsed {
 fn gone(key: &'static str, instance: &str) -> Parsed {
     check_names(&[(key, instance)])?;
     Ok(Meaning::InstanceGone(InstanceId::new(instance)))
-}
-
-fn node(key: &'static str, node: String) -> Parsed {
-    check_names(&[(key, &node)])?;
-    Ok(Meaning::Node { node: node.into() })
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::{QueryResult, Reason};
+use proto_frames::payload::{InstanceView, NodeView, QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
 
 use super::session::stamp_sent;
-use crate::sched::Message;
+use crate::sched::{Message, Order};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
 const OWN_MESSAGE_COST: usize = 384;
@@ -73,6 +73,15 @@ fn text_len(message: &Message) -> usize {
         ]),
         Message::CommandRefused(it) => all(&[&it.name, &it.detail]) + optional(&it.instance_uuid),
         Message::InstancePlaced(it) => all(&[&it.instance_uuid, &it.node_uuid, &it.hostname]),
+        Message::Snapshot(it) => node_rows_len(&it.nodes) + instance_rows_len(&it.instances),
+        // Few and short: written once more to be counted.
+        Message::InstanceDeleted(_)
+        | Message::InstanceQueued(_)
+        | Message::InstanceState(_)
+        | Message::DrainProgress(_)
+        | Message::CommandFailure(_)
+        | Message::Order(_)
+        | Message::LeaseRenewed(_) => payload(message).1.len(),
         // Frames are counted whole; the others have texts of the scheduler alone, which are short.
         Message::Start(_)
         | Message::Targeted(_)
@@ -90,17 +99,30 @@ fn reasons_len(reasons: &[Reason]) -> usize {
 }
 
 fn rows_len(result: &QueryResult) -> usize {
-    let nodes = result.nodes.iter().map(|it| {
+    let history = result.history.iter().map(|it| ROW_COST + it.detail.len());
+    node_rows_len(&result.nodes)
+        + instance_rows_len(&result.instances)
+        + ROW_COST * result.controllers.len()
+        + history.sum::<usize>()
+}
+
+fn node_rows_len(nodes: &[NodeView]) -> usize {
+    let rows = nodes.iter().map(|it| {
         let amounts = amounts_len(&it.resources_total) + amounts_len(&it.resources_free);
-        it.hostname.len() + amounts + labels_len(&it.labels)
+        let capabilities: usize = it.capabilities.iter().map(String::len).sum();
+        let texts = it.hostname.len() + it.drain.len() + capabilities;
+        ROW_COST + texts + amounts + labels_len(&it.labels)
     });
-    let instances = result.instances.iter().map(|it| {
+    rows.sum()
+}
+
+fn instance_rows_len(instances: &[InstanceView]) -> usize {
+    let rows = instances.iter().map(|it| {
         let reported = it.reported.as_ref().map_or(0, String::len);
         let names = it.instance_uuid.len() + it.hostname.len() + it.group.len();
-        names + reported + amounts_len(&it.resources)
+        ROW_COST + names + reported + it.waits_for.len() + amounts_len(&it.resources)
     });
-    let rows = result.nodes.len() + result.instances.len() + result.controllers.len();
-    ROW_COST * rows + nodes.chain(instances).sum::<usize>()
+    rows.sum()
 }
 
 fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
@@ -174,6 +196,20 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::InstancePlaced(placed) => (Kind::INSTANCE_PLACED, placed.encode()),
         Message::PlacementDecision(decision) => (Kind::PLACEMENT_DECISION, decision.encode()),
         Message::QueryResult(result) => (Kind::QUERY_RESULT, result.encode()),
+        Message::InstanceDeleted(event) => (Kind::INSTANCE_DELETED, event.encode()),
+        Message::InstanceQueued(event) => (Kind::INSTANCE_QUEUED, event.encode()),
+        Message::InstanceState(event) => (Kind::INSTANCE_STATE, event.encode()),
+        Message::DrainProgress(event) => (Kind::DRAIN_PROGRESS, event.encode()),
+        Message::Snapshot(snapshot) => (Kind::SNAPSHOT, snapshot.encode()),
+        Message::CommandFailure(failure) => (Kind::COMMAND_FAILURE, failure.encode()),
+        Message::LeaseRenewed(renewed) => (Kind::LEASE_RENEWED, renewed.encode()),
+        Message::Order(order) => match &**order {
+            Order::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
+            Order::Resume(resume) => (Kind::RESUME, resume.encode()),
+            Order::Migrate(migrate) => (Kind::MIGRATE, migrate.encode()),
+            Order::Update(update) => (Kind::UPDATE, update.encode()),
+            Order::Stop(delete) => (Kind::DELETE, delete.encode()),
+        },
         // The others are frames already; `encode` does not ask about them.
         Message::InvalidFrameType
         | Message::Start(_)

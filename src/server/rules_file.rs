@@ -9,6 +9,8 @@
 //!   candidates: 64             # or all
 //!   subset_size: 3
 //!   seed: 42
+//!   preemption: true           # START of higher priority takes the room of lower ones
+//!   relocation: true           # every instance may be moved: its START is kept
 //! aggregates:
 //!   - {name: ssd-hosts, zone: eu-1, nodes: [host-1], select: ["rack = r1"], labels: {ssd: "true"}, tenants: [blue]}
 //! capacity:

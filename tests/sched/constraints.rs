@@ -443,6 +443,7 @@ fn extras(node: &PlainNode) -> NodeExtras {
         labels: boxed(&node.reported),
         resources: vec![("gpu".into(), node.gpus)],
         shares: None,
+        ..NodeExtras::default()
     }
 }
 

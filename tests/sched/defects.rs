@@ -2,7 +2,8 @@
 
 use ciao_scheduler::sched::{Fault, Malformed, Meaning, Message, StatsReport, Target};
 use proto_frames::payload::{
-    AttachVolumeFailureReason, DeleteFailureReason, RefusalReason, StartFailureReason, Topic,
+    AttachVolumeFailureReason, DeleteFailureReason, Evacuate, RefusalReason, StartFailureReason,
+    Topic,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
@@ -105,9 +106,10 @@ fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
     world.frame(
         controller,
         Kind::EVACUATE,
-        Meaning::Node {
-            node: "elsewhere".into(),
-        },
+        Meaning::Evacuate(Box::new(Evacuate {
+            workload_agent_uuid: "elsewhere".to_owned(),
+            ..Evacuate::default()
+        })),
     );
     world.nothing_else();
 }
@@ -151,6 +153,7 @@ fn defect_16_forged_reports_are_refused() {
     world.look_away();
     let node: Box<str> = node_uuid(2).to_string().into();
     let report = StatsReport {
+        lease_seq: None,
         node: node.clone(),
         starts_seen: None,
         extras: None,
@@ -159,6 +162,7 @@ fn defect_16_forged_reports_are_refused() {
     world.frame(liar, Kind::STATS, Meaning::Stats(Box::new(report)));
     let reason = StartFailureReason::LaunchFailure;
     let forged = Meaning::StartFailed {
+        detail: "".into(),
         node,
         instance: Some(id("b")),
         reason,

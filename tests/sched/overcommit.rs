@@ -524,6 +524,7 @@ fn node(
                 .collect(),
             resources: vec![(GPU.into(), gpus)],
             shares: whole.map(|whole| node_uuid(whole as u64)),
+            ..NodeExtras::default()
         });
     }
     node

@@ -47,6 +47,7 @@ fn gpus(total: i64) -> NodeExtras {
         labels: vec![("zone".into(), "eu-1".into()), ("rack".into(), "r7".into())],
         resources: vec![("gpu".into(), total)],
         shares: None,
+        ..NodeExtras::default()
     }
 }
 

@@ -152,6 +152,7 @@ impl World {
     /// A STATS without instances that says this of the node.
     pub(crate) fn stats_saying(&mut self, node: SessionId, extras: NodeExtras) {
         let report = StatsReport {
+            lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen: None,
             extras: Some(Box::new(extras)),

@@ -46,6 +46,7 @@ fn stopped(id: &str) -> Event {
     Event::InstanceStopped(InstanceStopped {
         instance_uuid: id.into(),
         exit_code: None,
+        ..InstanceStopped::default()
     })
 }
 

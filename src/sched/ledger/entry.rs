@@ -44,6 +44,10 @@ pub(in crate::sched) struct Entry {
     pub(super) misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
     pub(super) listed_in: u64,
+    /// Whether it is looked after: what STATS say of it is then handed on.
+    pub(in crate::sched) is_kept: bool,
+    /// Whether it is suspended: its vcpus are free for others then.
+    pub(in crate::sched) is_suspended: bool,
 }
 
 /// What few instances have: custom resources, and a group.
@@ -58,6 +62,8 @@ pub(in crate::sched) struct Extras {
 /// How sure it is that an instance is on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sched) enum Phase {
+    /// Its room is claimed, and nothing was sent to the node yet.
+    Claimed,
     /// Its START was given to the node, which has not listed it yet.
     Placed(Unconfirmed),
     /// As `Placed`, but the connection has ended since.
@@ -140,6 +146,8 @@ impl Entry {
             is_doubted: false,
             misses: 0,
             listed_in: 0,
+            is_kept: false,
+            is_suspended: false,
         }
     }
 
@@ -147,7 +155,17 @@ impl Entry {
     pub(in crate::sched) fn unconfirmed(&self) -> Option<Unconfirmed> {
         match self.phase {
             Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
-            Phase::Running => None,
+            Phase::Claimed | Phase::Running => None,
+        }
+    }
+
+    /// The entry of an instance whose START is still to be given to its node.
+    pub(in crate::sched) fn claimed(asked: Resources, extras: Extras, since: Instant) -> Self {
+        Self {
+            asked,
+            extras: extras.boxed(),
+            phase: Phase::Claimed,
+            ..Self::adopted(since)
         }
     }
 
@@ -179,6 +197,8 @@ impl Entry {
     /// Counts a STATS that does not list it; whether that was one too many.
     pub(super) fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
         match self.phase {
+            // The node was not told of it.
+            Phase::Claimed => return false,
             // The first STATS after a reconnect settles what was in doubt.
             Phase::InDoubt(_) => return true,
             _ if !is_evidence => return false,
@@ -200,7 +220,11 @@ impl Entry {
         let asked = |asked: i64, measured: bool| if measured && listed { 0 } else { asked.max(0) };
         let asked = Resources {
             mem_mib: asked(self.asked.mem_mib, measured.mem),
-            vcpus: self.asked.vcpus,
+            vcpus: if self.is_suspended {
+                0
+            } else {
+                self.asked.vcpus
+            },
             disk_mib: asked(self.asked.disk_mib, measured.disk),
         };
         let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);

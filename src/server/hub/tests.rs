@@ -97,6 +97,7 @@ impl Joined {
             tenant: None,
             image: None,
             scheduling: None,
+            avoid: Vec::new(),
         };
         self.send(hub, Kind::START, len, Meaning::Start(Box::new(request)));
     }

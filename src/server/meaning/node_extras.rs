@@ -1,11 +1,13 @@
 //! Labels and the like that a node reports of itself, checked: they are kept for every node, and searched by.
 
+use std::time::Duration;
+
 use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
 use proto_frames::payload::peek::{Figures, InstancePeek};
 use proto_frames::payload::scheduling;
 
 use super::{MAX_NAME_LEN, Unusable};
-use crate::sched::{NodeExtras, canonical_uuid};
+use crate::sched::{Capabilities, NodeExtras, canonical_uuid};
 
 /// Labels that a node may report. Each is kept, and every change of one is an update of the search index.
 const MAX_LABELS: usize = 64;
@@ -15,7 +17,11 @@ const MAX_RESOURCES: usize = 64;
 
 /// What a node says of itself beyond the original's figures; `None` if nothing.
 pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusable> {
-    if figures.labels.is_empty() && figures.resources.is_empty() && figures.shares.is_empty() {
+    let is_silent = figures.labels.is_empty()
+        && figures.resources.is_empty()
+        && figures.shares.is_empty()
+        && figures.capabilities.is_empty();
+    if is_silent {
         return Ok(None);
     }
     check_count("labels", figures.labels.len(), MAX_LABELS)?;
@@ -51,6 +57,8 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
                 None => return bad("shares: expected the UUID of a node".to_owned()),
             },
         },
+        capabilities: Capabilities::from_names(figures.capabilities.iter().map(|name| &**name)),
+        lease: figures.lease.map(|lease| Duration::from_millis(lease.ms())),
     })))
 }
 

@@ -80,6 +80,10 @@ struct Policy {
     subset_size: Maybe<Plain<Count>>,
     #[serde(default)]
     seed: Maybe<Plain<Seed>>,
+    #[serde(default)]
+    preemption: Maybe<Plain<Switch>>,
+    #[serde(default)]
+    relocation: Maybe<Plain<Switch>>,
 }
 
 impl From<Policy> for PolicyRules {
@@ -99,6 +103,12 @@ impl From<Policy> for PolicyRules {
         }
         if let Some(Plain(Seed(seed))) = policy.seed.0 {
             rules.seed = seed;
+        }
+        if let Some(Plain(Switch(preemption))) = policy.preemption.0 {
+            rules.preemption = preemption;
+        }
+        if let Some(Plain(Switch(relocation))) = policy.relocation.0 {
+            rules.relocation = relocation;
         }
         rules
     }
@@ -266,6 +276,12 @@ scalars! {
     /// What chance begins with.
     Seed(u64): "a whole number from 0", |text| {
         text.parse().map(Self).map_err(|_| unexpected::<Self>(text))
+    };
+    /// Whether something is done.
+    Switch(bool): "true or false", |text| match text {
+        "true" => Ok(Self(true)),
+        "false" => Ok(Self(false)),
+        _ => Err(unexpected::<Self>(text)),
     };
     /// By how much a weigher counts.
     Multiplier(f64): "a number, at most 1000000000 either way", |text| match text.parse::<f64>() {

@@ -1,0 +1,648 @@
+//! What brings an instance that is looked after from one state to the next. Every change of state goes through
+//! [`Scheduler::turn`], which remembers it, and tells those who follow it; the states are drawn in `instances`.
+//!
+//! Here: how it finds a node, is given to it, is confirmed, refused, ends, or is deleted. How it waits is in `waiting`;
+//! making way in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
+
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{
+    AttemptFailed, InstanceDeleted, InstanceStateEvent, LifeState, OnNodeLoss, StartFailure,
+    StartFailureReason, Topic,
+};
+use proto_frames::{Frame, Kind, Uuid};
+
+use super::Scheduler;
+use super::action::{Message, PlacedStart, TargetedCommand};
+use super::durable::Next;
+use super::explain::Explanation;
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::input::{InstanceState, StartRequest, Target};
+use super::instances::{
+    AfterLoss, Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
+};
+use super::ledger::{Ended, Entry, Unconfirmed};
+
+/// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
+/// what does not end when asked, after 10 s or so.
+pub const COMMAND_TIME: Duration = Duration::from_secs(60);
+
+/// Nodes that one START is tried on where it does not say: the one that is chosen.
+const USUAL_ATTEMPTS: u32 = 1;
+
+impl Scheduler {
+    /// Whether a START's instance is to be looked after: it may have to be placed again.
+    pub(super) fn is_to_keep(&self, request: &StartRequest) -> bool {
+        let asks = request.scheduling.as_deref().is_some_and(|asked| {
+            asked.priority.is_some()
+                || asked.queue.is_some()
+                || asked.attempts.is_some()
+                || asked.relocate
+                || asked.on_node_loss == OnNodeLoss::Restart
+        });
+        asks || self.policy.keeps_all()
+    }
+
+    /// Changes the state of an instance.
+    pub(super) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+        let Some(kept) = self.instances.turn(instance, state) else {
+            return;
+        };
+        let (what, key) = (kept.state.word(), kept.state.node());
+        let node = key.map(|key| self.nodes.node(key).uuid);
+        let lease = key.and_then(|key| self.lease_of(key));
+        let kept = self.instances.get_mut(instance);
+        kept.into_iter().for_each(|kept| {
+            kept.last_node = node.or(kept.last_node);
+            kept.lease = lease.or(kept.lease);
+            kept.note_suspension();
+            kept.note(Event {
+                at: self.now,
+                what: what.clone(),
+                node,
+                detail: detail.to_owned(),
+            });
+        });
+        self.remember(instance);
+        self.tell_state(instance, what, node, detail);
+    }
+
+    /// No longer looks after an instance: it is on no node any more, or needs it no longer.
+    pub(super) fn let_go(&mut self, instance: &InstanceId, detail: &str) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let what = LifeState::Gone;
+        kept.note(Event {
+            at: self.now,
+            what: what.clone(),
+            node: None,
+            detail: detail.to_owned(),
+        });
+        self.queue.remove(instance);
+        self.instances.remove(instance);
+        if let Some(&key) = self.holders.get(instance) {
+            self.nodes.node_mut(key).ledger.set_kept(instance, false);
+        }
+        self.remember(instance);
+        self.tell_state(instance, what, None, detail);
+    }
+
+    fn tell_state(
+        &mut self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        if self.controllers.is_empty() && self.watchers.is_empty() {
+            return;
+        }
+        let kept = self.instances.get(instance);
+        let target = kept.and_then(|kept| match kept.state {
+            State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
+            _ => None,
+        });
+        let event = InstanceStateEvent {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
+            state,
+            detail: detail.to_owned(),
+            priority: kept.map(|kept| i64::from(kept.priority)),
+            target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
+        };
+        self.tell_controllers(Topic::Instances, |session| {
+            let message = || Message::InstanceState(Box::new(event.clone()));
+            session.is_native().then(message)
+        });
+    }
+
+    /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
+    pub(super) fn keep(&mut self, start: PlacedStart) -> InstanceId {
+        let instance = start.request.instance.clone();
+        let asked = start.request.scheduling.as_deref();
+        let priority = asked.and_then(|asked| asked.priority);
+        let queue = asked.and_then(|asked| asked.queue);
+        let waits = queue.map(|span| Duration::from_millis(span.ms()));
+        let waits = waits.filter(|it| !it.is_zero());
+        let attempts = asked.and_then(|asked| asked.attempts);
+        let restarts = asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart);
+        let kept = Instance {
+            priority: priority
+                .and_then(|it| u8::try_from(it).ok())
+                .unwrap_or(DEFAULT_PRIORITY),
+            state: State::Waiting,
+            order: self.queue.next_order(),
+            arrived: self.now,
+            waits_until: waits.map(|it| self.now + it),
+            max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
+            tried: Vec::new(),
+            relocates: asked.is_some_and(|asked| asked.relocate) || self.policy.keeps_all(),
+            on_loss: if restarts {
+                OnLoss::Restart
+            } else {
+                OnLoss::Report
+            },
+            has_run: false,
+            last_node: None,
+            suspended_by: None,
+            lease: None,
+            history: Default::default(),
+            epoch: 0,
+            asker: None,
+            start: Some(Box::new(start)),
+        };
+        self.instances.insert(instance.clone(), kept);
+        instance
+    }
+
+    /// Gives a START that nobody was told to wait for to the node that was chosen, at once.
+    pub(super) fn place_kept(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
+        self.reserve(now, key, start.sender, &start.request);
+        self.begin_placing(key, start);
+    }
+
+    fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
+        let again = start.clone();
+        let instance = self.keep(start);
+        self.nodes.node_mut(key).ledger.set_kept(&instance, true);
+        self.turn(&instance, placing(key, Awaits::Node), "");
+        self.hand_over(key, again);
+    }
+
+    /// Gives a START to the node on which it is reserved already.
+    pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
+        if !self.is_to_keep(&start.request) {
+            return self.hand_over(key, start);
+        }
+        self.begin_placing(key, start);
+    }
+
+    /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
+    pub(super) fn seek(&mut self, instance: &InstanceId, detail: &str) {
+        let Some(request) = self.request_now(instance) else {
+            return self.let_go(instance, "its START is not known any more");
+        };
+        if let Some(key) = self.choose_again(instance, &request) {
+            return self.claim_kept(instance, key, detail);
+        }
+        if self.preempt(instance, &request) {
+            return;
+        }
+        self.wait_or_fail(instance, &request, detail);
+    }
+
+    /// The node for an instance that is placed again: the one it had last, if it fits there.
+    pub(super) fn choose_again(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Option<NodeKey> {
+        let last = self.instances.get(instance)?.last_node;
+        if let Some(last) = last
+            && request.node_id.is_none()
+            && !request.avoid.contains(&last)
+        {
+            let pinned = StartRequest {
+                node_id: Some(last.to_string().into()),
+                ..request.clone()
+            };
+            if let Some(key) = self.choose(&pinned) {
+                return Some(key);
+            }
+        }
+        self.choose(request)
+    }
+
+    /// What an instance's START asks for now: not to be on nodes that could not start it.
+    pub(super) fn request_now(&self, instance: &InstanceId) -> Option<StartRequest> {
+        let kept = self.instances.get(instance)?;
+        let mut request = kept.request()?.clone();
+        let tried = kept.tried.iter();
+        let tried = tried.filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok());
+        request.avoid.extend(tried);
+        Some(request)
+    }
+
+    /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
+    pub(super) fn claim_kept(&mut self, instance: &InstanceId, key: NodeKey, detail: &str) {
+        if !self.claim_room(instance, key) {
+            return;
+        }
+        self.holders.insert(instance.clone(), key);
+        self.queue.remove(instance);
+        self.turn(instance, placing(key, Awaits::Commit), detail);
+        self.after_commit(instance, Next::Give);
+    }
+
+    /// Claims on a node what an instance asks for, before anybody is told.
+    pub(super) fn claim_room(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(request) = self.request_now(instance) else {
+            return false;
+        };
+        let extras = self.extras(&request);
+        let entry = Entry::claimed(request.asked, extras, self.now);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.insert(instance.clone(), entry);
+        ledger.set_kept(instance, true);
+        self.refresh_offer(key);
+        true
+    }
+
+    /// Gives an instance to the node on which its room is claimed.
+    pub(super) fn give(&mut self, instance: &InstanceId) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let (State::Placing(Placing { node, .. }), Some(start)) = (&kept.state, &kept.start) else {
+            return;
+        };
+        let (key, start) = (*node, start.clone());
+        let node = self.nodes.node_mut(key);
+        if node.session().is_none() {
+            self.release(key, instance);
+            return self.seek(instance, "its node was lost before it was told");
+        }
+        node.starts_sent += 1;
+        let unconfirmed = Unconfirmed {
+            sender: start.sender,
+            ordinal: node.starts_sent,
+            restart: start.request.restart,
+        };
+        node.ledger.give(instance, unconfirmed);
+        self.instances.turn(instance, placing(key, Awaits::Node));
+        self.remember(instance);
+        self.hand_over(key, *start);
+    }
+
+    /// A START of an instance that is looked after came again.
+    pub(super) fn start_again(&mut self, start: PlacedStart) {
+        let (instance, sender) = (start.request.instance.clone(), start.sender);
+        let Some(kept) = self.instances.get_mut(&instance) else {
+            return;
+        };
+        match &kept.state {
+            State::Waiting => {
+                // Whoever asks for it now hears of it.
+                if let Some(known) = &mut kept.start {
+                    known.sender = sender;
+                }
+                self.tell_queued(&instance);
+            }
+            State::Placing(Placing { node, awaits }) if *awaits == Awaits::Node => {
+                let node = *node;
+                self.repeat(node, start);
+            }
+            State::Running { node } => {
+                let node = *node;
+                self.repeat(node, start);
+            }
+            State::Lost {
+                then: AfterLoss::Forget | AfterLoss::Delete,
+                ..
+            } => {
+                // Whoever asks for it knows that its node is lost.
+                self.let_go(&instance, "started anew");
+                self.place(self.now, start);
+            }
+            state => {
+                let text = format!("the instance is {} here already", state.word());
+                let why = Explanation::of(&text);
+                let reason = StartFailureReason::InstanceExists;
+                self.answer_start(sender, &instance, reason, start.request.restart, why);
+            }
+        }
+    }
+
+    /// STATS say something new of an instance that is looked after.
+    pub(super) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let is_suspended = reported == InstanceState::ExitPaused;
+        match kept.state.clone() {
+            State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
+                kept.note_running();
+                self.turn(instance, State::Running { node: key }, "");
+            }
+            State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
+                self.suspension_reported(key, instance, is_suspended);
+            }
+            State::Running { node } | State::Suspended { node, .. } if node == key => {
+                self.suspension_reported(key, instance, is_suspended);
+            }
+            State::Migrating { to, .. } if to == key => self.arrived(key, instance),
+            State::Lost { then, .. } => self.came_back(key, instance, then, is_suspended),
+            state if state.node() != Some(key) => self.found_elsewhere(key, instance, &state),
+            _ => {}
+        }
+    }
+
+    /// A launcher could not start an instance that is looked after: the next node is tried, as often as it may be.
+    /// Whether the failure was that of the START it was placed with.
+    pub(super) fn attempt_failed(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        reason: &StartFailureReason,
+        text: &str,
+    ) -> bool {
+        let is_awaited = placing(key, Awaits::Node);
+        let Some(kept) = self.instances.get(instance) else {
+            return false;
+        };
+        if kept.state != is_awaited {
+            return false;
+        }
+        if !self.nodes.node_mut(key).ledger.end(instance, Ended::Failed) {
+            // It answers an earlier START of the same instance; the outcome of the latest is still to come.
+            return true;
+        }
+        self.release(key, instance);
+        let uuid = self.nodes.node(key).uuid;
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return true;
+        };
+        kept.tried.push(AttemptFailed {
+            node_uuid: uuid.to_string(),
+            reason: reason.clone(),
+            detail: text.to_owned(),
+        });
+        let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
+        self.blame(key, instance, reason);
+        let detail = format!("node {uuid} could not start it: {reason}");
+        if may_try_elsewhere(reason) && attempts < max {
+            self.seek(instance, &detail);
+        } else {
+            let why = Explanation::of(if text.is_empty() { &detail } else { text });
+            self.fail_kept(instance, reason.clone(), Some(uuid), why);
+        }
+        true
+    }
+
+    /// Fails an instance that is on no node: its sender is told with all that was tried, and it is forgotten.
+    pub(super) fn fail_kept(
+        &mut self,
+        instance: &InstanceId,
+        reason: StartFailureReason,
+        node: Option<Uuid>,
+        why: Explanation,
+    ) {
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let request = kept.start.as_deref();
+        let sender = request.map_or(SessionId(0), |start| start.sender);
+        let failure = StartFailure {
+            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
+            instance_uuid: instance.to_string(),
+            restart: request.is_some_and(|start| start.request.restart),
+            detail: Some(why.text.clone()),
+            reasons: why.reasons,
+            never: why.never,
+            attempts: kept.tried.clone(),
+            reason,
+        };
+        self.let_go(instance, &why.text);
+        self.tell_failure(sender, failure);
+    }
+
+    /// A launcher says that an instance that is looked after has ended on it; whether original controllers alone are to
+    /// hear of it, because it is not its end.
+    pub(super) fn kept_ended(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+        let Some(kept) = self.instances.get(instance) else {
+            return Heard::ByAll;
+        };
+        match kept.state.clone() {
+            State::Stopping { node, then, .. } if node == key => {
+                self.release(key, instance);
+                match then {
+                    Then::End => {
+                        self.let_go(instance, "stopped");
+                        Heard::ByAll
+                    }
+                    Then::Wait(by) => {
+                        self.victim_is_away(instance, &by);
+                        Heard::ByOriginals
+                    }
+                }
+            }
+            State::Migrating { from, .. } if from == key => self.has_left(key, instance),
+            state if state.node() == Some(key) => {
+                self.release(key, instance);
+                self.let_go(instance, "ended");
+                Heard::ByAll
+            }
+            State::Lost { node, .. } if node == self.nodes.node(key).uuid => {
+                self.let_go(instance, "ended");
+                Heard::ByAll
+            }
+            _ => {
+                // It is elsewhere, or is to be: this was a copy that should not have been.
+                self.release(key, instance);
+                Heard::ByNobody
+            }
+        }
+    }
+
+    /// A launcher says that it stopped an instance because it was cut off for longer than its lease: it is placed again if
+    /// its START said so.
+    pub(super) fn kept_cut_off_there(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+        let Some(kept) = self.instances.get(instance) else {
+            return Heard::ByAll;
+        };
+        let uuid = self.nodes.node(key).uuid;
+        let is_here = match &kept.state {
+            State::Running { node } | State::Suspended { node, .. } => *node == key,
+            State::Placing(Placing { node, awaits }) => *node == key && *awaits == Awaits::Node,
+            State::Lost { node, then, .. } => *node == uuid && *then != AfterLoss::Delete,
+            _ => false,
+        };
+        if !is_here || kept.on_loss != OnLoss::Restart {
+            return self.kept_ended(key, instance);
+        }
+        self.queue.remove(instance);
+        self.release(key, instance);
+        self.seek(instance, "its node was cut off, and has stopped it");
+        Heard::ByOriginals
+    }
+
+    /// A node does not list an instance that is looked after any more, without having said that it ended.
+    pub(super) fn kept_vanished(&mut self, key: NodeKey, instance: &InstanceId) {
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        match kept.state.clone() {
+            State::Placing(Placing { node, .. }) if node == key => {
+                self.seek(instance, "its node does not have it");
+            }
+            State::Stopping { .. } | State::Migrating { .. } => {
+                self.kept_ended(key, instance);
+            }
+            state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
+            _ => {}
+        }
+    }
+
+    /// DELETE of an instance that is looked after: it goes to the node that has it, whichever the command names.
+    pub(super) fn delete_kept(&mut self, id: SessionId, frame: Frame, target: &Target) {
+        let instance = target.instance.clone();
+        let Some(kept) = self.instances.get(&instance) else {
+            return;
+        };
+        match kept.state.clone() {
+            State::Waiting => self.deleted_here(id, &frame, &instance),
+            State::Placing(Placing { node, awaits }) if awaits != Awaits::Node => {
+                self.release(node, &instance);
+                self.deleted_here(id, &frame, &instance);
+            }
+            State::Lost { node, until, .. } => {
+                let then = AfterLoss::Delete;
+                let state = State::Lost { node, until, then };
+                self.turn(&instance, state, "deleted while its node is lost");
+                self.tell_deleted(id, &frame, &instance);
+            }
+            State::Migrating { from, to, .. } => {
+                self.unclaim(to, &instance);
+                self.delete_on(id, frame, from, &instance);
+            }
+            State::Placing(Placing { node, .. })
+            | State::Running { node }
+            | State::Suspending { node, .. }
+            | State::Suspended { node, .. }
+            | State::Resuming { node, .. }
+            | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
+        }
+    }
+
+    /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
+    /// in order.
+    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, instance: &InstanceId) {
+        let node = self.nodes.node(key);
+        let (uuid, session) = (node.uuid, node.session());
+        let target = Target {
+            instance: instance.clone(),
+            node: uuid.to_string().into(),
+        };
+        let Some(session) = session else {
+            return self.no_such_instance(id, frame.kind, &target, None);
+        };
+        let due = self.now + COMMAND_TIME;
+        let state = State::Stopping {
+            node: key,
+            then: Then::End,
+            due,
+        };
+        self.turn(instance, state, "deleted");
+        self.expect_answer(id, frame.kind, instance);
+        let command = TargetedCommand {
+            sender: id,
+            target,
+            volume: None,
+            frame,
+        };
+        self.send(session, Message::Targeted(Box::new(command)));
+    }
+
+    /// An instance that is on no node is deleted here.
+    fn deleted_here(&mut self, id: SessionId, frame: &Frame, instance: &InstanceId) {
+        self.let_go(instance, "deleted");
+        self.tell_deleted(id, frame, instance);
+    }
+
+    /// Takes a claim out of a node's ledger that is not the instance's own place.
+    pub(super) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) {
+        if self.nodes.node_mut(key).ledger.release(instance).is_some() {
+            self.refresh_offer(key);
+        }
+    }
+
+    /// Something is due about instances that are looked after; says how many.
+    pub(super) fn instances_due(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(instance) = self.instances.next_due(now) else {
+                return;
+            };
+            let Some(kept) = self.instances.get(&instance) else {
+                return;
+            };
+            match kept.state.clone() {
+                State::Placing(Placing { node, .. }) => self.victims_are_late(node, &instance),
+                State::Suspending { .. } | State::Resuming { .. } => {
+                    self.suspension_late(&instance)
+                }
+                State::Stopping { node, .. } => self.stop_is_late(node, &instance),
+                State::Migrating { .. } => self.move_is_late(&instance),
+                State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
+                State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
+            }
+        }
+    }
+
+    /// A launcher has not said that it stopped an instance: nobody knows, and STATS will tell.
+    fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
+        let Some(State::Stopping { then, .. }) =
+            self.instances.get(instance).map(|it| it.state.clone())
+        else {
+            return;
+        };
+        if let Then::Wait(preemptor) = then {
+            self.victim_stays(&preemptor, instance);
+        }
+        self.turn(
+            instance,
+            State::Running { node: key },
+            "it did not stop in time",
+        );
+    }
+}
+
+/// Who hears of what a launcher says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Everybody whom it concerns.
+    ByAll,
+    /// Original controllers: others are told of the instance's state.
+    ByOriginals,
+    /// Nobody: it changes nothing for them.
+    ByNobody,
+}
+
+/// A START on its way to a node.
+pub(super) fn placing(node: NodeKey, awaits: Awaits) -> State {
+    State::Placing(Placing { node, awaits })
+}
+
+/// Whether another node may do better.
+fn may_try_elsewhere(reason: &StartFailureReason) -> bool {
+    matches!(
+        reason,
+        StartFailureReason::FullComputeNode
+            | StartFailureReason::NodeMaintenance
+            | StartFailureReason::LaunchFailure
+            | StartFailureReason::ImageFailure
+            | StartFailureReason::NetworkFailure
+    )
+}
+
+impl Scheduler {
+    /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.
+    fn tell_deleted(&mut self, id: SessionId, frame: &Frame, instance: &InstanceId) {
+        let message = || {
+            Message::InstanceDeleted(InstanceDeleted {
+                instance_uuid: instance.to_string(),
+                exit_code: None,
+            })
+        };
+        debug_assert_eq!(frame.kind, Kind::DELETE);
+        self.tell_controllers(Topic::Instances, |_| Some(message()));
+        let hears = self.controllers.contains(&id)
+            || self
+                .sessions
+                .get(&id)
+                .is_none_or(|session| session.topics.contains(&Topic::Instances));
+        if !hears {
+            self.send(id, message());
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Who waits for room, in order, and whose turn it is when a node has some.
+//!
+//! A pure data structure: it knows waiters by what they ask for and by their [`Shape`], but no nodes, no payloads and
+//! no frames. Who waits, and what becomes of who is found, is decided by its user.
+//!
+//! # The order
+//!
+//! Waiters of a pool stand by priority, higher first, and within a priority in order of arrival ([`Rank`]). Who is taken
+//! out and put back with the order it had stands where it stood.
+//!
+//! A node with room takes the first waiter in that order that fits into it ([`Queue::candidate`]). Those before it that
+//! do not fit are passed over: room that is too small for them would otherwise stand empty.
+//!
+//! # The rule against starvation
+//!
+//! Small waiters that pass a big one over take away the room that would have become enough for it. So:
+//!
+//! 1. Each placement that passes over the head of a pool counts one *pass* for the head: of a waiter that stands behind
+//!    it, or of a new START that would have had to stand behind it ([`Queue::placed`]). Evictions and resumes on a
+//!    suspended instance's own node are placements as well.
+//! 2. A head with [`PASSES_BEFORE_RESERVATION`] passes is *reserving* ([`Queue::reserving`]): its user chooses a node that
+//!    could run it once that has drained, and says so ([`Queue::reserve`]). From then on nothing is placed on that node
+//!    but the waiter itself and what stands before it in the order ([`Queue::reserved`]).
+//! 3. A pool has one reservation at most, and a node is reserved once at most.
+//! 4. A reservation ends when its waiter is taken out ([`Queue::remove`]), when the node is given up
+//!    ([`Queue::unreserve`]), or after [`RESERVATION_TIME`] ([`Queue::take_ended_reservation`]). Its passes then begin
+//!    anew: the node is open to all others for at least as many placements as the waiter was passed over by before, so
+//!    that a waiter whose room never comes does not starve small ones.
+//! 5. A head for which no node can be reserved (its node is lost, its label is nowhere) is set aside
+//!    ([`Queue::set_aside`]): passes are counted for the first waiter in order that is not, so that it does not keep the
+//!    rule from those behind it. It keeps its place in the order. At most [`MAX_SET_ASIDE`] of a pool are set aside, the
+//!    latest ones, and [`Queue::reconsider`] ends it for all of them: a node has joined or changed.
+
+mod bunch;
+mod line;
+mod ordered;
+mod reservation;
+mod search;
+mod shape;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use proto_frames::Uuid;
+
+use self::line::Line;
+use self::ordered::Key;
+use self::search::{Round, Sought, Walk, Whom};
+use self::slots::Slots;
+
+use super::ids::{InstanceId, NodeKey};
+use super::node::Pool;
+use super::resources::Resources;
+
+use self::reservation::Turns;
+pub(super) use self::shape::Shape;
+
+/// Most that wait at the same time, over both pools: with what is kept of each beside its payload, some 50 MB.
+pub(super) const MAX_QUEUED: usize = 131_072;
+
+/// Most bytes of payloads that wait, over both pools; at [`MAX_QUEUED`] that leaves 2 KiB for each, several times a
+/// START's usual size.
+pub(super) const MAX_QUEUED_BYTES: usize = 256 << 20;
+
+/// How often the head of a pool is passed over before a node is reserved for it: often enough that a full cluster goes
+/// on filling its gaps, and at a few placements a second the wait is below a minute.
+pub(super) const PASSES_BEFORE_RESERVATION: u32 = 64;
+
+/// How long a node is kept for one waiter: what does not drain in this time is not about to.
+pub(super) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
+
+/// Most waiters of a pool that are set aside: each is a step for every placement that is counted.
+pub(super) const MAX_SET_ASIDE: usize = 16;
+
+/// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 8. About a microsecond; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
+pub(super) const MAX_STEPS: u32 = 256;
+
+/// Most shapes about which one search asks whether a node may run them.
+pub(super) const MAX_ASKED: u32 = 32;
+
+/// Rounds in which [`Queue::outranks`] looks for its answer: it is asked far less often than [`Queue::candidate`].
+const OUTRANKS_ROUNDS: usize = 16;
+
+/// A place in the order of a pool; less = sooner. No two waiters have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// 255 less the priority, so that the higher comes first.
+    patience: u8,
+    /// Arrival.
+    order: u64,
+}
+
+impl Rank {
+    /// The place of what arrived as `order` with this priority.
+    pub(super) fn new(priority: u8, order: u64) -> Self {
+        Self {
+            patience: u8::MAX - priority,
+            order,
+        }
+    }
+
+    /// The place of what arrives now with this priority: behind all that wait with it.
+    pub(super) fn newest(priority: u8) -> Self {
+        Self::new(priority, u64::MAX)
+    }
+
+    /// The place before all that have this priority or a lower one.
+    fn before(priority: u8) -> Self {
+        Self::new(priority, 0)
+    }
+
+    /// The priority, higher first.
+    pub(super) fn priority(self) -> u8 {
+        u8::MAX - self.patience
+    }
+}
+
+/// What a waiter waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// To be started.
+    Start,
+    /// To be resumed: it is suspended on a node.
+    Resume,
+}
+
+/// Where a waiter may go, beyond what its shape says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Wherever its shape allows.
+    Anywhere,
+    /// This node alone. Whoever removes a node takes out or moves who waits for it ([`Queue::waiting_for`]).
+    Only(NodeKey),
+    /// Wherever its shape allows, there rather than elsewhere. For whoever places it: every node with room is shown it
+    /// in its turn.
+    Prefer(NodeKey),
+}
+
+/// One that waits.
+#[derive(Debug, Clone)]
+pub(super) struct Waiter {
+    pub(super) instance: InstanceId,
+    pub(super) pool: Pool,
+    /// 0 ..= 100, higher first.
+    pub(super) priority: u8,
+    /// Its arrival, from [`Queue::next_order`]; kept when it is put back. No two waiters have the same.
+    pub(super) order: u64,
+    /// What has to be free now: of one that waits to be resumed vcpus alone.
+    pub(super) asked: Resources,
+    pub(super) place: Place,
+    pub(super) purpose: Purpose,
+    pub(super) shape: Arc<Shape>,
+    /// What is kept for it, counted towards [`MAX_QUEUED_BYTES`].
+    pub(super) bytes: usize,
+    /// How long it waits at most.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Waiter {
+    /// Its place in the order.
+    pub(super) fn rank(&self) -> Rank {
+        Rank::new(self.priority, self.order)
+    }
+}
+
+/// There is no room in the queue for a waiter, which comes back.
+#[derive(Debug)]
+pub(super) struct Full(pub(super) Box<Waiter>);
+
+/// Which shapes of waiters there are, by number; a number is never given twice, so that whether a node may run a shape
+/// can be remembered by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ClassId(pub(super) u64);
+
+/// A node with room, by all names that a waiter may call it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room<'a> {
+    pub(super) node: NodeKey,
+    pub(super) uuid: Uuid,
+    pub(super) hostname: &'a str,
+    /// How much is free.
+    pub(super) free: Resources,
+}
+
+/// Where in the order a search begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// At the head.
+    AtHead,
+    /// Behind this place: what stands there was found before and would not go.
+    After(Rank),
+    /// Where an earlier search for the same node gave up.
+    GoOn(Cursor),
+}
+
+/// Where a search has given up. Good for the same node only. A queue that has changed meanwhile does no harm: who came in
+/// where this search has looked already is not found by it, but by the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// Which of the bunches that concern the node.
+    bunch: u8,
+    /// Which class of it.
+    seat: u32,
+    /// Where in the class.
+    within: Key,
+    /// The best found so far.
+    best: Option<Key>,
+    /// Where the search began.
+    from: Key,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The first in order that fits.
+    First(InstanceId),
+    /// Nobody fits.
+    Nothing,
+    /// Not known yet: it would take more than [`MAX_STEPS`] or [`MAX_ASKED`]. Go on there, at a later turn.
+    GaveUp(Cursor),
+}
+
+/// Who waits.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: Slots<Waiting>,
+    by_instance: IndexMap<InstanceId, u32>,
+    /// Those of the compute and the network pool.
+    lines: [Line; 2],
+    turns: [Turns; 2],
+    /// Deadlines, the earliest first.
+    deadlines: BTreeSet<(Instant, Key)>,
+    bytes: usize,
+    /// The highest order there ever was.
+    orders: u64,
+}
+
+/// A waiter, and where it is kept.
+#[derive(Debug)]
+struct Waiting {
+    waiter: Waiter,
+    class: u32,
+}
+
+impl Queue {
+    /// The order of the next that arrives: counted up from 1, and above that of all that were ever put in.
+    pub(super) fn next_order(&mut self) -> u64 {
+        self.orders += 1;
+        self.orders
+    }
+
+    /// Sees to it that later ones come behind this number.
+    pub(super) fn note_order(&mut self, order: u64) {
+        self.orders = self.orders.max(order);
+    }
+
+    /// Lets one wait. One of the same instance that waits already is replaced.
+    ///
+    /// # Errors
+    /// [`Full`] with the waiter, if as many or as many bytes wait as may; then one of the same instance still waits.
+    pub(super) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
+        let (earlier, bytes) = match self.waiter(&waiter.instance) {
+            Some(earlier) => (1, earlier.bytes),
+            None => (0, 0),
+        };
+        let bytes = (self.bytes - bytes).saturating_add(waiter.bytes);
+        if self.len() - earlier >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES {
+            return Err(Full(Box::new(waiter)));
+        }
+        self.remove(&waiter.instance);
+        self.bytes = bytes;
+        self.orders = self.orders.max(waiter.order);
+        let number = self.waiting.next();
+        let key = Key::new(waiter.rank(), number);
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.insert((deadline, key));
+        }
+        self.by_instance.insert(waiter.instance.clone(), number);
+        let class = self.lines[waiter.pool as usize].insert(key, &mut waiter);
+        self.waiting.insert(Waiting { waiter, class });
+        Ok(())
+    }
+
+    /// Takes one out; a reservation for it ends.
+    pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Waiter> {
+        let number = self.by_instance.swap_remove(instance)?;
+        let Waiting { waiter, class } = self.waiting.remove(number)?;
+        let key = Key::new(waiter.rank(), number);
+        self.lines[waiter.pool as usize].remove(key, class);
+        self.turns[waiter.pool as usize].forget(waiter.rank());
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, key));
+        }
+        self.bytes -= waiter.bytes;
+        Some(waiter)
+    }
+
+    /// Whether an instance waits.
+    pub(super) fn contains(&self, instance: &InstanceId) -> bool {
+        self.by_instance.contains_key(instance)
+    }
+
+    /// What waits for an instance.
+    pub(super) fn waiter(&self, instance: &InstanceId) -> Option<&Waiter> {
+        let number = self.by_instance.get(instance)?;
+        self.waiting.at(*number).map(|waiting| &waiting.waiter)
+    }
+
+    /// How many wait, over both pools.
+    pub(super) fn len(&self) -> usize {
+        self.by_instance.len()
+    }
+
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many wait for a pool.
+    pub(super) fn len_of(&self, pool: Pool) -> usize {
+        self.lines[pool as usize].order.len()
+    }
+
+    /// Bytes of all that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Which in the order of its pool an instance is; 1 = next.
+    pub(super) fn position(&self, instance: &InstanceId) -> Option<usize> {
+        let &number = self.by_instance.get(instance)?;
+        let waiter = &self.waiting.at(number)?.waiter;
+        let key = Key::new(waiter.rank(), number);
+        Some(self.lines[waiter.pool as usize].order.count_before(key) + 1)
+    }
+
+    /// Those that wait for a pool, in order, behind a place or from the head.
+    pub(super) fn iter_after(
+        &self,
+        pool: Pool,
+        after: Option<Rank>,
+    ) -> impl Iterator<Item = &Waiter> {
+        let from = after.map_or(Key::FIRST, Key::behind);
+        let keys = self.lines[pool as usize].order.iter_from(from);
+        keys.filter_map(|key| self.by_key(key))
+    }
+
+    /// The first in order that fits into a node's room and that the node may run, of those that are pinned to it and
+    /// of all that are not pinned. Those pinned to other nodes cost nothing.
+    ///
+    /// `may` says whether the node may run a shape, whatever room it has; it is asked only about those that promise
+    /// somebody better than found so far, and as a rule once about each.
+    pub(super) fn candidate(
+        &self,
+        pool: Pool,
+        room: &Room<'_>,
+        begin: Begin,
+        may: impl FnMut(ClassId, &Shape) -> bool,
+    ) -> Found {
+        let sought = |from| Sought {
+            from,
+            before: Key::LAST,
+            whom: Whom::First,
+        };
+        let walk = |from| Walk::new(&self.lines[pool as usize], room, sought(from), may);
+        let round = match begin {
+            Begin::AtHead => walk(Key::FIRST).begin(),
+            Begin::After(rank) => walk(Key::behind(rank)).begin(),
+            Begin::GoOn(cursor) if self.is_good(&cursor, room) => walk(cursor.from).go_on(cursor),
+            // Who ruled others out has gone, or the room for it.
+            Begin::GoOn(cursor) => walk(cursor.from).begin(),
+        };
+        match round {
+            Round::GaveUp(cursor) => Found::GaveUp(cursor),
+            Round::Done(found) => match found.and_then(|key| self.by_key(key)) {
+                Some(waiter) => Found::First(waiter.instance.clone()),
+                None => Found::Nothing,
+            },
+        }
+    }
+
+    /// Whether a START of a priority above this one waits that could run on a node if nothing else did: before it has
+    /// its room, nobody of this priority is resumed there. `room.free` is what the node has in all. Where that would
+    /// take too long to find out, it is taken to be so.
+    pub(super) fn outranks(
+        &self,
+        pool: Pool,
+        room: &Room<'_>,
+        priority: u8,
+        mut may: impl FnMut(ClassId, &Shape) -> bool,
+    ) -> bool {
+        let sought = Sought {
+            from: Key::FIRST,
+            before: Key::before(Rank::before(priority)),
+            whom: Whom::AnyStart,
+        };
+        let line = &self.lines[pool as usize];
+        let mut round = Walk::new(line, room, sought, &mut may).begin();
+        for _ in 1..OUTRANKS_ROUNDS {
+            match round {
+                Round::Done(found) => return found.is_some(),
+                Round::GaveUp(cursor) => {
+                    round = Walk::new(line, room, sought, &mut may).go_on(cursor);
+                }
+            }
+        }
+        !matches!(round, Round::Done(None))
+    }
+
+    /// Who waits for this very node ([`Place::Only`]), in no particular order: to be moved when it is given up.
+    pub(super) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
+        let keys = self.lines.iter().flat_map(|line| line.waiting_for(node));
+        keys.filter_map(|key| self.by_key(key))
+            .map(|waiter| waiter.instance.clone())
+            .collect()
+    }
+
+    /// When there is something to do because of time: [`Queue::take_due`] or [`Queue::take_ended_reservation`].
+    pub(super) fn due(&self) -> Option<Instant> {
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let reservations = self.turns.iter().filter_map(Turns::due);
+        deadline.into_iter().chain(reservations).min()
+    }
+
+    /// Takes out one whose time to wait is over, the earliest first.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Waiter> {
+        let &(deadline, key) = self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        let instance = self.by_key(key)?.instance.clone();
+        self.remove(&instance)
+    }
+
+    /// Recomputes every order, sum and minimum and compares.
+    ///
+    /// # Errors
+    /// Names the first thing that does not hold.
+    pub(super) fn invariants(&self) -> Result<(), &'static str> {
+        let all = || self.waiting.iter().map(|(_, waiting)| &waiting.waiter);
+        let asked = |pool: Pool| {
+            move |key: Key, class| {
+                let waiting = self.waiting.at(key.number)?;
+                let is_there = waiting.waiter.pool == pool
+                    && waiting.class == class
+                    && Key::new(waiting.waiter.rank(), key.number) == key;
+                is_there.then_some(waiting.waiter.asked)
+            }
+        };
+        for pool in Pool::ALL {
+            let line = &self.lines[pool as usize];
+            line.check(asked(pool))?;
+            if line.order.len() != all().filter(|waiter| waiter.pool == pool).count() {
+                return Err("an order does not have all who wait");
+            }
+            let mut ranks = self.turns[pool as usize].ranks();
+            if !ranks.all(|rank| {
+                line.order
+                    .iter_from(Key::before(rank))
+                    .next()
+                    .is_some_and(|key| key < Key::behind(rank))
+            }) {
+                return Err("passes are counted of one who does not wait");
+            }
+        }
+        let found = |waiter: &Waiter| self.waiter(&waiter.instance).map(Waiter::rank);
+        if !all().all(|waiter| found(waiter) == Some(waiter.rank()))
+            || self.waiting.len() != self.by_instance.len()
+        {
+            return Err("a waiter is not found by its instance");
+        }
+        if self.bytes != all().map(|waiter| waiter.bytes).sum::<usize>() {
+            return Err("the bytes are not those of the waiters");
+        }
+        if self.deadlines.len() != all().filter(|waiter| waiter.deadline.is_some()).count() {
+            return Err("deadlines are not those of the waiters");
+        }
+        Ok(())
+    }
+
+    /// The waiter in a place, if it still is there.
+    fn by_key(&self, key: Key) -> Option<&Waiter> {
+        let waiter = &self.waiting.at(key.number)?.waiter;
+        (Key::new(waiter.rank(), key.number) == key).then_some(waiter)
+    }
+
+    /// Whether the best that a cursor knows of still is.
+    fn is_good(&self, cursor: &Cursor, room: &Room<'_>) -> bool {
+        cursor.best.is_none_or(|key| {
+            self.by_key(key)
+                .is_some_and(|waiter| room.free.covers(&waiter.asked))
+        })
+    }
+}

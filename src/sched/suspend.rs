@@ -1,0 +1,46 @@
+//! Instances are suspended and resumed: by command, and to make way for others.
+
+use proto_frames::Frame;
+use proto_frames::payload::{CommandFailure, InstanceStateEvent};
+
+use super::Scheduler;
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::input::Target;
+
+impl Scheduler {
+    /// SUSPEND from a controller or operator.
+    pub(super) fn suspend(&mut self, _id: SessionId, _target: &Target) {}
+
+    /// RESUME from a controller or operator.
+    pub(super) fn resume(&mut self, _id: SessionId, _target: &Target) {}
+
+    /// CommandFailure from a launcher.
+    pub(super) fn command_failed(
+        &mut self,
+        _id: SessionId,
+        _frame: Frame,
+        _failure: &CommandFailure,
+    ) {
+    }
+
+    /// InstanceState from a launcher.
+    pub(super) fn instance_state(&mut self, _id: SessionId, _event: &InstanceStateEvent) {}
+
+    /// A launcher says whether an instance is suspended, in an event or in STATS.
+    pub(super) fn suspension_reported(
+        &mut self,
+        _key: NodeKey,
+        _instance: &InstanceId,
+        _is_suspended: bool,
+    ) {
+    }
+
+    /// A launcher did not suspend or resume an instance in time.
+    pub(super) fn suspension_late(&mut self, _instance: &InstanceId) {}
+
+    /// Resumes an instance that had to make way, on the node where it is, if nobody of higher priority waits for that
+    /// room; whether it did.
+    pub(super) fn resume_evicted(&mut self, _instance: &InstanceId, _key: NodeKey) -> bool {
+        false
+    }
+}

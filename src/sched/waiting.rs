@@ -1,0 +1,323 @@
+//! The waiting queue at work: who is let wait, what is said of it, and who is served when a node has room again.
+//!
+//! A node is woken when what it offers has grown, and at the end of that turn the queue is asked who may use it: nobody
+//! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
+
+use super::Scheduler;
+use super::action::{Message, PlacedStart};
+use super::durable::Next;
+use super::explain::Explanation;
+use super::ids::{InstanceId, NodeKey};
+use super::input::StartRequest;
+use super::instances::{By, State};
+use super::node::Pool;
+use super::placement::{Refusal, pool_of};
+use super::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
+use super::records::ms;
+use super::session::Session;
+
+/// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
+/// a tick at once: what bounds how long the return of many nodes keeps everybody else waiting.
+const SERVED_PER_TURN: usize = 64;
+
+/// Waiting instances tried on one node that the queue thinks fit there and that do not, for reasons it does not know,
+/// before the next node has its turn.
+const MISFITS_PER_NODE: usize = 4;
+
+impl Scheduler {
+    /// A START fits nowhere: room is made for it, or it waits, or it fails.
+    pub(super) fn without_room(&mut self, start: PlacedStart) {
+        let may_wait = start
+            .request
+            .scheduling
+            .as_deref()
+            .is_some_and(|asked| asked.queue.is_some_and(|span| span.ms() > 0));
+        if self.settling.is_open() && !may_wait {
+            return self.hold_or_fail(start);
+        }
+        if !self.is_to_keep(&start.request) {
+            return self.fail_start(&start, Refusal::NoRoom);
+        }
+        let instance = self.keep(start);
+        let Some(request) = self.request_now(&instance) else {
+            return;
+        };
+        if !self.preempt(&instance, &request) {
+            self.wait_or_fail(&instance, &request, "");
+        }
+    }
+
+    /// Lets an instance wait for room if it may, else it has failed.
+    pub(super) fn wait_or_fail(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+        detail: &str,
+    ) {
+        let why = self.why_not(request);
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let may_wait = kept.has_run || kept.waits_until.is_some_and(|until| until > self.now);
+        if self.is_leaving && !self.config.durable {
+            let why = Explanation::of(Refusal::Leaving.detail());
+            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        }
+        // What ran once is not given up because of how the cluster happens to be.
+        if !may_wait || (why.never && !kept.has_run) {
+            let reason = self.no_room(request);
+            return self.fail_kept(instance, reason, None, why);
+        }
+        let detail = if detail.is_empty() { &why.text } else { detail };
+        self.turn(instance, State::Waiting, detail);
+        match self.enqueue(instance, request) {
+            Ok(()) => self.after_commit(instance, Next::TellQueued),
+            Err(Full(_)) => {
+                let reason = self.no_room(request);
+                let why = format!(
+                    "{}; and {} wait already, which is as many as may",
+                    why.text,
+                    self.queue.len()
+                );
+                self.fail_kept(instance, reason, None, Explanation::of(&why));
+            }
+        }
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Result<(), Full> {
+        let Some(kept) = self.instances.get(instance) else {
+            return Ok(());
+        };
+        let deadline = if kept.has_run { None } else { kept.waits_until };
+        let bytes = kept
+            .start
+            .as_ref()
+            .map_or(0, |start| start.frame.payload.len());
+        self.queue.push(Waiter {
+            instance: instance.clone(),
+            pool: pool_of(request),
+            priority: kept.priority,
+            order: kept.order,
+            asked: request.asked,
+            place: Place::Anywhere,
+            purpose: Purpose::Start,
+            shape: Arc::new(Shape::of(request)),
+            bytes,
+            deadline,
+        })
+    }
+
+    /// Lets a suspended instance wait for vcpus on its node.
+    pub(super) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
+        let node = self.nodes.node(key);
+        let Some(entry) = node.ledger.get(instance) else {
+            return;
+        };
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let pool = if node.slots[Pool::Compute as usize].is_some() {
+            Pool::Compute
+        } else {
+            Pool::Network
+        };
+        let asked = super::Resources {
+            mem_mib: 0,
+            vcpus: entry.asked.vcpus,
+            disk_mib: 0,
+        };
+        let waiter = Waiter {
+            instance: instance.clone(),
+            pool,
+            priority: kept.priority,
+            order: kept.order,
+            asked,
+            place: Place::Only(key),
+            purpose: Purpose::Resume,
+            shape: Arc::new(Shape::of(&StartRequest::plain(instance.clone()))),
+            bytes: 0,
+            deadline: None,
+        };
+        if self.queue.push(waiter).is_ok() {
+            self.woken.insert(key, Begin::AtHead);
+        }
+    }
+
+    /// Tells who waits for an instance, and who watches, that it waits and why.
+    pub(super) fn tell_queued(&mut self, instance: &InstanceId) {
+        let (Some(kept), Some(position)) =
+            (self.instances.get(instance), self.queue.position(instance))
+        else {
+            return;
+        };
+        let Some(start) = kept.start.as_deref() else {
+            return;
+        };
+        let (sender, now) = (start.sender, self.now);
+        let left = kept.waits_until.filter(|_| !kept.has_run);
+        let event = InstanceQueued {
+            instance_uuid: instance.to_string(),
+            position: position as u64,
+            waiting: self.queue.len() as u64,
+            priority: i64::from(kept.priority),
+            deadline_ms: left.map(|until| ms(until.saturating_duration_since(now))),
+            detail: kept
+                .history
+                .back()
+                .map(|event| event.detail.clone())
+                .unwrap_or_default(),
+        };
+        let message = || Message::InstanceQueued(Box::new(event.clone()));
+        if self.sessions.get(&sender).is_some_and(Session::is_native) {
+            self.send(sender, message());
+        }
+        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+    }
+
+    /// Notes that a node offers more than before.
+    pub(super) fn wake(&mut self, key: NodeKey) {
+        if self.queue.len() > 0 {
+            self.woken.insert(key, Begin::AtHead);
+        }
+    }
+
+    /// Gives woken nodes to those who wait for them; whether anything was done.
+    pub(super) fn serve_waiting(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..SERVED_PER_TURN {
+            let Some((key, after)) = self.woken.shift_remove_index(0) else {
+                return any;
+            };
+            match self.serve(key, after) {
+                // There may be room for another.
+                Served::One => {
+                    self.woken.insert(key, Begin::AtHead);
+                    any = true;
+                }
+                Served::Nobody => {}
+                // Its turn comes again behind the others.
+                Served::More(after) => {
+                    self.woken.entry(key).or_insert(after);
+                }
+            }
+        }
+        any
+    }
+
+    /// Gives a node's room to the first who waits for it and fits.
+    fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
+        if !self.nodes.contains(key) || !self.nodes.node(key).is_on_offer() {
+            return Served::Nobody;
+        }
+        for pool in Pool::ALL {
+            if self.nodes.node(key).slots[pool as usize].is_none() {
+                continue;
+            }
+            match self.serve_in(pool, key, begin) {
+                Served::Nobody => {}
+                other => return other,
+            }
+        }
+        Served::Nobody
+    }
+
+    fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
+        for _ in 0..MISFITS_PER_NODE {
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
+            let found = self.queue.candidate(pool, &self.room(key), begin, may);
+            let instance = match found {
+                Found::First(instance) => instance,
+                Found::Nothing => return Served::Nobody,
+                Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
+            };
+            if self.serve_instance(&instance, key) {
+                return Served::One;
+            }
+            begin = match self.queue.waiter(&instance) {
+                Some(waiter) => Begin::After(waiter.rank()),
+                None => begin,
+            };
+        }
+        Served::More(begin)
+    }
+
+    /// A node as the queue sees it.
+    pub(super) fn room(&self, key: NodeKey) -> Room<'_> {
+        let node = self.nodes.node(key);
+        Room {
+            node: key,
+            uuid: node.uuid,
+            hostname: node.hostname(),
+            free: self.nodes.free(key),
+        }
+    }
+
+    /// Whether a node's labels and the like allow a request, whatever room it has.
+    pub(super) fn may_run(&self, pool: Pool, key: NodeKey, request: &StartRequest) -> bool {
+        let view = self.view(pool);
+        let asked = view.asked(request, &self.labels[pool as usize]);
+        let node = view.candidate(key);
+        asked.unheard_of.is_empty()
+            && self
+                .policy
+                .concerned(&asked)
+                .all(|filter| filter.admits(&node, &asked).is_ok())
+    }
+
+    fn serve_instance(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(kept) = self.instances.get(instance) else {
+            self.queue.remove(instance);
+            return true;
+        };
+        match &kept.state {
+            State::Suspended {
+                by: By::Preemptor(_),
+                ..
+            } => self.resume_evicted(instance, key),
+            _ => {
+                let Some(request) = self.request_now(instance) else {
+                    return false;
+                };
+                let Some(chosen) = self.choose_again(instance, &request) else {
+                    return false;
+                };
+                self.claim_kept(instance, chosen, "there is room");
+                true
+            }
+        }
+    }
+
+    /// Fails those whose time of waiting is over; the last look at the cluster is now.
+    pub(super) fn fail_late_waiters(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(waiter) = self.queue.take_due(now) else {
+                return;
+            };
+            let Some(request) = self.request_now(&waiter.instance) else {
+                continue;
+            };
+            let why = self.why_not(&request);
+            let reason = StartFailureReason::QueueTimeout;
+            self.fail_kept(&waiter.instance, reason, None, why);
+        }
+    }
+}
+
+/// What came of waking a node.
+enum Served {
+    /// Somebody was given it.
+    One,
+    /// Nobody waits for what it has.
+    Nobody,
+    /// It was not found out: to be gone on with behind this place.
+    More(Begin),
+}
