@@ -273,7 +273,8 @@ impl Tracker {
         if is_old {
             return None;
         }
-        self.advance(at, stage)
+        let changed = self.advance(at, stage);
+        changed.filter(|_| turn.state != LifeState::Gone) // how is the news, and still to come
     }
 
     fn advance(&mut self, at: usize, stage: Stage) -> Option<&Tracked> {

@@ -274,7 +274,8 @@ fn an_instance_that_has_to_give_way_is_followed_until_it_ends() {
 fn an_instance_that_is_gone_has_not_ended_before_it_is_told_how() {
     let mut stopped_after = tracker(&["i1"], Until::Exited);
     stopped_after.observe(&placed("i1", "a"));
-    stopped_after.observe(&turn("i1", LifeState::Gone));
+    let gone = stopped_after.observe(&turn("i1", LifeState::Gone));
+    assert!(gone.is_none(), "how is still to come");
     assert!(!stopped_after.is_settled());
     stopped_after.observe(&stopped("i1", Some(3)));
     assert_eq!(stopped_after.exit(), Exit::Workload);
