@@ -57,7 +57,7 @@ async fn an_instance_in_a_cgroup_is_frozen_and_killed_as_a_whole_and_its_group_g
         return;
     };
     let flag = format!("-cgroup={}", cgroup.0.display());
-    let (world, _launcher, mut peer) = World::connected(&[&flag]).await;
+    let (world, _launcher, mut peer) = World::connected(&[&flag, "-stop-grace=300ms"]).await;
     let script = "setsid sh -c 'while :; do echo x; sleep 0.01; done' & echo $$; wait";
     peer.shell("a", script).await;
     until("its output", || world.output("a").contains('x')).await;
