@@ -22,6 +22,7 @@ mod random_groups;
 mod rare_orders;
 mod rows;
 mod seeds;
+mod seeing;
 mod settle;
 mod shares;
 mod standing;
