@@ -132,6 +132,9 @@ impl Scheduler {
         for event in events {
             self.send(id, Message::NodeConnected(event));
         }
+        if place.is_none() && self.is_master(id) {
+            self.brief_first(id);
+        }
     }
 
     fn tell_standing(&mut self, id: SessionId) {
@@ -166,10 +169,12 @@ impl Scheduler {
         if let Some(key) = session.node {
             self.lose_node(now, key);
         }
+        let was_being_briefed = self.end_briefing(id, &unsent);
         if place == Some(0) {
+            self.outcomes_unsent(session.uuid, &unsent);
             self.promote();
         }
-        self.take_back(now, &session, unsent);
+        self.take_back(now, &session, unsent, was_being_briefed);
     }
 
     fn promote(&mut self) {
@@ -178,6 +183,7 @@ impl Scheduler {
         };
         self.notice(Notice::Master(self.session(master).uuid));
         self.tell_standing(master);
+        self.brief(master);
     }
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
@@ -215,7 +221,13 @@ impl Scheduler {
 
     /// Deals with what an ended connection had not written: STARTs are placed again; the rest goes to the peer's newer
     /// connection if there is one, else commands have failed and failures of STARTs are for the other controllers.
-    fn take_back(&mut self, now: Instant, peer: &Session, unsent: Vec<Message>) {
+    fn take_back(
+        &mut self,
+        now: Instant,
+        peer: &Session,
+        unsent: Vec<Message>,
+        was_being_briefed: bool,
+    ) {
         let newer = self
             .identities
             .get(&identity(peer.uuid, peer.role))
@@ -234,10 +246,14 @@ impl Scheduler {
                     Message::Connected { .. }
                     | Message::NodeConnected(_)
                     | Message::NodeDisconnected(_)
-                    | Message::ControllerStatus(_),
+                    | Message::ControllerStatus(_)
+                    | Message::Snapshot(_),
                     _,
                 ) => {}
-                (message, Some(newer)) => self.send(newer, message),
+                (message, Some(_)) if was_being_briefed && self.is_to_come(peer.uuid, &message) => {
+                }
+                // Noted already where that matters.
+                (message, Some(to)) => self.act(Action::Send { to, message }),
                 (Message::Targeted(command), None) => {
                     let TargetedCommand {
                         sender,
@@ -250,6 +266,9 @@ impl Scheduler {
                 (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
                 (_, None) => {}
             }
+        }
+        if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.is_master(newer)) {
+            self.brief(newer);
         }
     }
 
@@ -290,9 +309,11 @@ impl Scheduler {
     }
 
     pub(super) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
-        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+        let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
+        session.backlog = backlog;
+        let Some(key) = session.node else { return };
         self.nodes.node_mut(key).backlog = backlog;
         if backlog == Backlog::Filling {
             self.filling.insert(key);

@@ -320,6 +320,9 @@ impl Scheduler {
                 self.tell_watchers(Topic::Failures, Some(sender), |_| Some(worded(true)));
             }
             None => {
+                if self.controllers.is_empty() {
+                    self.note_unheard(&worded(true));
+                }
                 self.tell_controllers(Topic::Failures, |session| Some(worded(session.is_native())))
             }
         }
