@@ -81,6 +81,8 @@ pub struct Scheduler {
     pub(super) outcomes: Outcomes,
     /// The master, while it is told of everything there is.
     pub(super) briefing: Option<Box<Briefing>>,
+    /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
+    pub(super) is_leaving: bool,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -146,6 +148,7 @@ impl Scheduler {
             durable,
             outcomes: Outcomes::default(),
             briefing: None,
+            is_leaving: false,
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
