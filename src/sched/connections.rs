@@ -12,8 +12,10 @@ use super::Scheduler;
 use super::action::{
     Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
 };
+use super::care::placing;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
+use super::instances::{Awaits, State, Then};
 use super::node::{Node, Presence};
 use super::placement::Refusal;
 use super::session::{LAUNCHER, Session, identity};
@@ -261,6 +263,9 @@ impl Scheduler {
                         volume,
                         frame,
                     } = *command;
+                    if volume.is_none() {
+                        self.delete_unsent(peer.uuid, &target.instance);
+                    }
                     self.no_such_instance(sender, frame.kind, &target, volume);
                 }
                 (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
@@ -270,6 +275,31 @@ impl Scheduler {
         if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.is_master(newer)) {
             self.brief(newer);
         }
+    }
+
+    /// A DELETE of an instance that is looked after was never written to its node: it has failed, and so is not to be
+    /// carried out when the node comes back.
+    fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
+        let Some(key) = self.nodes.by_uuid(peer) else {
+            return;
+        };
+        let state = self.instances.get(instance).map(|kept| &kept.state);
+        let is_to_end = matches!(
+            state,
+            Some(State::Stopping { node, then: Then::End, .. }) if *node == key
+        );
+        if !is_to_end {
+            return;
+        }
+        let entry = self.nodes.node(key).ledger.get(instance);
+        let state = if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
+            placing(key, Awaits::Node)
+        } else {
+            // If it is suspended, its node's next STATS say so.
+            State::Running { node: key }
+        };
+        let detail = "its node was lost before it was told to stop it";
+        self.turn(instance, state, detail);
     }
 
     /// A START's sender has left before it could be told of the failure: the other controllers are.

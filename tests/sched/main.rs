@@ -9,6 +9,7 @@ mod defects;
 mod dry_runs;
 mod explanations;
 mod groups;
+mod heirs;
 mod in_doubt;
 mod labels;
 mod launchers;
