@@ -56,7 +56,9 @@ impl Outcome {
     /// What a message says of how a command ended; `None` for any other.
     fn of(message: &Message) -> Option<Self> {
         match message {
-            Message::StartFailure(failure) => Some(Self::StartFailed(failure.clone())),
+            Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+                Some(Self::StartFailed(failure.clone()))
+            }
             Message::InstanceQueued(event) => {
                 Some(Self::Queued(InstanceId::new(&event.instance_uuid)))
             }
@@ -171,7 +173,8 @@ impl Scheduler {
         self.outcomes.take_back(master, &outcomes);
         for outcome in outcomes.into_iter().rev() {
             let is_passed_on = has_heirs && matches!(outcome, Outcome::StartFailed(_));
-            if !is_passed_on {
+            let is_known = |told: &Told| told.outcome == outcome;
+            if !is_passed_on && !self.outcomes.told.iter().any(is_known) {
                 self.outcomes.note(self.now, None, outcome);
             }
         }
@@ -191,7 +194,7 @@ impl Scheduler {
         for outcome in missed {
             let message = match outcome {
                 Outcome::StartFailed(failure) => (!self.is_there(&failure.instance_uuid))
-                    .then_some(Message::StartFailure(failure)),
+                    .then_some(Message::StartFailureCopy(failure)),
                 Outcome::DeleteFailed(failure) => (!self.is_there(&failure.instance_uuid))
                     .then_some(Message::DeleteFailure(failure)),
                 Outcome::Queued(instance) => self
@@ -215,12 +218,6 @@ impl Scheduler {
 /// An outcome in words that a controller knows; `None` where it has none.
 fn copy_for(session: &Session, message: &Message) -> Option<Message> {
     match message {
-        Message::StartFailure(failure) if session.is_native() => {
-            Some(Message::StartFailure(failure.clone()))
-        }
-        Message::StartFailure(failure) => {
-            Some(Message::StartFailure(Box::new(failure.to_original())))
-        }
         Message::DeleteFailure(failure) => Some(Message::DeleteFailure(failure.clone())),
         Message::AttachVolumeFailure(failure) => {
             Some(Message::AttachVolumeFailure(failure.clone()))

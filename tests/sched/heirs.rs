@@ -94,7 +94,7 @@ impl World {
 /// The StartFailures among what somebody was told.
 fn failed(told: &[Message]) -> Vec<(&str, StartFailureReason)> {
     let failure = |message| match message {
-        &Message::StartFailure(ref failure) => {
+        &(Message::StartFailure(ref failure) | Message::StartFailureCopy(ref failure)) => {
             Some((failure.instance_uuid.as_str(), failure.reason.clone()))
         }
         _ => None,

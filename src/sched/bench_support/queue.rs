@@ -29,16 +29,10 @@ impl BenchQueue {
     /// Lets one wait, of this tenant, which is of another shape than those of others, and for this host if one is named.
     pub fn push(&mut self, order: u64, asked: Resources, tenant: u64, hostname: Option<&str>) {
         let request = StartRequest {
-            instance: InstanceId::Trial(0),
             asked,
-            network_node: false,
-            node_id: None,
             hostname: hostname.map(Into::into),
-            restart: false,
             tenant: Some(InstanceId::Uuid(Uuid::from_u128(tenant.into()))),
-            image: None,
-            scheduling: None,
-            avoid: Vec::new(),
+            ..StartRequest::plain(InstanceId::Trial(0))
         };
         let waiter = Waiter {
             instance: instance(order),

@@ -33,17 +33,7 @@ fn amounts(mem_mib: i64, vcpus: i64, disk_mib: i64) -> Resources {
 
 /// A request with nothing in it but an instance.
 fn request(number: u64) -> StartRequest {
-    StartRequest {
-        instance: instance(number),
-        asked: Resources::ZERO,
-        network_node: false,
-        node_id: None,
-        hostname: None,
-        restart: false,
-        tenant: None,
-        image: None,
-        scheduling: None,
-    }
+    StartRequest::plain(instance(number))
 }
 
 /// The shape that asks for a label with this number; [`label`] reads it.

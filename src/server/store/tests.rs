@@ -103,6 +103,10 @@ fn full() -> [(RecordKey, Record); 2] {
             detail: "\"quoted\"\n".into(),
         }],
         by_operator: true,
+        has_run: true,
+        max_attempts: 3,
+        lease_ms: Some(10),
+        is_deleted: true,
         updated: Some(Demand {
             mem_mib: 6,
             vcpus: 7,
