@@ -34,6 +34,7 @@ mod ledger;
 mod losses;
 mod migrate;
 mod node;
+mod outcomes;
 mod permissions;
 mod placement;
 mod policy;
@@ -50,6 +51,7 @@ mod scheduler;
 mod session;
 mod settle;
 mod slot_set;
+mod snapshot;
 mod suspend;
 mod table;
 mod timers;
@@ -76,6 +78,7 @@ pub use input::{
     StartRequest, StatsReport, Target,
 };
 pub use node::NodeStatus;
+pub use outcomes::{MAX_REPLAY, REPLAY_TIME};
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use record::{

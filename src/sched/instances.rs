@@ -23,6 +23,7 @@
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use indexmap::{IndexMap, IndexSet};
@@ -334,6 +335,8 @@ pub(super) struct Instances {
     kept: IndexMap<InstanceId, Box<Instance>>,
     /// When something is due about those of which something is.
     due: BTreeSet<(Instant, InstanceId)>,
+    /// Those on no node.
+    nowhere: BTreeSet<InstanceId>,
     /// Those whose nodes are lost, by node.
     lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
@@ -374,14 +377,19 @@ impl Instances {
         self.kept.iter().map(|(instance, kept)| (instance, &**kept))
     }
 
-    /// The one at a position, for pages; positions shift when some are removed.
-    pub(super) fn iter_from(&self, at: usize) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        let kept = self.kept.iter().skip(at);
-        kept.map(|(instance, kept)| (instance, &**kept))
+    /// The first on no node, in order of identifiers, or the one behind another.
+    pub(super) fn next_nowhere(
+        &self,
+        after: Option<&InstanceId>,
+    ) -> Option<(&InstanceId, &Instance)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let instance = self.nowhere.range((from, Bound::Unbounded)).next()?;
+        Some((instance, self.get(instance)?))
     }
 
     /// Looks after one from now on.
     pub(super) fn insert(&mut self, instance: InstanceId, kept: Instance) {
+        self.note_place(&instance, kept.state.node());
         if let Some(due) = kept.state.due() {
             self.due.insert((due, instance.clone()));
         }
@@ -416,6 +424,10 @@ impl Instances {
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
         let kept = self.kept.get_mut(instance)?;
         let (before, after) = (kept.state.due(), state.due());
+        let (place, is_moved) = (
+            state.node(),
+            kept.state.node().is_some() != state.node().is_some(),
+        );
         let nodes = (lost_node(&kept.state), lost_node(&state));
         kept.state = state;
         kept.epoch += 1;
@@ -428,12 +440,24 @@ impl Instances {
                 self.due.insert((due, instance.clone()));
             }
         }
+        if is_moved {
+            self.note_place(instance, place);
+        }
         self.get_mut(instance)
+    }
+
+    fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
+        if place.is_none() {
+            self.nowhere.insert(instance.clone());
+        } else {
+            self.nowhere.remove(instance);
+        }
     }
 
     /// No longer looks after one; its history is kept for a while.
     pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Box<Instance>> {
         let mut kept = self.kept.swap_remove(instance)?;
+        self.nowhere.remove(instance);
         if let Some(due) = kept.state.due() {
             self.due.remove(&(due, instance.clone()));
         }
@@ -469,12 +493,14 @@ impl Instances {
             .chain(now.flat_map(|kept| &kept.history))
     }
 
-    /// Whether the times at which something is due are what the states say.
+    /// Whether the times at which something is due, and who is on no node, are what the states say.
     pub(super) fn is_consistent(&self) -> bool {
         let of = |(instance, kept): (&InstanceId, &Box<Instance>)| {
             Some((kept.state.due()?, instance.clone()))
         };
         let due: BTreeSet<_> = self.kept.iter().filter_map(of).collect();
+        let nowhere = self.kept.iter().filter(|(_, kept)| kept.node().is_none());
+        let nowhere: BTreeSet<_> = nowhere.map(|(instance, _)| instance.clone()).collect();
         let lost = |(instance, kept): (&InstanceId, &Box<Instance>)| {
             let node = lost_node(&kept.state)?;
             Some((node, instance.clone()))
@@ -482,7 +508,7 @@ impl Instances {
         let lost: BTreeSet<_> = self.kept.iter().filter_map(lost).collect();
         let listed = self.lost.iter();
         let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
-        due == self.due && lost == listed.collect()
+        due == self.due && nowhere == self.nowhere && lost == listed.collect()
     }
 }
 

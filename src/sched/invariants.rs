@@ -42,6 +42,9 @@ impl Scheduler {
                 format!("the node said to hold {instance} has no entry of it")
             })?;
         }
+        ensure(self.instances.is_consistent(), || {
+            "what is due, and who is on no node, is not what the states of instances say".to_owned()
+        })?;
         self.check_groups()?;
         for &id in self.controllers.iter().chain(&self.watchers) {
             ensure(self.sessions.contains_key(&id), || {

@@ -133,6 +133,19 @@ impl Ledger {
         self.entries.iter().skip(start)
     }
 
+    /// The first `count` entries, the last of them first, with their positions. Who leaves has its position taken by the
+    /// last of all.
+    pub(super) fn entries_before(
+        &self,
+        count: usize,
+    ) -> impl Iterator<Item = (usize, &InstanceId, &Entry)> {
+        let positions = (0..count.min(self.entries.len())).rev();
+        positions.filter_map(|at| {
+            let (instance, entry) = self.entries.get_index(at)?;
+            Some((at, instance, entry))
+        })
+    }
+
     /// Adds or replaces an entry.
     pub(super) fn insert(&mut self, instance: InstanceId, entry: Entry) {
         self.count_in(&entry);

@@ -341,9 +341,14 @@ impl Scheduler {
                     Some(Message::StartFailureCopy(worded(true)))
                 });
             }
-            None => self.tell_controllers(Topic::Failures, |session| {
-                Some(Message::StartFailureCopy(worded(session.is_native())))
-            }),
+            None => {
+                if self.controllers.is_empty() {
+                    self.note_unheard(&Message::StartFailure(worded(true)));
+                }
+                self.tell_controllers(Topic::Failures, |session| {
+                    Some(Message::StartFailureCopy(worded(session.is_native())))
+                });
+            }
         }
     }
 

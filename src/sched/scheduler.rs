@@ -20,10 +20,12 @@ use super::instances::Instances;
 use super::labels::LabelIndex;
 use super::ledger::Measured;
 use super::node::NodeStore;
+use super::outcomes::{self, Outcomes};
 use super::policy::Policy;
 use super::queue::{Begin, Queue};
 use super::session::Session;
 use super::settle::Settling;
+use super::snapshot::Briefing;
 use super::table::Table;
 use super::traits::Named;
 
@@ -75,6 +77,10 @@ pub struct Scheduler {
     /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
     pub(super) woken: IndexMap<NodeKey, Begin>,
     pub(super) durable: Durable,
+    /// What masters alone were told of late.
+    pub(super) outcomes: Outcomes,
+    /// The master, while it is told of everything there is.
+    pub(super) briefing: Option<Box<Briefing>>,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
     pub(super) is_leaving: bool,
     pub(super) batches: Batches,
@@ -140,6 +146,8 @@ impl Scheduler {
             queue: Queue::default(),
             woken: IndexMap::new(),
             durable,
+            outcomes: Outcomes::default(),
+            briefing: None,
             is_leaving: false,
             batches: Batches::default(),
             explanations: Explanations::default(),
@@ -213,6 +221,7 @@ impl Scheduler {
             self.instances.due(),
             self.queue.due(),
             (!self.woken.is_empty()).then_some(self.now),
+            self.is_page_due().then_some(self.now),
         ];
         due.into_iter().flatten().min()
     }
@@ -238,6 +247,9 @@ impl Scheduler {
     }
 
     pub(super) fn send(&mut self, to: SessionId, message: Message) {
+        if outcomes::is_outcome(&message) {
+            return self.tell_outcome(to, message);
+        }
         self.actions.push_back(Action::Send { to, message });
     }
 

@@ -32,6 +32,9 @@ impl Scheduler {
         self.fail_late_batches(now);
         self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);
         self.instances_due(now, MAX_FAILURES_PER_TICK);
+        if self.is_page_due() {
+            self.brief_on();
+        }
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
