@@ -17,6 +17,7 @@ mod connections;
 mod decide;
 mod drain;
 mod durable;
+mod evictions;
 mod explain;
 mod facts;
 mod failures;

@@ -19,7 +19,7 @@ use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
-    Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then, Wanted,
+    Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then, Wanted,
 };
 use super::ledger::{Ended, Entry, Unconfirmed};
 
@@ -43,8 +43,11 @@ impl Scheduler {
         asks || self.policy.keeps_all()
     }
 
-    /// Changes the state of an instance.
+    /// Changes the state of an instance; what does not wait any more is not in the queue.
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+        if !state.waits() {
+            self.leave_queue(instance);
+        }
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
@@ -76,13 +79,22 @@ impl Scheduler {
             node: None,
             detail: detail.to_owned(),
         });
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.instances.remove(instance);
         if let Some(&key) = self.holders.get(instance) {
             self.nodes.node_mut(key).ledger.set_kept(instance, false);
         }
         self.remember(instance);
         self.tell_state(instance, what, None, detail);
+        self.evictions.forget(instance);
+        self.is_out_of_the_way(instance);
+    }
+
+    /// Takes an instance out of the queue, if it is there.
+    fn leave_queue(&mut self, instance: &InstanceId) {
+        if !self.queue.is_empty() && self.queue.remove(instance).is_some() {
+            self.outranks_no_more();
+        }
     }
 
     fn tell_state(
@@ -213,7 +225,6 @@ impl Scheduler {
             return;
         }
         self.holders.insert(instance.clone(), key);
-        self.queue.remove(instance);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
     }
@@ -303,6 +314,7 @@ impl Scheduler {
                     start.request.restart = true;
                 }
                 self.turn(instance, State::Running { node: key }, "");
+                self.wake_for_preemption(key);
             }
             State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
@@ -538,14 +550,14 @@ impl Scheduler {
         else {
             return;
         };
-        if let Then::Wait(preemptor) = then {
+        let by = match then {
+            Then::Wait(preemptor) => By::Preemptor(preemptor),
+            Then::End => By::Command,
+        };
+        self.rolled_back(key, instance, by.clone(), "it did not stop in time");
+        if let By::Preemptor(preemptor) = by {
             self.victim_stays(&preemptor, instance);
         }
-        self.turn(
-            instance,
-            State::Running { node: key },
-            "it did not stop in time",
-        );
     }
 }
 

@@ -218,6 +218,9 @@ impl Scheduler {
                 other => return other,
             }
         }
+        if self.preempt_for_waiting(key) {
+            return Served::One;
+        }
         Served::Nobody
     }
 
