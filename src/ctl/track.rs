@@ -356,6 +356,7 @@ mod tests {
         Event::InstanceStopped(InstanceStopped {
             instance_uuid: id.into(),
             exit_code,
+            cut_off: false,
         })
     }
 

@@ -201,6 +201,8 @@ pub enum Notice {
     Placed(InstanceId, Uuid),
     /// A START failed here.
     Failed(InstanceId, String),
+    /// So many instances were taken up from before the restart.
+    Restored(usize),
     /// STARTs of an ended connection wait for the node to come back.
     InDoubt(Uuid, usize),
     /// A claim was dropped because its node no longer lists the instance.
@@ -228,6 +230,7 @@ impl Notice {
                 | Self::Master(_)
                 | Self::Placed(..)
                 | Self::Settling(_)
+                | Self::Restored(_)
         )
     }
 
@@ -265,6 +268,10 @@ impl fmt::Display for Notice {
             }
             Self::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
             Self::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
+            Self::Restored(count) => write!(
+                f,
+                "{count} instances taken up from before the restart: nodes' STATS will say how they are"
+            ),
             Self::InDoubt(node, count) => {
                 write!(f, "node {node} is lost with {count} STARTs in doubt")
             }

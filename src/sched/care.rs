@@ -19,7 +19,7 @@ use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
-    Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then, Wanted,
+    AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
 use super::ledger::{Ended, Entry, Unconfirmed};
 
@@ -51,11 +51,14 @@ impl Scheduler {
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
-        let (what, node) = (kept.state.word(), kept.state.node());
-        let node = node.map(|key| self.nodes.node(key).uuid);
+        let (what, key) = (kept.state.word(), kept.state.node());
+        let node = key.map(|key| self.nodes.node(key).uuid);
+        let lease = key.and_then(|key| self.lease_of(key));
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
+            kept.lease = lease.or(kept.lease);
+            kept.note_suspension();
             kept.note(Event {
                 at: self.now,
                 what: what.clone(),
@@ -154,6 +157,8 @@ impl Scheduler {
             },
             has_run: false,
             last_node: None,
+            suspended_by: None,
+            lease: None,
             history: Default::default(),
             epoch: 0,
             asker: None,
@@ -165,12 +170,24 @@ impl Scheduler {
 
     /// Gives a START that nobody was told to wait for to the node that was chosen, at once.
     pub(super) fn place_kept(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
+        self.reserve(now, key, start.sender, &start.request);
+        self.begin_placing(key, start);
+    }
+
+    fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
         let again = start.clone();
         let instance = self.keep(start);
-        self.reserve(now, key, again.sender, &again.request);
         self.nodes.node_mut(key).ledger.set_kept(&instance, true);
         self.turn(&instance, placing(key, Awaits::Node), "");
         self.hand_over(key, again);
+    }
+
+    /// Gives a START to the node on which it is reserved already.
+    pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
+        if !self.is_to_keep(&start.request) {
+            return self.hand_over(key, start);
+        }
+        self.begin_placing(key, start);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
@@ -291,6 +308,14 @@ impl Scheduler {
                 let node = *node;
                 self.repeat(node, start);
             }
+            State::Lost {
+                then: AfterLoss::Forget | AfterLoss::Delete,
+                ..
+            } => {
+                // Whoever asks for it knows that its node is lost.
+                self.let_go(&instance, "started anew");
+                self.place(self.now, start);
+            }
             state => {
                 let text = format!("the instance is {} here already", state.word());
                 let why = Explanation::of(&text);
@@ -308,11 +333,7 @@ impl Scheduler {
         let is_suspended = reported == InstanceState::ExitPaused;
         match kept.state.clone() {
             State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
-                kept.tried.clear();
-                kept.has_run = true;
-                if let Some(start) = &mut kept.start {
-                    start.request.restart = true;
-                }
+                kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");
                 self.wake_for_preemption(key);
             }
@@ -323,7 +344,8 @@ impl Scheduler {
                 self.suspension_reported(key, instance, is_suspended);
             }
             State::Migrating { to, .. } if to == key => self.arrived(key, instance),
-            State::Lost { wanted, .. } => self.came_back(key, instance, wanted),
+            State::Lost { then, .. } => self.came_back(key, instance, then, is_suspended),
+            state if state.node() != Some(key) => self.found_elsewhere(key, instance, &state),
             _ => {}
         }
     }
@@ -423,8 +445,38 @@ impl Scheduler {
                 self.let_go(instance, "ended");
                 Heard::ByAll
             }
-            _ => Heard::ByAll,
+            State::Lost { node, .. } if node == self.nodes.node(key).uuid => {
+                self.let_go(instance, "ended");
+                Heard::ByAll
+            }
+            _ => {
+                // It is elsewhere, or is to be: this was a copy that should not have been.
+                self.release(key, instance);
+                Heard::ByNobody
+            }
         }
+    }
+
+    /// A launcher says that it stopped an instance because it was cut off for longer than its lease: it is placed again if
+    /// its START said so.
+    pub(super) fn kept_cut_off_there(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+        let Some(kept) = self.instances.get(instance) else {
+            return Heard::ByAll;
+        };
+        let uuid = self.nodes.node(key).uuid;
+        let is_here = match &kept.state {
+            State::Running { node } | State::Suspended { node, .. } => *node == key,
+            State::Placing(Placing { node, awaits }) => *node == key && *awaits == Awaits::Node,
+            State::Lost { node, then, .. } => *node == uuid && *then != AfterLoss::Delete,
+            _ => false,
+        };
+        if !is_here || kept.on_loss != OnLoss::Restart {
+            return self.kept_ended(key, instance);
+        }
+        self.queue.remove(instance);
+        self.release(key, instance);
+        self.seek(instance, "its node was cut off, and has stopped it");
+        Heard::ByOriginals
     }
 
     /// A node does not list an instance that is looked after any more, without having said that it ended.
@@ -456,13 +508,9 @@ impl Scheduler {
                 self.release(node, &instance);
                 self.deleted_here(id, &frame, &instance);
             }
-            State::Lost { node, fenced, .. } => {
-                let wanted = Wanted::No;
-                let state = State::Lost {
-                    node,
-                    fenced,
-                    wanted,
-                };
+            State::Lost { node, until, .. } => {
+                let then = AfterLoss::Delete;
+                let state = State::Lost { node, until, then };
                 self.turn(&instance, state, "deleted while its node is lost");
                 self.tell_deleted(id, &frame, &instance);
             }
@@ -537,7 +585,7 @@ impl Scheduler {
                 }
                 State::Stopping { node, .. } => self.stop_is_late(node, &instance),
                 State::Migrating { .. } => self.move_is_late(&instance),
-                State::Lost { wanted, .. } => self.fence_is_over(&instance, wanted),
+                State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
                 State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
             }
         }
@@ -568,6 +616,8 @@ pub(super) enum Heard {
     ByAll,
     /// Original controllers: others are told of the instance's state.
     ByOriginals,
+    /// Nobody: it changes nothing for them.
+    ByNobody,
 }
 
 /// A START on its way to a node.

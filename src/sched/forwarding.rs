@@ -10,6 +10,7 @@ use super::action::{Message, Notice, PlacedStart};
 use super::ids::{InstanceId, SessionId};
 use super::input::Meaning;
 use super::permissions;
+use super::reports::End;
 use super::session::Session;
 
 impl Scheduler {
@@ -45,7 +46,10 @@ impl Scheduler {
                 self.carry_to_concentrator(id, frame, &agent, otherwise)
             }
             Meaning::Configure(new) => self.configure(frame, *new),
-            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),
+            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance, End::Own),
+            Meaning::InstanceCutOff(instance) => {
+                self.instance_gone(id, frame, &instance, End::CutOff)
+            }
             Meaning::StartFailed {
                 node,
                 instance,

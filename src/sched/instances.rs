@@ -23,9 +23,9 @@
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 use proto_frames::payload::{AttemptFailed, LifeState};
 
@@ -69,6 +69,10 @@ pub(super) struct Instance {
     pub(super) has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     pub(super) last_node: Option<Uuid>,
+    /// Who had it suspended, while it is, or was when its node was lost.
+    pub(super) suspended_by: Option<By>,
+    /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
+    pub(super) lease: Option<Duration>,
     /// What became of it so far, oldest first, at most [`MAX_HISTORY`].
     pub(super) history: VecDeque<Event>,
     /// Counts its changes of state: what was to be done about an earlier one is then not done.
@@ -143,14 +147,15 @@ pub(super) enum State {
         /// When that counts as failed.
         due: Instant,
     },
-    /// Its node is lost, and it will be placed again.
+    /// Its node is lost, or has not come back since the scheduler was started: what it is, that node alone knows.
     Lost {
         /// The node.
         node: Uuid,
-        /// When it has certainly been stopped there.
-        fenced: Instant,
-        /// Whether it was deleted meanwhile: if its node comes back with it, it is deleted there.
-        wanted: Wanted,
+        /// When nothing is expected of the node any more. Where it is to be restarted, it has certainly been stopped by
+        /// then.
+        until: Instant,
+        /// What becomes of it then, and if the node is back before.
+        then: AfterLoss,
     },
 }
 
@@ -203,13 +208,18 @@ pub(super) enum Move {
     Shipped,
 }
 
-/// Whether anybody still wants an instance.
+/// What becomes of an instance whose node is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// It is to be placed again.
-    Yes,
-    /// It was deleted.
-    No,
+pub(super) enum AfterLoss {
+    /// It is placed again: when its time is up, or its node is back without it.
+    Restart,
+    /// It is placed again only if its node is back and says that it does not have it: nobody knows whether the START
+    /// arrived. When its time is up, it has failed.
+    Replace,
+    /// If its node is back with it, it goes on as before; else it is gone.
+    Forget,
+    /// It was deleted: if its node is back with it, it is deleted there.
+    Delete,
 }
 
 /// Something that became of an instance.
@@ -251,7 +261,7 @@ impl State {
             | Self::Resuming { due, .. }
             | Self::Stopping { due, .. }
             | Self::Migrating { due, .. } => Some(*due),
-            Self::Lost { fenced, .. } => Some(*fenced),
+            Self::Lost { until, .. } => Some(*until),
             Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
                 None
             }
@@ -296,6 +306,25 @@ impl Instance {
         self.start.as_deref().map(|start| &start.request)
     }
 
+    /// Notes that a node has it running: from now on it is not given up for want of room, and started as one that was
+    /// there before.
+    pub(super) fn note_running(&mut self) {
+        self.tried.clear();
+        self.has_run = true;
+        if let Some(start) = &mut self.start {
+            start.request.restart = true;
+        }
+    }
+
+    /// Notes who had it suspended, for as long as that counts.
+    pub(super) fn note_suspension(&mut self) {
+        match &self.state {
+            State::Suspended { by, .. } => self.suspended_by = Some(by.clone()),
+            State::Lost { .. } | State::Suspending { .. } | State::Resuming { .. } => {}
+            _ => self.suspended_by = None,
+        }
+    }
+
     /// Notes what became of it.
     pub(super) fn note(&mut self, event: Event) {
         if self.history.len() >= MAX_HISTORY {
@@ -311,6 +340,8 @@ pub(super) struct Instances {
     kept: IndexMap<InstanceId, Box<Instance>>,
     /// When something is due about those of which something is.
     due: BTreeSet<(Instant, InstanceId)>,
+    /// Those whose nodes are lost, by node.
+    lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
     past: VecDeque<(InstanceId, VecDeque<Event>)>,
 }
@@ -360,18 +391,41 @@ impl Instances {
         if let Some(due) = kept.state.due() {
             self.due.insert((due, instance.clone()));
         }
-        let earlier = self.kept.insert(instance.clone(), Box::new(kept));
-        if let Some(due) = earlier.and_then(|earlier| earlier.state.due()) {
-            self.due.remove(&(due, instance));
+        self.note_lost(&instance, None, lost_node(&kept.state));
+        self.kept.insert(instance, Box::new(kept));
+    }
+
+    fn note_lost(&mut self, instance: &InstanceId, before: Option<Uuid>, after: Option<Uuid>) {
+        if before == after {
+            return;
         }
+        if let Some(node) = before
+            && let Some(instances) = self.lost.get_mut(&node)
+        {
+            instances.swap_remove(instance);
+            if instances.is_empty() {
+                self.lost.swap_remove(&node);
+            }
+        }
+        if let Some(node) = after {
+            self.lost.entry(node).or_default().insert(instance.clone());
+        }
+    }
+
+    /// Those whose node is this one, which is lost, or was when they were heard of last.
+    pub(super) fn lost_with(&self, node: Uuid) -> Vec<InstanceId> {
+        let lost = self.lost.get(&node).into_iter().flatten();
+        lost.cloned().collect()
     }
 
     /// Changes the state of one.
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
         let kept = self.kept.get_mut(instance)?;
         let (before, after) = (kept.state.due(), state.due());
+        let nodes = (lost_node(&kept.state), lost_node(&state));
         kept.state = state;
         kept.epoch += 1;
+        self.note_lost(instance, nodes.0, nodes.1);
         if before != after {
             if let Some(due) = before {
                 self.due.remove(&(due, instance.clone()));
@@ -380,7 +434,7 @@ impl Instances {
                 self.due.insert((due, instance.clone()));
             }
         }
-        Some(kept)
+        self.get_mut(instance)
     }
 
     /// No longer looks after one; its history is kept for a while.
@@ -389,6 +443,7 @@ impl Instances {
         if let Some(due) = kept.state.due() {
             self.due.remove(&(due, instance.clone()));
         }
+        self.note_lost(instance, lost_node(&kept.state), None);
         if self.past.len() >= MAX_PAST {
             self.past.pop_front();
         }
@@ -426,6 +481,21 @@ impl Instances {
             Some((kept.state.due()?, instance.clone()))
         };
         let due: BTreeSet<_> = self.kept.iter().filter_map(of).collect();
-        due == self.due
+        let lost = |(instance, kept): (&InstanceId, &Box<Instance>)| {
+            let node = lost_node(&kept.state)?;
+            Some((node, instance.clone()))
+        };
+        let lost: BTreeSet<_> = self.kept.iter().filter_map(lost).collect();
+        let listed = self.lost.iter();
+        let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
+        due == self.due && lost == listed.collect()
+    }
+}
+
+/// The node that is lost with an instance.
+fn lost_node(state: &State) -> Option<Uuid> {
+    match state {
+        State::Lost { node, .. } => Some(*node),
+        _ => None,
     }
 }

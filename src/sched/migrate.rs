@@ -21,6 +21,9 @@ impl Scheduler {
         Heard::ByAll
     }
 
+    /// The node that an instance was to move to is lost.
+    pub(super) fn target_is_lost(&mut self, _instance: &InstanceId) {}
+
     /// A move has not come to its end in time.
     pub(super) fn move_is_late(&mut self, _instance: &InstanceId) {}
 }

@@ -10,6 +10,7 @@ use super::action::{Message, Notice, PlacedStart};
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::instances::{Awaits, Instance, State};
 use super::ledger::{Entry, Extras, Phase, Unconfirmed};
 use super::node::Pool;
 use super::view::is_hard;
@@ -191,11 +192,32 @@ impl Scheduler {
 
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(super) fn fail_waiting(&mut self) {
+        self.is_leaving = true;
         self.settling.close();
         while let Some(start) = self.settling.take() {
             self.fail_start(&start, Refusal::Leaving);
         }
+        if self.config.durable {
+            // What waits is on disk, and goes on waiting when the scheduler is back.
+            return;
+        }
         self.fail_batches();
+        let is_untold = |kept: &Instance| match &kept.state {
+            State::Waiting => true,
+            State::Placing(placing) => placing.awaits != Awaits::Node,
+            _ => false,
+        };
+        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
+        let untold: Vec<_> = untold
+            .map(|(instance, kept)| (instance.clone(), kept.state.node()))
+            .collect();
+        for (instance, node) in untold {
+            if let Some(key) = node {
+                self.release(key, &instance);
+            }
+            let why = Explanation::of(Refusal::Leaving.detail());
+            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+        }
     }
 
     /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.

@@ -17,7 +17,7 @@ use super::care::{COMMAND_TIME, placing};
 use super::durable::Next;
 use super::ids::{InstanceId, NodeKey};
 use super::input::{Capabilities, StartRequest};
-use super::instances::{Awaits, By, Instance, Placing, State};
+use super::instances::{Awaits, By, Instance, Placing, State, Then};
 use super::ledger::{Entry, Phase};
 use super::node::Pool;
 use super::placement::pool_of;
@@ -198,7 +198,10 @@ impl Scheduler {
                     let by = By::Preemptor(instance.clone());
                     self.order_suspend(key, victim, by, &detail);
                 }
-                Way::Stop => self.order_stop(key, victim, instance.clone(), &detail),
+                Way::Stop => {
+                    let then = Then::Wait(instance.clone());
+                    self.stop_there(key, victim, then, &detail);
+                }
             }
         }
         true

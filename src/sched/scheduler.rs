@@ -77,6 +77,8 @@ pub struct Scheduler {
     pub(super) woken: IndexMap<NodeKey, Begin>,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
+    /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
+    pub(super) is_leaving: bool,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -141,6 +143,7 @@ impl Scheduler {
             woken: IndexMap::new(),
             evictions: Evictions::default(),
             durable,
+            is_leaving: false,
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),

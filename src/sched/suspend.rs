@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, Delete, InstanceStateEvent, LifeCommand, LifeState,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState,
     Resume, Suspend,
 };
 use proto_frames::{Frame, Kind};
@@ -148,6 +148,8 @@ impl Scheduler {
             has_run: true,
             last_node: Some(self.nodes.node(key).uuid),
             history: Default::default(),
+            suspended_by: is_suspended.then_some(By::Command),
+            lease: None,
             epoch: 0,
             asker: None,
         };
@@ -290,31 +292,6 @@ impl Scheduler {
         }
     }
 
-    /// Has an instance stopped by its launcher, to wait for room again.
-    pub(super) fn order_stop(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        by: InstanceId,
-        detail: &str,
-    ) {
-        let state = State::Stopping {
-            node: key,
-            then: Then::Wait(by),
-            due: self.now + COMMAND_TIME,
-        };
-        self.turn(instance, state, detail);
-        let node = self.nodes.node(key);
-        let delete = Delete {
-            instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
-            stop: true,
-        };
-        if let Some(session) = node.session() {
-            self.send(session, Message::Order(Box::new(Order::Stop(delete))));
-        }
-    }
-
     /// CommandFailure from a launcher.
     pub(super) fn command_failed(&mut self, id: SessionId, frame: Frame, failure: &CommandFailure) {
         if self.is_forged(id, frame.kind, &failure.node_uuid) {
@@ -420,8 +397,6 @@ impl Scheduler {
         self.refresh_offer(key);
         if let Some(preemptor) = preemptor {
             self.wait_for_resume(instance, key);
-            let due = self.now + RESUME_ELSEWHERE_AFTER;
-            self.evictions.look_again(instance, due);
             self.victim_is_away(instance, &preemptor);
         }
     }
@@ -567,8 +542,8 @@ impl Scheduler {
     }
 
     fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId, by: InstanceId) {
-        let due = self.now + RESUME_ELSEWHERE_AFTER;
-        self.evictions.look_again(instance, due);
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
         if !self.queue.contains(instance) {
             return self.wait_for_resume(instance, key);
         }
@@ -578,7 +553,7 @@ impl Scheduler {
         }
         if self.has_room_elsewhere(key, instance) {
             let detail = "to be placed on another node: its own has no vcpus for it";
-            self.order_stop(key, instance, by, detail);
+            self.stop_there(key, instance, Then::Wait(by), detail);
         }
     }
 

@@ -18,7 +18,9 @@ use super::instances::{By, State};
 use super::node::Pool;
 use super::placement::{Refusal, pool_of};
 use super::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
+use super::records::ms;
 use super::session::Session;
+use super::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
 /// a tick at once: what bounds how long the return of many nodes keeps everybody else waiting.
@@ -63,6 +65,10 @@ impl Scheduler {
             return;
         };
         let may_wait = kept.has_run || kept.waits_until.is_some_and(|until| until > self.now);
+        if self.is_leaving && !self.config.durable {
+            let why = Explanation::of(Refusal::Leaving.detail());
+            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        }
         // What ran once is not given up because of how the cluster happens to be.
         if !may_wait || (why.never && !kept.has_run) {
             let reason = self.no_room(request);
@@ -84,7 +90,11 @@ impl Scheduler {
         }
     }
 
-    fn enqueue(&mut self, instance: &InstanceId, request: &StartRequest) -> Result<(), Full> {
+    pub(super) fn enqueue(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Result<(), Full> {
         let Some(kept) = self.instances.get(instance) else {
             return Ok(());
         };
@@ -141,6 +151,8 @@ impl Scheduler {
         if self.queue.push(waiter).is_ok() {
             self.woken.insert(key, Begin::AtHead);
         }
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
     }
 
     /// Tells who waits for an instance, and who watches, that it waits and why.
@@ -160,7 +172,7 @@ impl Scheduler {
             position: position as u64,
             waiting: self.queue.len() as u64,
             priority: i64::from(kept.priority),
-            deadline_ms: left.map(|until| millis(until.saturating_duration_since(now))),
+            deadline_ms: left.map(|until| ms(until.saturating_duration_since(now))),
             detail: kept
                 .history
                 .back()
@@ -314,9 +326,4 @@ enum Served {
     Nobody,
     /// It was not found out: to be gone on with behind this place.
     More(Begin),
-}
-
-/// Whole milliseconds.
-fn millis(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

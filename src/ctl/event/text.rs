@@ -221,6 +221,7 @@ mod tests {
         let stopped = InstanceStopped {
             instance_uuid: "i1".into(),
             exit_code: Some(3),
+            cut_off: false,
         };
         for (kind, payload, line) in [
             (Kind::NODE_CONNECTED, connected.encode(), "node n1 connected (compute_node)"),

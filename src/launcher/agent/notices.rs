@@ -112,6 +112,7 @@ fn message(id: &str, instance: &Instance) -> Option<Message> {
         } => Some(Message::InstanceStopped(InstanceStopped {
             instance_uuid,
             exit_code: code.map(i64::from),
+            cut_off: false,
         })),
         State::Gone {
             outcome: Outcome::Deleted,

@@ -7,6 +7,7 @@ fn stopped(id: &str, code: i64) -> Message {
     Message::InstanceStopped(proto_frames::payload::InstanceStopped {
         instance_uuid,
         exit_code: Some(code),
+        cut_off: false,
     })
 }
 
