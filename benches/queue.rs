@@ -4,7 +4,8 @@
 use std::hint::black_box;
 
 use ciao_scheduler::sched::Resources;
-use ciao_scheduler::sched::bench_support::{BenchFound, BenchQueue};
+use ciao_scheduler::sched::bench_support::BenchFound::{GaveUp, Nobody, Somebody};
+use ciao_scheduler::sched::bench_support::BenchQueue;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// How many wait.
@@ -15,6 +16,9 @@ const SHAPES: u64 = 1_000;
 
 /// What everybody asks for at least, of each.
 const LEAST: i64 = 1_000;
+
+/// More than anybody asks for.
+const PLENTY: i64 = 1 << 40;
 
 /// What a waiter asks for, different from all others; the later, the less memory and the more disk.
 fn asked(order: u64) -> Resources {
@@ -32,6 +36,26 @@ fn of_one_shape() -> BenchQueue {
     let mut queue = BenchQueue::default();
     for order in 1..=WAITING {
         queue.push(order, asked(order), 0, None);
+    }
+    queue
+}
+
+/// A queue of one shape in which memory is asked for by one and disk by the next, and never little of both.
+fn crossed() -> BenchQueue {
+    let mut queue = BenchQueue::default();
+    for order in 1..=WAITING {
+        let asked = asked(order);
+        let (mem_mib, disk_mib) = if order % 2 == 0 {
+            (2 * LEAST + asked.mem_mib, 0)
+        } else {
+            (0, 2 * LEAST + asked.disk_mib)
+        };
+        let crossed = Resources {
+            mem_mib,
+            disk_mib,
+            ..asked
+        };
+        queue.push(order, crossed, 0, None);
     }
     queue
 }
@@ -63,70 +87,23 @@ fn free(mem_mib: i64, disk_mib: i64) -> Resources {
     }
 }
 
-const PLENTY: i64 = 1 << 40;
-
 fn candidate(criterion: &mut Criterion) {
-    let (one, pinned, many) = (of_one_shape(), pinned_elsewhere(), of_many_shapes());
-    let (somebody, nobody) = (BenchFound::Somebody, BenchFound::Nobody);
+    let (one, crossed) = (of_one_shape(), crossed());
+    let (pinned, many) = (pinned_elsewhere(), of_many_shapes());
+    let (too_little, plenty) = (free(LEAST - 1, PLENTY), free(PLENTY, PLENTY));
+    let for_last = free(LEAST, PLENTY);
+    let half = free(LEAST + 50_000, LEAST + 49_999);
     let cases = [
-        ("nothing_fits", &one, free(LEAST - 1, PLENTY), true, nobody),
-        ("the_first_fits", &one, free(PLENTY, PLENTY), true, somebody),
-        (
-            "only_the_last_fits",
-            &one,
-            free(LEAST, PLENTY),
-            true,
-            somebody,
-        ),
-        (
-            "crossed_amounts",
-            &one,
-            free(LEAST + 50_000, LEAST + 49_999),
-            true,
-            nobody,
-        ),
-        (
-            "all_pinned_elsewhere",
-            &pinned,
-            free(PLENTY, PLENTY),
-            true,
-            nobody,
-        ),
-        (
-            "many_shapes/nothing_fits",
-            &many,
-            free(LEAST - 1, PLENTY),
-            true,
-            nobody,
-        ),
-        (
-            "many_shapes/the_first_fits",
-            &many,
-            free(PLENTY, PLENTY),
-            true,
-            somebody,
-        ),
-        (
-            "many_shapes/only_the_last_fits",
-            &many,
-            free(LEAST, PLENTY),
-            true,
-            somebody,
-        ),
-        (
-            "many_shapes/none_may",
-            &many,
-            free(PLENTY, PLENTY),
-            false,
-            BenchFound::GaveUp,
-        ),
-        (
-            "many_shapes/crossed_amounts",
-            &many,
-            free(LEAST + 50_000, LEAST + 49_999),
-            true,
-            BenchFound::GaveUp,
-        ),
+        ("nothing_fits", &one, too_little, true, Nobody),
+        ("the_first_fits", &one, plenty, true, Somebody),
+        ("only_the_last_fits", &one, for_last, true, Somebody),
+        ("crossed", &crossed, free(LEAST, LEAST), true, GaveUp),
+        ("all_pinned_elsewhere", &pinned, plenty, true, Nobody),
+        ("many_shapes/nothing_fits", &many, too_little, true, Nobody),
+        ("many_shapes/the_first_fits", &many, plenty, true, Somebody),
+        ("many_shapes/last_fits", &many, for_last, true, Somebody),
+        ("many_shapes/none_may", &many, plenty, false, GaveUp),
+        ("many_shapes/crossed", &many, half, true, GaveUp),
     ];
     let mut group = criterion.benchmark_group("queue/candidate");
     for (name, queue, free, may, expected) in cases {

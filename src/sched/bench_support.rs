@@ -1,5 +1,6 @@
-//! The table of nodes on its own, for `benches/placement.rs`, and the queue, for `benches/queue.rs`; no part of the interface: the budget of the
-//! choice is a few nanoseconds, and a whole [`super::Scheduler::handle`] around it would hide them.
+//! The table of nodes on its own, for `benches/placement.rs`, and the queue of who waits, for `benches/queue.rs`. No part
+//! of the interface: the budget of the choice is a few nanoseconds, and a whole [`super::Scheduler::handle`] around it
+//! would hide them.
 
 mod queue;
 

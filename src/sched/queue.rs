@@ -16,11 +16,11 @@
 //! Small waiters that pass a big one over take away the room that would have become enough for it. So:
 //!
 //! 1. Each placement that passes over the head of a pool counts one *pass* for the head: of a waiter that stands behind
-//!    it, or of a new START that would have had to stand behind it ([`Queue::placed`]). Evictions and resumes on a
-//!    suspended instance's own node are placements as well.
+//!    it, or of a new START that would have had to stand behind it ([`Queue::placed`]). Whether that found its room free,
+//!    evicted others or was resumed makes no difference.
 //! 2. A head with [`PASSES_BEFORE_RESERVATION`] passes is *reserving* ([`Queue::reserving`]): its user chooses a node that
 //!    could run it once that has drained, and says so ([`Queue::reserve`]). From then on nothing is placed on that node
-//!    but the waiter itself and what stands before it in the order ([`Queue::reserved`]).
+//!    but the waiter itself and what stands before it in the order ([`Queue::is_open`]).
 //! 3. A pool has one reservation at most, and a node is reserved once at most.
 //! 4. A reservation ends when its waiter is taken out ([`Queue::remove`]), when the node is given up
 //!    ([`Queue::unreserve`]), or after [`RESERVATION_TIME`] ([`Queue::take_ended_reservation`]). Its passes then begin
@@ -78,7 +78,8 @@ pub(super) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
 /// Most waiters of a pool that are set aside: each is a step for every placement that is counted.
 pub(super) const MAX_SET_ASIDE: usize = 16;
 
-/// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 8. About a microsecond; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
+/// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 24. Below a microsecond in one
+/// class; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
 pub(super) const MAX_STEPS: u32 = 256;
 
 /// Most shapes about which one search asks whether a node may run them.
@@ -173,8 +174,8 @@ impl Waiter {
 #[derive(Debug)]
 pub(super) struct Full(pub(super) Box<Waiter>);
 
-/// Which shapes of waiters there are, by number; a number is never given twice, so that whether a node may run a shape
-/// can be remembered by it.
+/// A class of waiters of one shape, by number; a number is never given twice, so that whether a node may run the shape can
+/// be remembered by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ClassId(pub(super) u64);
 

@@ -151,7 +151,8 @@ impl Line {
         }
         self.numbered += 1;
         let number = self.classes.insert(Class {
-            id: ClassId(self.numbered),
+            // Even in one pool, odd in the other.
+            id: ClassId(2 * self.numbered + waiter.pool as u64),
             purpose: waiter.purpose,
             shape: Arc::clone(&waiter.shape),
             waiters: Ordered::default(),

@@ -13,8 +13,8 @@ use crate::sched::resources::Resources;
 /// Waiters in a chunk at most: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
 const CHUNK: usize = 64;
 
-/// Steps that looking through one chunk counts for.
-pub(super) const CHUNK_STEPS: u32 = 8;
+/// Steps that looking through one chunk counts for: it takes as long as looking at so many nodes of a tree.
+const CHUNK_STEPS: u32 = 24;
 
 /// A waiter's place in the order, and its number: where the order is the same by mistake, there is still one order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

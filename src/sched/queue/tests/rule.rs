@@ -66,6 +66,20 @@ fn a_pool_has_one_reservation_and_a_node_is_kept_for_one() {
     assert_eq!(queue.reserved(NodeKey(1)), Some(&instance(3)));
     assert_eq!(queue.reserved(NodeKey(2)), None);
     assert_eq!(queue.reservation(POOL), Some((&instance(1), NODE)));
+    assert!(
+        queue.is_open(NODE, POOL, Rank::new(5, 1)),
+        "to the waiter itself"
+    );
+    assert!(
+        queue.is_open(NODE, POOL, Rank::newest(6)),
+        "to what stands before it"
+    );
+    assert!(!queue.is_open(NODE, POOL, Rank::new(5, 2)));
+    assert!(
+        !queue.is_open(NODE, Pool::Network, Rank::newest(9)),
+        "another order"
+    );
+    assert!(queue.is_open(NodeKey(2), POOL, Rank::newest(0)));
     queue.invariants().unwrap();
 }
 
@@ -196,10 +210,8 @@ impl SmallWorld {
             let Found::First(next) = found else {
                 return;
             };
-            let kept = self.queue.reserved(NODE);
-            let stands_behind =
-                kept.is_some_and(|kept| self.queue.position(&next) > self.queue.position(kept));
-            if stands_behind {
+            let rank = self.queue.waiter(&next).map(Waiter::rank).unwrap();
+            if !self.queue.is_open(NODE, POOL, rank) {
                 return;
             }
             let waiter = self.queue.remove(&next).unwrap();
