@@ -45,6 +45,7 @@ mod record;
 mod records;
 mod reports;
 mod requests;
+mod reservations;
 mod resources;
 mod rules;
 mod scheduler;

@@ -22,6 +22,7 @@ use super::instances::{
     AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
 use super::ledger::{Ended, Entry, Unconfirmed};
+use super::placement::pool_of;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -95,8 +96,13 @@ impl Scheduler {
 
     /// Takes an instance out of the queue, if it is there.
     fn leave_queue(&mut self, instance: &InstanceId) {
-        if !self.queue.is_empty() && self.queue.remove(instance).is_some() {
+        if self.queue.is_empty() {
+            return;
+        }
+        let kept = self.kept_for(instance);
+        if self.queue.remove(instance).is_some() {
             self.outranks_no_more();
+            kept.into_iter().for_each(|key| self.wake(key));
         }
     }
 
@@ -168,12 +174,6 @@ impl Scheduler {
         instance
     }
 
-    /// Gives a START that nobody was told to wait for to the node that was chosen, at once.
-    pub(super) fn place_kept(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        self.reserve(now, key, start.sender, &start.request);
-        self.begin_placing(key, start);
-    }
-
     fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
         let again = start.clone();
         let instance = self.keep(start);
@@ -182,12 +182,15 @@ impl Scheduler {
         self.hand_over(key, again);
     }
 
-    /// Gives a START to the node on which it is reserved already.
+    /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
     pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
-        if !self.is_to_keep(&start.request) {
-            return self.hand_over(key, start);
+        let (pool, rank) = (pool_of(&start.request), self.rank_of(&start.request));
+        if self.is_to_keep(&start.request) {
+            self.begin_placing(key, start);
+        } else {
+            self.hand_over(key, start);
         }
-        self.begin_placing(key, start);
+        self.note_placed(pool, rank);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
@@ -244,6 +247,16 @@ impl Scheduler {
         self.holders.insert(instance.clone(), key);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
+        self.count_placement(instance);
+    }
+
+    /// Counts that an instance was given room.
+    pub(super) fn count_placement(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        if let Some(request) = kept.and_then(|kept| kept.request()) {
+            let (pool, rank) = (pool_of(request), self.rank_of(request));
+            self.note_placed(pool, rank);
+        }
     }
 
     /// Claims on a node what an instance asks for, before anybody is told.

@@ -91,12 +91,13 @@ impl Scheduler {
         let filters: Vec<_> = self.policy.concerned(&asked).collect();
         let (mut best, mut left): (Option<(NodeKey, Plan)>, _) = (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
-            let may_go = self.nodes.node(key).is_on_offer() && self.is_open_to(key, instance) && {
-                let node = view.candidate(key);
-                filters
-                    .iter()
-                    .all(|filter| filter.admits(&node, &asked).is_ok())
-            };
+            let may_go =
+                self.nodes.node(key).is_on_offer() && self.is_open_to(pool, key, instance) && {
+                    let node = view.candidate(key);
+                    filters
+                        .iter()
+                        .all(|filter| filter.admits(&node, &asked).is_ok())
+                };
             if !may_go {
                 continue;
             }
@@ -170,11 +171,6 @@ impl Scheduler {
         })
     }
 
-    /// Whether nothing keeps an instance from a node that could run it: it is not kept for another.
-    fn is_open_to(&self, _key: NodeKey, _instance: &InstanceId) -> bool {
-        true
-    }
-
     /// Claims room for an instance on a node, and has those who are in its way make it.
     fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: Plan) -> bool {
         if !self.claim_room(instance, key) {
@@ -191,6 +187,7 @@ impl Scheduler {
         };
         let awaits = Awaits::Victims(set, self.now + VICTIMS_TIME);
         self.turn(instance, placing(key, awaits), &detail);
+        self.count_placement(instance);
         let detail = format!("makes way for {instance}");
         for (victim, way) in &plan.victims {
             match way {

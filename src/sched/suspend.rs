@@ -9,8 +9,8 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState,
-    Resume, Suspend,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
+    Suspend,
 };
 use proto_frames::{Frame, Kind};
 
@@ -486,11 +486,18 @@ impl Scheduler {
         if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
             return false;
         }
+        let slots = self.nodes.node(key).slots;
+        let is_open =
+            |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
+        if !Pool::ALL.iter().any(is_open) {
+            return false;
+        }
         if self.is_outranked(instance, key) {
             self.evictions.outrank(key);
             return false;
         }
         self.order_resume(key, instance, by, "there is room again");
+        self.count_placement(instance);
         true
     }
 

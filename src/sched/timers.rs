@@ -32,6 +32,7 @@ impl Scheduler {
         self.fail_late_batches(now);
         self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);
         self.instances_due(now, MAX_FAILURES_PER_TICK);
+        self.end_reservations(now);
         self.look_at_evicted(now, MAX_FAILURES_PER_TICK);
     }
 

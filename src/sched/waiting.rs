@@ -245,6 +245,10 @@ impl Scheduler {
                 Found::Nothing => return Served::Nobody,
                 Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
             };
+            // Who stands behind the one for whom the node is kept has to wait for that.
+            if !self.is_open_to(pool, key, &instance) {
+                return Served::Nobody;
+            }
             if self.serve_instance(&instance, key) {
                 return Served::One;
             }

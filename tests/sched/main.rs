@@ -30,6 +30,7 @@ mod standing;
 mod store;
 mod survival;
 mod suspending;
+mod turns;
 mod waiting;
 mod wishes;
 mod words;
