@@ -16,6 +16,9 @@ mod render;
 mod restore;
 mod rules_file;
 mod session;
+// Seen from outside, because a test is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub mod sim_support;
 mod start;
 mod state;
 mod store;

@@ -64,8 +64,10 @@ pub enum Message {
     Targeted(Box<TargetedCommand>),
     /// Any other frame, carried on as it came.
     Forward(Frame),
-    /// A START failed.
+    /// A START failed; for its sender alone.
     StartFailure(Box<StartFailure>),
+    /// A START failed; one of the copies for everybody who is to hear of it.
+    StartFailureCopy(Box<StartFailure>),
     /// A DELETE failed.
     DeleteFailure(DeleteFailure),
     /// An AttachVolume failed.

@@ -263,7 +263,7 @@ impl Scheduler {
         };
         self.tell_controllers(Topic::Failures, |session| {
             let failure = if session.is_native() { failure } else { &plain };
-            Some(Message::StartFailure(Box::new(failure.clone())))
+            Some(Message::StartFailureCopy(Box::new(failure.clone())))
         });
     }
 

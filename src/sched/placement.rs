@@ -329,18 +329,18 @@ impl Scheduler {
         let instance = InstanceId::new(&full.instance_uuid);
         self.notice(Notice::Failed(instance, format!("{reason}: {why}")));
         let plain = full.to_original();
-        let worded = |native: bool| {
-            Message::StartFailure(Box::new(if native { full.clone() } else { plain.clone() }))
-        };
+        let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
         match self.sessions.get(&sender) {
             Some(session) => {
-                let message = worded(session.is_native());
+                let message = Message::StartFailure(worded(session.is_native()));
                 self.send(sender, message);
-                self.tell_watchers(Topic::Failures, Some(sender), |_| Some(worded(true)));
+                self.tell_watchers(Topic::Failures, Some(sender), |_| {
+                    Some(Message::StartFailureCopy(worded(true)))
+                });
             }
-            None => {
-                self.tell_controllers(Topic::Failures, |session| Some(worded(session.is_native())))
-            }
+            None => self.tell_controllers(Topic::Failures, |session| {
+                Some(Message::StartFailureCopy(worded(session.is_native())))
+            }),
         }
     }
 

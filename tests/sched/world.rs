@@ -533,7 +533,9 @@ impl World {
     pub(crate) fn failures(&mut self, session: SessionId) -> Vec<(String, StartFailureReason)> {
         let told = self.told(session);
         let failure = |message| match message {
-            Message::StartFailure(failure) => Some((failure.instance_uuid, failure.reason)),
+            Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+                Some((failure.instance_uuid, failure.reason))
+            }
             _ => None,
         };
         told.into_iter().filter_map(failure).collect()
