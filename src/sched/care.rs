@@ -19,9 +19,10 @@ use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
-    AfterLoss, Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
+    AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
 use super::ledger::{Ended, Entry, Unconfirmed};
+use super::placement::pool_of;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -43,8 +44,11 @@ impl Scheduler {
         asks || self.policy.keeps_all()
     }
 
-    /// Changes the state of an instance.
+    /// Changes the state of an instance; what does not wait any more is not in the queue.
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+        if !state.waits() {
+            self.leave_queue(instance);
+        }
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
@@ -79,13 +83,27 @@ impl Scheduler {
             node: None,
             detail: detail.to_owned(),
         });
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.instances.remove(instance);
         if let Some(&key) = self.holders.get(instance) {
             self.nodes.node_mut(key).ledger.set_kept(instance, false);
         }
         self.remember(instance);
         self.tell_state(instance, what, None, detail);
+        self.evictions.forget(instance);
+        self.is_out_of_the_way(instance);
+    }
+
+    /// Takes an instance out of the queue, if it is there.
+    fn leave_queue(&mut self, instance: &InstanceId) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let kept = self.kept_for(instance);
+        if self.queue.remove(instance).is_some() {
+            self.outranks_no_more();
+            kept.into_iter().for_each(|key| self.wake(key));
+        }
     }
 
     fn tell_state(
@@ -156,12 +174,6 @@ impl Scheduler {
         instance
     }
 
-    /// Gives a START that nobody was told to wait for to the node that was chosen, at once.
-    pub(super) fn place_kept(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        self.reserve(now, key, start.sender, &start.request);
-        self.begin_placing(key, start);
-    }
-
     fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
         let again = start.clone();
         let instance = self.keep(start);
@@ -170,12 +182,15 @@ impl Scheduler {
         self.hand_over(key, again);
     }
 
-    /// Gives a START to the node on which it is reserved already.
+    /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
     pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
-        if !self.is_to_keep(&start.request) {
-            return self.hand_over(key, start);
+        let (pool, rank) = (pool_of(&start.request), self.rank_of(&start.request));
+        if self.is_to_keep(&start.request) {
+            self.begin_placing(key, start);
+        } else {
+            self.hand_over(key, start);
         }
-        self.begin_placing(key, start);
+        self.note_placed(pool, rank);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
@@ -230,9 +245,18 @@ impl Scheduler {
             return;
         }
         self.holders.insert(instance.clone(), key);
-        self.queue.remove(instance);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
+        self.count_placement(instance);
+    }
+
+    /// Counts that an instance was given room.
+    pub(super) fn count_placement(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        if let Some(request) = kept.and_then(|kept| kept.request()) {
+            let (pool, rank) = (pool_of(request), self.rank_of(request));
+            self.note_placed(pool, rank);
+        }
     }
 
     /// Claims on a node what an instance asks for, before anybody is told.
@@ -324,6 +348,7 @@ impl Scheduler {
             State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
                 kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");
+                self.wake_for_preemption(key);
             }
             State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
@@ -586,14 +611,14 @@ impl Scheduler {
         else {
             return;
         };
-        if let Then::Wait(preemptor) = then {
+        let by = match then {
+            Then::Wait(preemptor) => By::Preemptor(preemptor),
+            Then::End => By::Command,
+        };
+        self.rolled_back(key, instance, by.clone(), "it did not stop in time");
+        if let By::Preemptor(preemptor) = by {
             self.victim_stays(&preemptor, instance);
         }
-        self.turn(
-            instance,
-            State::Running { node: key },
-            "it did not stop in time",
-        );
     }
 }
 

@@ -284,9 +284,15 @@ impl State {
         }
     }
 
-    /// Whether its vcpus are free for others.
+    /// Whether it is suspended, and not being resumed.
     pub(super) fn is_suspended(&self) -> bool {
         matches!(self, Self::Suspended { .. })
+    }
+
+    /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
+    pub(super) fn waits(&self) -> bool {
+        let by_itself = |by: &By| matches!(by, By::Preemptor(_));
+        matches!(self, Self::Waiting) || matches!(self, Self::Suspended { by, .. } if by_itself(by))
     }
 }
 

@@ -128,6 +128,11 @@ impl Ledger {
         self.entries.get(instance)
     }
 
+    /// What is free on the node once an entry is taken out and its instance gone.
+    pub(super) fn frees(&self, entry: &Entry) -> Resources {
+        entry.frees(self.measured)
+    }
+
     /// The entries from a position on; positions shift when entries are released.
     pub(super) fn entries_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
         self.entries.iter().skip(start)

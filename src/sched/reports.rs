@@ -203,7 +203,11 @@ impl Scheduler {
         if let Some(key) = self.node_of(id)
             && no_instance
         {
-            self.ended(key, instance, Ended::NotThere);
+            let heard = self.ended(key, instance, Ended::NotThere);
+            if heard == Heard::ByOriginals {
+                // Nobody but the scheduler had asked for it.
+                return;
+            }
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Failures, &frame);
         self.broadcast(Topic::Failures, id, frame);

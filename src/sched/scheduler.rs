@@ -12,6 +12,7 @@ use super::batches::Batches;
 use super::columns::Columns;
 use super::config::Config;
 use super::durable::Durable;
+use super::evictions::Evictions;
 use super::explain::Explanations;
 use super::groups::Groups;
 use super::ids::{InstanceId, NodeKey, SessionId};
@@ -76,6 +77,7 @@ pub struct Scheduler {
     pub(super) queue: Queue,
     /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
     pub(super) woken: IndexMap<NodeKey, Begin>,
+    pub(super) evictions: Evictions,
     pub(super) durable: Durable,
     /// What masters alone were told of late.
     pub(super) outcomes: Outcomes,
@@ -145,6 +147,7 @@ impl Scheduler {
             instances: Instances::default(),
             queue: Queue::default(),
             woken: IndexMap::new(),
+            evictions: Evictions::default(),
             durable,
             outcomes: Outcomes::default(),
             briefing: None,
@@ -176,7 +179,7 @@ impl Scheduler {
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
-        if self.durable.has_work() || !self.woken.is_empty() {
+        if self.durable.has_work() || !self.woken.is_empty() || self.evictions.has_work() {
             self.end_turn();
         }
     }
@@ -187,7 +190,7 @@ impl Scheduler {
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
             let any = self.go_on();
-            if !self.serve_waiting() && !any {
+            if !self.serve_waiting() && !self.seek_for_evicted() && !any {
                 break;
             }
         }
@@ -220,6 +223,7 @@ impl Scheduler {
             batches,
             self.instances.due(),
             self.queue.due(),
+            self.evictions.due(),
             (!self.woken.is_empty()).then_some(self.now),
             self.is_page_due().then_some(self.now),
         ];

@@ -35,6 +35,8 @@ impl Scheduler {
         if self.is_page_due() {
             self.brief_on();
         }
+        self.end_reservations(now);
+        self.look_at_evicted(now, MAX_FAILURES_PER_TICK);
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
