@@ -300,7 +300,7 @@ impl Scheduler {
                 kept.tried.clear();
                 kept.has_run = true;
                 if let Some(start) = &mut kept.start {
-                    start.request.restart = true;
+                    start.set_restart();
                 }
                 self.turn(instance, State::Running { node: key }, "");
             }

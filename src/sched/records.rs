@@ -48,6 +48,7 @@ impl Scheduler {
             tried: tried.collect(),
             history: events.collect(),
             relocate: kept.relocates,
+            updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             ..InstanceRecord::default()
         })))
     }
