@@ -14,6 +14,7 @@ mod choose;
 mod columns;
 mod config;
 mod connections;
+mod cordons;
 mod decide;
 mod drain;
 mod durable;

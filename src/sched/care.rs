@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    AttemptFailed, InstanceDeleted, InstanceStateEvent, LifeState, OnNodeLoss, StartFailure,
-    StartFailureReason, Topic,
+    AttemptFailed, CommandFailureReason, InstanceDeleted, InstanceStateEvent, LifeState,
+    OnNodeLoss, StartFailure, StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -21,7 +21,7 @@ use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
     Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then, Wanted,
 };
-use super::ledger::{Ended, Entry, Unconfirmed};
+use super::ledger::{Ended, Unconfirmed};
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -48,11 +48,13 @@ impl Scheduler {
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
-        let (what, node) = (kept.state.word(), kept.state.node());
-        let node = node.map(|key| self.nodes.node(key).uuid);
+        let (what, key) = (kept.state.word(), kept.state.node());
+        let node = key.map(|key| self.nodes.node(key).uuid);
+        self.cordons.note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
+            kept.note_suspension();
             kept.note(Event {
                 at: self.now,
                 what: what.clone(),
@@ -78,6 +80,7 @@ impl Scheduler {
         });
         self.queue.remove(instance);
         self.instances.remove(instance);
+        self.cordons.note_turn(instance, None);
         if let Some(&key) = self.holders.get(instance) {
             self.nodes.node_mut(key).ledger.set_kept(instance, false);
         }
@@ -145,6 +148,10 @@ impl Scheduler {
             history: Default::default(),
             epoch: 0,
             asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
+            suspended_by: None,
             start: Some(Box::new(start)),
         };
         self.instances.insert(instance.clone(), kept);
@@ -204,6 +211,8 @@ impl Scheduler {
         let tried = kept.tried.iter();
         let tried = tried.filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok());
         request.avoid.extend(tried);
+        let pinned = kept.pinned.map(|node| node.to_string().into());
+        request.node_id = pinned.or(request.node_id);
         Some(request)
     }
 
@@ -223,12 +232,7 @@ impl Scheduler {
         let Some(request) = self.request_now(instance) else {
             return false;
         };
-        let extras = self.extras(&request);
-        let entry = Entry::claimed(request.asked, extras, self.now);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        ledger.insert(instance.clone(), entry);
-        ledger.set_kept(instance, true);
-        self.refresh_offer(key);
+        self.claim_as(&request, key);
         true
     }
 
@@ -298,6 +302,7 @@ impl Scheduler {
         match kept.state.clone() {
             State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
                 kept.tried.clear();
+                kept.pinned = None;
                 kept.has_run = true;
                 if let Some(start) = &mut kept.start {
                     start.set_restart();
@@ -349,7 +354,9 @@ impl Scheduler {
         let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
         self.blame(key, instance, reason);
         let detail = format!("node {uuid} could not start it: {reason}");
-        if may_try_elsewhere(reason) && attempts < max {
+        // What ran before is not given up because of where it was sent to.
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &detail);
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
@@ -403,15 +410,28 @@ impl Scheduler {
                         self.victim_is_away(instance, &by);
                         Heard::ByOriginals
                     }
+                    Then::Again => {
+                        self.seek(instance, "it has left its node");
+                        Heard::ByOriginals
+                    }
                 }
             }
             State::Migrating { from, .. } if from == key => self.has_left(key, instance),
             state if state.node() == Some(key) => {
+                let told_to_stop = kept.told_to_stop;
                 self.release(key, instance);
+                if told_to_stop {
+                    self.seek(instance, "its node has ended it after all");
+                    return Heard::ByOriginals;
+                }
                 self.let_go(instance, "ended");
                 Heard::ByAll
             }
-            _ => Heard::ByAll,
+            _ => {
+                // It is elsewhere by now.
+                self.release(key, instance);
+                Heard::ByOriginals
+            }
         }
     }
 
@@ -426,6 +446,9 @@ impl Scheduler {
             }
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.kept_ended(key, instance);
+            }
+            state if state.node() == Some(key) && kept.told_to_stop => {
+                self.seek(instance, "its node has ended it after all");
             }
             state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
             _ => {}
@@ -454,8 +477,9 @@ impl Scheduler {
                 self.turn(&instance, state, "deleted while its node is lost");
                 self.tell_deleted(id, &frame, &instance);
             }
-            State::Migrating { from, to, .. } => {
-                self.unclaim(to, &instance);
+            State::Migrating { from, .. } => {
+                let reason = CommandFailureReason::WrongState;
+                self.undo_move(&instance, reason, "it is being deleted");
                 self.delete_on(id, frame, from, &instance);
             }
             State::Placing(Placing { node, .. })
@@ -538,8 +562,14 @@ impl Scheduler {
         else {
             return;
         };
-        if let Then::Wait(preemptor) = then {
-            self.victim_stays(&preemptor, instance);
+        match then {
+            Then::Wait(preemptor) => self.victim_stays(&preemptor, instance),
+            Then::Again => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop = true;
+                }
+            }
+            Then::End => {}
         }
         self.turn(
             instance,

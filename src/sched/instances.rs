@@ -32,6 +32,7 @@ use proto_frames::payload::{AttemptFailed, LifeState};
 use super::action::PlacedStart;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::record::Demand;
 
 /// Events kept of one instance; the oldest are forgotten first.
 pub const MAX_HISTORY: usize = 32;
@@ -75,6 +76,14 @@ pub(super) struct Instance {
     pub(super) epoch: u64,
     /// The operator or controller whose command is being carried out on it.
     pub(super) asker: Option<SessionId>,
+    /// The node it is to wait for, if it waits for one alone; its START does not say so.
+    pub(super) pinned: Option<Uuid>,
+    /// What it is to ask for once it has moved, or its node has made it so.
+    pub(super) pending: Option<Box<Demand>>,
+    /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    pub(super) told_to_stop: bool,
+    /// Who had it suspended, while it is, or while it moves as such.
+    pub(super) suspended_by: Option<By>,
 }
 
 /// What becomes of an instance whose node is lost.
@@ -190,6 +199,8 @@ pub(super) enum Then {
     Wait(InstanceId),
     /// It is gone.
     End,
+    /// It is placed again.
+    Again,
 }
 
 /// How an instance moves.
@@ -280,6 +291,44 @@ impl State {
 }
 
 impl Instance {
+    /// One that nobody here started, or of which only that it is on a node is known.
+    pub(super) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
+        Self {
+            start: None,
+            priority: DEFAULT_PRIORITY,
+            state,
+            order,
+            arrived: since,
+            waits_until: None,
+            max_attempts: 1,
+            tried: Vec::new(),
+            relocates: false,
+            on_loss: OnLoss::Report,
+            has_run: true,
+            last_node: Some(node),
+            history: VecDeque::new(),
+            epoch: 0,
+            asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
+            suspended_by: None,
+        }
+    }
+
+    /// Notes who had it suspended, for as long as that counts.
+    pub(super) fn note_suspension(&mut self) {
+        match &self.state {
+            State::Suspended { by, .. } => self.suspended_by = Some(by.clone()),
+            State::Lost { .. }
+            | State::Suspending { .. }
+            | State::Resuming { .. }
+            | State::Migrating { .. }
+            | State::Stopping { .. } => {}
+            _ => self.suspended_by = None,
+        }
+    }
+
     /// The node it is on, or is to be.
     pub(super) fn node(&self) -> Option<NodeKey> {
         self.state.node()

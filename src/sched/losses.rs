@@ -60,6 +60,12 @@ impl Scheduler {
                     let why = Explanation::of(Refusal::Lost.detail());
                     self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
                 }
+                State::Migrating { to, .. } if *to == key => self.target_is_lost(&instance),
+                State::Migrating { to, .. } => {
+                    let to = *to;
+                    self.unclaim(to, &instance);
+                    self.let_go(&instance, "its node is lost");
+                }
                 _ if is_claim => {}
                 _ => self.let_go(&instance, "its node is lost"),
             }

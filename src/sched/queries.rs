@@ -170,6 +170,8 @@ impl Scheduler {
                 0.0 => String::new(),
                 failures => format!("{failures:.2}"),
             },
+            cordoned: node.is_cordoned,
+            drain: self.drain_words(node.uuid),
             ..NodeView::default()
         }
     }

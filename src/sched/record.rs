@@ -73,7 +73,7 @@ pub struct InstanceRecord {
     /// The node that has it, or was chosen for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Uuid>,
-    /// The node it is being moved to.
+    /// The node it is being moved to, or, while it is on none, the one it waits for alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Uuid>,
     /// When its START came, in unix milliseconds.

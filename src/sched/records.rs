@@ -28,7 +28,7 @@ impl Scheduler {
         let uuid_of = |key| self.nodes.node(key).uuid;
         let target = match kept.state {
             State::Migrating { to, .. } => Some(uuid_of(to)),
-            _ => None,
+            _ => kept.pinned,
         };
         let sender = start.and_then(|start| self.sessions.get(&start.sender));
         Some(Record::Instance(Box::new(InstanceRecord {
@@ -54,8 +54,8 @@ impl Scheduler {
     }
 
     /// What is put on disk of a node; `None` if nothing is to be there.
-    pub(super) fn node_record(&self, _node: Uuid) -> Option<Record> {
-        let record = NodeRecord::default();
+    pub(super) fn node_record(&self, node: Uuid) -> Option<Record> {
+        let record = self.cordon_record(node);
         (record != NodeRecord::default()).then_some(Record::Node(record))
     }
 

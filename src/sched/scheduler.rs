@@ -11,6 +11,7 @@ use super::action::{Action, Message, Notice};
 use super::batches::Batches;
 use super::columns::Columns;
 use super::config::Config;
+use super::cordons::Cordons;
 use super::durable::Durable;
 use super::explain::Explanations;
 use super::groups::Groups;
@@ -75,6 +76,8 @@ pub struct Scheduler {
     /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
     pub(super) woken: IndexMap<NodeKey, Begin>,
     pub(super) durable: Durable,
+    /// Nodes that get no new work.
+    pub(super) cordons: Cordons,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -138,6 +141,7 @@ impl Scheduler {
             queue: Queue::default(),
             woken: IndexMap::new(),
             durable,
+            cordons: Cordons::default(),
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
@@ -165,7 +169,7 @@ impl Scheduler {
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
-        if self.durable.has_work() || !self.woken.is_empty() {
+        if self.durable.has_work() || !self.woken.is_empty() || self.cordons.is_stirred() {
             self.end_turn();
         }
     }
@@ -175,7 +179,7 @@ impl Scheduler {
         /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.go_on();
+            let any = self.go_on() | self.go_on_draining();
             if !self.serve_waiting() && !any {
                 break;
             }
@@ -209,6 +213,7 @@ impl Scheduler {
             batches,
             self.instances.due(),
             self.queue.due(),
+            self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),
         ];
         due.into_iter().flatten().min()

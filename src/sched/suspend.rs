@@ -1,7 +1,7 @@
 //! Instances are suspended and resumed: by command, and to make way for others.
 
 use proto_frames::Frame;
-use proto_frames::payload::{CommandFailure, InstanceStateEvent};
+use proto_frames::payload::{CommandFailure, InstanceStateEvent, LifeCommand};
 
 use super::Scheduler;
 use super::ids::{InstanceId, NodeKey, SessionId};
@@ -15,12 +15,16 @@ impl Scheduler {
     pub(super) fn resume(&mut self, _id: SessionId, _target: &Target) {}
 
     /// CommandFailure from a launcher.
-    pub(super) fn command_failed(
-        &mut self,
-        _id: SessionId,
-        _frame: Frame,
-        _failure: &CommandFailure,
-    ) {
+    pub(super) fn command_failed(&mut self, id: SessionId, frame: Frame, failure: &CommandFailure) {
+        if self.is_forged(id, frame.kind, &failure.node_uuid) {
+            return;
+        }
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+            return;
+        };
+        if failure.command == LifeCommand::Migrate {
+            self.move_failed(key, failure);
+        }
     }
 
     /// InstanceState from a launcher.
