@@ -14,6 +14,7 @@ mod choose;
 mod columns;
 mod config;
 mod connections;
+mod cordons;
 mod decide;
 mod drain;
 mod durable;
@@ -65,7 +66,8 @@ mod weighers;
 mod workloads;
 
 pub use action::{
-    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
+    TargetedCommand,
 };
 pub use batches::{BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES};
 pub use columns::MAX_RESOURCE_NAMES;

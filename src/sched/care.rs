@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    AttemptFailed, InstanceDeleted, InstanceStateEvent, LifeState, OnNodeLoss, StartFailure,
-    StartFailureReason, Topic,
+    AttemptFailed, CommandFailureReason, InstanceDeleted, InstanceStateEvent, LifeState,
+    OnNodeLoss, StartFailure, StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -21,7 +21,7 @@ use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
     AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
-use super::ledger::{Ended, Entry, Unconfirmed};
+use super::ledger::{Ended, Unconfirmed};
 use super::placement::pool_of;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
@@ -55,6 +55,7 @@ impl Scheduler {
         let (what, key) = (kept.state.word(), kept.state.node());
         let node = key.map(|key| self.nodes.node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
+        self.cordons.note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
@@ -85,6 +86,7 @@ impl Scheduler {
         });
         self.leave_queue(instance);
         self.instances.remove(instance);
+        self.cordons.note_turn(instance, None);
         if let Some(&key) = self.holders.get(instance) {
             self.nodes.node_mut(key).ledger.set_kept(instance, false);
         }
@@ -168,6 +170,9 @@ impl Scheduler {
             history: Default::default(),
             epoch: 0,
             asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
             start: Some(Box::new(start)),
         };
         self.instances.insert(instance.clone(), kept);
@@ -236,6 +241,8 @@ impl Scheduler {
         let tried = kept.tried.iter();
         let tried = tried.filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok());
         request.avoid.extend(tried);
+        let pinned = kept.pinned.map(|node| node.to_string().into());
+        request.node_id = pinned.or(request.node_id);
         Some(request)
     }
 
@@ -264,12 +271,7 @@ impl Scheduler {
         let Some(request) = self.request_now(instance) else {
             return false;
         };
-        let extras = self.extras(&request);
-        let entry = Entry::claimed(request.asked, extras, self.now);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        ledger.insert(instance.clone(), entry);
-        ledger.set_kept(instance, true);
-        self.refresh_offer(key);
+        self.claim_as(&request, key);
         true
     }
 
@@ -396,7 +398,9 @@ impl Scheduler {
         let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
         self.blame(key, instance, reason);
         let detail = format!("node {uuid} could not start it: {reason}");
-        if may_try_elsewhere(reason) && attempts < max {
+        // What ran before is not given up because of where it was sent to.
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &detail);
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
@@ -450,11 +454,20 @@ impl Scheduler {
                         self.victim_is_away(instance, &by);
                         Heard::ByOriginals
                     }
+                    Then::Again => {
+                        self.seek(instance, "it has left its node");
+                        Heard::ByOriginals
+                    }
                 }
             }
             State::Migrating { from, .. } if from == key => self.has_left(key, instance),
             state if state.node() == Some(key) => {
+                let told_to_stop = kept.told_to_stop;
                 self.release(key, instance);
+                if told_to_stop {
+                    self.seek(instance, "its node has ended it after all");
+                    return Heard::ByOriginals;
+                }
                 self.let_go(instance, "ended");
                 Heard::ByAll
             }
@@ -504,6 +517,9 @@ impl Scheduler {
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.kept_ended(key, instance);
             }
+            state if state.node() == Some(key) && kept.told_to_stop => {
+                self.seek(instance, "its node has ended it after all");
+            }
             state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
             _ => {}
         }
@@ -527,8 +543,9 @@ impl Scheduler {
                 self.turn(&instance, state, "deleted while its node is lost");
                 self.tell_deleted(id, &frame, &instance);
             }
-            State::Migrating { from, to, .. } => {
-                self.unclaim(to, &instance);
+            State::Migrating { from, .. } => {
+                let reason = CommandFailureReason::WrongState;
+                self.undo_move(&instance, reason, "it is being deleted");
                 self.delete_on(id, frame, from, &instance);
             }
             State::Placing(Placing { node, .. })
@@ -611,13 +628,20 @@ impl Scheduler {
         else {
             return;
         };
-        let by = match then {
-            Then::Wait(preemptor) => By::Preemptor(preemptor),
-            Then::End => By::Command,
-        };
-        self.rolled_back(key, instance, by.clone(), "it did not stop in time");
-        if let By::Preemptor(preemptor) = by {
-            self.victim_stays(&preemptor, instance);
+        let late = "it did not stop in time";
+        match then {
+            Then::Wait(preemptor) => {
+                let by = By::Preemptor(preemptor.clone());
+                self.rolled_back(key, instance, by, late);
+                self.victim_stays(&preemptor, instance);
+            }
+            Then::Again => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop = true;
+                }
+                self.turn(instance, State::Running { node: key }, late);
+            }
+            Then::End => self.rolled_back(key, instance, By::Command, late),
         }
     }
 }

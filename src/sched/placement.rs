@@ -356,6 +356,7 @@ impl Scheduler {
             self.holders.swap_remove(instance);
         }
         self.refresh_offer(key);
+        self.stir_drain_of(key);
         Some(entry)
     }
 }

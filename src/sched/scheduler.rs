@@ -11,6 +11,7 @@ use super::action::{Action, Message, Notice};
 use super::batches::Batches;
 use super::columns::Columns;
 use super::config::Config;
+use super::cordons::Cordons;
 use super::durable::Durable;
 use super::evictions::Evictions;
 use super::explain::Explanations;
@@ -85,6 +86,8 @@ pub struct Scheduler {
     pub(super) briefing: Option<Box<Briefing>>,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
     pub(super) is_leaving: bool,
+    /// Nodes that get no new work.
+    pub(super) cordons: Cordons,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -152,6 +155,7 @@ impl Scheduler {
             outcomes: Outcomes::default(),
             briefing: None,
             is_leaving: false,
+            cordons: Cordons::default(),
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
@@ -179,7 +183,11 @@ impl Scheduler {
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
-        if self.durable.has_work() || !self.woken.is_empty() || self.evictions.has_work() {
+        let has_work = self.durable.has_work()
+            || !self.woken.is_empty()
+            || self.evictions.has_work()
+            || self.cordons.is_stirred();
+        if has_work {
             self.end_turn();
         }
     }
@@ -189,7 +197,7 @@ impl Scheduler {
         /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.go_on();
+            let any = self.go_on() | self.go_on_draining();
             if !self.serve_waiting() && !self.seek_for_evicted() && !any {
                 break;
             }
@@ -224,6 +232,7 @@ impl Scheduler {
             self.instances.due(),
             self.queue.due(),
             self.evictions.due(),
+            self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),
             self.is_page_due().then_some(self.now),
         ];

@@ -134,25 +134,9 @@ impl Scheduler {
         } else {
             State::Running { node: key }
         };
-        let kept = Instance {
-            start: None,
-            priority: DEFAULT_PRIORITY,
-            state,
-            order: self.queue.next_order(),
-            arrived: entry.since,
-            waits_until: None,
-            max_attempts: 1,
-            tried: Vec::new(),
-            relocates: false,
-            on_loss: OnLoss::Report,
-            has_run: true,
-            last_node: Some(self.nodes.node(key).uuid),
-            history: Default::default(),
-            suspended_by: is_suspended.then_some(By::Command),
-            lease: None,
-            epoch: 0,
-            asker: None,
-        };
+        let (uuid, since) = (self.nodes.node(key).uuid, entry.since);
+        let order = self.queue.next_order();
+        let kept = Instance::adopted(state, uuid, order, since);
         self.instances.insert(instance.clone(), kept);
         let ledger = &mut self.nodes.node_mut(key).ledger;
         ledger.set_kept(instance, true);
@@ -303,6 +287,7 @@ impl Scheduler {
         match failure.command {
             LifeCommand::Suspend => self.suspend_failed(key, failure),
             LifeCommand::Resume => self.resume_failed(key, failure),
+            LifeCommand::Migrate => self.move_failed(key, failure),
             _ => {}
         }
     }

@@ -201,6 +201,7 @@ impl Scheduler {
         if self.queue.len() > 0 {
             self.woken.insert(key, Begin::AtHead);
         }
+        self.cordons.note_room(self.now);
     }
 
     /// Gives woken nodes to those who wait for them; whether anything was done.
