@@ -22,6 +22,7 @@ use super::instances::{
     Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then, Wanted,
 };
 use super::ledger::{Ended, Unconfirmed};
+use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -88,7 +89,7 @@ impl Scheduler {
         self.tell_state(instance, what, None, detail);
     }
 
-    fn tell_state(
+    pub(super) fn tell_state(
         &mut self,
         instance: &InstanceId,
         state: LifeState,
@@ -98,23 +99,53 @@ impl Scheduler {
         if self.controllers.is_empty() && self.watchers.is_empty() {
             return;
         }
+        let event = self.state_event(instance, state, node, detail);
+        self.tell_controllers(Topic::Instances, |session| {
+            let message = || Message::InstanceState(Box::new(event.clone()));
+            session.is_native().then(message)
+        });
+    }
+
+    /// Tells one peer the same, unless it is told as all others are.
+    pub(super) fn copy_state(
+        &mut self,
+        to: SessionId,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        let hears = |session: &Session| {
+            !session.is_native()
+                || self.controllers.contains(&to)
+                || session.topics.contains(&Topic::Instances)
+        };
+        if !self.sessions.get(&to).is_none_or(hears) {
+            let event = self.state_event(instance, state, node, detail);
+            self.send(to, Message::InstanceState(Box::new(event)));
+        }
+    }
+
+    fn state_event(
+        &self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match kept.state {
             State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
             _ => None,
         });
-        let event = InstanceStateEvent {
+        InstanceStateEvent {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
             detail: detail.to_owned(),
             priority: kept.map(|kept| i64::from(kept.priority)),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        };
-        self.tell_controllers(Topic::Instances, |session| {
-            let message = || Message::InstanceState(Box::new(event.clone()));
-            session.is_native().then(message)
-        });
+        }
     }
 
     /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
@@ -487,6 +518,7 @@ impl Scheduler {
             | State::Suspending { node, .. }
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
+            | State::Updating { node, .. }
             | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
         }
     }
@@ -549,6 +581,7 @@ impl Scheduler {
                 }
                 State::Stopping { node, .. } => self.stop_is_late(node, &instance),
                 State::Migrating { .. } => self.move_is_late(&instance),
+                State::Updating { .. } => self.update_is_late(&instance),
                 State::Lost { wanted, .. } => self.fence_is_over(&instance, wanted),
                 State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
             }

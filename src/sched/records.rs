@@ -77,7 +77,7 @@ fn life(state: &State) -> Life {
     match state {
         State::Waiting | State::Lost { .. } => Life::Waiting,
         State::Placing(_) => Life::Placing,
-        State::Running { .. } => Life::Running,
+        State::Running { .. } | State::Updating { .. } => Life::Running,
         State::Suspending { .. } => Life::Suspending,
         State::Suspended { .. } => Life::Suspended,
         State::Resuming { .. } => Life::Resuming,

@@ -1,7 +1,7 @@
 //! Instances are suspended and resumed: by command, and to make way for others.
 
-use proto_frames::Frame;
-use proto_frames::payload::{CommandFailure, InstanceStateEvent, LifeCommand};
+use proto_frames::payload::{CommandFailure, InstanceStateEvent, LifeCommand, LifeState};
+use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
 use super::ids::{InstanceId, NodeKey, SessionId};
@@ -22,13 +22,25 @@ impl Scheduler {
         let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
             return;
         };
-        if failure.command == LifeCommand::Migrate {
-            self.move_failed(key, failure);
+        match failure.command {
+            LifeCommand::Migrate => self.move_failed(key, failure),
+            LifeCommand::Update => self.update_failed(key, failure),
+            _ => {}
         }
     }
 
     /// InstanceState from a launcher.
-    pub(super) fn instance_state(&mut self, _id: SessionId, _event: &InstanceStateEvent) {}
+    pub(super) fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
+        if self.is_forged(id, Kind::INSTANCE_STATE, &event.node_uuid) {
+            return;
+        }
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+            return;
+        };
+        if event.state == LifeState::Updated {
+            self.update_confirmed(key, &InstanceId::new(&event.instance_uuid));
+        }
+    }
 
     /// A launcher says whether an instance is suspended, in an event or in STATS.
     pub(super) fn suspension_reported(

@@ -28,6 +28,7 @@ mod seeds;
 mod settle;
 mod shares;
 mod standing;
+mod updating;
 mod wishes;
 mod words;
 mod world;
