@@ -23,6 +23,7 @@ use super::instances::{
 };
 use super::ledger::{Ended, Unconfirmed};
 use super::placement::pool_of;
+use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -108,7 +109,7 @@ impl Scheduler {
         }
     }
 
-    fn tell_state(
+    pub(super) fn tell_state(
         &mut self,
         instance: &InstanceId,
         state: LifeState,
@@ -118,23 +119,53 @@ impl Scheduler {
         if self.controllers.is_empty() && self.watchers.is_empty() {
             return;
         }
+        let event = self.state_event(instance, state, node, detail);
+        self.tell_controllers(Topic::Instances, |session| {
+            let message = || Message::InstanceState(Box::new(event.clone()));
+            session.is_native().then(message)
+        });
+    }
+
+    /// Tells one peer the same, unless it is told as all others are.
+    pub(super) fn copy_state(
+        &mut self,
+        to: SessionId,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        let hears = |session: &Session| {
+            !session.is_native()
+                || self.controllers.contains(&to)
+                || session.topics.contains(&Topic::Instances)
+        };
+        if !self.sessions.get(&to).is_none_or(hears) {
+            let event = self.state_event(instance, state, node, detail);
+            self.send(to, Message::InstanceState(Box::new(event)));
+        }
+    }
+
+    fn state_event(
+        &self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match kept.state {
             State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
             _ => None,
         });
-        let event = InstanceStateEvent {
+        InstanceStateEvent {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
             detail: detail.to_owned(),
             priority: kept.map(|kept| i64::from(kept.priority)),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        };
-        self.tell_controllers(Topic::Instances, |session| {
-            let message = || Message::InstanceState(Box::new(event.clone()));
-            session.is_native().then(message)
-        });
+        }
     }
 
     /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
@@ -553,6 +584,7 @@ impl Scheduler {
             | State::Suspending { node, .. }
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
+            | State::Updating { node, .. }
             | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
         }
     }
@@ -615,6 +647,7 @@ impl Scheduler {
                 }
                 State::Stopping { node, .. } => self.stop_is_late(node, &instance),
                 State::Migrating { .. } => self.move_is_late(&instance),
+                State::Updating { .. } => self.update_is_late(&instance),
                 State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
                 State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
             }

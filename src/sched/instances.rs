@@ -144,6 +144,15 @@ pub(super) enum State {
         /// When that counts as failed.
         due: Instant,
     },
+    /// Its launcher was told to change what it has; the larger of both is claimed.
+    Updating {
+        /// Where.
+        node: NodeKey,
+        /// What it had before.
+        before: Box<Demand>,
+        /// When that counts as failed.
+        due: Instant,
+    },
     /// It moves to another node; it is claimed on both.
     Migrating {
         /// From here.
@@ -254,6 +263,7 @@ impl State {
             | Self::Suspending { node, .. }
             | Self::Suspended { node, .. }
             | Self::Resuming { node, .. }
+            | Self::Updating { node, .. }
             | Self::Stopping { node, .. } => Some(*node),
             Self::Migrating { from, .. } => Some(*from),
             Self::Waiting | Self::Lost { .. } => None,
@@ -270,6 +280,7 @@ impl State {
             | Self::Suspending { due, .. }
             | Self::Resuming { due, .. }
             | Self::Stopping { due, .. }
+            | Self::Updating { due, .. }
             | Self::Migrating { due, .. } => Some(*due),
             Self::Lost { until, .. } => Some(*until),
             Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
@@ -283,7 +294,7 @@ impl State {
         match self {
             Self::Waiting => LifeState::Waiting,
             Self::Placing(_) => LifeState::Placing,
-            Self::Running { .. } => LifeState::Running,
+            Self::Running { .. } | Self::Updating { .. } => LifeState::Running,
             Self::Suspending { .. } => LifeState::Suspending,
             Self::Suspended { .. } => LifeState::Suspended,
             Self::Resuming { .. } => LifeState::Resuming,

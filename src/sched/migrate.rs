@@ -19,7 +19,7 @@ use super::care::{COMMAND_TIME, Heard, placing};
 use super::durable::Next;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Capabilities, StartRequest};
-use super::instances::{Awaits, By, Instance, Move, State, Then};
+use super::instances::{Awaits, By, Move, State, Then};
 use super::ledger::{Entry, Phase, Unconfirmed};
 use super::record::Demand;
 

@@ -298,7 +298,7 @@ fn life(state: &State) -> Life {
             Awaits::Victims(..) => Life::Waiting,
             Awaits::Commit | Awaits::Node => Life::Placing,
         },
-        State::Running { .. } => Life::Running,
+        State::Running { .. } | State::Updating { .. } => Life::Running,
         State::Suspending { .. } => Life::Suspending,
         State::Suspended { .. } => Life::Suspended,
         State::Resuming { .. } => Life::Resuming,

@@ -19,7 +19,7 @@ use super::action::{Message, Order};
 use super::care::COMMAND_TIME;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Capabilities, InstanceState, Target};
-use super::instances::{By, DEFAULT_PRIORITY, Instance, OnLoss, State, Then};
+use super::instances::{By, Instance, State, Then};
 use super::ledger::Phase;
 use super::node::Pool;
 use super::queue::Shape;
@@ -288,6 +288,7 @@ impl Scheduler {
             LifeCommand::Suspend => self.suspend_failed(key, failure),
             LifeCommand::Resume => self.resume_failed(key, failure),
             LifeCommand::Migrate => self.move_failed(key, failure),
+            LifeCommand::Update => self.update_failed(key, failure),
             _ => {}
         }
     }
@@ -339,6 +340,7 @@ impl Scheduler {
         match event.state {
             LifeState::Suspended => self.suspension_reported(key, &instance, true),
             LifeState::Running => self.suspension_reported(key, &instance, false),
+            LifeState::Updated => self.update_confirmed(key, &instance),
             _ => {}
         }
     }

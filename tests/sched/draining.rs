@@ -1,12 +1,15 @@
 //! Nodes are cordoned and drained: no new work, and what they have goes elsewhere, as far as it fits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ciao_scheduler::sched::{Config, Meaning, Message, SessionId};
-use proto_frames::Kind;
+use bytes::Bytes;
+use ciao_scheduler::sched::{
+    Action, Config, Input, Meaning, Message, Record, RecordKey, Rules, SessionId,
+};
 use proto_frames::payload::{
     DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Span, Topic,
 };
+use proto_frames::{Encoding, Frame, Kind, Role};
 
 use crate::moves::{movable, urgent};
 use crate::world::{World, config, id, node_uuid};
@@ -360,15 +363,52 @@ fn a_drain_of_a_node_that_is_lost_does_not_say_that_it_is_done() {
 
 #[test]
 fn cordons_and_drains_are_put_on_disk() {
-    let durable = Config {
-        durable: true,
-        ..config()
+    let (mut world, controller, node) = one_node(&["a"]);
+    world.list(node, &["a"]);
+    world.restart(
+        Config {
+            durable: true,
+            ..config()
+        },
+        Rules::default(),
+    );
+    let again = world.node_with(1, 1000);
+    world.list(again, &["a"]);
+    let other = world.join(Role::CONTROLLER, world.uuid_of(again), Encoding::Native);
+    let _ = (controller, other);
+    let mut records = |mode| {
+        let evacuate = Evacuate {
+            workload_agent_uuid: node_uuid(1).to_string(),
+            mode,
+            deadline: Some(Span::from_ms(60_000)),
+            parallel: Some(3),
+        };
+        let frame = Frame::new(Kind::EVACUATE, node_uuid(1), Bytes::new());
+        let meaning = Meaning::Evacuate(Box::new(evacuate));
+        let session = other;
+        let input = Input::Frame {
+            session,
+            frame,
+            meaning,
+        };
+        world.scheduler.handle(Instant::now(), input);
+        let mut records = Vec::new();
+        while let Some(action) = world.scheduler.poll_action() {
+            if let Action::Persist(change) = action {
+                records.extend(change.entries);
+            }
+        }
+        records
     };
-    let mut world = World::with(durable);
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.list(node, &["x"]);
-    world.evacuate(controller, node, EvacuateMode::Cordon);
-    let operator = world.operator(&[]);
-    assert!(world.nodes(operator)[0].cordoned);
+    let key = RecordKey::Node(node_uuid(1));
+    let cordoned = records(EvacuateMode::Cordon);
+    assert!(
+        matches!(&cordoned[..], [(at, Some(Record::Node(it)))] if *at == key && it.cordoned && it.drain.is_none())
+    );
+    // Nobody knows how to start it again, so the drain is over at once and the cordon stays.
+    let drained = records(EvacuateMode::Relocate);
+    assert!(
+        matches!(&drained[..], [(_, Some(Record::Node(it)))] if it.cordoned),
+        "{drained:?}"
+    );
 }

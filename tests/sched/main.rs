@@ -36,6 +36,7 @@ mod store;
 mod survival;
 mod suspending;
 mod turns;
+mod updating;
 mod waiting;
 mod wishes;
 mod words;

@@ -164,7 +164,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     assert!(world.told(controller).is_empty());
     assert!(world.told(other).is_empty());
     world.list(target, &["plain"]);
-    world.nothing_else();
+    assert!(world.orders(source).is_empty() && world.orders(target).is_empty());
 }
 
 #[test]
