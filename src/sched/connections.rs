@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use proto_frames::payload::{
     ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
 };
-use proto_frames::{Role, Uuid};
+use proto_frames::{Encoding, Role, Uuid};
 
 use super::Scheduler;
 use super::action::{
@@ -83,6 +83,7 @@ impl Scheduler {
                 key
             }
         };
+        self.nodes.node_mut(key).is_native = hello.encoding == Encoding::Native;
         self.session_mut(id).node = Some(key);
         self.act(Action::RememberNodes);
     }

@@ -19,6 +19,7 @@ use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use super::ledger::Phase;
 use super::node::Presence;
 use super::placement::Refusal;
+use super::session::Session;
 
 /// How long what ran on a lost node is remembered for the case that it comes back with it.
 pub const LOST_TIME: Duration = Duration::from_secs(3600);
@@ -31,9 +32,10 @@ pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 const CLOCK_PART: u32 = 8;
 
 impl Scheduler {
-    /// Answers a STATS that asks for the launcher's lease to be extended.
-    pub(super) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
-        if self.nodes.node(key).can(Capabilities::LEASE) {
+    /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
+    /// be started before.
+    pub(super) fn renew_lease(&mut self, id: SessionId, seq: u64) {
+        if self.sessions.get(&id).is_some_and(Session::is_native) {
             self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
         }
     }
