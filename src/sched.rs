@@ -14,9 +14,11 @@ mod choose;
 mod columns;
 mod config;
 mod connections;
+mod cordons;
 mod decide;
 mod drain;
 mod durable;
+mod evictions;
 mod explain;
 mod facts;
 mod failures;
@@ -45,6 +47,7 @@ mod record;
 mod records;
 mod reports;
 mod requests;
+mod reservations;
 mod resources;
 mod rules;
 mod scheduler;
@@ -63,7 +66,8 @@ mod weighers;
 mod workloads;
 
 pub use action::{
-    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
+    TargetedCommand,
 };
 pub use batches::{BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES};
 pub use columns::MAX_RESOURCE_NAMES;

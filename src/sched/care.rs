@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    AttemptFailed, InstanceDeleted, InstanceStateEvent, LifeState, OnNodeLoss, StartFailure,
-    StartFailureReason, Topic,
+    AttemptFailed, CommandFailureReason, InstanceDeleted, InstanceStateEvent, LifeState,
+    OnNodeLoss, StartFailure, StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -19,9 +19,11 @@ use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
-    AfterLoss, Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
+    AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
-use super::ledger::{Ended, Entry, Unconfirmed};
+use super::ledger::{Ended, Unconfirmed};
+use super::placement::pool_of;
+use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -43,14 +45,18 @@ impl Scheduler {
         asks || self.policy.keeps_all()
     }
 
-    /// Changes the state of an instance.
+    /// Changes the state of an instance; what does not wait any more is not in the queue.
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+        if !state.waits() {
+            self.leave_queue(instance);
+        }
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
         let (what, key) = (kept.state.word(), kept.state.node());
         let node = key.map(|key| self.nodes.node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
+        self.cordons.note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
@@ -79,16 +85,31 @@ impl Scheduler {
             node: None,
             detail: detail.to_owned(),
         });
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.instances.remove(instance);
+        self.cordons.note_turn(instance, None);
         if let Some(&key) = self.holders.get(instance) {
             self.nodes.node_mut(key).ledger.set_kept(instance, false);
         }
         self.remember(instance);
         self.tell_state(instance, what, None, detail);
+        self.evictions.forget(instance);
+        self.is_out_of_the_way(instance);
     }
 
-    fn tell_state(
+    /// Takes an instance out of the queue, if it is there.
+    fn leave_queue(&mut self, instance: &InstanceId) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let kept = self.kept_for(instance);
+        if self.queue.remove(instance).is_some() {
+            self.outranks_no_more();
+            kept.into_iter().for_each(|key| self.wake(key));
+        }
+    }
+
+    pub(super) fn tell_state(
         &mut self,
         instance: &InstanceId,
         state: LifeState,
@@ -98,23 +119,53 @@ impl Scheduler {
         if self.controllers.is_empty() && self.watchers.is_empty() {
             return;
         }
+        let event = self.state_event(instance, state, node, detail);
+        self.tell_controllers(Topic::Instances, |session| {
+            let message = || Message::InstanceState(Box::new(event.clone()));
+            session.is_native().then(message)
+        });
+    }
+
+    /// Tells one peer the same, unless it is told as all others are.
+    pub(super) fn copy_state(
+        &mut self,
+        to: SessionId,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        let hears = |session: &Session| {
+            !session.is_native()
+                || self.controllers.contains(&to)
+                || session.topics.contains(&Topic::Instances)
+        };
+        if !self.sessions.get(&to).is_none_or(hears) {
+            let event = self.state_event(instance, state, node, detail);
+            self.send(to, Message::InstanceState(Box::new(event)));
+        }
+    }
+
+    fn state_event(
+        &self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match kept.state {
             State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
             _ => None,
         });
-        let event = InstanceStateEvent {
+        InstanceStateEvent {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
             detail: detail.to_owned(),
             priority: kept.map(|kept| i64::from(kept.priority)),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        };
-        self.tell_controllers(Topic::Instances, |session| {
-            let message = || Message::InstanceState(Box::new(event.clone()));
-            session.is_native().then(message)
-        });
+        }
     }
 
     /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
@@ -150,16 +201,13 @@ impl Scheduler {
             history: Default::default(),
             epoch: 0,
             asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
             start: Some(Box::new(start)),
         };
         self.instances.insert(instance.clone(), kept);
         instance
-    }
-
-    /// Gives a START that nobody was told to wait for to the node that was chosen, at once.
-    pub(super) fn place_kept(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        self.reserve(now, key, start.sender, &start.request);
-        self.begin_placing(key, start);
     }
 
     fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
@@ -170,12 +218,15 @@ impl Scheduler {
         self.hand_over(key, again);
     }
 
-    /// Gives a START to the node on which it is reserved already.
+    /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
     pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
-        if !self.is_to_keep(&start.request) {
-            return self.hand_over(key, start);
+        let (pool, rank) = (pool_of(&start.request), self.rank_of(&start.request));
+        if self.is_to_keep(&start.request) {
+            self.begin_placing(key, start);
+        } else {
+            self.hand_over(key, start);
         }
-        self.begin_placing(key, start);
+        self.note_placed(pool, rank);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
@@ -221,6 +272,8 @@ impl Scheduler {
         let tried = kept.tried.iter();
         let tried = tried.filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok());
         request.avoid.extend(tried);
+        let pinned = kept.pinned.map(|node| node.to_string().into());
+        request.node_id = pinned.or(request.node_id);
         Some(request)
     }
 
@@ -230,9 +283,18 @@ impl Scheduler {
             return;
         }
         self.holders.insert(instance.clone(), key);
-        self.queue.remove(instance);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
+        self.count_placement(instance);
+    }
+
+    /// Counts that an instance was given room.
+    pub(super) fn count_placement(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        if let Some(request) = kept.and_then(|kept| kept.request()) {
+            let (pool, rank) = (pool_of(request), self.rank_of(request));
+            self.note_placed(pool, rank);
+        }
     }
 
     /// Claims on a node what an instance asks for, before anybody is told.
@@ -240,12 +302,7 @@ impl Scheduler {
         let Some(request) = self.request_now(instance) else {
             return false;
         };
-        let extras = self.extras(&request);
-        let entry = Entry::claimed(request.asked, extras, self.now);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        ledger.insert(instance.clone(), entry);
-        ledger.set_kept(instance, true);
-        self.refresh_offer(key);
+        self.claim_as(&request, key);
         true
     }
 
@@ -324,6 +381,7 @@ impl Scheduler {
             State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
                 kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");
+                self.wake_for_preemption(key);
             }
             State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
@@ -371,7 +429,9 @@ impl Scheduler {
         let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
         self.blame(key, instance, reason);
         let detail = format!("node {uuid} could not start it: {reason}");
-        if may_try_elsewhere(reason) && attempts < max {
+        // What ran before is not given up because of where it was sent to.
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &detail);
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
@@ -425,11 +485,20 @@ impl Scheduler {
                         self.victim_is_away(instance, &by);
                         Heard::ByOriginals
                     }
+                    Then::Again => {
+                        self.seek(instance, "it has left its node");
+                        Heard::ByOriginals
+                    }
                 }
             }
             State::Migrating { from, .. } if from == key => self.has_left(key, instance),
             state if state.node() == Some(key) => {
+                let told_to_stop = kept.told_to_stop;
                 self.release(key, instance);
+                if told_to_stop {
+                    self.seek(instance, "its node has ended it after all");
+                    return Heard::ByOriginals;
+                }
                 self.let_go(instance, "ended");
                 Heard::ByAll
             }
@@ -479,6 +548,9 @@ impl Scheduler {
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.kept_ended(key, instance);
             }
+            state if state.node() == Some(key) && kept.told_to_stop => {
+                self.seek(instance, "its node has ended it after all");
+            }
             state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
             _ => {}
         }
@@ -502,8 +574,9 @@ impl Scheduler {
                 self.turn(&instance, state, "deleted while its node is lost");
                 self.tell_deleted(id, &frame, &instance);
             }
-            State::Migrating { from, to, .. } => {
-                self.unclaim(to, &instance);
+            State::Migrating { from, .. } => {
+                let reason = CommandFailureReason::WrongState;
+                self.undo_move(&instance, reason, "it is being deleted");
                 self.delete_on(id, frame, from, &instance);
             }
             State::Placing(Placing { node, .. })
@@ -511,6 +584,7 @@ impl Scheduler {
             | State::Suspending { node, .. }
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
+            | State::Updating { node, .. }
             | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
         }
     }
@@ -573,6 +647,7 @@ impl Scheduler {
                 }
                 State::Stopping { node, .. } => self.stop_is_late(node, &instance),
                 State::Migrating { .. } => self.move_is_late(&instance),
+                State::Updating { .. } => self.update_is_late(&instance),
                 State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
                 State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
             }
@@ -586,14 +661,21 @@ impl Scheduler {
         else {
             return;
         };
-        if let Then::Wait(preemptor) = then {
-            self.victim_stays(&preemptor, instance);
+        let late = "it did not stop in time";
+        match then {
+            Then::Wait(preemptor) => {
+                let by = By::Preemptor(preemptor.clone());
+                self.rolled_back(key, instance, by, late);
+                self.victim_stays(&preemptor, instance);
+            }
+            Then::Again => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop = true;
+                }
+                self.turn(instance, State::Running { node: key }, late);
+            }
+            Then::End => self.rolled_back(key, instance, By::Command, late),
         }
-        self.turn(
-            instance,
-            State::Running { node: key },
-            "it did not stop in time",
-        );
     }
 }
 

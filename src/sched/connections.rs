@@ -75,7 +75,8 @@ impl Scheduler {
                 key
             }
             None => {
-                let node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
+                let mut node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
+                node.is_cordoned = self.cordons.contains(hello.uuid);
                 let key = self.nodes.insert(node);
                 self.enter_tables(key);
                 self.announce_node(key);

@@ -25,6 +25,7 @@ impl Scheduler {
                     sender: id,
                     request: *request,
                     frame,
+                    changes: None,
                 },
             ),
             Meaning::Ready(report) => self.ready(now, id, report),

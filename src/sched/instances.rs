@@ -33,6 +33,7 @@ use proto_frames::payload::{AttemptFailed, LifeState};
 use super::action::PlacedStart;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::record::Demand;
 
 /// Events kept of one instance; the oldest are forgotten first.
 pub const MAX_HISTORY: usize = 32;
@@ -70,7 +71,7 @@ pub(super) struct Instance {
     pub(super) has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     pub(super) last_node: Option<Uuid>,
-    /// Who had it suspended, while it is, or was when its node was lost.
+    /// Who had it suspended, while it is, or while it moves as such, or was when its node was lost.
     pub(super) suspended_by: Option<By>,
     /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
     pub(super) lease: Option<Duration>,
@@ -80,6 +81,12 @@ pub(super) struct Instance {
     pub(super) epoch: u64,
     /// The operator or controller whose command is being carried out on it.
     pub(super) asker: Option<SessionId>,
+    /// The node it is to wait for, if it waits for one alone; its START does not say so.
+    pub(super) pinned: Option<Uuid>,
+    /// What it is to ask for once it has moved, or its node has made it so.
+    pub(super) pending: Option<Box<Demand>>,
+    /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    pub(super) told_to_stop: bool,
 }
 
 /// What becomes of an instance whose node is lost.
@@ -134,6 +141,15 @@ pub(super) enum State {
         node: NodeKey,
         /// What comes then.
         then: Then,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its launcher was told to change what it has; the larger of both is claimed.
+    Updating {
+        /// Where.
+        node: NodeKey,
+        /// What it had before.
+        before: Box<Demand>,
         /// When that counts as failed.
         due: Instant,
     },
@@ -196,6 +212,8 @@ pub(super) enum Then {
     Wait(InstanceId),
     /// It is gone.
     End,
+    /// It is placed again.
+    Again,
 }
 
 /// How an instance moves.
@@ -245,6 +263,7 @@ impl State {
             | Self::Suspending { node, .. }
             | Self::Suspended { node, .. }
             | Self::Resuming { node, .. }
+            | Self::Updating { node, .. }
             | Self::Stopping { node, .. } => Some(*node),
             Self::Migrating { from, .. } => Some(*from),
             Self::Waiting | Self::Lost { .. } => None,
@@ -261,6 +280,7 @@ impl State {
             | Self::Suspending { due, .. }
             | Self::Resuming { due, .. }
             | Self::Stopping { due, .. }
+            | Self::Updating { due, .. }
             | Self::Migrating { due, .. } => Some(*due),
             Self::Lost { until, .. } => Some(*until),
             Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
@@ -274,7 +294,7 @@ impl State {
         match self {
             Self::Waiting => LifeState::Waiting,
             Self::Placing(_) => LifeState::Placing,
-            Self::Running { .. } => LifeState::Running,
+            Self::Running { .. } | Self::Updating { .. } => LifeState::Running,
             Self::Suspending { .. } => LifeState::Suspending,
             Self::Suspended { .. } => LifeState::Suspended,
             Self::Resuming { .. } => LifeState::Resuming,
@@ -284,13 +304,61 @@ impl State {
         }
     }
 
-    /// Whether its vcpus are free for others.
+    /// Whether it is suspended, and not being resumed.
     pub(super) fn is_suspended(&self) -> bool {
         matches!(self, Self::Suspended { .. })
+    }
+
+    /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
+    pub(super) fn waits(&self) -> bool {
+        let by_itself = |by: &By| matches!(by, By::Preemptor(_));
+        matches!(self, Self::Waiting) || matches!(self, Self::Suspended { by, .. } if by_itself(by))
     }
 }
 
 impl Instance {
+    /// One that nobody here started, or of which only that it is on a node is known.
+    pub(super) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
+        Self {
+            start: None,
+            suspended_by: match &state {
+                State::Suspended { by, .. } => Some(by.clone()),
+                _ => None,
+            },
+            priority: DEFAULT_PRIORITY,
+            state,
+            order,
+            arrived: since,
+            waits_until: None,
+            max_attempts: 1,
+            tried: Vec::new(),
+            relocates: false,
+            on_loss: OnLoss::Report,
+            has_run: true,
+            last_node: Some(node),
+            history: VecDeque::new(),
+            epoch: 0,
+            asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
+            lease: None,
+        }
+    }
+
+    /// Notes who had it suspended, for as long as that counts.
+    pub(super) fn note_suspension(&mut self) {
+        match &self.state {
+            State::Suspended { by, .. } => self.suspended_by = Some(by.clone()),
+            State::Lost { .. }
+            | State::Suspending { .. }
+            | State::Resuming { .. }
+            | State::Migrating { .. }
+            | State::Stopping { .. } => {}
+            _ => self.suspended_by = None,
+        }
+    }
+
     /// The node it is on, or is to be.
     pub(super) fn node(&self) -> Option<NodeKey> {
         self.state.node()
@@ -307,17 +375,9 @@ impl Instance {
         self.tried.clear();
         self.has_run = true;
         if let Some(start) = &mut self.start {
-            start.request.restart = true;
+            start.set_restart();
         }
-    }
-
-    /// Notes who had it suspended, for as long as that counts.
-    pub(super) fn note_suspension(&mut self) {
-        match &self.state {
-            State::Suspended { by, .. } => self.suspended_by = Some(by.clone()),
-            State::Lost { .. } | State::Suspending { .. } | State::Resuming { .. } => {}
-            _ => self.suspended_by = None,
-        }
+        self.pinned = None;
     }
 
     /// Notes what became of it.

@@ -148,6 +148,11 @@ impl Scheduler {
                 let reason = StartFailureReason::LaunchFailure;
                 return self.fail_kept(instance, reason, Some(uuid), why);
             }
+            // It is being stopped, and was to be placed again.
+            State::Stopping {
+                then: Then::Wait(_),
+                ..
+            } => AfterLoss::Replace,
             _ => AfterLoss::Forget,
         };
         let until = match (then, fence) {

@@ -85,11 +85,8 @@ impl Scheduler {
 
     /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        if self.is_to_keep(&start.request) {
-            return self.place_kept(now, key, start);
-        }
         self.reserve(now, key, start.sender, &start.request);
-        self.hand_over(key, start);
+        self.hand_over_reserved(key, start);
     }
 
     /// Claims on a node what a START asks for.
@@ -359,6 +356,7 @@ impl Scheduler {
             self.holders.swap_remove(instance);
         }
         self.refresh_offer(key);
+        self.stir_drain_of(key);
         Some(entry)
     }
 }

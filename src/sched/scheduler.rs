@@ -11,7 +11,9 @@ use super::action::{Action, Message, Notice};
 use super::batches::Batches;
 use super::columns::Columns;
 use super::config::Config;
+use super::cordons::Cordons;
 use super::durable::Durable;
+use super::evictions::Evictions;
 use super::explain::Explanations;
 use super::groups::Groups;
 use super::ids::{InstanceId, NodeKey, SessionId};
@@ -76,6 +78,7 @@ pub struct Scheduler {
     pub(super) queue: Queue,
     /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
     pub(super) woken: IndexMap<NodeKey, Begin>,
+    pub(super) evictions: Evictions,
     pub(super) durable: Durable,
     /// What masters alone were told of late.
     pub(super) outcomes: Outcomes,
@@ -83,6 +86,8 @@ pub struct Scheduler {
     pub(super) briefing: Option<Box<Briefing>>,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
     pub(super) is_leaving: bool,
+    /// Nodes that get no new work.
+    pub(super) cordons: Cordons,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -145,10 +150,12 @@ impl Scheduler {
             instances: Instances::default(),
             queue: Queue::default(),
             woken: IndexMap::new(),
+            evictions: Evictions::default(),
             durable,
             outcomes: Outcomes::default(),
             briefing: None,
             is_leaving: false,
+            cordons: Cordons::default(),
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
@@ -176,7 +183,11 @@ impl Scheduler {
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
-        if self.durable.has_work() || !self.woken.is_empty() {
+        let has_work = self.durable.has_work()
+            || !self.woken.is_empty()
+            || self.evictions.has_work()
+            || self.cordons.is_stirred();
+        if has_work {
             self.end_turn();
         }
     }
@@ -186,8 +197,8 @@ impl Scheduler {
         /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.go_on();
-            if !self.serve_waiting() && !any {
+            let any = self.go_on() | self.go_on_draining();
+            if !self.serve_waiting() && !self.seek_for_evicted() && !any {
                 break;
             }
         }
@@ -220,6 +231,8 @@ impl Scheduler {
             batches,
             self.instances.due(),
             self.queue.due(),
+            self.evictions.due(),
+            self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),
             self.is_page_due().then_some(self.now),
         ];

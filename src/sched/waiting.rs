@@ -19,6 +19,7 @@ use super::node::Pool;
 use super::placement::{Refusal, pool_of};
 use super::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
 use super::records::ms;
+use super::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
 /// a tick at once: what bounds how long the return of many nodes keeps everybody else waiting.
@@ -149,6 +150,8 @@ impl Scheduler {
         if self.queue.push(waiter).is_ok() {
             self.woken.insert(key, Begin::AtHead);
         }
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
     }
 
     /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
@@ -198,6 +201,7 @@ impl Scheduler {
         if self.queue.len() > 0 {
             self.woken.insert(key, Begin::AtHead);
         }
+        self.cordons.note_room(self.now);
     }
 
     /// Gives woken nodes to those who wait for them; whether anything was done.
@@ -237,6 +241,9 @@ impl Scheduler {
                 other => return other,
             }
         }
+        if self.preempt_for_waiting(key) {
+            return Served::One;
+        }
         Served::Nobody
     }
 
@@ -249,6 +256,10 @@ impl Scheduler {
                 Found::Nothing => return Served::Nobody,
                 Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
             };
+            // Who stands behind the one for whom the node is kept has to wait for that.
+            if !self.is_open_to(pool, key, &instance) {
+                return Served::Nobody;
+            }
             if self.serve_instance(&instance, key) {
                 return Served::One;
             }

@@ -75,6 +75,8 @@ impl Scheduler {
             },
             capabilities: node.capabilities().names().map(str::to_owned).collect(),
             lease_ms: lease_ms(node),
+            cordoned: node.is_cordoned,
+            drain: self.drain_words(node.uuid),
             ..NodeView::default()
         }
     }
