@@ -1,7 +1,7 @@
 //! The operator's client, `ciaoctl`.
 //!
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
-//! - [`event`], [`track`], [`explanation`], [`start_file`], [`resolve`], [`table`], [`units`]: what is known, remembered and shown, pure.
+//! - [`event`], [`track`], [`operation`], [`explanation`], [`start_file`], [`resolve`], [`table`], [`units`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do; [`load`] is the load generator.
 //! - [`args`], [`exit`]: the command line and the exit codes.
 
@@ -12,6 +12,7 @@ pub mod event;
 pub mod exit;
 pub mod explanation;
 pub mod load;
+pub mod operation;
 pub mod resolve;
 pub mod run;
 pub mod start_file;

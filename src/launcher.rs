@@ -5,18 +5,24 @@
 //! - [`features`], `detect`: what a node says of itself beyond its figures, from flags and from the machine.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
+//! - `control`, `lease`, `limits`, `cgroup`: what supervisors are asked, until when they may go on, and what their
+//!   workloads may take.
 //! - [`simulate`]: a made-up machine in their place, for load tests with thousands of nodes in one process.
 //!
 //! A program that runs launchers must answer [`supervise::WORD`] as its first argument with [`supervise::run`].
 
 pub mod agent;
+mod cgroup;
 pub mod cli;
 mod config;
+mod control;
 mod detect;
 mod dial;
 pub mod features;
 mod files;
 mod host;
+mod lease;
+mod limits;
 mod process;
 mod procfs;
 mod run;
@@ -27,9 +33,10 @@ mod usage;
 
 use std::path::{Path, PathBuf};
 
+pub use cgroup::CgroupError;
 pub use config::{
-    Config, DEFAULT_CPU_RATIO, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE,
-    LauncherError, MachineConfig,
+    Config, DEFAULT_CPU_RATIO, DEFAULT_LEASE, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
+    DEFAULT_STOP_GRACE, LauncherError, MachineConfig,
 };
 pub use host::Share;
 pub use run::run;

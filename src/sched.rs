@@ -18,6 +18,7 @@ mod cordons;
 mod decide;
 mod drain;
 mod durable;
+mod evictions;
 mod explain;
 mod facts;
 mod failures;
@@ -35,6 +36,7 @@ mod ledger;
 mod losses;
 mod migrate;
 mod node;
+mod outcomes;
 mod permissions;
 mod placement;
 mod policy;
@@ -45,12 +47,14 @@ mod record;
 mod records;
 mod reports;
 mod requests;
+mod reservations;
 mod resources;
 mod rules;
 mod scheduler;
 mod session;
 mod settle;
 mod slot_set;
+mod snapshot;
 mod suspend;
 mod table;
 mod timers;
@@ -78,6 +82,7 @@ pub use input::{
     StartRequest, StatsReport, Target,
 };
 pub use node::NodeStatus;
+pub use outcomes::{MAX_REPLAY, REPLAY_TIME};
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use record::{

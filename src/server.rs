@@ -14,10 +14,15 @@ mod node_file;
 mod notices;
 mod profile;
 mod render;
+mod restore;
 mod rules_file;
 mod session;
+// Seen from outside, because a test is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub mod sim_support;
 mod start;
 mod state;
+mod store;
 mod strict;
 
 pub use configuration::DEFAULT_URI;
@@ -31,4 +36,7 @@ pub use limits::{
 pub use node_file::NodeFileError;
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
+// Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub use store::{Opened, Store};
 pub use strict::Mistake;

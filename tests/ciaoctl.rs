@@ -14,14 +14,20 @@ mod words;
 
 #[path = "ciaoctl/connecting.rs"]
 mod connecting;
+#[path = "ciaoctl/draining.rs"]
+mod draining;
 #[path = "ciaoctl/ending.rs"]
 mod ending;
 #[path = "ciaoctl/explain.rs"]
 mod explain;
+#[path = "ciaoctl/life.rs"]
+mod life;
 #[path = "ciaoctl/listing.rs"]
 mod listing;
 #[path = "ciaoctl/load.rs"]
 mod load;
+#[path = "ciaoctl/queueing.rs"]
+mod queueing;
 #[path = "ciaoctl/scheduler.rs"]
 mod scheduler;
 #[path = "ciaoctl/session.rs"]

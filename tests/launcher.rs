@@ -5,10 +5,16 @@
 #[path = "common/certs.rs"]
 mod certs;
 
+#[path = "launcher/cgroups.rs"]
+mod cgroups;
 #[path = "launcher/connections.rs"]
 mod connections;
 #[path = "launcher/features.rs"]
 mod features;
+#[path = "launcher/leases.rs"]
+mod leases;
+#[path = "launcher/life.rs"]
+mod life;
 #[path = "launcher/restarts.rs"]
 mod restarts;
 #[path = "launcher/workloads.rs"]

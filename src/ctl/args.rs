@@ -10,8 +10,10 @@ use proto_frames::payload::Expression;
 use crate::ctl::exit::Exit;
 use crate::ctl::load::LoadArgs;
 
+mod life;
 mod placement;
 
+pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use placement::PlacementArgs;
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
@@ -110,14 +112,32 @@ pub enum SessionCommand {
     Delete(InstanceArgs),
     /// Take instances off their node only, as before a move
     Stop(InstanceArgs),
+    /// Freeze an instance: it keeps its memory and disk and gives its virtual CPUs free
+    Suspend(LifeArgs),
+    /// Let a suspended instance go on
+    Resume(LifeArgs),
+    /// Move an instance to another node, or a queued one to where it is to run
+    Migrate(MigrateArgs),
+    /// Change what an instance asks for, where it is or, with --move, on another node
+    Update(UpdateArgs),
     /// Stop everything on a node and take it out of service
     Evacuate(NodeArgs),
     /// Put an evacuated node back into service
     Restore(NodeArgs),
+    /// Keep new instances from a node; those it has stay
+    Cordon(CordonArgs),
+    /// Let a cordoned node have new instances again
+    Uncordon(CordonArgs),
+    /// Cordon a node and move its instances to others, those of high priority first
+    Drain(DrainArgs),
     /// List the nodes
     Nodes(NodeListArgs),
     /// List the instances
     Instances(WideListArgs),
+    /// List the STARTs that wait for room, in the order in which they will be looked at
+    Queue(ListArgs),
+    /// Show what became of an instance so far
+    History(HistoryArgs),
     /// List the controllers and operators
     Controllers(ListArgs),
     /// Show events as they come
@@ -139,7 +159,8 @@ pub struct SubmitArgs {
     /// How many instances to start of each
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     pub count: u32,
-    /// Wait until it is running or has exited; the exit code then says how it ended
+    /// Wait until it is running or has exited; the exit code then says how it ended. Without it, one that is queued is
+    /// left to wait
     #[arg(
         long,
         value_name = "UNTIL",
@@ -323,9 +344,9 @@ pub struct WatchArgs {
 /// A topic of `watch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TopicArg {
-    /// Nodes that come and go
+    /// Nodes that come, go and are drained
     Nodes,
-    /// Instances that end
+    /// Instances that end, wait, are suspended or move
     Instances,
     /// What could not be done
     Failures,
@@ -423,6 +444,17 @@ mod tests {
             "ciaoctl explain --tenant t a.yaml",
             "ciaoctl explain --prefer ssd=1 a.yaml",
             "ciaoctl nodes --selector node.load<2",
+            "ciaoctl update i1",
+            "ciaoctl update i1 --move",
+            "ciaoctl update i1 --priority 101",
+            "ciaoctl update i1 --mem-mb 0",
+            "ciaoctl migrate i1 --deadline soon",
+            "ciaoctl drain n1 --check --abort",
+            "ciaoctl drain n1 --check --deadline 5m",
+            "ciaoctl drain n1 --parallel 65",
+            "ciaoctl suspend",
+            "ciaoctl run --mem 1 --cpus 1 --on-node-loss forget -- true",
+            "ciaoctl run --mem 1 --cpus 1 --attempts 11 -- true",
         ] {
             assert_eq!(
                 parse(line).map(|_| ()).unwrap_err().exit_code(),

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    CommandRefused, ControllerView, Delete, Evacuate, InstancePlaced, InstanceView, NodeView,
-    PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure, Topic, Watch,
+    CommandRefused, ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView,
+    NodeView, PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure, Topic,
+    Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -21,6 +22,10 @@ use crate::ctl::event::{Event, refused_kind};
 use crate::net::address::{AddressError, Endpoint};
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
 use crate::net::tls::{self, TlsError};
+
+mod life;
+
+pub use life::Order;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
 pub const MAX_BACKLOG: usize = 65_536;
@@ -78,12 +83,14 @@ pub struct Listing {
     pub instances: Vec<InstanceView>,
     /// The controllers and operators, if those were asked for.
     pub controllers: Vec<ControllerView>,
+    /// What became of one instance, if that was asked for.
+    pub history: Vec<HistoryRow>,
 }
 
 impl Listing {
     /// Entries of all kinds.
     fn len(&self) -> usize {
-        self.nodes.len() + self.instances.len() + self.controllers.len()
+        self.nodes.len() + self.instances.len() + self.controllers.len() + self.history.len()
     }
 }
 
@@ -386,6 +393,7 @@ impl Client {
             listing.nodes.extend(page.nodes);
             listing.instances.extend(page.instances);
             listing.controllers.extend(page.controllers);
+            listing.history.extend(page.history);
             match page.next {
                 None => return Ok(listing),
                 next if next == after => break,

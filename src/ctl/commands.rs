@@ -1,7 +1,10 @@
 //! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
 
+pub mod drain;
 pub mod explain;
+pub mod history;
 pub mod instances;
+pub mod life;
 pub mod listing;
 pub mod nodes;
 pub mod start;
@@ -144,6 +147,15 @@ pub async fn run(
         SessionCommand::Stop(args) => {
             instances::delete(&mut context, &args, instances::Ending::Stop).await
         }
+        SessionCommand::Suspend(args) => life::suspend(&mut context, &args).await,
+        SessionCommand::Resume(args) => life::resume(&mut context, &args).await,
+        SessionCommand::Migrate(args) => life::migrate(&mut context, &args).await,
+        SessionCommand::Update(args) => life::update(&mut context, &args).await,
+        SessionCommand::Cordon(args) => drain::cordon(&mut context, &args).await,
+        SessionCommand::Uncordon(args) => drain::uncordon(&mut context, &args).await,
+        SessionCommand::Drain(args) => drain::drain(&mut context, &args).await,
+        SessionCommand::Queue(args) => listing::queue(&mut context, &args).await,
+        SessionCommand::History(args) => history::history(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
         SessionCommand::Nodes(args) => listing::nodes(&mut context, &args).await,

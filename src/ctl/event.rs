@@ -2,12 +2,14 @@
 //! programs.
 
 use proto_frames::payload::{
-    AttachVolumeFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure, InstanceDeleted,
-    InstancePlaced, InstanceStopped, NodeConnected, NodeDisconnected, PayloadError,
-    PlacementDecision, QueryResult, StartFailure, Stats,
+    AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
+    DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
+    InstanceStopped, NodeConnected, NodeDisconnected, PayloadError, PlacementDecision, QueryResult,
+    StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 
+pub mod life;
 pub mod text;
 
 /// One frame from the scheduler.
@@ -26,6 +28,14 @@ pub enum Event {
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs on its node.
     InstanceStopped(InstanceStopped),
+    /// A START waits for room.
+    Queued(Box<InstanceQueued>),
+    /// An instance's life has taken a turn.
+    Turn(Box<InstanceStateEvent>),
+    /// A command on an instance's life, or a drain, failed.
+    CommandFailure(Box<CommandFailure>),
+    /// How far the drain of a node is.
+    Drain(Box<DrainProgress>),
     /// An instance could not be deleted.
     DeleteFailure(DeleteFailure),
     /// A volume could not be attached.
@@ -72,6 +82,18 @@ impl Event {
             }
             Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).map(Self::InstanceDeleted),
             Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).map(Self::InstanceStopped),
+            Kind::INSTANCE_QUEUED => {
+                InstanceQueued::decode(payload).map(|it| Self::Queued(Box::new(it)))
+            }
+            Kind::INSTANCE_STATE => {
+                InstanceStateEvent::decode(payload).map(|it| Self::Turn(Box::new(it)))
+            }
+            Kind::COMMAND_FAILURE => {
+                CommandFailure::decode(payload).map(|it| Self::CommandFailure(Box::new(it)))
+            }
+            Kind::DRAIN_PROGRESS => {
+                DrainProgress::decode(payload).map(|it| Self::Drain(Box::new(it)))
+            }
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
             Kind::ATTACH_VOLUME_FAILURE => {
                 AttachVolumeFailure::decode(payload).map(Self::AttachVolumeFailure)
@@ -109,6 +131,9 @@ impl Event {
             Self::StartFailure(e) => Some(&e.instance_uuid),
             Self::InstanceDeleted(e) => Some(&e.instance_uuid),
             Self::InstanceStopped(e) => Some(&e.instance_uuid),
+            Self::Queued(e) => Some(&e.instance_uuid),
+            Self::Turn(e) => Some(&e.instance_uuid),
+            Self::CommandFailure(e) => Some(&e.instance_uuid),
             Self::DeleteFailure(e) => Some(&e.instance_uuid),
             Self::AttachVolumeFailure(e) => Some(&e.instance_uuid),
             Self::ConcentratorAdded(e) => Some(&e.instance_uuid),

@@ -8,13 +8,14 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Everything asked for was done.
     Done = 0,
-    /// The cluster said no: `StartFailure`, `DeleteFailure`, a refused command.
+    /// The cluster said no: `StartFailure`, `DeleteFailure`, `CommandFailure`, a refused command, a drain that left
+    /// something behind.
     Refused = 1,
     /// The command line or a START file cannot be used.
     Usage = 2,
     /// No usable connection: nobody listens, a certificate is not accepted, the connection was lost.
     Connection = 3,
-    /// An answer, or what `--wait` waits for, did not come in time.
+    /// An answer, or what is waited for, did not come in time; or a move or drain ran out of its own.
     Timeout = 4,
     /// No node or instance has that name, or several have.
     NotFound = 5,
@@ -30,7 +31,7 @@ impl Exit {
         (Self::Done, "everything asked for was done"),
         (
             Self::Refused,
-            "the cluster said no (StartFailure, DeleteFailure, refused command)",
+            "the cluster said no (StartFailure, DeleteFailure, CommandFailure, refused command, incomplete drain)",
         ),
         (
             Self::Usage,
@@ -42,7 +43,7 @@ impl Exit {
         ),
         (
             Self::Timeout,
-            "an answer, or what --wait waits for, did not come in time",
+            "an answer, or what is waited for, did not come in time",
         ),
         (
             Self::NotFound,

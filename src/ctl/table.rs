@@ -2,12 +2,16 @@
 //! out.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use proto_frames::payload::{ControllerView, InstanceView, NodeView};
+use proto_frames::payload::{ControllerView, NodeView};
 use serde_json::{Value, json};
 
 use crate::ctl::units::{
     UNKNOWN, count, mebibytes, megabytes, plain, prefix, span, unique_prefix_len,
 };
+
+mod instances;
+
+pub use instances::Queued;
 
 /// Columns of a table: name, and whether it holds amounts (printed flush right).
 pub type Columns = &'static [(&'static str, bool)];
@@ -134,7 +138,7 @@ impl Row for NodeView {
         vec![
             id(&self.node_uuid),
             self.hostname.clone(),
-            self.status.clone(),
+            status(self),
             self.roles.clone(),
             of(self.mem_free_mb, self.mem_total_mb, mebibytes),
             of(self.disk_free_mb, self.disk_total_mb, megabytes),
@@ -168,63 +172,18 @@ impl Row for NodeView {
             "resources_total": self.resources_total,
             "resources_free": self.resources_free,
             "failures": self.failures.parse::<f64>().unwrap_or(0.0),
+            "cordoned": self.cordoned,
+            "drain": (!self.drain.is_empty()).then_some(&self.drain),
+            "capabilities": self.capabilities,
+            "lease_ms": self.lease_ms,
         })
     }
 }
 
-impl Row for InstanceView {
-    const LIST: &'static str = "instances";
-    const COLUMNS: Columns = &[
-        ("INSTANCE", false),
-        ("STATE", false),
-        ("REPORTED", false),
-        ("HOST", false),
-        ("NODE", false),
-        ("MEMORY USED", true),
-        ("DISK USED", true),
-        ("VCPUS", true),
-        ("AGE", true),
-    ];
-
-    fn id(&self) -> &str {
-        &self.instance_uuid
-    }
-
-    fn other_id(&self) -> Option<&str> {
-        Some(&self.node_uuid)
-    }
-
-    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
-        vec![
-            id(&self.instance_uuid),
-            self.state.to_string(),
-            self.reported.clone().unwrap_or_else(|| UNKNOWN.into()),
-            self.hostname.clone(),
-            id(&self.node_uuid),
-            of(self.mem_used_mb, self.mem_mb, mebibytes),
-            of(self.disk_used_mb, self.disk_mb, mebibytes),
-            count(self.vcpus),
-            span(self.age_s),
-        ]
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "instance_uuid": self.instance_uuid,
-            "node_uuid": self.node_uuid,
-            "hostname": self.hostname,
-            "state": self.state.as_str(),
-            "reported": self.reported,
-            "mem_mb": known(self.mem_mb),
-            "vcpus": known(self.vcpus),
-            "disk_mb": known(self.disk_mb),
-            "mem_used_mb": known(self.mem_used_mb),
-            "disk_used_mb": known(self.disk_used_mb),
-            "age_s": known(self.age_s),
-            "group": (!self.group.is_empty()).then_some(&self.group),
-            "resources": self.resources,
-        })
-    }
+/// `READY`, `READY, cordoned`.
+fn status(node: &NodeView) -> String {
+    let cordoned = if node.cordoned { ", cordoned" } else { "" };
+    format!("{}{cordoned}", node.status)
 }
 
 impl Row for ControllerView {
@@ -257,7 +216,6 @@ impl Row for ControllerView {
 pub struct Wide<R>(pub R);
 
 const NODE: Columns = NodeView::COLUMNS;
-const INSTANCE: Columns = InstanceView::COLUMNS;
 
 impl Row for Wide<NodeView> {
     const LIST: &'static str = NodeView::LIST;
@@ -274,6 +232,7 @@ impl Row for Wide<NodeView> {
         NODE[9],
         ("FAILURES", true),
         ("RESOURCES FREE", false),
+        ("DRAIN", false),
         ("LABELS", false),
     ];
 
@@ -296,48 +255,12 @@ impl Row for Wide<NodeView> {
             &node.failures
         };
         let mut cells = node.cells(id);
-        cells.extend([failures.to_owned(), list(resources), list(labels)]);
-        cells
-    }
-
-    fn json(&self) -> Value {
-        self.0.json()
-    }
-}
-
-impl Row for Wide<InstanceView> {
-    const LIST: &'static str = InstanceView::LIST;
-    const COLUMNS: Columns = &[
-        INSTANCE[0],
-        INSTANCE[1],
-        INSTANCE[2],
-        INSTANCE[3],
-        INSTANCE[4],
-        INSTANCE[5],
-        INSTANCE[6],
-        INSTANCE[7],
-        INSTANCE[8],
-        ("GROUP", false),
-        ("RESOURCES", false),
-    ];
-
-    fn id(&self) -> &str {
-        self.0.id()
-    }
-
-    fn other_id(&self) -> Option<&str> {
-        self.0.other_id()
-    }
-
-    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
-        let resources = self.0.resources.iter();
-        let group = [&self.0.group]
-            .into_iter()
-            .filter(|group| !group.is_empty());
-        let mut cells = self.0.cells(id);
+        let drain = [&node.drain].into_iter().filter(|drain| !drain.is_empty());
         cells.extend([
-            list(group.cloned()),
-            list(resources.map(|(name, amount)| format!("{name} {amount}"))),
+            failures.to_owned(),
+            list(resources),
+            list(drain.cloned()),
+            list(labels),
         ]);
         cells
     }
@@ -359,7 +282,7 @@ fn list(texts: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::{PlacementState, Standing};
+    use proto_frames::payload::{InstanceView, PlacementState, Standing};
 
     use super::*;
 
@@ -425,7 +348,7 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120 
         let text = table(&[instance("11112222-3333")], STYLE);
         assert_eq!(
             text.lines().nth(1).unwrap(),
-            "11112222  running  active    node-a  4cb19522  1.0 GiB / 8.0 GiB      - / -      2  2h 10m"
+            "11112222  running  active    node-a  4cb19522  1.0 GiB / 8.0 GiB      - / -      2         -         -  2h 10m"
         );
         let json = document(&[instance("11112222-3333")]);
         assert_eq!(json["instances"][0]["disk_mb"], Value::Null);
@@ -496,7 +419,7 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120 
             ..node("4cb19522-aaaa", "node-a")
         };
         let text = table(&[Wide(node.clone())], STYLE);
-        let end = "  3m 5s      1.50  gpu 1 / 4       tenant=a, tenant=b, zone=eu-1\n";
+        let end = "  3m 5s      1.50  gpu 1 / 4       -      tenant=a, tenant=b, zone=eu-1\n";
         assert!(text.ends_with(end), "{text}");
         let json = node.json();
         assert_eq!(json["labels"]["tenant"][1], "b");
@@ -507,8 +430,75 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120 
             ..instance("11112222-3333")
         };
         let text = table(&[Wide(member), Wide(instance("2"))], STYLE);
-        assert!(text.contains("  2h 10m  web    gpu 2\n"), "{text}");
-        assert!(text.ends_with("  2h 10m  -      -\n"), "{text}");
+        assert!(text.contains("  2h 10m       web    gpu 2\n"), "{text}");
+        assert!(text.ends_with("  2h 10m       -      -\n"), "{text}");
+    }
+
+    #[test]
+    fn a_cordoned_node_and_its_drain_are_shown() {
+        let node = NodeView {
+            cordoned: true,
+            drain: "1 of 4 moved".into(),
+            capabilities: vec!["suspend".into()],
+            lease_ms: Some(30_000),
+            ..node("4cb19522-aaaa", "node-a")
+        };
+        let text = table(&[Wide(node.clone())], STYLE);
+        assert!(text.contains("  READY, cordoned  AGENT"), "{text}");
+        assert!(text.contains("  1 of 4 moved  "), "{text}");
+        let json = node.json();
+        assert_eq!(json["cordoned"], true);
+        assert_eq!(json["capabilities"][0], "suspend");
+        assert_eq!(json["lease_ms"], 30_000);
+    }
+
+    #[test]
+    fn where_an_instance_is_in_its_life_and_why_it_waits_is_shown() {
+        let waiting = InstanceView {
+            node_uuid: String::new(),
+            hostname: String::new(),
+            reported: None,
+            priority: Some(50),
+            attempts: Some(2),
+            life: "waiting".into(),
+            waits_for: "2 nodes short of memory".into(),
+            position: Some(1),
+            deadline_ms: Some(29_500),
+            ..instance("11112222-3333")
+        };
+        let text = table(std::slice::from_ref(&waiting), STYLE);
+        assert!(
+            text.starts_with("INSTANCE  STATE    REPORTED  HOST  NODE"),
+            "{text}"
+        );
+        assert!(
+            text.contains("11112222  waiting  -         -     -   "),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("      2        50         2  2h 10m  2 nodes short of memory\n"),
+            "{text}"
+        );
+        let json = waiting.json();
+        assert_eq!(
+            (&json["life"], &json["state"]),
+            (&"waiting".into(), &"running".into())
+        );
+        assert_eq!(json["position"], 1);
+        let moving = InstanceView {
+            life: "migrating".into(),
+            target_node_uuid: "beef0000-bbbb".into(),
+            ..instance("11112222-3333")
+        };
+        let text = table(std::slice::from_ref(&moving), STYLE);
+        assert!(text.ends_with("  to beef0000\n"), "{text}");
+
+        let expected = "\
+POSITION  INSTANCE  PRIORITY   MEMORY  DISK  VCPUS  ATTEMPTS  TIME LEFT     AGE  WHY
+       1  11112222        50  8.0 GiB     -      2         2        30s  2h 10m  2 nodes short of memory
+";
+        assert_eq!(table(&[Queued(waiting)], STYLE), expected);
+        assert_eq!(document(&[Queued(moving)])["queue"][0]["life"], "migrating");
     }
 
     #[test]

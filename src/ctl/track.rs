@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstancePlaced, InstanceView, PlacementDecision, PlacementState, Reason,
+    AttemptFailed, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceView, LifeState,
+    PlacementDecision, PlacementState, Reason,
 };
-use serde_json::{Value, json};
 
-use crate::ctl::event::text::decision;
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
-use crate::ctl::explanation::reasons_json;
 use crate::ctl::start_file::StartRequest;
-use crate::ctl::units::{plain, short};
+
+#[cfg(test)]
+mod tests;
+mod text;
 
 /// How far an instance has to come before it is done with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,15 @@ pub enum Until {
 pub enum Stage {
     /// Sent to the scheduler.
     Sent,
+    /// It waits for room: for the first time, or again after it had to give way.
+    Waiting(Box<InstanceQueued>),
+    /// It does not run at present: suspended, on its way to another node, or gone in a way that is not yet told.
+    Held {
+        /// Where it is in its life.
+        state: LifeState,
+        /// More about it, for people.
+        detail: String,
+    },
     /// Given to its node.
     Placed,
     /// Reported as running.
@@ -48,6 +58,8 @@ pub enum Stage {
         detail: Option<String>,
         /// Why nodes did not fit.
         reasons: Vec<Reason>,
+        /// The nodes it was tried on before.
+        attempts: Vec<AttemptFailed>,
     },
     /// It was a dry run, and this is the answer.
     Decided(Box<PlacementDecision>),
@@ -129,13 +141,19 @@ impl Tracker {
                 reason: failure.reason.to_string(),
                 detail: failure.detail.clone(),
                 reasons: failure.reasons.clone(),
+                attempts: failure.attempts.clone(),
             },
+            Event::Queued(queued) => Stage::Waiting(queued.clone()),
+            Event::Turn(turn) => return self.turn(at, turn),
             Event::Decided(decision) => Stage::Decided(decision.clone()),
             Event::Refused(refused) => Stage::Failed {
                 reason: refused.reason.to_string(),
                 detail: Some(refused.detail.clone()),
                 reasons: Vec::new(),
+                attempts: Vec::new(),
             },
+            // It leaves its node to go on elsewhere: that is not its end.
+            Event::InstanceStopped(_) if self.all[at].stage.is_moving() => return None,
             Event::InstanceStopped(stopped) => Stage::Ended {
                 exit_code: stopped.exit_code,
             },
@@ -161,7 +179,11 @@ impl Tracker {
         let mut changed = Vec::new();
         for at in 0..self.all.len() {
             let tracked = &self.all[at];
-            if !concerns(tracked) || !matches!(tracked.stage, Stage::Placed | Stage::Running) {
+            let is_with_a_node = matches!(
+                tracked.stage,
+                Stage::Placed | Stage::Running | Stage::Held { .. }
+            );
+            if !concerns(tracked) || !is_with_a_node {
                 continue;
             }
             let stage = match listed.get(tracked.instance_uuid.as_str()) {
@@ -211,7 +233,7 @@ impl Tracker {
         let node = Some((placed.node_uuid.clone(), placed.hostname.clone()));
         let moved = self.all[at].node != node;
         match self.all[at].stage {
-            Stage::Sent => {
+            Stage::Sent | Stage::Waiting(_) | Stage::Held { .. } => {
                 self.all[at].node = node;
                 self.advance(at, Stage::Placed)
             }
@@ -223,320 +245,98 @@ impl Tracker {
         }
     }
 
+    /// What happens to it after it was placed: it may have to give way, or move.
+    fn turn(&mut self, at: usize, turn: &InstanceStateEvent) -> Option<&Tracked> {
+        let detail = turn.detail.clone();
+        let stage = match &turn.state {
+            LifeState::Waiting => Stage::Waiting(Box::new(InstanceQueued {
+                detail,
+                ..InstanceQueued::default()
+            })),
+            LifeState::Placing => Stage::Placed,
+            LifeState::Running | LifeState::Updated => Stage::Running,
+            state => Stage::Held {
+                state: state.clone(),
+                detail,
+            },
+        };
+        let is_old = matches!(
+            (&self.all[at].stage, &stage),
+            // Where it stands in the queue, and which node it was given to, is said by events of their own.
+            (Stage::Waiting(_), Stage::Waiting(_))
+                | (Stage::Sent, Stage::Waiting(_))
+                | (
+                    Stage::Sent | Stage::Waiting(_) | Stage::Running,
+                    Stage::Placed
+                )
+        );
+        if is_old {
+            return None;
+        }
+        let changed = self.advance(at, stage);
+        changed.filter(|_| turn.state != LifeState::Gone) // how is the news, and still to come
+    }
+
     fn advance(&mut self, at: usize, stage: Stage) -> Option<&Tracked> {
         let was_done = self.is_done(&self.all[at].stage);
-        let ended = matches!(
-            self.all[at].stage,
-            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Decided(_) | Stage::Vanished
-        );
-        if ended || self.all[at].stage == stage {
+        if self.all[at].stage.is_end() || self.all[at].stage == stage {
             return None;
         }
         self.all[at].stage = stage;
-        self.open -= usize::from(!was_done && self.is_done(&self.all[at].stage));
+        match (was_done, self.is_done(&self.all[at].stage)) {
+            (false, true) => self.open -= 1,
+            (true, false) => self.open += 1,
+            _ => {}
+        }
         Some(&self.all[at])
     }
 
     fn is_done(&self, stage: &Stage) -> bool {
         match stage {
             Stage::Sent => false,
-            Stage::Placed => self.until <= Until::Placed,
+            // How it ended is still to come.
+            Stage::Held {
+                state: LifeState::Gone,
+                ..
+            } => false,
+            // It was asked to wait, and does.
+            Stage::Waiting(_) | Stage::Held { .. } | Stage::Placed => self.until <= Until::Placed,
             Stage::Running => self.until <= Until::Running,
-            Stage::Ended { .. } | Stage::Failed { .. } | Stage::Decided(_) | Stage::Vanished => {
-                true
-            }
+            ended => ended.is_end(),
         }
+    }
+}
+
+impl Stage {
+    /// Whether nothing can follow.
+    const fn is_end(&self) -> bool {
+        matches!(
+            self,
+            Self::Ended { .. } | Self::Failed { .. } | Self::Decided(_) | Self::Vanished
+        )
+    }
+
+    /// Whether it is to go on elsewhere.
+    const fn is_moving(&self) -> bool {
+        matches!(
+            self,
+            Self::Waiting(_)
+                | Self::Held {
+                    state: LifeState::Migrating | LifeState::Stopping,
+                    ..
+                }
+        )
     }
 }
 
 /// Whether the scheduler's view says that the instance runs: its node has reported it, as nothing else but active.
 fn is_running(view: &InstanceView) -> bool {
-    view.state == PlacementState::Running
+    let life = LifeState::from(view.life.as_str());
+    let is_plain = view.life.is_empty() || matches!(life, LifeState::Running | LifeState::Updated);
+    is_plain
+        && view.state == PlacementState::Running
         && view
             .reported
             .as_deref()
             .is_none_or(|reported| reported == "active")
-}
-
-impl Tracked {
-    /// One line for people: `UUID placed on node-a (4cb19522)`.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let at = self.node.as_ref().map_or_else(String::new, |(uuid, host)| {
-            format!(" on {host} ({})", short(uuid))
-        });
-        let what = match &self.stage {
-            Stage::Sent => "sent, no answer".to_owned(),
-            Stage::Placed => format!("placed{at}"),
-            Stage::Running => format!("running{at}"),
-            Stage::Ended {
-                exit_code: Some(code),
-            } => format!("ended{at}: exit status {code}"),
-            Stage::Ended { exit_code: None } => format!("ended{at}"),
-            Stage::Failed {
-                reason,
-                detail: Some(detail),
-                ..
-            } => format!("failed{at}: {reason}: {detail}"),
-            Stage::Failed {
-                reason,
-                detail: None,
-                ..
-            } => format!("failed{at}: {reason}"),
-            Stage::Decided(decided) => decision(decided),
-            Stage::Vanished => format!("vanished{at}: the scheduler no longer knows it"),
-        };
-        plain(&format!("{} {what}", self.instance_uuid)).into_owned()
-    }
-
-    /// Why nodes did not fit, if that is why it failed.
-    #[must_use]
-    pub fn reasons(&self) -> &[Reason] {
-        match &self.stage {
-            Stage::Failed { reasons, .. } => reasons,
-            Stage::Decided(decision) => &decision.reasons,
-            _ => &[],
-        }
-    }
-
-    /// An object with stable names.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let (outcome, exit_code, reason, detail) = match &self.stage {
-            Stage::Sent => ("sent", None, None, None),
-            Stage::Placed => ("placed", None, None, None),
-            Stage::Running => ("running", None, None, None),
-            Stage::Ended { exit_code } => ("ended", *exit_code, None, None),
-            Stage::Failed { reason, detail, .. } => ("failed", None, Some(reason), detail.as_ref()),
-            Stage::Decided(_) => ("decided", None, None, None),
-            Stage::Vanished => ("vanished", None, None, None),
-        };
-        json!({
-            "name": self.name,
-            "instance_uuid": self.instance_uuid,
-            "node_uuid": self.node.as_ref().map(|(uuid, _)| uuid),
-            "hostname": self.node.as_ref().map(|(_, hostname)| hostname),
-            "outcome": outcome,
-            "exit_code": exit_code,
-            "reason": reason,
-            "detail": detail,
-            "reasons": reasons_json(self.reasons()),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use proto_frames::payload::{
-        CommandRefused, InstanceDeleted, InstanceStopped, RefusalReason, StartFailure,
-        StartFailureReason,
-    };
-
-    use super::*;
-
-    fn tracker(ids: &[&str], until: Until) -> Tracker {
-        let request = |id: &&str| StartRequest {
-            name: "a.yaml".into(),
-            instance_uuid: (*id).into(),
-            payload: Bytes::new(),
-        };
-        Tracker::new(&ids.iter().map(request).collect::<Vec<_>>(), until)
-    }
-
-    fn placed(id: &str, host: &str) -> Event {
-        Event::Placed(InstancePlaced {
-            instance_uuid: id.into(),
-            node_uuid: format!("{host}-uuid-0123"),
-            hostname: host.into(),
-        })
-    }
-
-    fn stopped(id: &str, exit_code: Option<i64>) -> Event {
-        Event::InstanceStopped(InstanceStopped {
-            instance_uuid: id.into(),
-            exit_code,
-        })
-    }
-
-    fn failed(id: &str) -> Event {
-        Event::StartFailure(Box::new(StartFailure {
-            instance_uuid: id.into(),
-            reason: StartFailureReason::FullCloud,
-            detail: Some("no room".into()),
-            ..StartFailure::default()
-        }))
-    }
-
-    fn view(id: &str, state: PlacementState, reported: Option<&str>) -> InstanceView {
-        InstanceView {
-            instance_uuid: id.into(),
-            state,
-            reported: reported.map(Into::into),
-            ..InstanceView::default()
-        }
-    }
-
-    #[test]
-    fn without_waiting_a_placement_is_the_end_of_it() {
-        let mut tracker = tracker(&["i1", "i2"], Until::Placed);
-        assert_eq!(
-            tracker.observe(&placed("i1", "a")).unwrap().line(),
-            "i1 placed on a (a-uuid-0)"
-        );
-        assert!(!tracker.is_settled());
-        assert_eq!(
-            tracker.observe(&failed("i2")).unwrap().line(),
-            "i2 failed: full_cloud: no room"
-        );
-        assert!(tracker.is_settled());
-        assert_eq!(tracker.exit(), Exit::Refused);
-    }
-
-    #[test]
-    fn a_workload_that_ends_badly_says_so_in_the_exit_code() {
-        for (exit_code, exit) in [
-            (Some(0), Exit::Done),
-            (Some(3), Exit::Workload),
-            (None, Exit::Done),
-        ] {
-            let mut tracker = tracker(&["i1"], Until::Exited);
-            tracker.observe(&placed("i1", "a"));
-            assert_eq!(tracker.exit(), Exit::Timeout, "still open");
-            tracker.observe(&stopped("i1", exit_code));
-            assert!(tracker.is_settled());
-            assert_eq!(tracker.exit(), exit, "{exit_code:?}");
-        }
-    }
-
-    #[test]
-    fn running_is_what_the_node_reports_as_active() {
-        let mut tracker = tracker(&["i1"], Until::Running);
-        tracker.observe(&placed("i1", "a"));
-        for not_yet in [
-            view("i1", PlacementState::Placed, None),
-            view("i1", PlacementState::Running, Some("pending")),
-            view("i1", PlacementState::InDoubt, Some("active")),
-        ] {
-            assert!(tracker.observe_listing(&[not_yet], |_| true).is_empty());
-        }
-        let active = view("i1", PlacementState::Running, Some("active"));
-        assert_eq!(
-            tracker.observe_listing(&[active], |_| true)[0].stage,
-            Stage::Running
-        );
-        assert!(tracker.is_settled());
-        assert_eq!(tracker.exit(), Exit::Done);
-    }
-
-    #[test]
-    fn what_ends_before_it_was_seen_running_counts_as_ended() {
-        let mut tracker = tracker(&["i1"], Until::Running);
-        tracker.observe(&placed("i1", "a"));
-        tracker.observe(&stopped("i1", Some(1)));
-        assert!(tracker.is_settled());
-        assert_eq!(tracker.exit(), Exit::Workload);
-    }
-
-    #[test]
-    fn an_instance_that_the_scheduler_forgot_has_vanished() {
-        let mut tracker = tracker(&["i1", "i2"], Until::Exited);
-        tracker.observe(&placed("i1", "a"));
-        let changed = tracker.observe_listing(&[], |_| true);
-        assert_eq!(
-            changed.len(),
-            1,
-            "i2 was not placed yet, so nobody need know it"
-        );
-        assert_eq!(changed[0].stage, Stage::Vanished);
-        assert!(
-            tracker.observe(&stopped("i1", Some(0))).is_none(),
-            "an end is an end"
-        );
-    }
-
-    #[test]
-    fn a_start_given_to_a_second_node_is_there() {
-        let mut tracker = tracker(&["i1"], Until::Exited);
-        tracker.observe(&placed("i1", "a"));
-        assert!(tracker.observe(&placed("i1", "a")).is_none(), "no news");
-        assert_eq!(
-            tracker
-                .observe(&placed("i1", "b"))
-                .unwrap()
-                .node
-                .as_ref()
-                .unwrap()
-                .1,
-            "b"
-        );
-        tracker.observe(&Event::InstanceDeleted(InstanceDeleted {
-            instance_uuid: "i1".into(),
-            exit_code: None,
-        }));
-        assert_eq!(tracker.all()[0].line(), "i1 ended on b (b-uuid-0)");
-    }
-
-    #[test]
-    fn a_refusal_that_names_nobody_is_for_the_only_start_without_an_answer() {
-        let refused = Event::Refused(CommandRefused {
-            ty: Kind::START.ty.0,
-            operand: Kind::START.operand,
-            reason: RefusalReason::NotPermitted,
-            detail: "no".into(),
-            ..CommandRefused::default()
-        });
-        let mut two = tracker(&["i1", "i2"], Until::Placed);
-        assert!(two.observe(&refused).is_none(), "it could be either");
-        two.observe(&placed("i1", "a"));
-        assert_eq!(two.observe(&refused).unwrap().instance_uuid, "i2");
-        assert!(two.observe(&placed("stranger", "a")).is_none());
-    }
-
-    #[test]
-    fn a_failure_that_names_nobody_may_be_anybodys() {
-        let mut one = tracker(&["i1"], Until::Exited);
-        assert!(one.observe(&failed("")).is_none());
-        one.observe(&placed("i1", "a"));
-        assert!(
-            one.observe(&failed("i1")).is_some(),
-            "also after it was given to a node"
-        );
-        assert_eq!(one.exit(), Exit::Refused);
-    }
-
-    #[test]
-    fn the_answer_to_a_dry_run_is_the_end_of_it() {
-        for (fits, exit) in [(1, Exit::Done), (0, Exit::Refused)] {
-            let mut tracker = tracker(&["i1"], Until::Exited);
-            let decision = PlacementDecision {
-                instance_uuid: "i1".into(),
-                count: 1,
-                fits,
-                ..PlacementDecision::default()
-            };
-            assert!(
-                tracker
-                    .observe(&Event::Decided(Box::new(decision)))
-                    .is_some()
-            );
-            assert!(tracker.is_settled());
-            assert_eq!(tracker.exit(), exit);
-        }
-    }
-
-    #[test]
-    fn json_names_every_outcome() {
-        let mut tracker = tracker(&["i1"], Until::Exited);
-        assert_eq!(tracker.all()[0].json()["outcome"], "sent");
-        tracker.observe(&placed("i1", "a"));
-        tracker.observe(&stopped("i1", Some(3)));
-        let json = tracker.all()[0].json();
-        assert_eq!(
-            (&json["outcome"], &json["exit_code"]),
-            (&"ended".into(), &3.into())
-        );
-        assert_eq!(json["hostname"], "a");
-        assert_eq!(json["reason"], Value::Null);
-    }
 }

@@ -49,6 +49,13 @@ pub fn span(seconds: i64) -> String {
     }
 }
 
+/// A span of milliseconds, as [`span`] shows it; a second that has begun counts.
+#[must_use]
+pub fn span_of_ms(ms: i64) -> String {
+    const MS: i64 = 1_000;
+    span(ms.max(0).div_euclid(MS) + i64::from(ms.max(0) % MS > 0))
+}
+
 /// A duration to the precision people care for: `850ms`, `1.2s`, `2m 5s`.
 #[must_use]
 pub fn elapsed(duration: Duration) -> String {
@@ -161,6 +168,10 @@ mod tests {
         ] {
             assert_eq!(span(seconds), text);
         }
+        assert_eq!(
+            [-1, 0, 1, 1000, 1001].map(span_of_ms),
+            ["0s", "0s", "1s", "1s", "2s"]
+        );
         assert_eq!(elapsed(Duration::from_millis(850)), "850ms");
         assert_eq!(elapsed(Duration::from_millis(1_290)), "1.2s");
         assert_eq!(elapsed(Duration::from_secs(125)), "2m 5s");

@@ -105,6 +105,7 @@ impl Cluster {
             state_dir: directory.node(&name),
             uuid: None,
             share: share(self.nodes),
+            cgroup: None,
             supervisor: std::env::current_exe().context("cannot find this program's own file")?,
         };
         let tls = tls::client_config(&identity, &anchors)?;

@@ -9,9 +9,9 @@
 //! agent.poll_timeout() -> Option<Instant>      // when to call handle(now, Input::Tick) at the latest
 //! ```
 //!
-//! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `notices`
-//! (ends that the scheduler must hear of), `reports` (figures, READY or FULL, STATS), `record` (what survives a
-//! restart).
+//! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
+//! change in between), `lease` (until when some of them may run), `notices` (ends that the scheduler must hear of),
+//! `reports` (figures, READY or FULL, STATS), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use proto_frames::Uuid;
 
 mod commands;
 mod instances;
+mod lease;
+mod life;
 mod messages;
 mod notices;
 mod record;
@@ -64,6 +66,9 @@ pub struct Settings {
     pub features: Features,
     /// Which workloads this node can run.
     pub runs: Runs,
+    /// How long after a report that the scheduler has heard this node's leased instances may run; `None` = the node
+    /// takes no leases.
+    pub lease: Option<Duration>,
 }
 
 /// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.
@@ -119,6 +124,27 @@ pub enum Input {
         /// Its exit code, -n where signal n ended it; `None` = nobody knows.
         code: Option<i32>,
     },
+    /// The answer to [`Order::Freeze`].
+    Frozen {
+        /// Which.
+        instance: String,
+        /// Why it runs on, for people, if it does.
+        result: Result<(), String>,
+    },
+    /// The answer to [`Order::Thaw`].
+    Thawed {
+        /// Which.
+        instance: String,
+        /// Why it is frozen still, for people, if it is.
+        result: Result<(), String>,
+    },
+    /// The answer to [`Order::SetLimits`].
+    LimitsSet {
+        /// Which.
+        instance: String,
+        /// Why it has the limits it had, for people, if it has.
+        result: Result<(), String>,
+    },
     /// The answer to [`Order::Sample`].
     Sampled {
         /// The machine.
@@ -155,10 +181,29 @@ pub enum Action {
 pub enum Order {
     /// Start a workload; answer with [`Input::Started`] or [`Input::StartFailed`], later with [`Input::Exited`].
     Spawn(Box<Workload>),
-    /// Ask the workload's processes to end. Given only between its start and its end.
+    /// Ask the workload's processes to end; frozen ones go on. Given only between its start and its end.
     Terminate(String),
-    /// Kill the workload's processes.
+    /// Kill the workload's processes, frozen or not.
     Kill(String),
+    /// Stop every process of the workload where it is, so that it takes no processor time and keeps its memory; answer
+    /// with [`Input::Frozen`]. Of a frozen one: nothing but the answer. Given only between its start and its end, and
+    /// while nothing else is unanswered but a [`Order::Thaw`] that is only to make sure.
+    Freeze(String),
+    /// Let every process of the workload go on; answer with [`Input::Thawed`]. Of one that is not frozen: nothing but the
+    /// answer.
+    Thaw(String),
+    /// Set what the workload may take; answer with [`Input::LimitsSet`].
+    SetLimits {
+        /// Which.
+        instance: String,
+        /// Memory it may have, in MiB.
+        mem_mb: i64,
+        /// Virtual cpus it may have; 0 = unlimited.
+        vcpus: i64,
+    },
+    /// Workloads that are [`Workload::leased`] may run until then. The machine kills each that still runs at that time,
+    /// by itself, also when this launcher does not run any more. Of several orders the latest counts.
+    ExtendLease(Instant),
     /// Remember this across restarts, replacing what was remembered of the same instance.
     Persist(Record),
     /// Forget the instance and everything kept of it.
@@ -184,6 +229,10 @@ pub struct Workload {
     pub working_dir: Option<String>,
     /// Memory it may have, in MiB.
     pub mem_mb: i64,
+    /// Virtual cpus it may have; 0 = unlimited.
+    pub vcpus: i64,
+    /// Whether it may run only under the lease ([`Order::ExtendLease`]).
+    pub leased: bool,
 }
 
 /// What is asked for, or held: the demand of one instance.
@@ -224,6 +273,7 @@ pub struct Agent {
     limits: reports::Limits,
     /// Orders the ends of instances.
     ends: u64,
+    lease: lease::Lease,
     link: Link,
     /// Whether a sample was asked for and has not come.
     sampling: bool,
@@ -255,6 +305,7 @@ impl Agent {
             host: None,
             limits: reports::Limits::default(),
             ends: 0,
+            lease: lease::Lease::default(),
             link: Link::Down,
             sampling: false,
             actions: VecDeque::new(),
@@ -274,6 +325,9 @@ impl Agent {
                 detail,
             } => self.start_failed(now, &instance, fault, detail),
             Input::Exited { instance, code } => self.exited(now, &instance, code),
+            Input::Frozen { instance, result } => self.frozen(now, &instance, result),
+            Input::Thawed { instance, result } => self.thawed(now, &instance, result),
+            Input::LimitsSet { instance, result } => self.limits_set(now, &instance, result),
             Input::Sampled { host, usage } => self.sampled(now, host, &usage),
             Input::Shutdown(workloads) => self.shutdown(now, workloads),
             Input::Tick => {}
@@ -299,7 +353,8 @@ impl Agent {
             .values()
             .filter_map(|instance| instance.timeout(settle))
             .min();
-        report.into_iter().chain(instances).min()
+        let lease = self.lease_timeout();
+        report.into_iter().chain(instances).chain(lease).min()
     }
 
     /// Whether nothing is left to wait for after [`Input::Shutdown`].
@@ -320,6 +375,7 @@ impl Agent {
 
     fn disconnected(&mut self) {
         self.link = Link::Down;
+        self.lease.disconnected();
         self.lose_notices();
     }
 
@@ -333,6 +389,7 @@ impl Agent {
 
     /// Everything whose time has come.
     fn pass_time(&mut self, now: Instant) {
+        self.end_lease(now);
         self.kill_the_late(now);
         self.settle_notices(now);
         if let Link::Up { report_at, .. } = &self.link

@@ -8,8 +8,8 @@ use proto_frames::{Encoding, Role, Uuid};
 
 use super::agent::{Features, Workloads};
 use super::config::{
-    Config, DEFAULT_CPU_RATIO, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE,
-    MachineConfig,
+    Config, DEFAULT_CPU_RATIO, DEFAULT_LEASE, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
+    DEFAULT_STOP_GRACE, MachineConfig,
 };
 use super::features::{FeatureFlags, FeaturesError};
 use super::host::Share;
@@ -20,6 +20,12 @@ use crate::net::tls::{self, TlsError};
 
 /// Most made-up nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
 const MAX_COUNT: u32 = 50_000;
+
+/// Fewest reports in the time of a lease: two may be lost, or late.
+const MIN_LEASE_REPORTS: u32 = 3;
+
+/// Reports in the time of a lease that nobody chose, as with the default interval.
+const DEFAULT_LEASE_REPORTS: u32 = 5;
 
 /// Roles that a launcher can have.
 const LAUNCHER_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
@@ -67,6 +73,10 @@ pub struct Cli {
     /// Time between asking a workload to end (TERM) and killing it
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_STOP_GRACE.into())]
     pub stop_grace: humantime::Duration,
+    /// How long after a report that the scheduler has heard instances with on_node_loss: restart run; 0 = take none of
+    /// them. At least three times the report interval; 30s, or five times the interval if that is more, unless given
+    #[arg(long, value_name = "TIME")]
+    pub lease: Option<humantime::Duration>,
     /// Longest wait before the next try to connect
     #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_RECONNECT_CAP.into())]
     pub reconnect_cap: humantime::Duration,
@@ -86,6 +96,11 @@ pub struct Cli {
     /// Vcpus to hand out for each processor
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
     pub cpu_ratio: f64,
+
+    /// Give each instance a cgroup of its own in this one (version 2); in the launcher's own where that is delegated,
+    /// unless given
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Option<PathBuf>,
 
     /// What the node says of itself.
     #[command(flatten)]
@@ -149,6 +164,16 @@ pub enum CliError {
     /// The node cannot say so of itself.
     #[error(transparent)]
     Features(#[from] FeaturesError),
+    /// The lease is over before a lost report can be made up for.
+    #[error(
+        "--lease {lease} must be at least {MIN_LEASE_REPORTS} times --report-interval, which is {interval}"
+    )]
+    ShortLease {
+        /// The lease.
+        lease: humantime::Duration,
+        /// The time between two reports.
+        interval: humantime::Duration,
+    },
     /// The running program cannot be found, which is needed to run it again as supervisor.
     #[error("cannot find the running program, which supervises workloads as well: {0}")]
     NoProgram(std::io::Error),
@@ -165,6 +190,7 @@ impl Cli {
         let role = self.role(identity.peer().roles)?;
         let endpoints = candidates(self.server.as_ref(), anchors.server_names());
         let machine = self.machine(identity.peer().bound_uuid)?;
+        let lease = self.lease()?;
         let found = match machine {
             MachineConfig::Real { .. } => self.features.detect().find(),
             MachineConfig::Simulated { .. } => Features::default(),
@@ -178,6 +204,7 @@ impl Cli {
             reconnect_cap: self.reconnect_cap.into(),
             report_interval: self.report_interval.into(),
             stop_grace: self.stop_grace.into(),
+            lease,
             cpu_ratio: self.cpu_ratio,
             hostname: self.hostname,
             at_shutdown: if self.stop_on_exit {
@@ -221,6 +248,19 @@ impl Cli {
         }
     }
 
+    fn lease(&self) -> Result<Option<Duration>, CliError> {
+        let interval = *self.report_interval;
+        match self.lease.map(Duration::from) {
+            None => Ok(Some(DEFAULT_LEASE.max(interval * DEFAULT_LEASE_REPORTS))),
+            Some(Duration::ZERO) => Ok(None),
+            Some(lease) if lease < interval * MIN_LEASE_REPORTS => Err(CliError::ShortLease {
+                lease: lease.into(),
+                interval: interval.into(),
+            }),
+            lease => Ok(lease),
+        }
+    }
+
     fn machine(&self, certified: Option<Uuid>) -> Result<MachineConfig, CliError> {
         let uuid = self.uuid.or(certified);
         Ok(match self.simulate {
@@ -237,6 +277,7 @@ impl Cli {
                     disk_mb: self.disk,
                 },
                 supervisor: std::env::current_exe().map_err(CliError::NoProgram)?,
+                cgroup: self.cgroup.clone(),
             },
         })
     }
@@ -326,6 +367,21 @@ mod tests {
                 args.collect::<Vec<_>>()
             );
         }
+    }
+
+    #[test]
+    fn a_lease_outlives_some_reports_and_can_be_switched_off() {
+        let lease = |args: &[&str]| {
+            cli(args)
+                .lease()
+                .ok()
+                .map(|lease| lease.map(|it| it.as_secs()))
+        };
+        assert_eq!(lease(&[]), Some(Some(30)));
+        assert_eq!(lease(&["--report-interval", "20s"]), Some(Some(100)));
+        assert_eq!(lease(&["--lease", "18s"]), Some(Some(18)));
+        assert_eq!(lease(&["--lease", "0"]), Some(None));
+        assert_eq!(lease(&["--lease", "17s"]), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use proto_frames::{Encoding, Role, Uuid};
 use rustls::ClientConfig;
 
 use super::agent::{Features, Workloads};
+use super::cgroup::CgroupError;
 use super::host::Share;
 use super::simulate::Simulation;
 use super::state::StateError;
@@ -22,6 +23,10 @@ pub const DEFAULT_STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// Vcpus allotted for each processor; the scheduler's default.
 pub const DEFAULT_CPU_RATIO: f64 = 16.0;
+
+/// How long after a report that the scheduler has heard the instances run that may then be started elsewhere: some
+/// reports can be lost, and a cluster need not wait for ever.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// Longest wait before the next try to connect. Shorter than the original's 40 s, so that a cluster is whole again within
 /// seconds after its scheduler is; a refused dial costs next to nothing.
@@ -48,6 +53,9 @@ pub struct Config {
     pub stop_grace: Duration,
     /// Vcpus allotted for each processor.
     pub cpu_ratio: f64,
+    /// How long after a report that the scheduler has heard instances with `on_node_loss: restart` run; `None` = the
+    /// nodes take no leases. Several times the report interval.
+    pub lease: Option<Duration>,
     /// What each node says of itself beyond its figures.
     pub features: Features,
     /// The name to report; `None` = the machine's (made-up nodes: `simulated-N`).
@@ -72,6 +80,9 @@ pub enum MachineConfig {
         /// The program to run as supervisor of each workload: one that answers [`super::supervise::WORD`] as first
         /// argument with [`super::supervise::run`].
         supervisor: PathBuf,
+        /// The cgroup (version 2) under which instances have theirs; `None` = the launcher's own, where it was given away
+        /// to it, or none.
+        cgroup: Option<PathBuf>,
     },
     /// Nothing does: so many made-up nodes, each with a connection of its own.
     Simulated {
@@ -91,6 +102,9 @@ pub enum LauncherError {
     /// The scheduler cannot be reached, and trying again would not help.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The cgroup asked for cannot be used.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
     /// A node is to share the resources of another, which is itself.
     #[error(
         "--shares {0} is this node's own UUID; give that of the node whose resources it shares"
@@ -120,6 +134,7 @@ impl Config {
             report_interval: DEFAULT_REPORT_INTERVAL,
             stop_grace: DEFAULT_STOP_GRACE,
             cpu_ratio: DEFAULT_CPU_RATIO,
+            lease: Some(DEFAULT_LEASE),
             features: Features::default(),
             hostname: None,
             at_shutdown: Workloads::Leave,

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::Group;
+use super::limits::Limits;
 use super::procfs::ProcessId;
 
 /// Where an instance keeps what; `<state>/instances/<instance>/`.
@@ -64,8 +66,15 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<String, String>,
     /// Working directory; `None` = [`InstanceDir::work`].
     pub(crate) working_dir: Option<PathBuf>,
-    /// Memory the workload may have, in MiB.
-    pub(crate) mem_mb: i64,
+    /// What the workload may take.
+    #[serde(flatten)]
+    pub(crate) limits: Limits,
+    /// Its cgroup; `None` = it has none of its own. What launchers wrote that knew none lacks it.
+    #[serde(default)]
+    pub(crate) group: Option<Group>,
+    /// The file of the lease that it runs under, if any.
+    #[serde(default)]
+    pub(crate) lease: Option<PathBuf>,
 }
 
 /// Who runs an instance.

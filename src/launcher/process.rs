@@ -1,7 +1,8 @@
 //! Real workloads: starts a supervisor for each, watches it, finds it again after a restart of the launcher.
 //!
 //! Supervisors are watched through pidfds, which cannot be confused by reused pids, whether they are this launcher's
-//! children or an earlier one's. What a workload is about stands in the supervisor ([`super::supervise`]).
+//! children or an earlier one's. What a workload is about stands in the supervisor ([`super::supervise`]); what is asked
+//! of a running one goes through [`super::control`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -20,10 +21,14 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, error, warn};
 
 use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, Workload};
+use super::cgroup::{Group, Tree};
+use super::control::{self, Answer, Request};
 use super::files::{
     Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json, write_json,
 };
 use super::host::{self, Share};
+use super::lease::Keeper;
+use super::limits::Limits;
 use super::procfs::{self, ProcessId};
 use super::state::StateDir;
 use super::supervise::{KILL_WORKLOAD, WORD};
@@ -60,6 +65,11 @@ pub(crate) struct Processes {
     /// The program that is run as supervisor.
     supervisor: PathBuf,
     share: Share,
+    /// Where instances have cgroups, if anywhere.
+    tree: Option<Tree>,
+    /// How long a lease lasts; `None` = there are none.
+    lease: Option<Duration>,
+    keeper: Keeper,
     supervisors: BTreeMap<String, Supervisor>,
     meter: Arc<Mutex<Meter>>,
     starts: Arc<Semaphore>,
@@ -88,12 +98,21 @@ enum Event {
 impl Processes {
     /// The workloads kept in `state`; `supervisor` is a program whose first argument [`WORD`] is answered by
     /// [`super::supervise::run`].
-    pub(crate) fn new(state: StateDir, supervisor: PathBuf, share: Share) -> Self {
+    pub(crate) fn new(
+        state: StateDir,
+        supervisor: PathBuf,
+        share: Share,
+        tree: Option<Tree>,
+        lease: Option<Duration>,
+    ) -> Self {
         let (events, happened) = mpsc::channel(EVENT_QUEUE_LEN);
         Self {
+            keeper: Keeper::new(state.lease()),
             state,
             supervisor,
             share,
+            tree,
+            lease,
             supervisors: BTreeMap::new(),
             meter: Arc::default(),
             starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
@@ -114,6 +133,11 @@ impl Processes {
             .collect()
     }
 
+    /// When the lease that an earlier launcher had is over; `None` = it is.
+    pub(crate) fn lease_until(&self) -> Option<Instant> {
+        self.keeper.until()
+    }
+
     /// Does what the agent asks; what comes of it is told by [`Processes::event`].
     pub(crate) fn perform(&mut self, order: Order) {
         let done = match order {
@@ -123,10 +147,41 @@ impl Processes {
             }
             Order::Terminate(id) => self.signal(&id, Signal::TERM),
             Order::Kill(id) => self.signal(&id, KILL_WORKLOAD),
+            Order::Freeze(id) => {
+                self.ask(id, Request::Freeze, |instance, result| Input::Frozen {
+                    instance,
+                    result,
+                });
+                Ok(())
+            }
+            Order::Thaw(id) => {
+                self.ask(id, Request::Thaw, |instance, result| Input::Thawed {
+                    instance,
+                    result,
+                });
+                Ok(())
+            }
+            Order::SetLimits {
+                instance,
+                mem_mb,
+                vcpus,
+            } => {
+                let limits = Request::Limit(Limits { mem_mb, vcpus });
+                self.ask(instance, limits, |instance, result| Input::LimitsSet {
+                    instance,
+                    result,
+                });
+                Ok(())
+            }
+            Order::ExtendLease(until) => match self.lease {
+                Some(length) => self.keeper.extend(until, length),
+                None => Ok(()),
+            },
             Order::Persist(record) => self.state.save(&record),
             Order::Forget(id) => self.state.forget(&id),
             Order::PersistMaintenance(maintenance) => self.state.set_maintenance(maintenance),
             Order::Sample => {
+                self.keeper.reports();
                 self.sample();
                 Ok(())
             }
@@ -159,13 +214,14 @@ impl Processes {
     }
 
     fn spawn(&mut self, workload: Workload) {
+        let instance = workload.instance.clone();
         let (events, starts) = (self.events.clone(), self.starts.clone());
-        let dir = self.state.instance(&workload.instance);
-        let (supervisor, node_uuid) = (self.supervisor.clone(), self.state.uuid().to_string());
+        let dir = self.state.instance(&instance);
+        let supervisor = self.supervisor.clone();
+        let launch = self.launch(workload, &dir);
         tokio::spawn(async move {
             let _turn = starts.acquire().await;
-            let instance = workload.instance.clone();
-            let event = match start(supervisor, dir, workload, &node_uuid).await {
+            let event = match start(supervisor, dir, launch).await {
                 Ok((supervisor, child)) => Event::Started {
                     instance,
                     supervisor,
@@ -186,6 +242,32 @@ impl Processes {
             };
             // Nobody listens any more only when the launcher has ended.
             let _ = events.send(event).await;
+        });
+    }
+
+    /// What a supervisor is told to run.
+    fn launch(&self, workload: Workload, dir: &InstanceDir) -> Launch {
+        let node = self.state.uuid();
+        let instance = &workload.instance;
+        Launch {
+            group: self.tree.as_ref().map(|tree| tree.group(node, instance)),
+            lease: workload.leased.then(|| self.state.lease()),
+            limits: Limits {
+                mem_mb: workload.mem_mb,
+                vcpus: workload.vcpus,
+            },
+            env: environment(&workload, &node.to_string(), dir),
+            working_dir: workload.working_dir.map(PathBuf::from),
+            command: workload.command,
+        }
+    }
+
+    /// Asks an instance's supervisor; `told` makes its answer what the agent is told.
+    fn ask(&self, instance: String, request: Request, told: fn(String, Answer) -> Input) {
+        let (events, dir) = (self.events.clone(), self.state.instance(&instance));
+        tokio::spawn(async move {
+            let answer = control::ask(&dir, request).await;
+            let _ = events.send(Event::Other(told(instance, answer))).await;
         });
     }
 
@@ -272,14 +354,12 @@ impl Processes {
 async fn start(
     program: PathBuf,
     dir: InstanceDir,
-    workload: Workload,
-    node_uuid: &str,
+    launch: Launch,
 ) -> Result<(Supervisor, Child), Obstacle> {
     let failed = |error: io::Error| Obstacle {
         image: false,
         detail: format!("cannot start a supervisor: {error}"),
     };
-    let launch = launch(workload, node_uuid, &dir);
     let place = dir.clone();
     let spawn = move || {
         write_json(&place.launch(), &launch)?;
@@ -346,25 +426,24 @@ fn give_up(mut child: Child, dir: &InstanceDir) {
     kill_orphans(dir);
 }
 
-fn launch(workload: Workload, node_uuid: &str, dir: &InstanceDir) -> Launch {
+/// The whole environment of a workload.
+fn environment(
+    workload: &Workload,
+    node_uuid: &str,
+    dir: &InstanceDir,
+) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]);
     let inherited = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     env.extend(INHERITED_VARIABLES.into_iter().filter_map(inherited));
-    env.extend(workload.env);
+    env.extend(workload.env.clone());
     env.insert("CIAO_NODE_UUID".to_owned(), node_uuid.to_owned());
-    env.insert("CIAO_TENANT_UUID".to_owned(), workload.tenant);
-    env.insert("CIAO_INSTANCE_UUID".to_owned(), workload.instance);
+    env.insert("CIAO_TENANT_UUID".to_owned(), workload.tenant.clone());
+    env.insert("CIAO_INSTANCE_UUID".to_owned(), workload.instance.clone());
     env.insert(
         DIR_VARIABLE.to_owned(),
         dir.0.to_string_lossy().into_owned(),
     );
-    let working_dir = workload.working_dir.map(PathBuf::from);
-    Launch {
-        command: workload.command,
-        env,
-        working_dir,
-        mem_mb: workload.mem_mb,
-    }
+    env
 }
 
 fn open_child(child: &Child) -> io::Result<Supervisor> {
@@ -417,11 +496,19 @@ fn ended(dir: &InstanceDir) -> Found {
     }
 }
 
-/// Kills what carries the instance's directory in its environment.
+/// Kills what carries the instance's directory in its environment, and what is in its cgroup.
 fn kill_orphans(dir: &InstanceDir) {
+    let group = read_json::<Launch>(&dir.launch()).map(|launch| launch?.group);
+    if let Ok(Some(group)) = group {
+        tokio::spawn(remove(group));
+    }
     let orphans = procfs::with_environment(DIR_VARIABLE, &dir.0.to_string_lossy());
     for pid in orphans.into_iter().filter_map(Pid::from_raw) {
         warn!(dir = %dir.0.display(), pid = pid.as_raw_pid(), "killing a process whose supervisor is gone");
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
+}
+
+async fn remove(group: Group) {
+    group.remove().await;
 }

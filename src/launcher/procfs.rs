@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct ProcStat {
     /// Process id.
     pub(crate) pid: i32,
+    /// What it is doing, as one letter: `R` running, `S` and `D` waiting, `T` and `t` stopped, `Z` and `X` ended.
+    pub(crate) state: u8,
     /// Parent's process id.
     pub(crate) ppid: i32,
     /// Processor time used, user and kernel, in clock ticks.
@@ -47,6 +49,7 @@ impl ProcStat {
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Self {
             pid: pid.parse().ok()?,
+            state: *fields.first()?.as_bytes().first()?,
             ppid: fields.get(1)?.parse().ok()?,
             cpu_ticks: number(11)?.saturating_add(number(12)?),
             start_ticks: number(19)?,
@@ -83,7 +86,8 @@ impl ProcessId {
     }
 }
 
-fn boot_id() -> Option<String> {
+/// The present boot (`/proc/sys/kernel/random/boot_id`).
+pub(crate) fn boot_id() -> Option<String> {
     Some(
         fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()?
@@ -111,10 +115,12 @@ pub(crate) fn root_of(
 }
 
 /// Every process that descends from `root`, without `root`.
-pub(crate) fn descendants(root: i32) -> Vec<i32> {
+pub(crate) fn descendants(root: i32) -> Vec<ProcStat> {
     let processes = ProcStat::all();
-    let below = |pid: &i32| *pid != root && root_of(&processes, |at| at == root, *pid).is_some();
-    processes.keys().copied().filter(below).collect()
+    let below = |process: &&ProcStat| {
+        process.pid != root && root_of(&processes, |at| at == root, process.pid).is_some()
+    };
+    processes.values().filter(below).copied().collect()
 }
 
 /// Every process that was started with this variable in its environment. Environments that may not be read do not
@@ -141,6 +147,7 @@ mod tests {
             pid,
             ProcStat {
                 pid,
+                state: b'S',
                 ppid,
                 cpu_ticks: 0,
                 start_ticks: 0,
@@ -154,6 +161,7 @@ mod tests {
         let line = "4711 (a) R (b) S 12 4711 4711 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1 0 88123 1000000 321 18446";
         let expected = ProcStat {
             pid: 4711,
+            state: b'S',
             ppid: 12,
             cpu_ticks: 57,
             start_ticks: 88123,

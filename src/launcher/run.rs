@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto_frames::{Frame, Uuid};
+use proto_frames::{Encoding, Frame, Uuid};
 use rustix::process::{Resource, Rlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -13,6 +13,7 @@ use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::agent::{Action, Agent, Command, Input, Order, Runs, Settings};
+use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
 use super::dial::Dialler;
 use super::host;
@@ -85,11 +86,15 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             uuid,
             share,
             supervisor,
+            cgroup,
         } => {
             let state = StateDir::open(state_dir, *uuid)?;
             let (uuid, maintenance) = (state.uuid(), state.maintenance());
             check_shares(config, &[uuid])?;
-            let mut processes = Processes::new(state, supervisor.clone(), *share);
+            let tree = cgroup::find(cgroup.as_deref())?;
+            let lease = lease(config);
+            let mut processes = Processes::new(state, supervisor.clone(), *share, tree, lease);
+            let lease_until = processes.lease_until();
             let recovered = processes.recover();
             let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
             info!(%uuid, hostname, instances = recovered.len(), "launcher starts");
@@ -100,6 +105,9 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
                 Machine::Real(Box::new(processes)),
                 dials,
             );
+            if let Some(until) = lease_until {
+                node.agent.recover_lease(until);
+            }
             node.agent.recover(Instant::now(), maintenance, recovered);
             Ok(vec![node])
         }
@@ -128,6 +136,11 @@ fn check_shares(config: &Config, nodes: &[Uuid]) -> Result<(), LauncherError> {
         Some(shares) if nodes.contains(&shares) => Err(LauncherError::SharesItself(shares)),
         _ => Ok(()),
     }
+}
+
+/// The lease that the nodes take: none where nobody can renew it.
+fn lease(config: &Config) -> Option<Duration> {
+    config.lease.filter(|_| config.encoding == Encoding::Native)
 }
 
 /// What runs the workloads of one node.
@@ -201,6 +214,7 @@ impl Node {
                 Machine::Real(_) => Runs::Processes,
                 Machine::Simulated(_) => Runs::Anything,
             },
+            lease: lease(config),
         });
         let hello = Hello {
             role: config.role,

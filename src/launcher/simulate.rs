@@ -90,6 +90,8 @@ pub(crate) struct Simulated {
     live: BTreeMap<String, Demand>,
     /// When workloads end by themselves.
     ends: BTreeSet<(Instant, String)>,
+    /// How long frozen workloads that end by themselves would still have run.
+    frozen: BTreeMap<String, Duration>,
     happened: VecDeque<Input>,
 }
 
@@ -99,6 +101,7 @@ impl Simulated {
             simulation,
             live: BTreeMap::new(),
             ends: BTreeSet::new(),
+            frozen: BTreeMap::new(),
             happened: VecDeque::new(),
         }
     }
@@ -109,6 +112,14 @@ impl Simulated {
             Order::Spawn(workload) => self.start(*workload),
             Order::Terminate(id) => self.end(id, TERMINATED),
             Order::Kill(id) => self.end(id, KILLED),
+            Order::Freeze(instance) => self.freeze(instance),
+            Order::Thaw(instance) => self.thaw(instance),
+            Order::SetLimits { instance, .. } => self.happened.push_back(Input::LimitsSet {
+                instance,
+                result: Ok(()),
+            }),
+            // Its workloads end with the launcher, which ends them in time.
+            Order::ExtendLease(_) => {}
             Order::Persist(record) => self.note(record),
             Order::Forget(id) => {
                 self.live.remove(&id);
@@ -149,18 +160,41 @@ impl Simulated {
 
     fn end(&mut self, instance: String, code: i32) {
         self.ends.retain(|(_, id)| *id != instance);
+        self.frozen.remove(&instance);
         self.happened.push_back(Input::Exited {
             instance,
             code: Some(code),
         });
     }
 
+    /// A frozen workload has as long to run after it as it had before.
+    fn freeze(&mut self, instance: String) {
+        let end = self.ends.iter().find(|(_, id)| *id == instance).cloned();
+        if let Some(end) = end {
+            self.ends.remove(&end);
+            let left = end.0.saturating_duration_since(Instant::now());
+            self.frozen.insert(instance.clone(), left);
+        }
+        self.happened.push_back(Input::Frozen {
+            instance,
+            result: Ok(()),
+        });
+    }
+
+    fn thaw(&mut self, instance: String) {
+        if let Some(left) = self.frozen.remove(&instance) {
+            self.ends.insert((Instant::now() + left, instance.clone()));
+        }
+        self.happened.push_back(Input::Thawed {
+            instance,
+            result: Ok(()),
+        });
+    }
+
     fn note(&mut self, record: Record) {
         match record.stage {
-            Stage::Starting | Stage::Running | Stage::Stopping(_) => {
-                self.live.insert(record.instance, record.demand)
-            }
             Stage::Exited(_) | Stage::Gone(..) => self.live.remove(&record.instance),
+            _ => self.live.insert(record.instance, record.demand),
         };
     }
 
@@ -215,6 +249,8 @@ mod tests {
             demand,
             group: String::new(),
             restart: false,
+            leased: false,
+            update: None,
             stage: Stage::Starting,
             unheard: false,
         }));
@@ -225,6 +261,8 @@ mod tests {
             env: [].into(),
             working_dir: None,
             mem_mb: 30,
+            vcpus: 1,
+            leased: false,
         })));
         assert!(matches!(machine.event().await, Input::Started { instance } if instance == "a"));
         machine
@@ -260,6 +298,30 @@ mod tests {
             }
         ));
         assert!(machine.ends.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_made_up_workload_that_is_frozen_runs_its_time_afterwards_and_can_be_limited() {
+        let mut machine = running("mem=100,cpus=1,disk=1,run=9999").await;
+        let answers = |input| match input {
+            Input::Frozen { result, .. }
+            | Input::Thawed { result, .. }
+            | Input::LimitsSet { result, .. } => result.is_ok(),
+            _ => false,
+        };
+        machine.perform(Order::Freeze("a".to_owned()));
+        assert!(answers(machine.event().await));
+        machine.perform(Order::SetLimits {
+            instance: "a".to_owned(),
+            mem_mb: 1,
+            vcpus: 1,
+        });
+        assert!(answers(machine.event().await));
+        assert!(machine.ends.is_empty());
+        machine.perform(Order::Thaw("a".to_owned()));
+        assert!(answers(machine.event().await));
+        let left = machine.ends.first().unwrap().0 - tokio::time::Instant::now();
+        assert!(left > Duration::from_secs(9000), "{left:?}");
     }
 
     #[test]

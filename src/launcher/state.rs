@@ -3,6 +3,7 @@
 //! ```text
 //! <state>/lock                  held by the running launcher
 //! <state>/node.json             this node: UUID, whether it is evacuated
+//! <state>/lease.json            until when instances under the lease may run
 //! <state>/instances/<instance>/ see the files of one instance
 //! ```
 
@@ -119,6 +120,11 @@ impl StateDir {
         write_json(&self.root.join("node.json"), &self.node)
     }
 
+    /// The file of the lease.
+    pub(crate) fn lease(&self) -> PathBuf {
+        self.root.join("lease.json")
+    }
+
     /// Where an instance keeps its files.
     pub(crate) fn instance(&self, id: &str) -> InstanceDir {
         instance_dir(&self.root, id)
@@ -206,6 +212,8 @@ mod tests {
             demand,
             group: String::new(),
             restart: false,
+            leased: false,
+            update: None,
             stage,
             unheard: false,
         }

@@ -8,24 +8,35 @@
 //! its processes is left. When the main process ends by itself, the rest is killed, as in a container.
 //!
 //! SIGTERM asks it to end the workload (forwarded to the process group; everyone may take their time), SIGUSR1 to kill
-//! all of it. It never outlives the workload and has no other duty but keeping the output file within its limit.
+//! all of it; either way a frozen workload goes on to its end. To freeze, thaw or limit it is asked over a socket
+//! (`control`). A workload under the node's lease is killed when that is over (`lease`), whatever has
+//! become of the launcher. It never outlives the workload and has no other duty but keeping the output file within its
+//! limit.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
-use super::files::{Ended, InstanceDir, Obstacle, Supervision, create_json, write_json};
-use super::procfs::{self, ProcessId};
+use super::control::{Answer, Asked, Desk, Request};
+use super::files::{
+    Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json, write_json,
+};
+use super::lease;
+use super::procfs::ProcessId;
+use processes::{Processes, signal_each};
 
 mod exec;
+mod processes;
 
 /// The first argument that makes a program of this package a supervisor (with the instance's directory) or the last
 /// step before the workload (with `exec` after that).
@@ -39,6 +50,9 @@ pub(crate) const KILL_WORKLOAD: Signal = Signal::USR1;
 /// Size at which the output file becomes the older output and starts anew: with the older one and what comes between
 /// two looks, an instance's output takes little more than twice this.
 pub const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Longest time that stopping every process may take; the launcher waits longer than that.
+const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the size of the output file.
 const OUTPUT_LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -72,16 +86,13 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
         if !create_json(&dir.supervision(), &Supervision::By(me))? {
             return Ok(());
         }
-        match start(dir) {
-            Ok(leader) => {
+        // Before the launcher can learn that there is somebody to ask.
+        let desk = Desk::open(dir)?;
+        match begin(dir).await {
+            Ok(watch) => {
                 say("\n");
-                let ended = Watch {
-                    leader: Some(leader),
-                    status: None,
-                    ask: Ask::None,
-                }
-                .until_ended(dir, signals);
-                write_json(&dir.ended(), &ended.await?)
+                let ended = watch.until_ended(dir, signals, desk).await?;
+                write_json(&dir.ended(), &ended)
             }
             Err(obstacle) => {
                 let text = serde_json::to_string(&obstacle)?;
@@ -101,12 +112,56 @@ fn say(line: &str) {
         .and_then(|()| stdout.flush());
 }
 
+/// Starts the workload, with its limits and under its lease, if it has one that is not over.
+async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
+    let launch: Launch = read_json(&dir.launch())
+        .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
+        .map_err(|error| obstacle("cannot read what to run", &error))?;
+    let lease = match launch.lease {
+        Some(file) if lease::remaining(&file).is_zero() => {
+            return Err(Obstacle {
+                image: false,
+                detail: "the node's lease is over".to_owned(),
+            });
+        }
+        Some(file) => Some(
+            lease::Watch::new(file).map_err(|error| obstacle("cannot watch the lease", &error))?,
+        ),
+        None => None,
+    };
+    if let Some(group) = &launch.group
+        && let Err(error) = group.create(launch.limits).await
+    {
+        group.remove().await;
+        return Err(obstacle("cannot make its cgroup", &error));
+    }
+    let processes = Processes::new(launch.group, launch.limits);
+    match start(dir) {
+        Ok(leader) => Ok(Watch {
+            leader: Some(leader),
+            status: None,
+            ask: Ask::None,
+            processes,
+            lease,
+            job: None,
+        }),
+        Err(obstacle) => {
+            processes.gone().await;
+            Err(obstacle)
+        }
+    }
+}
+
+fn obstacle(what: &str, error: &io::Error) -> Obstacle {
+    Obstacle {
+        image: false,
+        detail: format!("{what}: {error}"),
+    }
+}
+
 /// Starts the workload's process; returns once its program runs, or cannot.
 fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
-    let failed = |error: io::Error| Obstacle {
-        image: false,
-        detail: format!("cannot start a process: {error}"),
-    };
+    let failed = |error: io::Error| obstacle("cannot start a process", &error);
     let mut child = Command::new("/proc/self/exe")
         .arg0("ciao-instance")
         .arg(WORD)
@@ -150,31 +205,55 @@ struct Watch {
     /// How the main process ended.
     status: Option<WaitStatus>,
     ask: Ask,
+    processes: Processes,
+    /// What the workload may run under only, if anything.
+    lease: Option<lease::Watch>,
+    /// The request that is being seen to. Beside everything else: it may take time, and an end may not.
+    job: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl Watch {
-    async fn until_ended(mut self, dir: &InstanceDir, mut signals: Signals) -> io::Result<Ended> {
+    async fn until_ended(
+        mut self,
+        dir: &InstanceDir,
+        mut signals: Signals,
+        desk: Desk,
+    ) -> io::Result<Ended> {
         let mut look = tokio::time::interval(OUTPUT_LOOK_INTERVAL);
         while self.reap()? {
             tokio::select! {
                 asked = signals.next() => self.asked(asked),
+                () = over(self.lease.as_ref()), if self.ask != Ask::Kill => self.asked(Some(Ask::Kill)),
+                asked = desk.next(), if self.job.is_none() => {
+                    let ending = self.ask != Ask::None;
+                    self.job = Some(Box::pin(serve(asked, self.processes.clone(), ending)));
+                }
+                () = done(&mut self.job) => self.job = None,
                 _ = look.tick() => limit_output(dir),
             }
         }
+        self.processes.gone().await;
         Ok(Ended::Exited(self.status.and_then(exit_code)))
     }
 
     fn asked(&mut self, asked: Option<Ask>) {
+        let Some(asked) = asked else {
+            return;
+        };
+        // A workload is not stopped on its way to its end.
+        self.job = None;
         match asked {
-            None => {}
-            Some(Ask::Terminate) => {
+            Ask::None => {}
+            Ask::Terminate => {
                 if self.ask == Ask::None {
                     self.ask = Ask::Terminate;
                 }
                 self.signal_all(Signal::TERM);
+                // After the signal, so that it is the first thing they see.
+                let _ = self.processes.go_on();
             }
-            Some(ask) => {
-                self.ask = ask;
+            Ask::Kill => {
+                self.ask = Ask::Kill;
                 self.signal_all(Signal::KILL);
             }
         }
@@ -210,17 +289,58 @@ impl Watch {
         if let Some(leader) = self.leader {
             let _ = rustix::process::kill_process_group(leader, signal);
         }
-        if self.leader.is_some() && signal != Signal::KILL {
-            return;
-        }
-        let me = rustix::process::getpid().as_raw_pid();
-        for pid in procfs::descendants(me)
-            .into_iter()
-            .filter_map(Pid::from_raw)
-        {
-            let _ = rustix::process::kill_process(pid, signal);
+        if signal == Signal::KILL {
+            self.processes.kill();
+        } else if self.leader.is_none() {
+            signal_each(signal);
         }
     }
+}
+
+/// When the lease is over; never where there is none.
+async fn over(lease: Option<&lease::Watch>) {
+    match lease {
+        // A lease that cannot be watched any more is over.
+        Some(lease) => drop(lease.over().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// When the job is done; never where there is none.
+async fn done(job: &mut Option<Pin<Box<dyn Future<Output = ()>>>>) {
+    match job {
+        Some(job) => job.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sees to what one asks.
+async fn serve(mut asked: Asked, processes: Processes, ending: bool) {
+    let Ok(request) = asked.request().await else {
+        return;
+    };
+    let answer: Answer = match request {
+        _ if ending => Err("it is being ended".to_owned()),
+        Request::Freeze => freeze(&processes).await,
+        Request::Thaw => processes.go_on().map_err(|error| error.to_string()),
+        Request::Limit(limits) => processes
+            .limit(limits)
+            .await
+            .map_err(|error| error.to_string()),
+    };
+    asked.answer(answer).await;
+}
+
+/// Stops every process, or none.
+async fn freeze(processes: &Processes) -> Answer {
+    let stopped = match timeout(FREEZE_DEADLINE, processes.stop()).await {
+        Ok(stopped) => stopped.map_err(|error| error.to_string()),
+        Err(_) => Err("not every process could be stopped in time".to_owned()),
+    };
+    if stopped.is_err() {
+        let _ = processes.go_on();
+    }
+    stopped
 }
 
 /// The signals a supervisor listens to.

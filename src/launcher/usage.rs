@@ -135,6 +135,7 @@ mod tests {
                 pid,
                 ProcStat {
                     pid,
+                    state: b'S',
                     ppid,
                     cpu_ticks,
                     start_ticks: 0,

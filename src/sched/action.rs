@@ -66,8 +66,10 @@ pub enum Message {
     Targeted(Box<TargetedCommand>),
     /// Any other frame, carried on as it came.
     Forward(Frame),
-    /// A START failed.
+    /// A START failed; for its sender alone.
     StartFailure(Box<StartFailure>),
+    /// A START failed; one of the copies for everybody who is to hear of it.
+    StartFailureCopy(Box<StartFailure>),
     /// A DELETE failed.
     DeleteFailure(DeleteFailure),
     /// An AttachVolume failed.
@@ -244,6 +246,8 @@ pub enum Notice {
     Placed(InstanceId, Uuid),
     /// A START failed here.
     Failed(InstanceId, String),
+    /// So many instances were taken up from before the restart.
+    Restored(usize),
     /// STARTs of an ended connection wait for the node to come back.
     InDoubt(Uuid, usize),
     /// A claim was dropped because its node no longer lists the instance.
@@ -271,6 +275,7 @@ impl Notice {
                 | Self::Master(_)
                 | Self::Placed(..)
                 | Self::Settling(_)
+                | Self::Restored(_)
         )
     }
 
@@ -308,6 +313,10 @@ impl fmt::Display for Notice {
             }
             Self::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
             Self::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
+            Self::Restored(count) => write!(
+                f,
+                "{count} instances taken up from before the restart: nodes' STATS will say how they are"
+            ),
             Self::InDoubt(node, count) => {
                 write!(f, "node {node} is lost with {count} STARTs in doubt")
             }

@@ -69,6 +69,14 @@ impl Batches {
         self.complete_since
     }
 
+    /// The START of an instance that waits, and its batch.
+    pub(super) fn waiting(&self, instance: &InstanceId) -> Option<(&str, &PlacedStart)> {
+        let id = self.instances.get(instance)?;
+        let starts = &self.waiting.get(id)?.starts;
+        let start = starts.iter().find(|it| it.request.instance == *instance)?;
+        Some((id, start))
+    }
+
     /// Takes a START in, in place of an earlier one of the same instance; whether its batch is complete with it.
     ///
     /// # Errors
@@ -193,14 +201,26 @@ impl Scheduler {
                 format!("start.scheduling.batch.id: the instance waits in batch '{other}'");
             return self.refuse_start(&start, problem);
         }
-        match self.batches.add(&asked, start, now) {
+        let instance = instance.clone();
+        let added = self.batches.add(&asked, start, now);
+        self.remember(&instance);
+        match added {
             Ok(true) => {
-                let starts = self.batches.take(&asked.id);
+                let starts = self.take_batch(&asked.id);
                 self.place_all(now, &asked.id, starts);
             }
             Ok(false) => {}
             Err((start, problem)) => self.refuse_start(&start, problem),
         }
+    }
+
+    /// Takes a batch out; what becomes of its STARTs is the caller's to see to.
+    fn take_batch(&mut self, id: &str) -> Vec<PlacedStart> {
+        let starts = self.batches.take(id);
+        for start in &starts {
+            self.remember(&start.request.instance);
+        }
+        starts
     }
 
     /// Tries some of the complete batches again that wait for nodes which are still coming back; once those no longer
@@ -210,7 +230,7 @@ impl Scheduler {
             return;
         }
         for id in self.batches.complete(attempts) {
-            let starts = self.batches.take(&id);
+            let starts = self.take_batch(&id);
             self.place_all(now, &id, starts);
         }
         self.batches.note_complete(now);
@@ -231,7 +251,7 @@ impl Scheduler {
             Ok(chosen) => {
                 self.repeat_all(living);
                 for (start, key) in starts.into_iter().zip(chosen) {
-                    self.hand_over(key, start);
+                    self.hand_over_reserved(key, start);
                 }
             }
             Err(_) if self.settling.is_open() => {
@@ -316,7 +336,7 @@ impl Scheduler {
         let Some(id) = self.batches.instances.get(instance).cloned() else {
             return;
         };
-        let starts = self.batches.take(&id);
+        let starts = self.take_batch(&id);
         for start in self.repeat_living(starts) {
             let request = &start.request;
             if request.instance == *instance {
@@ -349,7 +369,7 @@ impl Scheduler {
     pub(super) fn fail_batches(&mut self) {
         while let Some((id, _)) = self.batches.waiting.first() {
             let id = id.clone();
-            for start in self.batches.take(&id) {
+            for start in self.take_batch(&id) {
                 self.fail_start(&start, Refusal::Leaving);
             }
         }
@@ -358,6 +378,9 @@ impl Scheduler {
     /// Fails batches whose last STARTs have not come in time.
     pub(super) fn fail_late_batches(&mut self, now: Instant) {
         while let Some((id, count, starts)) = self.batches.take_due(now) {
+            for start in &starts {
+                self.remember(&start.request.instance);
+            }
             self.notice(Notice::LateBatch(id.clone(), starts.len(), count));
             let text = format!(
                 "batch '{id}' has {} of {count} STARTs after {} s",

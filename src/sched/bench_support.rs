@@ -1,5 +1,8 @@
-//! The table of nodes on its own, for `benches/placement.rs` alone and no part of the interface: the budget of the
-//! choice is a few nanoseconds, and a whole [`super::Scheduler::handle`] around it would hide them.
+//! The table of nodes on its own, for `benches/placement.rs`, and the queue of who waits, for `benches/queue.rs`. No part
+//! of the interface: the budget of the choice is a few nanoseconds, and a whole [`super::Scheduler::handle`] around it
+//! would hide them.
+
+mod queue;
 
 use std::ops::ControlFlow;
 
@@ -8,6 +11,8 @@ use super::index::{ColumnId, Need};
 use super::resources::Resources;
 use super::slot_set::SlotSet;
 use super::table::Table;
+
+pub use self::queue::{BenchFound, BenchQueue};
 
 /// The one custom resource of a [`BenchTable`].
 const CUSTOM: ColumnId = ColumnId(0);

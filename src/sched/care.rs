@@ -19,9 +19,10 @@ use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
-    Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then, Wanted,
+    AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
 use super::ledger::{Ended, Unconfirmed};
+use super::placement::pool_of;
 use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
@@ -44,17 +45,22 @@ impl Scheduler {
         asks || self.policy.keeps_all()
     }
 
-    /// Changes the state of an instance.
+    /// Changes the state of an instance; what does not wait any more is not in the queue.
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+        if !state.waits() {
+            self.leave_queue(instance);
+        }
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
         let (what, key) = (kept.state.word(), kept.state.node());
         let node = key.map(|key| self.nodes.node(key).uuid);
         self.cordons.note_turn(instance, node);
+        let lease = key.and_then(|key| self.lease_of(key));
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
+            kept.lease = lease.or(kept.lease);
             kept.note_suspension();
             kept.note(Event {
                 at: self.now,
@@ -79,7 +85,7 @@ impl Scheduler {
             node: None,
             detail: detail.to_owned(),
         });
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.instances.remove(instance);
         self.cordons.note_turn(instance, None);
         if let Some(&key) = self.holders.get(instance) {
@@ -87,6 +93,20 @@ impl Scheduler {
         }
         self.remember(instance);
         self.tell_state(instance, what, None, detail);
+        self.evictions.forget(instance);
+        self.is_out_of_the_way(instance);
+    }
+
+    /// Takes an instance out of the queue, if it is there.
+    fn leave_queue(&mut self, instance: &InstanceId) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let kept = self.kept_for(instance);
+        if self.queue.remove(instance).is_some() {
+            self.outranks_no_more();
+            kept.into_iter().for_each(|key| self.wake(key));
+        }
     }
 
     pub(super) fn tell_state(
@@ -176,27 +196,37 @@ impl Scheduler {
             },
             has_run: false,
             last_node: None,
+            suspended_by: None,
+            lease: None,
             history: Default::default(),
             epoch: 0,
             asker: None,
             pinned: None,
             pending: None,
             told_to_stop: false,
-            suspended_by: None,
             start: Some(Box::new(start)),
         };
         self.instances.insert(instance.clone(), kept);
         instance
     }
 
-    /// Gives a START that nobody was told to wait for to the node that was chosen, at once.
-    pub(super) fn place_kept(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
+    fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
         let again = start.clone();
         let instance = self.keep(start);
-        self.reserve(now, key, again.sender, &again.request);
         self.nodes.node_mut(key).ledger.set_kept(&instance, true);
         self.turn(&instance, placing(key, Awaits::Node), "");
         self.hand_over(key, again);
+    }
+
+    /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
+    pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
+        let (pool, rank) = (pool_of(&start.request), self.rank_of(&start.request));
+        if self.is_to_keep(&start.request) {
+            self.begin_placing(key, start);
+        } else {
+            self.hand_over(key, start);
+        }
+        self.note_placed(pool, rank);
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
@@ -253,9 +283,18 @@ impl Scheduler {
             return;
         }
         self.holders.insert(instance.clone(), key);
-        self.queue.remove(instance);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
+        self.count_placement(instance);
+    }
+
+    /// Counts that an instance was given room.
+    pub(super) fn count_placement(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        if let Some(request) = kept.and_then(|kept| kept.request()) {
+            let (pool, rank) = (pool_of(request), self.rank_of(request));
+            self.note_placed(pool, rank);
+        }
     }
 
     /// Claims on a node what an instance asks for, before anybody is told.
@@ -315,6 +354,14 @@ impl Scheduler {
                 let node = *node;
                 self.repeat(node, start);
             }
+            State::Lost {
+                then: AfterLoss::Forget | AfterLoss::Delete,
+                ..
+            } => {
+                // Whoever asks for it knows that its node is lost.
+                self.let_go(&instance, "started anew");
+                self.place(self.now, start);
+            }
             state => {
                 let text = format!("the instance is {} here already", state.word());
                 let why = Explanation::of(&text);
@@ -332,13 +379,9 @@ impl Scheduler {
         let is_suspended = reported == InstanceState::ExitPaused;
         match kept.state.clone() {
             State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
-                kept.tried.clear();
-                kept.pinned = None;
-                kept.has_run = true;
-                if let Some(start) = &mut kept.start {
-                    start.set_restart();
-                }
+                kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");
+                self.wake_for_preemption(key);
             }
             State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
@@ -347,7 +390,8 @@ impl Scheduler {
                 self.suspension_reported(key, instance, is_suspended);
             }
             State::Migrating { to, .. } if to == key => self.arrived(key, instance),
-            State::Lost { wanted, .. } => self.came_back(key, instance, wanted),
+            State::Lost { then, .. } => self.came_back(key, instance, then, is_suspended),
+            state if state.node() != Some(key) => self.found_elsewhere(key, instance, &state),
             _ => {}
         }
     }
@@ -458,12 +502,38 @@ impl Scheduler {
                 self.let_go(instance, "ended");
                 Heard::ByAll
             }
+            State::Lost { node, .. } if node == self.nodes.node(key).uuid => {
+                self.let_go(instance, "ended");
+                Heard::ByAll
+            }
             _ => {
-                // It is elsewhere by now.
+                // It is elsewhere, or is to be: this was a copy that should not have been.
                 self.release(key, instance);
-                Heard::ByOriginals
+                Heard::ByNobody
             }
         }
+    }
+
+    /// A launcher says that it stopped an instance because it was cut off for longer than its lease: it is placed again if
+    /// its START said so.
+    pub(super) fn kept_cut_off_there(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+        let Some(kept) = self.instances.get(instance) else {
+            return Heard::ByAll;
+        };
+        let uuid = self.nodes.node(key).uuid;
+        let is_here = match &kept.state {
+            State::Running { node } | State::Suspended { node, .. } => *node == key,
+            State::Placing(Placing { node, awaits }) => *node == key && *awaits == Awaits::Node,
+            State::Lost { node, then, .. } => *node == uuid && *then != AfterLoss::Delete,
+            _ => false,
+        };
+        if !is_here || kept.on_loss != OnLoss::Restart {
+            return self.kept_ended(key, instance);
+        }
+        self.queue.remove(instance);
+        self.release(key, instance);
+        self.seek(instance, "its node was cut off, and has stopped it");
+        Heard::ByOriginals
     }
 
     /// A node does not list an instance that is looked after any more, without having said that it ended.
@@ -498,13 +568,9 @@ impl Scheduler {
                 self.release(node, &instance);
                 self.deleted_here(id, &frame, &instance);
             }
-            State::Lost { node, fenced, .. } => {
-                let wanted = Wanted::No;
-                let state = State::Lost {
-                    node,
-                    fenced,
-                    wanted,
-                };
+            State::Lost { node, until, .. } => {
+                let then = AfterLoss::Delete;
+                let state = State::Lost { node, until, then };
                 self.turn(&instance, state, "deleted while its node is lost");
                 self.tell_deleted(id, &frame, &instance);
             }
@@ -582,7 +648,7 @@ impl Scheduler {
                 State::Stopping { node, .. } => self.stop_is_late(node, &instance),
                 State::Migrating { .. } => self.move_is_late(&instance),
                 State::Updating { .. } => self.update_is_late(&instance),
-                State::Lost { wanted, .. } => self.fence_is_over(&instance, wanted),
+                State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
                 State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
             }
         }
@@ -595,6 +661,11 @@ impl Scheduler {
         else {
             return;
         };
+        let by = match &then {
+            Then::Wait(preemptor) => By::Preemptor(preemptor.clone()),
+            Then::End | Then::Again => By::Command,
+        };
+        self.rolled_back(key, instance, by, "it did not stop in time");
         match then {
             Then::Wait(preemptor) => self.victim_stays(&preemptor, instance),
             Then::Again => {
@@ -604,11 +675,6 @@ impl Scheduler {
             }
             Then::End => {}
         }
-        self.turn(
-            instance,
-            State::Running { node: key },
-            "it did not stop in time",
-        );
     }
 }
 
@@ -619,6 +685,8 @@ pub(super) enum Heard {
     ByAll,
     /// Original controllers: others are told of the instance's state.
     ByOriginals,
+    /// Nobody: it changes nothing for them.
+    ByNobody,
 }
 
 /// A START on its way to a node.

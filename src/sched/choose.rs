@@ -22,6 +22,17 @@ use super::{facts, labels::LabelIndex};
 impl Scheduler {
     /// The node for a request; it becomes the most recently used.
     pub(super) fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        let closed = self.closed_to(request);
+        if closed.is_empty() {
+            return self.choose_any(request);
+        }
+        let mut request = request.clone();
+        request.avoid.extend(closed);
+        self.choose_any(&request)
+    }
+
+    /// The same, nodes that are kept for others among them.
+    fn choose_any(&mut self, request: &StartRequest) -> Option<NodeKey> {
         let pool = pool_of(request);
         let slot = self.search(request, pool)?;
         let table = &mut self.tables[pool as usize];

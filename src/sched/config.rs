@@ -36,9 +36,6 @@ pub(super) const MAX_PENDING_ANSWERS: usize = 65_536;
 /// Kinds of refused frames remembered per session, so that each is logged once.
 pub(super) const MAX_REFUSED_KINDS: usize = 64;
 
-/// Keys of `start.scheduling` that are read and have no effect: what they ask for this version does not do.
-pub(super) const KEYS_WITHOUT_EFFECT: [&str; 3] = ["priority", "queue", "attempts"];
-
 /// How an instance that runs is counted against its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accounting {

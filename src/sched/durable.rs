@@ -65,12 +65,6 @@ impl Durable {
                 .is_some_and(|first| first.ticket <= self.committed)
     }
 
-    /// Whether something waits to be on disk.
-    #[cfg(debug_assertions)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && !self.has_work()
-    }
-
     fn take_ready(&mut self) -> Option<Waiting> {
         let first = self.waiting.front()?;
         (first.ticket <= self.committed).then(|| self.waiting.pop_front())?

@@ -32,6 +32,12 @@ impl Failures {
         self.at = now;
     }
 
+    /// Takes one back that was counted.
+    pub(super) fn forgive(&mut self, now: Instant) {
+        self.count = (self.at(now) - 1.0).max(0.0);
+        self.at = now;
+    }
+
     /// How many there are, older ones counting less.
     pub(super) fn at(&self, now: Instant) -> f64 {
         if self.count == 0.0 {

@@ -15,6 +15,7 @@ mod avoid;
 mod group;
 mod instances;
 mod labels;
+mod lease;
 mod load;
 mod near;
 mod pin;
@@ -98,6 +99,7 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     ("tenants", Usual::Always, |rule| {
         plain(rule, tenants::Tenants)
     }),
+    ("lease", Usual::Always, |rule| plain(rule, lease::Lease)),
     ("labels", Usual::Yes, |rule| plain(rule, labels::Required)),
     ("near", Usual::Yes, |rule| plain(rule, near::HardNear)),
     ("group", Usual::Yes, |rule| plain(rule, group::HardGroup)),

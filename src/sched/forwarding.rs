@@ -6,10 +6,11 @@ use proto_frames::payload::{CommandRefused, RefusalReason, Topic};
 use proto_frames::{Frame, FrameType, Kind, Role};
 
 use super::Scheduler;
-use super::action::{Message, Notice, PlacedStart};
+use super::action::{Action, Message, Notice, PlacedStart};
 use super::ids::{InstanceId, SessionId};
 use super::input::Meaning;
 use super::permissions;
+use super::reports::End;
 use super::session::Session;
 
 impl Scheduler {
@@ -46,7 +47,10 @@ impl Scheduler {
                 self.carry_to_concentrator(id, frame, &agent, otherwise)
             }
             Meaning::Configure(new) => self.configure(frame, *new),
-            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance),
+            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance, End::Own),
+            Meaning::InstanceCutOff(instance) => {
+                self.instance_gone(id, frame, &instance, End::CutOff)
+            }
             Meaning::StartFailed {
                 node,
                 instance,
@@ -184,7 +188,8 @@ impl Scheduler {
         for at in 0..self.controllers.len() {
             let to = self.controllers[at];
             if let Some(message) = message(self.session(to)) {
-                self.send(to, message);
+                // All hear it: nothing for `outcomes` to remember.
+                self.act(Action::Send { to, message });
             }
         }
         self.tell_watchers(topic, None, message);

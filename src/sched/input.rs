@@ -127,6 +127,8 @@ pub enum Meaning {
     Stats(Box<StatsReport>),
     /// InstanceDeleted or InstanceStopped.
     InstanceGone(InstanceId),
+    /// InstanceStopped of a launcher that stopped it because it was cut off for longer than its lease.
+    InstanceCutOff(InstanceId),
     /// StartFailure from a launcher.
     StartFailed {
         /// The node it names; may be empty.

@@ -23,9 +23,10 @@
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Instant;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 use proto_frames::payload::{AttemptFailed, LifeState};
 
@@ -70,6 +71,10 @@ pub(super) struct Instance {
     pub(super) has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     pub(super) last_node: Option<Uuid>,
+    /// Who had it suspended, while it is, or was when its node was lost.
+    pub(super) suspended_by: Option<By>,
+    /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
+    pub(super) lease: Option<Duration>,
     /// What became of it so far, oldest first, at most [`MAX_HISTORY`].
     pub(super) history: VecDeque<Event>,
     /// Counts its changes of state: what was to be done about an earlier one is then not done.
@@ -82,8 +87,6 @@ pub(super) struct Instance {
     pub(super) pending: Option<Box<Demand>>,
     /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
     pub(super) told_to_stop: bool,
-    /// Who had it suspended, while it is, or while it moves as such.
-    pub(super) suspended_by: Option<By>,
 }
 
 /// What becomes of an instance whose node is lost.
@@ -161,14 +164,15 @@ pub(super) enum State {
         /// When that counts as failed.
         due: Instant,
     },
-    /// Its node is lost, and it will be placed again.
+    /// Its node is lost, or has not come back since the scheduler was started: what it is, that node alone knows.
     Lost {
         /// The node.
         node: Uuid,
-        /// When it has certainly been stopped there.
-        fenced: Instant,
-        /// Whether it was deleted meanwhile: if its node comes back with it, it is deleted there.
-        wanted: Wanted,
+        /// When nothing is expected of the node any more. Where it is to be restarted, it has certainly been stopped by
+        /// then.
+        until: Instant,
+        /// What becomes of it then, and if the node is back before.
+        then: AfterLoss,
     },
 }
 
@@ -223,13 +227,18 @@ pub(super) enum Move {
     Shipped,
 }
 
-/// Whether anybody still wants an instance.
+/// What becomes of an instance whose node is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// It is to be placed again.
-    Yes,
-    /// It was deleted.
-    No,
+pub(super) enum AfterLoss {
+    /// It is placed again: when its time is up, or its node is back without it.
+    Restart,
+    /// It is placed again only if its node is back and says that it does not have it: nobody knows whether the START
+    /// arrived. When its time is up, it has failed.
+    Replace,
+    /// If its node is back with it, it goes on as before; else it is gone.
+    Forget,
+    /// It was deleted: if its node is back with it, it is deleted there.
+    Delete,
 }
 
 /// Something that became of an instance.
@@ -273,7 +282,7 @@ impl State {
             | Self::Stopping { due, .. }
             | Self::Updating { due, .. }
             | Self::Migrating { due, .. } => Some(*due),
-            Self::Lost { fenced, .. } => Some(*fenced),
+            Self::Lost { until, .. } => Some(*until),
             Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
                 None
             }
@@ -295,9 +304,15 @@ impl State {
         }
     }
 
-    /// Whether its vcpus are free for others.
+    /// Whether it is suspended, and not being resumed.
     pub(super) fn is_suspended(&self) -> bool {
         matches!(self, Self::Suspended { .. })
+    }
+
+    /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
+    pub(super) fn waits(&self) -> bool {
+        let by_itself = |by: &By| matches!(by, By::Preemptor(_));
+        matches!(self, Self::Waiting) || matches!(self, Self::Suspended { by, .. } if by_itself(by))
     }
 }
 
@@ -324,6 +339,7 @@ impl Instance {
             pending: None,
             told_to_stop: false,
             suspended_by: None,
+            lease: None,
         }
     }
 
@@ -350,6 +366,17 @@ impl Instance {
         self.start.as_deref().map(|start| &start.request)
     }
 
+    /// Notes that a node has it running: from now on it is not given up for want of room, and started as one that was
+    /// there before.
+    pub(super) fn note_running(&mut self) {
+        self.tried.clear();
+        self.pinned = None;
+        self.has_run = true;
+        if let Some(start) = &mut self.start {
+            start.set_restart();
+        }
+    }
+
     /// Notes what became of it.
     pub(super) fn note(&mut self, event: Event) {
         if self.history.len() >= MAX_HISTORY {
@@ -365,6 +392,10 @@ pub(super) struct Instances {
     kept: IndexMap<InstanceId, Box<Instance>>,
     /// When something is due about those of which something is.
     due: BTreeSet<(Instant, InstanceId)>,
+    /// Those on no node.
+    nowhere: BTreeSet<InstanceId>,
+    /// Those whose nodes are lost, by node.
+    lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
     past: VecDeque<(InstanceId, VecDeque<Event>)>,
 }
@@ -403,29 +434,61 @@ impl Instances {
         self.kept.iter().map(|(instance, kept)| (instance, &**kept))
     }
 
-    /// The one at a position, for pages; positions shift when some are removed.
-    pub(super) fn iter_from(&self, at: usize) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        let kept = self.kept.iter().skip(at);
-        kept.map(|(instance, kept)| (instance, &**kept))
+    /// The first on no node, in order of identifiers, or the one behind another.
+    pub(super) fn next_nowhere(
+        &self,
+        after: Option<&InstanceId>,
+    ) -> Option<(&InstanceId, &Instance)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let instance = self.nowhere.range((from, Bound::Unbounded)).next()?;
+        Some((instance, self.get(instance)?))
     }
 
     /// Looks after one from now on.
     pub(super) fn insert(&mut self, instance: InstanceId, kept: Instance) {
+        self.note_place(&instance, kept.state.node());
         if let Some(due) = kept.state.due() {
             self.due.insert((due, instance.clone()));
         }
-        let earlier = self.kept.insert(instance.clone(), Box::new(kept));
-        if let Some(due) = earlier.and_then(|earlier| earlier.state.due()) {
-            self.due.remove(&(due, instance));
+        self.note_lost(&instance, None, lost_node(&kept.state));
+        self.kept.insert(instance, Box::new(kept));
+    }
+
+    fn note_lost(&mut self, instance: &InstanceId, before: Option<Uuid>, after: Option<Uuid>) {
+        if before == after {
+            return;
         }
+        if let Some(node) = before
+            && let Some(instances) = self.lost.get_mut(&node)
+        {
+            instances.swap_remove(instance);
+            if instances.is_empty() {
+                self.lost.swap_remove(&node);
+            }
+        }
+        if let Some(node) = after {
+            self.lost.entry(node).or_default().insert(instance.clone());
+        }
+    }
+
+    /// Those whose node is this one, which is lost, or was when they were heard of last.
+    pub(super) fn lost_with(&self, node: Uuid) -> Vec<InstanceId> {
+        let lost = self.lost.get(&node).into_iter().flatten();
+        lost.cloned().collect()
     }
 
     /// Changes the state of one.
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
         let kept = self.kept.get_mut(instance)?;
         let (before, after) = (kept.state.due(), state.due());
+        let (place, is_moved) = (
+            state.node(),
+            kept.state.node().is_some() != state.node().is_some(),
+        );
+        let nodes = (lost_node(&kept.state), lost_node(&state));
         kept.state = state;
         kept.epoch += 1;
+        self.note_lost(instance, nodes.0, nodes.1);
         if before != after {
             if let Some(due) = before {
                 self.due.remove(&(due, instance.clone()));
@@ -434,15 +497,28 @@ impl Instances {
                 self.due.insert((due, instance.clone()));
             }
         }
-        Some(kept)
+        if is_moved {
+            self.note_place(instance, place);
+        }
+        self.get_mut(instance)
+    }
+
+    fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
+        if place.is_none() {
+            self.nowhere.insert(instance.clone());
+        } else {
+            self.nowhere.remove(instance);
+        }
     }
 
     /// No longer looks after one; its history is kept for a while.
     pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Box<Instance>> {
         let mut kept = self.kept.swap_remove(instance)?;
+        self.nowhere.remove(instance);
         if let Some(due) = kept.state.due() {
             self.due.remove(&(due, instance.clone()));
         }
+        self.note_lost(instance, lost_node(&kept.state), None);
         if self.past.len() >= MAX_PAST {
             self.past.pop_front();
         }
@@ -474,12 +550,29 @@ impl Instances {
             .chain(now.flat_map(|kept| &kept.history))
     }
 
-    /// Whether the times at which something is due are what the states say.
+    /// Whether the times at which something is due, and who is on no node, are what the states say.
     pub(super) fn is_consistent(&self) -> bool {
         let of = |(instance, kept): (&InstanceId, &Box<Instance>)| {
             Some((kept.state.due()?, instance.clone()))
         };
         let due: BTreeSet<_> = self.kept.iter().filter_map(of).collect();
-        due == self.due
+        let nowhere = self.kept.iter().filter(|(_, kept)| kept.node().is_none());
+        let nowhere: BTreeSet<_> = nowhere.map(|(instance, _)| instance.clone()).collect();
+        let lost = |(instance, kept): (&InstanceId, &Box<Instance>)| {
+            let node = lost_node(&kept.state)?;
+            Some((node, instance.clone()))
+        };
+        let lost: BTreeSet<_> = self.kept.iter().filter_map(lost).collect();
+        let listed = self.lost.iter();
+        let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
+        due == self.due && nowhere == self.nowhere && lost == listed.collect()
+    }
+}
+
+/// The node that is lost with an instance.
+fn lost_node(state: &State) -> Option<Uuid> {
+    match state {
+        State::Lost { node, .. } => Some(*node),
+        _ => None,
     }
 }

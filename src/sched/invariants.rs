@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Scheduler;
-use super::instances::State;
+use super::ids::InstanceId;
+use super::instances::{Awaits, Placing, State};
 use super::ledger::Phase;
 use super::node::{Pool, Presence};
+use super::queue::Purpose;
 use super::resources::Resources;
 
 impl Scheduler {
@@ -44,8 +46,13 @@ impl Scheduler {
                 format!("the node said to hold {instance} has no entry of it")
             })?;
         }
+        ensure(self.instances.is_consistent(), || {
+            "what is due, and who is on no node, is not what the states of instances say".to_owned()
+        })?;
         self.check_groups()?;
         self.check_moves()?;
+        self.check_lives()?;
+        self.check_waiters()?;
         for &id in self.controllers.iter().chain(&self.watchers) {
             ensure(self.sessions.contains_key(&id), || {
                 format!("{id:?} is listed but has ended")
@@ -115,6 +122,98 @@ impl Scheduler {
         }
         ensure(listed == counted, || {
             "groups do not have the members that ledgers list".to_owned()
+        })
+    }
+
+    /// What is looked after is where its state says, and suspended or claimed there as it says.
+    fn check_lives(&self) -> Result<(), String> {
+        ensure(self.instances.is_consistent(), || {
+            "what is due about instances is not what their states say".to_owned()
+        })?;
+        for (instance, kept) in self.instances.iter() {
+            let entry = kept.node().and_then(|key| {
+                let ledger = &self.nodes.node(key).ledger;
+                Some((key, ledger.get(instance)?))
+            });
+            match (&kept.state, entry) {
+                (State::Waiting | State::Lost { .. }, _) => {}
+                (state, None) => {
+                    return Err(format!("{instance} is {} on no node", state.word()));
+                }
+                (state, Some((_, entry))) => {
+                    let may_be = matches!(
+                        state,
+                        State::Suspended { .. } | State::Stopping { .. } | State::Migrating { .. }
+                    );
+                    ensure(entry.is_suspended <= may_be, || {
+                        format!("{instance} is {}, and its vcpus are free", state.word())
+                    })?;
+                    ensure(entry.is_suspended >= state.is_suspended(), || {
+                        format!("{instance} is suspended, and its vcpus are not free")
+                    })?;
+                }
+            }
+            if let State::Placing(placing) = &kept.state {
+                self.check_placing(instance, placing)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has a node has its claim there, and waits for instances that make way for it there.
+    fn check_placing(&self, instance: &InstanceId, placing: &Placing) -> Result<(), String> {
+        let has_it = self.holders.get(instance) == Some(&placing.node);
+        ensure(has_it, || {
+            format!("{instance} is placed on a node that does not hold it")
+        })?;
+        if placing.awaits == Awaits::Node {
+            return Ok(());
+        }
+        let entry = self.nodes.node(placing.node).ledger.get(instance);
+        let is_claimed = entry.is_some_and(|entry| entry.phase == Phase::Claimed);
+        ensure(is_claimed, || format!("no room is claimed for {instance}"))?;
+        let Awaits::Victims(victims, _) = &placing.awaits else {
+            return Ok(());
+        };
+        ensure(!victims.is_empty(), || {
+            format!("{instance} waits for nobody to make way")
+        })?;
+        for victim in victims {
+            let is_there = self
+                .instances
+                .get(victim)
+                .is_some_and(|victim| victim.node() == Some(placing.node));
+            ensure(
+                is_there && self.evictions.awaited_by(victim) == Some(instance),
+                || format!("{victim} does not make way for {instance}"),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Who waits in the queue is in a state that waits, and the other way round.
+    fn check_waiters(&self) -> Result<(), String> {
+        self.queue.invariants()?;
+        let mut waiting = 0;
+        for pool in Pool::ALL {
+            for waiter in self.queue.iter_after(pool, None) {
+                let state = self.instances.get(&waiter.instance).map(|it| &it.state);
+                let is_right = match waiter.purpose {
+                    Purpose::Start => state == Some(&State::Waiting),
+                    Purpose::Resume => state.is_some_and(State::is_suspended),
+                };
+                ensure(is_right && state.is_some_and(State::waits), || {
+                    format!("{} is in the queue and does not wait", waiter.instance)
+                })?;
+                waiting += usize::from(waiter.purpose == Purpose::Start);
+            }
+        }
+        let kept = self.instances.iter();
+        let waits = kept
+            .filter(|(_, kept)| kept.state == State::Waiting)
+            .count();
+        ensure(waits == waiting, || {
+            format!("{waits} instances wait, and {waiting} of them are in the queue")
         })
     }
 

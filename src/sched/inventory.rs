@@ -54,6 +54,7 @@ impl Scheduler {
 
     /// Works out anew what a node is, after a report or the rules changed.
     pub(super) fn refresh_traits(&mut self, key: NodeKey) {
+        self.reconsider_reservations(key);
         let candidate = Candidate::new(&self.nodes, key, Resources::ZERO, self.now);
         let rules = Sources {
             config: &self.config,
@@ -115,10 +116,12 @@ impl Scheduler {
         }
         self.offer(key);
         self.move_in_groups(key);
+        self.reconsider_reservations(key);
     }
 
     /// Takes a node out of the tables.
     pub(super) fn leave_tables(&mut self, key: NodeKey) {
+        self.reconsider_reservations(key);
         let node = self.nodes.node_mut(key);
         let slots = std::mem::take(&mut node.slots);
         // Before any other node may be moved into one of them.

@@ -128,9 +128,27 @@ impl Ledger {
         self.entries.get(instance)
     }
 
+    /// What is free on the node once an entry is taken out and its instance gone.
+    pub(super) fn frees(&self, entry: &Entry) -> Resources {
+        entry.frees(self.measured)
+    }
+
     /// The entries from a position on; positions shift when entries are released.
     pub(super) fn entries_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
         self.entries.iter().skip(start)
+    }
+
+    /// The first `count` entries, the last of them first, with their positions. Who leaves has its position taken by the
+    /// last of all.
+    pub(super) fn entries_before(
+        &self,
+        count: usize,
+    ) -> impl Iterator<Item = (usize, &InstanceId, &Entry)> {
+        let positions = (0..count.min(self.entries.len())).rev();
+        positions.filter_map(|at| {
+            let (instance, entry) = self.entries.get_index(at)?;
+            Some((at, instance, entry))
+        })
     }
 
     /// Adds or replaces an entry.

@@ -1,15 +1,76 @@
-//! Nodes that are lost with instances that are looked after, and launchers that keep failing.
+//! Nodes that are lost with instances that are looked after, and nodes that fail.
+//!
+//! A node that is cut off may go on running what it has. So nothing is started elsewhere that may still run there: only
+//! what its launcher has promised to stop by itself when it is cut off for longer than its lease, and only once that
+//! time is over. Everything else is reported, and taken up again if its node comes back with it.
 
-use proto_frames::payload::StartFailureReason;
+use std::time::Duration;
+
+use proto_frames::Uuid;
+use proto_frames::payload::{Delete, LeaseRenewed, StartFailureReason};
 
 use super::Scheduler;
+use super::action::{Message, Order};
+use super::care::COMMAND_TIME;
 use super::explain::Explanation;
-use super::ids::{InstanceId, NodeKey};
-use super::instances::{Awaits, Placing, State, Wanted};
+use super::ids::{InstanceId, NodeKey, SessionId};
+use super::input::{Capabilities, InstanceReport, InstanceState};
+use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use super::ledger::Phase;
+use super::node::Presence;
 use super::placement::Refusal;
 
+/// How long what ran on a lost node is remembered for the case that it comes back with it.
+pub const LOST_TIME: Duration = Duration::from_secs(3600);
+
+/// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
+/// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
+pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
+/// The part of a lease that is added to it for clocks: one in so many.
+const CLOCK_PART: u32 = 8;
+
 impl Scheduler {
+    /// Answers a STATS that asks for the launcher's lease to be extended.
+    pub(super) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
+        if self.nodes.node(key).can(Capabilities::LEASE) {
+            self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
+        }
+    }
+
+    /// The instances looked after that a STATS lists and that its node's ledger does not know as such; those that it does
+    /// not list although they were lost with the node are dealt with.
+    pub(super) fn take_note_of_strangers(
+        &mut self,
+        key: NodeKey,
+        counts_starts: bool,
+        listed: &[InstanceReport],
+    ) -> Vec<(InstanceId, InstanceState)> {
+        if self.instances.is_empty() {
+            return Vec::new();
+        }
+        let node = self.nodes.node(key);
+        let uuid = node.uuid;
+        let is_stranger = |instance: &InstanceId| {
+            self.instances.contains(instance)
+                && node.ledger.get(instance).is_none_or(|entry| !entry.is_kept)
+        };
+        let strangers = listed
+            .iter()
+            .filter(|listed| is_stranger(&listed.instance))
+            .map(|listed| (listed.instance.clone(), listed.state))
+            .collect();
+        // An original launcher's empty list may only mean that it has not looked yet.
+        if counts_starts || !listed.is_empty() {
+            for instance in self.instances.lost_with(uuid) {
+                if listed.iter().all(|listed| listed.instance != instance) {
+                    self.came_back_without(&instance);
+                }
+            }
+        }
+        strangers
+    }
+
     /// The instances looked after that have an entry on a node.
     pub(super) fn kept_on(&self, key: NodeKey) -> Vec<InstanceId> {
         let ledger = &self.nodes.node(key).ledger;
@@ -39,37 +100,79 @@ impl Scheduler {
         }
     }
 
-    /// A lost node is given up: whatever is looked after and was there is there no more, as far as anybody knows.
+    /// A lost node is given up: whatever is looked after and was there waits for it no longer than is of use.
     pub(super) fn kept_given_up(&mut self, key: NodeKey) {
         if self.instances.is_empty() {
             return;
         }
         for instance in self.kept_on(key) {
-            let is_claim = self
-                .nodes
-                .node(key)
-                .ledger
-                .get(&instance)
-                .is_some_and(|entry| entry.phase == Phase::Claimed);
-            self.release(key, &instance);
-            let Some(kept) = self.instances.get(&instance) else {
+            let Some(entry) = self.nodes.node(key).ledger.get(&instance) else {
                 continue;
             };
-            match &kept.state {
-                State::Placing(_) => {
-                    let why = Explanation::of(Refusal::Lost.detail());
-                    self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+            let is_claim = entry.phase == Phase::Claimed;
+            let kept = self.instances.get(&instance);
+            match kept.map(|kept| kept.state.clone()) {
+                Some(State::Migrating { to, .. }) if to == key && is_claim => {
+                    self.unclaim(key, &instance);
+                    self.target_is_lost(&instance);
                 }
-                State::Migrating { to, .. } if *to == key => self.target_is_lost(&instance),
-                State::Migrating { to, .. } => {
-                    let to = *to;
-                    self.unclaim(to, &instance);
-                    self.let_go(&instance, "its node is lost");
+                Some(state) if state.node() == Some(key) => {
+                    self.lost_with_node(key, &instance, &state);
                 }
-                _ if is_claim => {}
-                _ => self.let_go(&instance, "its node is lost"),
+                _ => self.unclaim(key, &instance),
             }
         }
+    }
+
+    fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
+        let may_have_ended = self.moved_with_node(instance, state);
+        let node = self.nodes.node(key);
+        let (uuid, lost_at) = match node.presence {
+            Presence::Lost(at) => (node.uuid, at),
+            Presence::Connected(_) => (node.uuid, self.now),
+        };
+        let fence = self.lease_of(key).map(|lease| lost_at + fence(lease));
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let then = match state {
+            State::Stopping {
+                then: Then::End, ..
+            } => AfterLoss::Delete,
+            _ if kept.on_loss == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
+            State::Placing(_) => {
+                self.release(key, instance);
+                let why = Explanation::of(Refusal::Lost.detail());
+                let reason = StartFailureReason::LaunchFailure;
+                return self.fail_kept(instance, reason, Some(uuid), why);
+            }
+            // It is being stopped, and was to be placed again.
+            State::Stopping {
+                then: Then::Wait(_) | Then::Again,
+                ..
+            } => AfterLoss::Replace,
+            _ if may_have_ended => AfterLoss::Replace,
+            _ => AfterLoss::Forget,
+        };
+        let until = match (then, fence) {
+            (AfterLoss::Restart, Some(fence)) => fence,
+            _ => self.now + LOST_TIME,
+        };
+        let node = uuid;
+        self.turn(
+            instance,
+            State::Lost { node, until, then },
+            "its node is lost",
+        );
+        self.queue.remove(instance);
+        self.release(key, instance);
+    }
+
+    /// How long a node's launcher lets instances run without hearing from here.
+    pub(super) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
+        let extras = self.nodes.node(key).report.as_ref()?.extras.as_ref()?;
+        let promised = extras.capabilities.contains(Capabilities::LEASE);
+        extras.lease.filter(|_| promised)
     }
 
     /// A START came back that was never written to its node.
@@ -81,39 +184,190 @@ impl Scheduler {
         self.seek(instance, "its node was lost before it was told");
     }
 
-    /// A node is back with an instance that was taken for lost.
-    pub(super) fn came_back(&mut self, key: NodeKey, instance: &InstanceId, _wanted: Wanted) {
-        self.turn(instance, State::Running { node: key }, "its node is back");
-    }
-
-    /// By now a lost node's launcher has certainly stopped an instance.
-    pub(super) fn fence_is_over(&mut self, instance: &InstanceId, wanted: Wanted) {
-        match wanted {
-            Wanted::Yes => self.seek(instance, "its node is lost"),
-            Wanted::No => self.let_go(instance, "deleted"),
+    /// A node lists an instance that was taken for lost.
+    pub(super) fn came_back(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        then: AfterLoss,
+        is_suspended: bool,
+    ) {
+        self.take_up(key, instance);
+        if then == AfterLoss::Delete {
+            return self.stop_there(key, instance, Then::End, "deleted while its node was lost");
+        }
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        match by.filter(|_| is_suspended) {
+            None => self.turn(instance, State::Running { node: key }, "its node is back"),
+            Some(by) => {
+                let is_evicted = by != By::Command;
+                self.nodes
+                    .node_mut(key)
+                    .ledger
+                    .set_suspended(instance, true);
+                self.refresh_offer(key);
+                let state = State::Suspended { node: key, by };
+                self.turn(instance, state, "its node is back");
+                if is_evicted {
+                    self.wait_for_resume(instance, key);
+                }
+            }
+        }
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.note_running();
         }
     }
 
-    /// Counts a START's failure against its node, if it says something about that.
+    /// A node is back, and does not have an instance that it was lost with.
+    fn came_back_without(&mut self, instance: &InstanceId) {
+        let Some(State::Lost { then, .. }) =
+            self.instances.get(instance).map(|it| it.state.clone())
+        else {
+            return;
+        };
+        match then {
+            AfterLoss::Restart | AfterLoss::Replace => {
+                self.seek(instance, "its node is back without it");
+            }
+            AfterLoss::Forget | AfterLoss::Delete => {
+                self.let_go(instance, "its node is back without it");
+            }
+        }
+    }
+
+    /// Nothing is expected of a lost node any more.
+    pub(super) fn loss_is_final(&mut self, instance: &InstanceId, node: Uuid, then: AfterLoss) {
+        let key = self.nodes.by_uuid(node);
+        let is_there = key.is_some_and(|key| self.nodes.node(key).session().is_some());
+        if is_there {
+            // It is back, and its launcher may have its lease extended any time: its STATS will tell.
+            let until = self.now + LEASE_MARGIN;
+            self.instances
+                .turn(instance, State::Lost { node, until, then });
+            return;
+        }
+        match then {
+            AfterLoss::Restart => {
+                self.seek(instance, "its node is lost, and has stopped it by now")
+            }
+            AfterLoss::Replace => {
+                let why = Explanation::of(Refusal::Lost.detail());
+                let reason = StartFailureReason::LaunchFailure;
+                self.fail_kept(instance, reason, Some(node), why);
+            }
+            AfterLoss::Forget | AfterLoss::Delete => self.let_go(instance, "its node is lost"),
+        }
+    }
+
+    /// A node lists an instance that is thought to be elsewhere.
+    pub(super) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
+        match state {
+            State::Waiting => {
+                self.queue.remove(instance);
+                self.take_up(key, instance);
+                self.turn(instance, State::Running { node: key }, "a node has it");
+            }
+            State::Placing(Placing { node, awaits }) if *awaits != Awaits::Node => {
+                self.release(*node, instance);
+                self.take_up(key, instance);
+                self.turn(instance, State::Running { node: key }, "a node has it");
+            }
+            // It is on another node: this copy must not be.
+            _ => self.order_stop(key, instance),
+        }
+    }
+
+    /// An instance is where its node says.
+    fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
+        self.holders.insert(instance.clone(), key);
+        self.nodes.node_mut(key).ledger.set_kept(instance, true);
+        let asked = self.instances.get(instance).and_then(|kept| kept.request());
+        let known = self.nodes.node(key).ledger.get(instance);
+        // An original launcher does not say what it asked for.
+        if let (Some(request), Some(entry)) = (asked.cloned(), known)
+            && entry.asked == super::Resources::ZERO
+        {
+            let custom = self.extras(&request).custom;
+            let ledger = &mut self.nodes.node_mut(key).ledger;
+            ledger.set_asked(instance, request.asked, custom);
+        }
+        self.refresh_offer(key);
+    }
+
+    /// Has an instance stopped on its node.
+    pub(super) fn stop_there(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        then: Then,
+        detail: &str,
+    ) {
+        let due = self.now + COMMAND_TIME;
+        let state = State::Stopping {
+            node: key,
+            then,
+            due,
+        };
+        self.turn(instance, state, detail);
+        self.order_stop(key, instance);
+    }
+
+    /// Tells a node to stop an instance and keep nothing running of it.
+    pub(super) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
+        let node = self.nodes.node(key);
+        let Some(session) = node.session() else {
+            return;
+        };
+        let delete = Delete {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+            stop: true,
+        };
+        self.send(session, Message::Order(Box::new(Order::Stop(delete))));
+    }
+
+    /// Counts a START's failure against its node, if it says something about that, and not about what was to run: what
+    /// fails on one node after the other in the same way is at fault itself, and those nodes are not.
     pub(super) fn blame(
         &mut self,
         key: NodeKey,
-        _instance: &InstanceId,
+        instance: &InstanceId,
         reason: &StartFailureReason,
     ) {
-        if blames_node(reason) {
-            let now = self.now;
-            self.nodes.node_mut(key).failures.add(now);
+        if !blames_node(reason) {
+            return;
+        }
+        let now = self.now;
+        let uuid = self.nodes.node(key).uuid.to_string();
+        let tried = self
+            .instances
+            .get(instance)
+            .map_or(&[][..], |kept| &kept.tried);
+        let alike: Vec<NodeKey> = tried
+            .iter()
+            .filter(|attempt| attempt.reason == *reason && attempt.node_uuid != uuid)
+            .filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok())
+            .filter_map(|uuid| self.nodes.by_uuid(uuid))
+            .collect();
+        if alike.is_empty() {
+            return self.nodes.node_mut(key).failures.add(now);
+        }
+        if let [first] = alike[..] {
+            self.nodes.node_mut(first).failures.forgive(now);
         }
     }
 }
 
-/// Whether a StartFailure says something about the node rather than about what was to run there.
+/// How long after its launcher was heard of last an instance under this lease has certainly been stopped.
+pub(super) fn fence(lease: Duration) -> Duration {
+    lease + lease / CLOCK_PART + LEASE_MARGIN
+}
+
+/// Whether a StartFailure may say something about the node rather than about what was to run there.
 fn blames_node(reason: &StartFailureReason) -> bool {
     matches!(
         reason,
-        StartFailureReason::LaunchFailure
-            | StartFailureReason::ImageFailure
-            | StartFailureReason::NetworkFailure
+        StartFailureReason::LaunchFailure | StartFailureReason::NetworkFailure
     )
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use proto_frames::Uuid;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, Delete, LifeCommand, Migrate, Scheduling,
+    CommandFailure, CommandFailureReason, LifeCommand, Migrate, Scheduling,
 };
 
 use super::Scheduler;
@@ -19,7 +19,7 @@ use super::care::{COMMAND_TIME, Heard, placing};
 use super::durable::Next;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Capabilities, StartRequest};
-use super::instances::{Awaits, By, Instance, Move, State, Then};
+use super::instances::{Awaits, By, Move, State, Then};
 use super::ledger::{Entry, Phase, Unconfirmed};
 use super::record::Demand;
 
@@ -155,9 +155,8 @@ impl Scheduler {
         let from = self.movable(instance)?;
         let request = self.request_on(from, instance, plan.demand.as_ref());
         let to = self.target_for(instance, from, request.clone(), plan.target)?;
-        self.look_after(from, instance);
+        self.is_looked_after(from, instance);
         self.claim_as(&request, to);
-        self.queue.remove(instance);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = plan.asker;
             kept.pending = plan.demand.map(Box::new);
@@ -287,23 +286,6 @@ impl Scheduler {
         })
     }
 
-    /// Looks after an instance of which nothing is known but that its node has it.
-    pub(super) fn look_after(&mut self, key: NodeKey, instance: &InstanceId) {
-        if self.instances.contains(instance) {
-            return;
-        }
-        let node = self.nodes.node_mut(key);
-        let since = node
-            .ledger
-            .get(instance)
-            .map_or(self.now, |entry| entry.since);
-        node.ledger.set_kept(instance, true);
-        let uuid = node.uuid;
-        let order = self.queue.next_order();
-        let kept = Instance::adopted(State::Running { node: key }, uuid, order, since);
-        self.instances.insert(instance.clone(), kept);
-    }
-
     /// The claim on the target is on disk: the holder is told.
     pub(super) fn begin_move(&mut self, instance: &InstanceId) {
         let Some((from, to, Move::Claimed, due)) = self.moving(instance) else {
@@ -345,7 +327,7 @@ impl Scheduler {
         self.turn(instance, State::Migrating { from, to, how, due }, words);
         match how {
             Move::Shipped => self.order_to_ship(instance, from, to),
-            _ => self.order_to_end(instance, from),
+            _ => self.order_stop(from, instance),
         }
     }
 
@@ -371,32 +353,19 @@ impl Scheduler {
         self.send(session, Message::Order(Box::new(Order::Migrate(migrate))));
     }
 
-    fn order_to_end(&mut self, instance: &InstanceId, from: NodeKey) {
-        let node = self.nodes.node(from);
-        let Some(session) = node.session() else {
-            return;
-        };
-        let delete = Delete {
-            instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
-            stop: true,
-        };
-        self.send(session, Message::Order(Box::new(Order::Stop(delete))));
-    }
-
     /// The target lists an instance that is to come to it.
     pub(super) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
         match self.moving(instance) {
             Some((from, to, Move::Shipped, _)) if to == key => {
                 self.release(from, instance);
-                self.is_there(instance, key);
+                self.settles(instance, key);
             }
             // One that is to be stopped first is not started there before its holder says that it has ended.
             _ => {}
         }
     }
 
-    fn is_there(&mut self, instance: &InstanceId, key: NodeKey) {
+    fn settles(&mut self, instance: &InstanceId, key: NodeKey) {
         self.holders.insert(instance.clone(), key);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
@@ -438,7 +407,7 @@ impl Scheduler {
             .get(instance)
             .is_some_and(|entry| entry.phase == Phase::Running);
         if is_listed {
-            self.is_there(instance, to);
+            self.settles(instance, to);
             return Heard::ByOriginals;
         }
         self.holders.insert(instance.clone(), to);
@@ -563,6 +532,25 @@ impl Scheduler {
         self.tell_mover(instance, from, reason, detail);
     }
 
+    /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
+    /// there because of it.
+    pub(super) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
+        let told = self
+            .instances
+            .get(instance)
+            .is_some_and(|kept| kept.told_to_stop);
+        let State::Migrating { from, to, how, .. } = *state else {
+            return told;
+        };
+        self.unclaim(to, instance);
+        let reason = CommandFailureReason::Failed;
+        self.tell_mover(instance, from, reason, "its node is lost");
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.told_to_stop = how != Move::Claimed;
+        }
+        told || how != Move::Claimed
+    }
+
     /// An instance goes on where it is, as what it was before.
     fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
         let entry = self.nodes.node(node).ledger.get(instance);
@@ -610,30 +598,6 @@ impl Scheduler {
         ledger.insert(request.instance.clone(), entry);
         ledger.set_kept(&request.instance, true);
         self.refresh_offer(key);
-    }
-
-    /// Tells who sent a command that it was not, or could not be, carried out.
-    pub(super) fn fail_command(
-        &mut self,
-        id: SessionId,
-        command: LifeCommand,
-        instance: &InstanceId,
-        key: Option<NodeKey>,
-        reason: CommandFailureReason,
-        detail: &str,
-    ) {
-        if !self.sessions.get(&id).is_some_and(|it| it.is_native()) {
-            return;
-        }
-        let node = key.map(|key| self.nodes.node(key).uuid.to_string());
-        let failure = CommandFailure {
-            command,
-            instance_uuid: instance.to_string(),
-            node_uuid: node.unwrap_or_default(),
-            reason,
-            detail: detail.to_owned(),
-        };
-        self.send(id, Message::CommandFailure(Box::new(failure)));
     }
 }
 

@@ -10,6 +10,7 @@ use super::action::{Message, Notice, PlacedStart};
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::instances::{Awaits, Instance, State};
 use super::ledger::{Entry, Extras, Phase, Unconfirmed};
 use super::node::Pool;
 use super::view::is_hard;
@@ -84,11 +85,8 @@ impl Scheduler {
 
     /// Claims on a node what a START asks for, and gives it the START.
     fn claim(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        if self.is_to_keep(&start.request) {
-            return self.place_kept(now, key, start);
-        }
         self.reserve(now, key, start.sender, &start.request);
-        self.hand_over(key, start);
+        self.hand_over_reserved(key, start);
     }
 
     /// Claims on a node what a START asks for.
@@ -191,11 +189,32 @@ impl Scheduler {
 
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(super) fn fail_waiting(&mut self) {
+        self.is_leaving = true;
         self.settling.close();
         while let Some(start) = self.settling.take() {
             self.fail_start(&start, Refusal::Leaving);
         }
+        if self.config.durable {
+            // What waits is on disk, and goes on waiting when the scheduler is back.
+            return;
+        }
         self.fail_batches();
+        let is_untold = |kept: &Instance| match &kept.state {
+            State::Waiting => true,
+            State::Placing(placing) => placing.awaits != Awaits::Node,
+            _ => false,
+        };
+        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
+        let untold: Vec<_> = untold
+            .map(|(instance, kept)| (instance.clone(), kept.state.node()))
+            .collect();
+        for (instance, node) in untold {
+            if let Some(key) = node {
+                self.release(key, &instance);
+            }
+            let why = Explanation::of(Refusal::Leaving.detail());
+            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+        }
     }
 
     /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.
@@ -310,17 +329,22 @@ impl Scheduler {
         let instance = InstanceId::new(&full.instance_uuid);
         self.notice(Notice::Failed(instance, format!("{reason}: {why}")));
         let plain = full.to_original();
-        let worded = |native: bool| {
-            Message::StartFailure(Box::new(if native { full.clone() } else { plain.clone() }))
-        };
+        let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
         match self.sessions.get(&sender) {
             Some(session) => {
-                let message = worded(session.is_native());
+                let message = Message::StartFailure(worded(session.is_native()));
                 self.send(sender, message);
-                self.tell_watchers(Topic::Failures, Some(sender), |_| Some(worded(true)));
+                self.tell_watchers(Topic::Failures, Some(sender), |_| {
+                    Some(Message::StartFailureCopy(worded(true)))
+                });
             }
             None => {
-                self.tell_controllers(Topic::Failures, |session| Some(worded(session.is_native())))
+                if self.controllers.is_empty() {
+                    self.note_unheard(&Message::StartFailure(worded(true)));
+                }
+                self.tell_controllers(Topic::Failures, |session| {
+                    Some(Message::StartFailureCopy(worded(session.is_native())))
+                });
             }
         }
     }

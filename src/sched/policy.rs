@@ -1,11 +1,11 @@
 //! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
 
+use super::facts;
 use super::filters::{self, Filter};
 use super::labels::Mask;
 use super::rules::{CANDIDATES, PolicyRules, Rules};
 use super::view::{Asked, Candidate};
 use super::weighers::{self, WISHES, Weighted};
-use super::{config, facts};
 
 /// How a node is chosen among those that fit.
 #[derive(Debug)]
@@ -141,9 +141,7 @@ impl Policy {
                 .iter()
                 .any(|filter| filter.keys().contains(&key))
         };
-        (!is_a_filters || is_asked())
-            && (!weighers::ALONE.contains(&key) || self.weighs(key))
-            && !config::KEYS_WITHOUT_EFFECT.contains(&key)
+        (!is_a_filters || is_asked()) && (!weighers::ALONE.contains(&key) || self.weighs(key))
     }
 
     /// Whether a weigher counts for anything.

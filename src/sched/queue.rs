@@ -16,11 +16,11 @@
 //! Small waiters that pass a big one over take away the room that would have become enough for it. So:
 //!
 //! 1. Each placement that passes over the head of a pool counts one *pass* for the head: of a waiter that stands behind
-//!    it, or of a new START that would have had to stand behind it ([`Queue::placed`]). Evictions and resumes on a
-//!    suspended instance's own node are placements as well.
+//!    it, or of a new START that would have had to stand behind it ([`Queue::placed`]). Whether that found its room free,
+//!    evicted others or was resumed makes no difference.
 //! 2. A head with [`PASSES_BEFORE_RESERVATION`] passes is *reserving* ([`Queue::reserving`]): its user chooses a node that
 //!    could run it once that has drained, and says so ([`Queue::reserve`]). From then on nothing is placed on that node
-//!    but the waiter itself and what stands before it in the order ([`Queue::reserved`]).
+//!    but the waiter itself and what stands before it in the order ([`Queue::is_open`]).
 //! 3. A pool has one reservation at most, and a node is reserved once at most.
 //! 4. A reservation ends when its waiter is taken out ([`Queue::remove`]), when the node is given up
 //!    ([`Queue::unreserve`]), or after [`RESERVATION_TIME`] ([`Queue::take_ended_reservation`]). Its passes then begin
@@ -31,14 +31,28 @@
 //!    rule from those behind it. It keeps its place in the order. At most [`MAX_SET_ASIDE`] of a pool are set aside, the
 //!    latest ones, and [`Queue::reconsider`] ends it for all of them: a node has joined or changed.
 
+mod bunch;
+mod line;
+mod ordered;
 mod reservation;
+mod search;
 mod shape;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use indexmap::IndexMap;
 use proto_frames::Uuid;
+
+use self::line::Line;
+use self::ordered::Key;
+use self::search::{Round, Sought, Walk, Whom};
+use self::slots::Slots;
 
 use super::ids::{InstanceId, NodeKey};
 use super::node::Pool;
@@ -64,12 +78,15 @@ pub(super) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
 /// Most waiters of a pool that are set aside: each is a step for every placement that is counted.
 pub(super) const MAX_SET_ASIDE: usize = 16;
 
-/// Most steps of one search: looks at a tree's node count one, at 64 waiters [`ordered::CHUNK_STEPS`]. About a
-/// microsecond; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
+/// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 24. Below a microsecond in one
+/// class; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
 pub(super) const MAX_STEPS: u32 = 256;
 
 /// Most shapes about which one search asks whether a node may run them.
 pub(super) const MAX_ASKED: u32 = 32;
+
+/// Rounds in which [`Queue::outranks`] looks for its answer: it is asked far less often than [`Queue::candidate`].
+const OUTRANKS_ROUNDS: usize = 16;
 
 /// A place in the order of a pool; less = sooner. No two waiters have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,8 +174,8 @@ impl Waiter {
 #[derive(Debug)]
 pub(super) struct Full(pub(super) Box<Waiter>);
 
-/// Which shapes of waiters there are, by number; a number is never given twice, so that whether a node may run a shape
-/// can be remembered by it.
+/// A class of waiters of one shape, by number; a number is never given twice, so that whether a node may run the shape can
+/// be remembered by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ClassId(pub(super) u64);
 
@@ -183,10 +200,21 @@ pub(super) enum Begin {
     GoOn(Cursor),
 }
 
-/// Where a search has given up. Good for the same node only; a queue that has changed meanwhile does no harm, beyond that
-/// what came in behind the cursor's back is not seen by this round.
+/// Where a search has given up. Good for the same node only. A queue that has changed meanwhile does no harm: who came in
+/// where this search has looked already is not found by it, but by the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cursor(Rank);
+pub(super) struct Cursor {
+    /// Which of the bunches that concern the node.
+    bunch: u8,
+    /// Which class of it.
+    seat: u32,
+    /// Where in the class.
+    within: Key,
+    /// The best found so far.
+    best: Option<Key>,
+    /// Where the search began.
+    from: Key,
+}
 
 /// What a search has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,11 +230,23 @@ pub(super) enum Found {
 /// Who waits.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pools: [BTreeMap<Rank, Waiter>; 2],
-    by_instance: BTreeMap<InstanceId, (usize, Rank)>,
-    bytes: usize,
-    orders: u64,
+    waiting: Slots<Waiting>,
+    by_instance: IndexMap<InstanceId, u32>,
+    /// Those of the compute and the network pool.
+    lines: [Line; 2],
     turns: [Turns; 2],
+    /// Deadlines, the earliest first.
+    deadlines: BTreeSet<(Instant, Key)>,
+    bytes: usize,
+    /// The highest order there ever was.
+    orders: u64,
+}
+
+/// A waiter, and where it is kept.
+#[derive(Debug)]
+struct Waiting {
+    waiter: Waiter,
+    class: u32,
 }
 
 impl Queue {
@@ -216,31 +256,49 @@ impl Queue {
         self.orders
     }
 
+    /// Sees to it that later ones come behind this number.
+    pub(super) fn note_order(&mut self, order: u64) {
+        self.orders = self.orders.max(order);
+    }
+
     /// Lets one wait. One of the same instance that waits already is replaced.
     ///
     /// # Errors
-    /// [`Full`] with the waiter, if as many or as many bytes wait as may.
-    pub(super) fn push(&mut self, waiter: Waiter) -> Result<(), Full> {
-        let earlier = self.remove(&waiter.instance);
-        if self.len() >= MAX_QUEUED || self.bytes + waiter.bytes > MAX_QUEUED_BYTES {
-            drop(earlier);
+    /// [`Full`] with the waiter, if as many or as many bytes wait as may; then one of the same instance still waits.
+    pub(super) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
+        let (earlier, bytes) = match self.waiter(&waiter.instance) {
+            Some(earlier) => (1, earlier.bytes),
+            None => (0, 0),
+        };
+        let bytes = (self.bytes - bytes).saturating_add(waiter.bytes);
+        if self.len() - earlier >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES {
             return Err(Full(Box::new(waiter)));
         }
-        self.bytes += waiter.bytes;
+        self.remove(&waiter.instance);
+        self.bytes = bytes;
         self.orders = self.orders.max(waiter.order);
-        let (pool, rank) = (waiter.pool as usize, waiter.rank());
-        self.by_instance
-            .insert(waiter.instance.clone(), (pool, rank));
-        self.pools[pool].insert(rank, waiter);
+        let number = self.waiting.next();
+        let key = Key::new(waiter.rank(), number);
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.insert((deadline, key));
+        }
+        self.by_instance.insert(waiter.instance.clone(), number);
+        let class = self.lines[waiter.pool as usize].insert(key, &mut waiter);
+        self.waiting.insert(Waiting { waiter, class });
         Ok(())
     }
 
     /// Takes one out; a reservation for it ends.
     pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Waiter> {
-        let (pool, rank) = self.by_instance.remove(instance)?;
-        let waiter = self.pools[pool].remove(&rank)?;
+        let number = self.by_instance.swap_remove(instance)?;
+        let Waiting { waiter, class } = self.waiting.remove(number)?;
+        let key = Key::new(waiter.rank(), number);
+        self.lines[waiter.pool as usize].remove(key, class);
+        self.turns[waiter.pool as usize].forget(waiter.rank());
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, key));
+        }
         self.bytes -= waiter.bytes;
-        self.turns[pool].forget(rank);
         Some(waiter)
     }
 
@@ -251,8 +309,8 @@ impl Queue {
 
     /// What waits for an instance.
     pub(super) fn waiter(&self, instance: &InstanceId) -> Option<&Waiter> {
-        let (pool, rank) = self.by_instance.get(instance)?;
-        self.pools[*pool].get(rank)
+        let number = self.by_instance.get(instance)?;
+        self.waiting.at(*number).map(|waiting| &waiting.waiter)
     }
 
     /// How many wait, over both pools.
@@ -267,7 +325,7 @@ impl Queue {
 
     /// How many wait for a pool.
     pub(super) fn len_of(&self, pool: Pool) -> usize {
-        self.pools[pool as usize].len()
+        self.lines[pool as usize].order.len()
     }
 
     /// Bytes of all that wait.
@@ -277,8 +335,10 @@ impl Queue {
 
     /// Which in the order of its pool an instance is; 1 = next.
     pub(super) fn position(&self, instance: &InstanceId) -> Option<usize> {
-        let (pool, rank) = self.by_instance.get(instance)?;
-        Some(self.pools[*pool].range(..=*rank).count())
+        let &number = self.by_instance.get(instance)?;
+        let waiter = &self.waiting.at(number)?.waiter;
+        let key = Key::new(waiter.rank(), number);
+        Some(self.lines[waiter.pool as usize].order.count_before(key) + 1)
     }
 
     /// Those that wait for a pool, in order, behind a place or from the head.
@@ -287,41 +347,43 @@ impl Queue {
         pool: Pool,
         after: Option<Rank>,
     ) -> impl Iterator<Item = &Waiter> {
-        let pool = &self.pools[pool as usize];
-        pool.values()
-            .filter(move |waiter| after.is_none_or(|after| waiter.rank() > after))
+        let from = after.map_or(Key::FIRST, Key::behind);
+        let keys = self.lines[pool as usize].order.iter_from(from);
+        keys.filter_map(|key| self.by_key(key))
     }
 
     /// The first in order that fits into a node's room and that the node may run, of those that are pinned to it and
     /// of all that are not pinned. Those pinned to other nodes cost nothing.
     ///
-    /// `may` says whether the node may run a shape, whatever room it has; it is asked once for each class that promises
-    /// somebody better than found so far.
+    /// `may` says whether the node may run a shape, whatever room it has; it is asked only about those that promise
+    /// somebody better than found so far, and as a rule once about each.
     pub(super) fn candidate(
         &self,
         pool: Pool,
         room: &Room<'_>,
         begin: Begin,
-        mut may: impl FnMut(ClassId, &Shape) -> bool,
+        may: impl FnMut(ClassId, &Shape) -> bool,
     ) -> Found {
-        let after = match begin {
-            Begin::AtHead => None,
-            Begin::After(rank) | Begin::GoOn(Cursor(rank)) => Some(rank),
+        let sought = |from| Sought {
+            from,
+            before: Key::LAST,
+            whom: Whom::First,
         };
-        let mut waiters = self.iter_after(pool, after);
-        let first = waiters.find(|waiter| {
-            let may_go = match waiter.place {
-                Place::Only(node) => node == room.node,
-                Place::Anywhere | Place::Prefer(_) => true,
-            };
-            may_go
-                && waiter.shape.may_go(room)
-                && room.free.covers(&waiter.asked)
-                && may(ClassId(0), &waiter.shape)
-        });
-        first.map_or(Found::Nothing, |waiter| {
-            Found::First(waiter.instance.clone())
-        })
+        let walk = |from| Walk::new(&self.lines[pool as usize], room, sought(from), may);
+        let round = match begin {
+            Begin::AtHead => walk(Key::FIRST).begin(),
+            Begin::After(rank) => walk(Key::behind(rank)).begin(),
+            Begin::GoOn(cursor) if self.is_good(&cursor, room) => walk(cursor.from).go_on(cursor),
+            // Who ruled others out has gone, or the room for it.
+            Begin::GoOn(cursor) => walk(cursor.from).begin(),
+        };
+        match round {
+            Round::GaveUp(cursor) => Found::GaveUp(cursor),
+            Round::Done(found) => match found.and_then(|key| self.by_key(key)) {
+                Some(waiter) => Found::First(waiter.instance.clone()),
+                None => Found::Nothing,
+            },
+        }
     }
 
     /// Whether a START of a priority above this one waits that could run on a node if nothing else did: before it has
@@ -334,42 +396,106 @@ impl Queue {
         priority: u8,
         mut may: impl FnMut(ClassId, &Shape) -> bool,
     ) -> bool {
-        self.iter_after(pool, None)
-            .take_while(|waiter| waiter.priority > priority)
-            .any(|waiter| {
-                waiter.purpose == Purpose::Start
-                    && !matches!(waiter.place, Place::Only(node) if node != room.node)
-                    && waiter.shape.may_go(room)
-                    && room.free.covers(&waiter.asked)
-                    && may(ClassId(0), &waiter.shape)
-            })
+        let sought = Sought {
+            from: Key::FIRST,
+            before: Key::before(Rank::before(priority)),
+            whom: Whom::AnyStart,
+        };
+        let line = &self.lines[pool as usize];
+        let mut round = Walk::new(line, room, sought, &mut may).begin();
+        for _ in 1..OUTRANKS_ROUNDS {
+            match round {
+                Round::Done(found) => return found.is_some(),
+                Round::GaveUp(cursor) => {
+                    round = Walk::new(line, room, sought, &mut may).go_on(cursor);
+                }
+            }
+        }
+        !matches!(round, Round::Done(None))
     }
 
     /// Who waits for this very node ([`Place::Only`]), in no particular order: to be moved when it is given up.
     pub(super) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
-        let all = self.pools.iter().flat_map(BTreeMap::values);
-        all.filter(|waiter| waiter.place == Place::Only(node))
+        let keys = self.lines.iter().flat_map(|line| line.waiting_for(node));
+        keys.filter_map(|key| self.by_key(key))
             .map(|waiter| waiter.instance.clone())
             .collect()
     }
 
     /// When there is something to do because of time: [`Queue::take_due`] or [`Queue::take_ended_reservation`].
     pub(super) fn due(&self) -> Option<Instant> {
-        let all = self.pools.iter().flat_map(BTreeMap::values);
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
         let reservations = self.turns.iter().filter_map(Turns::due);
-        all.filter_map(|waiter| waiter.deadline)
-            .chain(reservations)
-            .min()
+        deadline.into_iter().chain(reservations).min()
     }
 
     /// Takes out one whose time to wait is over, the earliest first.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Waiter> {
-        let all = self.pools.iter().flat_map(BTreeMap::values);
-        let due = all.filter(|waiter| waiter.deadline.is_some_and(|deadline| deadline <= now));
-        let instance = due
-            .min_by_key(|waiter| (waiter.deadline, waiter.order))?
-            .instance
-            .clone();
+        let &(deadline, key) = self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        let instance = self.by_key(key)?.instance.clone();
         self.remove(&instance)
+    }
+
+    /// Recomputes every order, sum and minimum and compares.
+    ///
+    /// # Errors
+    /// Names the first thing that does not hold.
+    pub(super) fn invariants(&self) -> Result<(), &'static str> {
+        let all = || self.waiting.iter().map(|(_, waiting)| &waiting.waiter);
+        let asked = |pool: Pool| {
+            move |key: Key, class| {
+                let waiting = self.waiting.at(key.number)?;
+                let is_there = waiting.waiter.pool == pool
+                    && waiting.class == class
+                    && Key::new(waiting.waiter.rank(), key.number) == key;
+                is_there.then_some(waiting.waiter.asked)
+            }
+        };
+        for pool in Pool::ALL {
+            let line = &self.lines[pool as usize];
+            line.check(asked(pool))?;
+            if line.order.len() != all().filter(|waiter| waiter.pool == pool).count() {
+                return Err("an order does not have all who wait");
+            }
+            let mut ranks = self.turns[pool as usize].ranks();
+            if !ranks.all(|rank| {
+                line.order
+                    .iter_from(Key::before(rank))
+                    .next()
+                    .is_some_and(|key| key < Key::behind(rank))
+            }) {
+                return Err("passes are counted of one who does not wait");
+            }
+        }
+        let found = |waiter: &Waiter| self.waiter(&waiter.instance).map(Waiter::rank);
+        if !all().all(|waiter| found(waiter) == Some(waiter.rank()))
+            || self.waiting.len() != self.by_instance.len()
+        {
+            return Err("a waiter is not found by its instance");
+        }
+        if self.bytes != all().map(|waiter| waiter.bytes).sum::<usize>() {
+            return Err("the bytes are not those of the waiters");
+        }
+        if self.deadlines.len() != all().filter(|waiter| waiter.deadline.is_some()).count() {
+            return Err("deadlines are not those of the waiters");
+        }
+        Ok(())
+    }
+
+    /// The waiter in a place, if it still is there.
+    fn by_key(&self, key: Key) -> Option<&Waiter> {
+        let waiter = &self.waiting.at(key.number)?.waiter;
+        (Key::new(waiter.rank(), key.number) == key).then_some(waiter)
+    }
+
+    /// Whether the best that a cursor knows of still is.
+    fn is_good(&self, cursor: &Cursor, room: &Room<'_>) -> bool {
+        cursor.best.is_none_or(|key| {
+            self.by_key(key)
+                .is_some_and(|waiter| room.free.covers(&waiter.asked))
+        })
     }
 }

@@ -96,6 +96,15 @@ pub struct InstanceRecord {
     /// What it asks for since an UPDATE; `None` = what its START says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated: Option<Demand>,
+    /// Whether a node ever had it running: from then on it is not given up for want of room.
+    pub has_run: bool,
+    /// How many nodes it may be tried on for one START.
+    pub max_attempts: u32,
+    /// The lease of its node, in milliseconds: the launcher there stops it within that time when it is cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// Whether it was deleted while its node was lost.
+    pub is_deleted: bool,
     /// Whether it may be moved to another node.
     pub relocate: bool,
     /// Whether it is started again elsewhere when its node is lost for longer than its lease; otherwise that is only

@@ -79,6 +79,11 @@ impl Scheduler {
             node.ledger.note_counting();
         }
         self.note_back(now, key);
+        if let Some(seq) = report.lease_seq {
+            self.renew_lease(id, key, seq);
+        }
+        let counts = report.starts_seen.is_some();
+        let strangers = self.take_note_of_strangers(key, counts, &report.instances);
         let node = self.nodes.node_mut(key);
         if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
@@ -95,7 +100,7 @@ impl Scheduler {
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
-        for (instance, state) in listed {
+        for (instance, state) in listed.into_iter().chain(strangers) {
             self.listed(key, &instance, state);
         }
     }
@@ -123,13 +128,26 @@ impl Scheduler {
     }
 
     /// InstanceDeleted or InstanceStopped.
-    pub(super) fn instance_gone(&mut self, id: SessionId, frame: Frame, instance: &InstanceId) {
+    pub(super) fn instance_gone(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        instance: &InstanceId,
+        end: End,
+    ) {
         let mut heard = Heard::ByAll;
         if let Some(key) = self.node_of(id) {
-            heard = self.ended(key, instance, Ended::Gone);
+            heard = match end {
+                End::CutOff if self.instances.contains(instance) => {
+                    self.kept_cut_off_there(key, instance)
+                }
+                _ => self.ended(key, instance, Ended::Gone),
+            };
         }
-        if heard == Heard::ByOriginals {
-            return self.carry_to_originals(id, frame);
+        match heard {
+            Heard::ByAll => {}
+            Heard::ByOriginals => return self.carry_to_originals(id, frame),
+            Heard::ByNobody => return,
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
         self.broadcast(Topic::Instances, id, frame);
@@ -187,7 +205,11 @@ impl Scheduler {
         if let Some(key) = self.node_of(id)
             && no_instance
         {
-            self.ended(key, instance, Ended::NotThere);
+            let heard = self.ended(key, instance, Ended::NotThere);
+            if heard == Heard::ByOriginals {
+                // Nobody but the scheduler had asked for it.
+                return;
+            }
         } else if let Some(key) = self.node_of(id)
             && self.stop_failed(key, instance)
         {
@@ -238,7 +260,8 @@ impl Scheduler {
 
     /// A node says that it does not have an instance.
     fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
-        if !self.nodes.node_mut(key).ledger.end(instance, how) {
+        let is_known = self.nodes.node(key).ledger.get(instance).is_some();
+        if is_known && !self.nodes.node_mut(key).ledger.end(instance, how) {
             self.refresh_offer(key);
             let kept = self.instances.get(instance);
             let elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
@@ -282,4 +305,13 @@ fn lives_on(reason: &StartFailureReason) -> bool {
         reason,
         StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
     )
+}
+
+/// Why an instance ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// By itself, or because it was told to.
+    Own,
+    /// Its launcher was cut off for longer than its lease.
+    CutOff,
 }

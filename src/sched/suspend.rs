@@ -1,18 +1,281 @@
 //! Instances are suspended and resumed: by command, and to make way for others.
+//!
+//! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. What somebody had
+//! suspended by command stays so until somebody resumes it. What had to make way waits in the queue for vcpus on its
+//! node, and is resumed by itself, but never while a START of higher priority waits that the node could run.
+//!
+//! Who makes way for whom is `preempt`'s business.
 
-use proto_frames::payload::{CommandFailure, InstanceStateEvent, LifeCommand, LifeState};
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
+    Suspend,
+};
 use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
+use super::action::{Message, Order};
+use super::care::COMMAND_TIME;
 use super::ids::{InstanceId, NodeKey, SessionId};
-use super::input::Target;
+use super::input::{Capabilities, InstanceState, Target};
+use super::instances::{By, Instance, State, Then};
+use super::ledger::Phase;
+use super::node::Pool;
+use super::queue::Shape;
+
+/// How long an instance that had to make way waits for vcpus on its node before it is stopped there and placed on
+/// another, if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
+/// short bursts of urgent work take.
+pub const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
+
+/// How long after a launcher could not resume an instance that had to make way it is asked again.
+pub const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     /// SUSPEND from a controller or operator.
-    pub(super) fn suspend(&mut self, _id: SessionId, _target: &Target) {}
+    pub(super) fn suspend(&mut self, id: SessionId, target: &Target) {
+        let (instance, command) = (&target.instance, LifeCommand::Suspend);
+        let Some(key) = self.commanded(id, &command, instance) else {
+            return;
+        };
+        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+            Some(State::Running { .. }) => {
+                self.ask_for(instance, id);
+                self.order_suspend(key, instance, By::Command, "as it was asked for");
+            }
+            // It need not be told: it is only not to be resumed by itself any more.
+            Some(State::Suspended {
+                by: By::Preemptor(_),
+                node,
+            }) => {
+                let by = By::Command;
+                let state = State::Suspended { node, by };
+                self.turn(instance, state, "to stay so, as it was asked for");
+            }
+            state => self.wrong_state(id, command, instance, key, state.as_ref()),
+        }
+    }
 
     /// RESUME from a controller or operator.
-    pub(super) fn resume(&mut self, _id: SessionId, _target: &Target) {}
+    pub(super) fn resume(&mut self, id: SessionId, target: &Target) {
+        let (instance, command) = (&target.instance, LifeCommand::Resume);
+        let Some(key) = self.commanded(id, &command, instance) else {
+            return;
+        };
+        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+            Some(State::Suspended { by, .. }) => {
+                if let Err(detail) = self.has_vcpus_for(instance, key) {
+                    let reason = CommandFailureReason::NoRoom;
+                    return self.fail_command(id, command, instance, Some(key), reason, &detail);
+                }
+                self.ask_for(instance, id);
+                self.order_resume(key, instance, by, "as it was asked for");
+            }
+            state => self.wrong_state(id, command, instance, key, state.as_ref()),
+        }
+    }
+
+    /// The node that has the instance a command is about, whichever the command names; the instance is looked after from
+    /// now on. `None` if there is none that could carry it out, and who asked has been told.
+    fn commanded(
+        &mut self,
+        id: SessionId,
+        command: &LifeCommand,
+        instance: &InstanceId,
+    ) -> Option<NodeKey> {
+        use CommandFailureReason::{Failed, NoInstance, NotSupported, WrongState};
+        let Some(&key) = self.holders.get(instance) else {
+            let (reason, detail) = match self.instances.get(instance) {
+                Some(kept) => (
+                    WrongState,
+                    format!("it is {}, on no node", kept.state.word()),
+                ),
+                None => (NoInstance, "no node is known to have it".to_owned()),
+            };
+            self.fail_command(id, command.clone(), instance, None, reason, &detail);
+            return None;
+        };
+        let node = self.nodes.node(key);
+        let uuid = node.uuid;
+        let problem = if node.session().is_none() {
+            Some((Failed, format!("its node {uuid} is not connected")))
+        } else if !node.can(Capabilities::SUSPEND) {
+            let detail = format!("the launcher of its node {uuid} cannot suspend instances");
+            Some((NotSupported, detail))
+        } else if !self.is_looked_after(key, instance) {
+            let detail = format!("its node {uuid} has not said yet that it has it");
+            Some((WrongState, detail))
+        } else {
+            None
+        };
+        if let Some((reason, detail)) = problem {
+            self.fail_command(id, command.clone(), instance, Some(key), reason, &detail);
+            return None;
+        }
+        Some(key)
+    }
+
+    /// Whether an instance is looked after; one that a node has listed is from now on, without a START.
+    pub(super) fn is_looked_after(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+        if self.instances.contains(instance) {
+            return true;
+        }
+        let Some(entry) = self.nodes.node(key).ledger.get(instance) else {
+            return false;
+        };
+        if entry.phase != Phase::Running {
+            return false;
+        }
+        let is_suspended = entry.reported == Some(InstanceState::ExitPaused);
+        let state = if is_suspended {
+            let by = By::Command;
+            State::Suspended { node: key, by }
+        } else {
+            State::Running { node: key }
+        };
+        let (since, uuid) = (entry.since, self.nodes.node(key).uuid);
+        let order = self.queue.next_order();
+        let mut kept = Instance::adopted(state, uuid, order, since);
+        kept.note_suspension();
+        self.instances.insert(instance.clone(), kept);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.set_kept(instance, true);
+        if is_suspended {
+            ledger.set_suspended(instance, true);
+            self.refresh_offer(key);
+        }
+        true
+    }
+
+    fn ask_for(&mut self, instance: &InstanceId, id: SessionId) {
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = Some(id);
+        }
+    }
+
+    fn wrong_state(
+        &mut self,
+        id: SessionId,
+        command: LifeCommand,
+        instance: &InstanceId,
+        key: NodeKey,
+        state: Option<&State>,
+    ) {
+        let word = state.map_or(LifeState::Gone, State::word);
+        let reason = CommandFailureReason::WrongState;
+        self.fail_command(
+            id,
+            command,
+            instance,
+            Some(key),
+            reason,
+            &format!("it is {word}"),
+        );
+    }
+
+    /// Tells who sent a command that it was not, or could not be, carried out.
+    pub(super) fn fail_command(
+        &mut self,
+        id: SessionId,
+        command: LifeCommand,
+        instance: &InstanceId,
+        key: Option<NodeKey>,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        if !self.sessions.get(&id).is_some_and(|it| it.is_native()) {
+            return;
+        }
+        let node = key.map(|key| self.nodes.node(key).uuid.to_string());
+        let failure = CommandFailure {
+            command,
+            instance_uuid: instance.to_string(),
+            node_uuid: node.unwrap_or_default(),
+            reason,
+            detail: detail.to_owned(),
+        };
+        self.send(id, Message::CommandFailure(Box::new(failure)));
+    }
+
+    /// Tells who asked for what is being done with an instance, if anybody did, that it failed.
+    fn tell_asker(
+        &mut self,
+        instance: &InstanceId,
+        key: NodeKey,
+        command: LifeCommand,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        let asker = self
+            .instances
+            .get_mut(instance)
+            .and_then(|it| it.asker.take());
+        if let Some(asker) = asker {
+            self.fail_command(asker, command, instance, Some(key), reason, detail);
+        }
+    }
+
+    /// Whether a suspended instance's vcpus are free on its node; else the figures.
+    fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), String> {
+        let node = self.nodes.node(key);
+        let asked = node.ledger.get(instance).map_or(0, |it| it.asked.vcpus);
+        let free = self.nodes.free(key).vcpus;
+        if asked <= 0 || free >= asked {
+            return Ok(());
+        }
+        let (uuid, free) = (node.uuid, free.max(0));
+        Err(format!(
+            "it needs {asked} vcpus, and its node {uuid} has {free} free"
+        ))
+    }
+
+    /// Has a running instance suspended by its launcher.
+    pub(super) fn order_suspend(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        let due = self.now + COMMAND_TIME;
+        let state = State::Suspending { node: key, by, due };
+        self.turn(instance, state, detail);
+        let node = self.nodes.node(key);
+        let suspend = Suspend {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+        };
+        if let Some(session) = node.session() {
+            self.send(session, Message::Order(Box::new(Order::Suspend(suspend))));
+        }
+    }
+
+    /// Has a suspended instance resumed by its launcher: its vcpus are claimed before it is told.
+    pub(super) fn order_resume(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        self.nodes
+            .node_mut(key)
+            .ledger
+            .set_suspended(instance, false);
+        self.refresh_offer(key);
+        let due = self.now + COMMAND_TIME;
+        let state = State::Resuming { node: key, by, due };
+        self.turn(instance, state, detail);
+        let node = self.nodes.node(key);
+        let resume = Resume {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+        };
+        if let Some(session) = node.session() {
+            self.send(session, Message::Order(Box::new(Order::Resume(resume))));
+        }
+    }
 
     /// CommandFailure from a launcher.
     pub(super) fn command_failed(&mut self, id: SessionId, frame: Frame, failure: &CommandFailure) {
@@ -23,10 +286,47 @@ impl Scheduler {
             return;
         };
         match failure.command {
+            LifeCommand::Suspend => self.suspend_failed(key, failure),
+            LifeCommand::Resume => self.resume_failed(key, failure),
             LifeCommand::Migrate => self.move_failed(key, failure),
             LifeCommand::Update => self.update_failed(key, failure),
             _ => {}
         }
+    }
+
+    fn suspend_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = &InstanceId::new(&failure.instance_uuid);
+        let Some(State::Suspending { node, by, .. }) = self.state_of(instance) else {
+            return;
+        };
+        if node != key {
+            return;
+        }
+        let detail = format!("its launcher could not suspend it: {}", worded(failure));
+        self.turn(instance, State::Running { node }, &detail);
+        let (command, reason) = (failure.command.clone(), failure.reason.clone());
+        self.tell_asker(instance, key, command, reason, &failure.detail);
+        if let By::Preemptor(preemptor) = by {
+            self.victim_stays(&preemptor, instance);
+        }
+    }
+
+    fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = &InstanceId::new(&failure.instance_uuid);
+        let Some(State::Resuming { node, by, .. }) = self.state_of(instance) else {
+            return;
+        };
+        if node != key {
+            return;
+        }
+        if failure.reason == CommandFailureReason::WrongState {
+            // It is not suspended there.
+            return self.runs_again(key, instance, "it was not suspended");
+        }
+        let detail = format!("its launcher could not resume it: {}", worded(failure));
+        self.stays_suspended(key, instance, by, &detail);
+        let (command, reason) = (failure.command.clone(), failure.reason.clone());
+        self.tell_asker(instance, key, command, reason, &failure.detail);
     }
 
     /// InstanceState from a launcher.
@@ -37,26 +337,247 @@ impl Scheduler {
         let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
             return;
         };
-        if event.state == LifeState::Updated {
-            self.update_confirmed(key, &InstanceId::new(&event.instance_uuid));
+        let instance = InstanceId::new(&event.instance_uuid);
+        match event.state {
+            LifeState::Suspended => self.suspension_reported(key, &instance, true),
+            LifeState::Running => self.suspension_reported(key, &instance, false),
+            LifeState::Updated => self.update_confirmed(key, &instance),
+            _ => {}
         }
     }
 
     /// A launcher says whether an instance is suspended, in an event or in STATS.
     pub(super) fn suspension_reported(
         &mut self,
-        _key: NodeKey,
-        _instance: &InstanceId,
-        _is_suspended: bool,
+        key: NodeKey,
+        instance: &InstanceId,
+        is_suspended: bool,
     ) {
+        let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
+            return;
+        };
+        match (state, is_suspended) {
+            (State::Suspending { by, .. }, true) => self.is_now_suspended(key, instance, by, ""),
+            (State::Resuming { .. }, false) => self.runs_again(key, instance, ""),
+            (State::Running { .. }, true) if self.nodes.node(key).can(Capabilities::SUSPEND) => {
+                self.is_now_suspended(key, instance, By::Command, "not from here");
+            }
+            (State::Suspended { .. }, false) => self.runs_again(key, instance, "not from here"),
+            // What was said before the launcher came to what it was told.
+            _ => {}
+        }
+    }
+
+    fn is_now_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
+        let preemptor = match &by {
+            By::Preemptor(preemptor) => Some(preemptor.clone()),
+            By::Command => None,
+        };
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+        }
+        self.nodes
+            .node_mut(key)
+            .ledger
+            .set_suspended(instance, true);
+        let state = State::Suspended { node: key, by };
+        self.turn(instance, state, detail);
+        self.refresh_offer(key);
+        if let Some(preemptor) = preemptor {
+            self.wait_for_resume(instance, key);
+            self.victim_is_away(instance, &preemptor);
+        }
+    }
+
+    fn runs_again(&mut self, key: NodeKey, instance: &InstanceId, detail: &str) {
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+        }
+        self.nodes
+            .node_mut(key)
+            .ledger
+            .set_suspended(instance, false);
+        self.turn(instance, State::Running { node: key }, detail);
+        self.refresh_offer(key);
+        self.wake_for_preemption(key);
+    }
+
+    /// One that was to be resumed was not.
+    fn stays_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
+        self.nodes
+            .node_mut(key)
+            .ledger
+            .set_suspended(instance, true);
+        let is_evicted = by != By::Command;
+        self.turn(instance, State::Suspended { node: key, by }, detail);
+        self.refresh_offer(key);
+        if is_evicted {
+            // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
+            let due = self.now + RESUME_AGAIN_AFTER;
+            self.evictions.look_again(instance, due);
+        }
     }
 
     /// A launcher did not suspend or resume an instance in time.
-    pub(super) fn suspension_late(&mut self, _instance: &InstanceId) {}
+    pub(super) fn suspension_late(&mut self, instance: &InstanceId) {
+        let detail = "its launcher did not do so in time";
+        let reason = CommandFailureReason::Timeout;
+        match self.state_of(instance) {
+            Some(State::Suspending { node, by, .. }) => {
+                self.tell_asker(instance, node, LifeCommand::Suspend, reason, detail);
+                self.rolled_back(node, instance, by.clone(), detail);
+                if let By::Preemptor(preemptor) = &by {
+                    self.victim_stays(preemptor, instance);
+                    self.undo_suspend(node, instance, by);
+                }
+            }
+            Some(State::Resuming { node, by, .. }) => {
+                self.tell_asker(instance, node, LifeCommand::Resume, reason, detail);
+                self.rolled_back(node, instance, by, detail);
+            }
+            _ => {}
+        }
+    }
+
+    /// What was told of an instance to its launcher had no effect that was heard of: it is what STATS say it is.
+    pub(super) fn rolled_back(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        let entry = self.nodes.node(key).ledger.get(instance);
+        let reported = entry.and_then(|entry| entry.reported);
+        if reported == Some(InstanceState::ExitPaused) {
+            self.stays_suspended(key, instance, by, detail);
+        } else {
+            self.runs_again(key, instance, detail);
+        }
+    }
+
+    /// One that was to be suspended to make way, and was not in time, is to run on, if its launcher gets round to it yet.
+    fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
+        let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
+        if is_running && self.nodes.node(key).session().is_some() {
+            self.order_resume(key, instance, by, "it is not to make way any more");
+        }
+    }
 
     /// Resumes an instance that had to make way, on the node where it is, if nobody of higher priority waits for that
     /// room; whether it did.
-    pub(super) fn resume_evicted(&mut self, _instance: &InstanceId, _key: NodeKey) -> bool {
-        false
+    pub(super) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(State::Suspended { node, by }) = self.state_of(instance) else {
+            return false;
+        };
+        let is_able = self.nodes.node(key).can(Capabilities::SUSPEND);
+        if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
+            return false;
+        }
+        let slots = self.nodes.node(key).slots;
+        let is_open =
+            |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
+        if !Pool::ALL.iter().any(is_open) {
+            return false;
+        }
+        if self.is_outranked(instance, key) {
+            self.evictions.outrank(key);
+            return false;
+        }
+        self.order_resume(key, instance, by, "there is room again");
+        self.count_placement(instance);
+        true
+    }
+
+    /// Whether a START of higher priority waits that an instance's node could run if nothing else did.
+    fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(kept) = self.instances.get(instance) else {
+            return false;
+        };
+        let mut room = self.room(key);
+        room.free = self.nodes.node(key).capacity();
+        let slots = self.nodes.node(key).slots;
+        let pools = Pool::ALL.into_iter();
+        let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
+        pools.any(|pool| {
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
+            self.queue.outranks(pool, &room, kept.priority, may)
+        })
+    }
+
+    /// Somebody has left the queue: whom it kept from being resumed may be now.
+    pub(super) fn outranks_no_more(&mut self) {
+        /// Nodes woken at once; the others have their turn when the next one leaves, or when the suspended ones are
+        /// looked at again.
+        const WOKEN_AT_ONCE: usize = 16;
+        for _ in 0..WOKEN_AT_ONCE {
+            let Some(key) = self.evictions.next_outranked() else {
+                return;
+            };
+            if self.nodes.contains(key) {
+                self.wake(key);
+            }
+        }
+    }
+
+    /// Looks again at those that had to make way and are suspended since.
+    pub(super) fn look_at_evicted(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(instance) = self.evictions.take_due(now) else {
+                return;
+            };
+            if let Some(State::Suspended {
+                node,
+                by: By::Preemptor(by),
+            }) = self.state_of(&instance)
+            {
+                self.look_at_one(node, &instance, by);
+            }
+        }
+    }
+
+    fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId, by: InstanceId) {
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+        if !self.queue.contains(instance) {
+            return self.wait_for_resume(instance, key);
+        }
+        // The queue asks for room that is free; vcpus may be where memory is promised twice.
+        if self.resume_evicted(instance, key) {
+            return;
+        }
+        if self.has_room_elsewhere(key, instance) {
+            let detail = "to be placed on another node: its own has no vcpus for it";
+            self.stop_there(key, instance, Then::Wait(by), detail);
+        }
+    }
+
+    /// Whether a suspended instance may be moved, can be told to stop, and another node has room for it now.
+    fn has_room_elsewhere(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+        let node = self.nodes.node(key);
+        let (uuid, is_there) = (node.uuid, node.session().is_some());
+        let relocates = self.instances.get(instance).is_some_and(|it| it.relocates);
+        if !relocates || !is_there {
+            return false;
+        }
+        let Some(mut request) = self.request_now(instance) else {
+            return false;
+        };
+        request.avoid.push(uuid);
+        self.choose(&request).is_some()
+    }
+
+    /// The state of an instance that is looked after.
+    pub(super) fn state_of(&self, instance: &InstanceId) -> Option<State> {
+        Some(self.instances.get(instance)?.state.clone())
+    }
+}
+
+/// A launcher's reason, for people.
+fn worded(failure: &CommandFailure) -> String {
+    if failure.detail.is_empty() {
+        failure.reason.to_string()
+    } else {
+        format!("{}: {}", failure.reason, failure.detail)
     }
 }

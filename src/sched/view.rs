@@ -10,7 +10,7 @@ use proto_frames::payload::{Expression, Group as GroupAsked, Near, Scheduling};
 use super::columns::{Amounts, Columns};
 use super::groups::{Group, Groups};
 use super::ids::{NodeKey, canonical_uuid};
-use super::input::{NodeReport, StartRequest};
+use super::input::{Capabilities, NodeReport, StartRequest};
 use super::labels::{self, LabelIndex};
 use super::node::{Node, NodeStore, Pool};
 use super::resources::Resources;
@@ -220,6 +220,11 @@ impl<'a> Candidate<'a> {
     /// The values of one of its labels.
     pub(super) fn label<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
         labels::values_of(&self.node.traits.labels, key)
+    }
+
+    /// Whether its launcher can do all of this.
+    pub(super) fn can(&self, what: Capabilities) -> bool {
+        self.node.can(what)
     }
 
     /// Whether it says that it has an image: by the label `image.NAME`.

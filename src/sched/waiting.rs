@@ -12,13 +12,14 @@ use super::Scheduler;
 use super::action::{Message, PlacedStart};
 use super::durable::Next;
 use super::explain::Explanation;
-use super::ids::{InstanceId, NodeKey};
+use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
 use super::instances::{By, State};
 use super::node::Pool;
 use super::placement::{Refusal, pool_of};
 use super::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
-use super::session::Session;
+use super::records::ms;
+use super::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
 /// a tick at once: what bounds how long the return of many nodes keeps everybody else waiting.
@@ -63,6 +64,10 @@ impl Scheduler {
             return;
         };
         let may_wait = kept.has_run || kept.waits_until.is_some_and(|until| until > self.now);
+        if self.is_leaving && !self.config.durable {
+            let why = Explanation::of(Refusal::Leaving.detail());
+            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        }
         // What ran once is not given up because of how the cluster happens to be.
         if !may_wait || (why.never && !kept.has_run) {
             let reason = self.no_room(request);
@@ -84,7 +89,11 @@ impl Scheduler {
         }
     }
 
-    fn enqueue(&mut self, instance: &InstanceId, request: &StartRequest) -> Result<(), Full> {
+    pub(super) fn enqueue(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Result<(), Full> {
         let Some(kept) = self.instances.get(instance) else {
             return Ok(());
         };
@@ -141,37 +150,50 @@ impl Scheduler {
         if self.queue.push(waiter).is_ok() {
             self.woken.insert(key, Begin::AtHead);
         }
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
     }
 
-    /// Tells who waits for an instance, and who watches, that it waits and why.
+    /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
     pub(super) fn tell_queued(&mut self, instance: &InstanceId) {
-        let (Some(kept), Some(position)) =
-            (self.instances.get(instance), self.queue.position(instance))
-        else {
+        let Some((sender, event)) = self.queued_event(instance) else {
             return;
         };
-        let Some(start) = kept.start.as_deref() else {
-            return;
+        let message = || Message::InstanceQueued(Box::new(event.clone()));
+        let Some(session) = self.sessions.get(&sender) else {
+            return self.tell_controllers(Topic::Instances, |session| {
+                session.is_native().then(message)
+            });
         };
-        let (sender, now) = (start.sender, self.now);
+        if session.is_native() {
+            self.send(sender, message());
+        }
+        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+    }
+
+    /// How an instance waits, and who sent its START; `None` if it does not wait to be started.
+    pub(super) fn queued_event(
+        &self,
+        instance: &InstanceId,
+    ) -> Option<(SessionId, InstanceQueued)> {
+        let kept = self.instances.get(instance)?;
+        let position = self.queue.position(instance)?;
+        let start = kept.start.as_deref()?;
         let left = kept.waits_until.filter(|_| !kept.has_run);
+        let left = left.map(|until| until.saturating_duration_since(self.now));
         let event = InstanceQueued {
             instance_uuid: instance.to_string(),
             position: position as u64,
             waiting: self.queue.len() as u64,
             priority: i64::from(kept.priority),
-            deadline_ms: left.map(|until| millis(until.saturating_duration_since(now))),
+            deadline_ms: left.map(ms),
             detail: kept
                 .history
                 .back()
                 .map(|event| event.detail.clone())
                 .unwrap_or_default(),
         };
-        let message = || Message::InstanceQueued(Box::new(event.clone()));
-        if self.sessions.get(&sender).is_some_and(Session::is_native) {
-            self.send(sender, message());
-        }
-        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+        Some((start.sender, event))
     }
 
     /// Notes that a node offers more than before.
@@ -219,6 +241,9 @@ impl Scheduler {
                 other => return other,
             }
         }
+        if self.preempt_for_waiting(key) {
+            return Served::One;
+        }
         Served::Nobody
     }
 
@@ -231,6 +256,10 @@ impl Scheduler {
                 Found::Nothing => return Served::Nobody,
                 Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
             };
+            // Who stands behind the one for whom the node is kept has to wait for that.
+            if !self.is_open_to(pool, key, &instance) {
+                return Served::Nobody;
+            }
             if self.serve_instance(&instance, key) {
                 return Served::One;
             }
@@ -312,9 +341,4 @@ enum Served {
     Nobody,
     /// It was not found out: to be gone on with behind this place.
     More(Begin),
-}
-
-/// Whole milliseconds.
-fn millis(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

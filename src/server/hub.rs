@@ -4,12 +4,13 @@
 //! core's decisions is the order on every queue; never across an await. Writers are woken after it is released.
 
 mod delivery;
+mod keeping;
 mod leaving;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -21,6 +22,7 @@ use tokio::sync::Notify;
 use self::delivery::Queue;
 use super::limits::ServerLimits;
 use super::notices::Notices;
+use super::store::Store;
 use crate::net::budget::Budget;
 use crate::net::outbox::Outbox;
 use crate::sched::{Input, Message, Scheduler, SessionId};
@@ -43,6 +45,8 @@ pub(super) struct Hub {
     /// Set under the scheduler's lock.
     shutting_down: AtomicBool,
     notices: Notices,
+    /// Where the core's records are kept; empty where there is nothing that survives the process.
+    store: OnceLock<Store>,
     /// Sessions that have ended and ticks that were due, so far: after either, memory may have become free.
     frees: AtomicU64,
 }
@@ -86,6 +90,7 @@ impl Hub {
             left: Notify::new(),
             shutting_down: AtomicBool::new(false),
             notices: Notices::default(),
+            store: OnceLock::new(),
             frees: AtomicU64::new(0),
         }
     }

@@ -171,10 +171,14 @@ fn parse(frame: &Frame) -> Parsed {
             "instance_deleted.instance_uuid",
             &InstanceDeleted::decode(payload)?.instance_uuid,
         ),
-        Kind::INSTANCE_STOPPED => gone(
-            "instance_stopped.instance_uuid",
-            &InstanceStopped::decode(payload)?.instance_uuid,
-        ),
+        Kind::INSTANCE_STOPPED => {
+            let it = InstanceStopped::decode(payload)?;
+            let meaning = gone("instance_stopped.instance_uuid", &it.instance_uuid)?;
+            Ok(match meaning {
+                Meaning::InstanceGone(instance) if it.cut_off => Meaning::InstanceCutOff(instance),
+                meaning => meaning,
+            })
+        }
         Kind::START_FAILURE => start_failed(StartFailure::decode(payload)?),
         Kind::DELETE_FAILURE => delete_failed(DeleteFailure::decode(payload)?),
         Kind::ATTACH_VOLUME_FAILURE => {

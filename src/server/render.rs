@@ -38,7 +38,7 @@ fn text_len(message: &Message) -> usize {
             configuration.len()
         }
         Message::QueryResult(result) => rows_len(result),
-        Message::StartFailure(it) => {
+        Message::StartFailure(it) | Message::StartFailureCopy(it) => {
             all(&[&it.node_uuid, &it.instance_uuid])
                 + optional(&it.detail)
                 + reasons_len(&it.reasons)
@@ -178,7 +178,9 @@ fn forward(frame: &Frame, own: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) 
 /// Kind and payload of what the scheduler says in its own words.
 fn payload(message: &Message) -> (Kind, Bytes) {
     match message {
-        Message::StartFailure(failure) => (Kind::START_FAILURE, failure.encode()),
+        Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+            (Kind::START_FAILURE, failure.encode())
+        }
         Message::DeleteFailure(failure) => (Kind::DELETE_FAILURE, failure.encode()),
         Message::AttachVolumeFailure(failure) => (Kind::ATTACH_VOLUME_FAILURE, failure.encode()),
         Message::AssignPublicIpFailure(failure) => {

@@ -19,6 +19,7 @@ use super::handshake::Acceptor;
 use super::hub::Hub;
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
+use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes};
 use super::strict::Mistake;
 use super::{configuration, heartbeat, memory, node_file};
@@ -120,12 +121,12 @@ impl Server {
         let anchors = tls::load_anchors(&config.ca_cert)?;
         let tls = tls::server_config(&identity, &anchors)?;
         let mut scheduler = config.scheduler;
-        let state_dir = config.state_dir.as_deref().map(StateDir::open).transpose();
         let in_state_dir = |source| StartError::StateDir {
             path: config.state_dir.clone().unwrap_or_default(),
             source,
         };
-        let state_dir = state_dir.map_err(in_state_dir)?;
+        let state_dir = config.state_dir.as_deref().map(StateDir::open);
+        let state_dir = state_dir.transpose().map_err(in_state_dir)?;
         match &state_dir {
             Some(directory) => {
                 scheduler.uuid = directory.own_uuid().map_err(in_state_dir)?;
@@ -148,14 +149,22 @@ impl Server {
             limits: Arc::new(limits.clone()),
             require_binding: config.require_uuid_binding,
         };
-        if !scheduler.expected_nodes.is_empty() {
-            let (count, time) = (scheduler.expected_nodes.len(), scheduler.settle_time);
-            info!(
-                "{count} nodes were known before: STARTs that fit nowhere wait for them, at most {time:?}"
-            );
+        // Last of all, because it writes.
+        let store = match &config.state_dir {
+            Some(directory) => restore(directory, &mut scheduler).map_err(in_state_dir)?,
+            None => None,
+        };
+        say_what_is_known(&scheduler, config.state_dir.is_some());
+        let now = Instant::now();
+        scheduler.start_unix_ms = unix_ms();
+        let hub = Arc::new(Hub::new(
+            Scheduler::new(scheduler, cluster, now),
+            uuid,
+            limits,
+        ));
+        if let Some(store) = store {
+            hub.keep_in(store).map_err(in_state_dir)?;
         }
-        let scheduler = Scheduler::new(scheduler, cluster, Instant::now());
-        let hub = Arc::new(Hub::new(scheduler, uuid, limits));
         Ok(Self {
             hub,
             listeners,
@@ -207,6 +216,18 @@ impl Server {
         shutdown.await;
         tasks.abort_all();
         self.hub.leave().await;
+    }
+}
+
+fn say_what_is_known(scheduler: &sched::Config, has_state_dir: bool) {
+    if !scheduler.expected_nodes.is_empty() {
+        let (count, time) = (scheduler.expected_nodes.len(), scheduler.settle_time);
+        info!(
+            "{count} nodes were known before: STARTs that fit nowhere wait for them, at most {time:?}"
+        );
+    }
+    if !has_state_dir {
+        info!("no --state-dir: state is in memory only, and ends with the process");
     }
 }
 

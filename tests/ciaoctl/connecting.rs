@@ -119,7 +119,7 @@ async fn help_tells_the_exit_codes() {
     for line in [
         "Exit codes:",
         "  0  everything asked for was done",
-        "  4  an answer, or what --wait",
+        "  4  an answer, or what is waited for",
     ] {
         assert!(ran.out.contains(line), "{line} is not in\n{}", ran.out);
     }

@@ -127,6 +127,7 @@ async fn stop_takes_an_instance_off_its_node_only() {
             let stopped = InstanceStopped {
                 instance_uuid,
                 exit_code: None,
+                cut_off: false,
             };
             peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
         }

@@ -349,6 +349,11 @@ pub(crate) fn answer(
             result.instances = all.iter().skip(from).take(page).cloned().collect();
             all.len()
         }
+        QueryKind::Queue => {
+            let waiting = instances.iter().filter(|i| i.position.is_some());
+            result.instances = waiting.cloned().collect();
+            0
+        }
         _ => 0,
     };
     result.next = (from + page < all).then(|| (from + page).to_string());

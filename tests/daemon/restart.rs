@@ -1,10 +1,10 @@
-//! What survives the process: its UUID, and which nodes to wait for after a crash.
+//! What survives the process: its UUID, which nodes to wait for after a crash, and a store that stops no start.
 
 use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Role, Uuid};
 
 use crate::peer::Dialer;
-use crate::site::{Daemon, Site};
+use crate::site::{Daemon, Site, output};
 use crate::words::{PLENTY, instance};
 
 /// A node is known to a scheduler that then crashes; its state directory stays, and how to connect the node again.
@@ -124,4 +124,41 @@ async fn instances_that_outlived_the_scheduler_are_relearned_from_stats() {
         assert_eq!(node.expect_start().await, instance(1));
     }
     other.nothing_else().await;
+}
+
+#[tokio::test]
+async fn without_a_state_directory_it_says_that_state_ends_with_the_process() {
+    let site = Site::new();
+    let daemon = site.start(&[]).await;
+    daemon.logged("state is in memory only").await;
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_set_aside_and_stops_no_start() {
+    let site = Site::new();
+    let state = site.path("state").display().to_string();
+    let (store, aside) = ("store.redb", "store.redb.damaged-1");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(site.path("state").join(store), "torn").unwrap();
+    let daemon = site.start(&["--state-dir", &state]).await;
+    daemon.logged(aside).await;
+    let kept = std::fs::read_to_string(site.path("state").join(aside)).unwrap();
+    assert_eq!(kept, "torn");
+    daemon.kill().await;
+    let daemon = site.start(&["--state-dir", &state]).await;
+    daemon.logged("0 records found").await;
+    assert!(!site.path("state").join("store.redb.damaged-2").exists());
+}
+
+#[tokio::test]
+async fn a_state_directory_in_use_is_refused() {
+    let site = Site::new();
+    let state = site.path("state").display().to_string();
+    let _daemon = site.start(&["--state-dir", &state]).await;
+    let output = output(site.command(&["--state-dir", &state])).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let why = "another process has its store open";
+    let last = format!("ciao-scheduler: cannot use the state directory {state}: {why}\n");
+    assert!(said.ends_with(&last), "{said}");
 }

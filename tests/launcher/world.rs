@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use ciao_scheduler::launcher::output_file;
 use proto_frames::payload::{
-    Delete, InstanceDeleted, InstanceStat, InstanceStopped, Start, StartFailure, Stats,
+    CommandFailure, Delete, InstanceDeleted, InstanceStat, InstanceStateEvent, InstanceStopped,
+    LeaseRenewed, LifeState, OnNodeLoss, Resume, Scheduling, Start, StartFailure, Stats, Suspend,
+    Update,
 };
 use proto_frames::{
     Connect, Connected, Decoder, Encoder, Frame, Kind, Limits, Message, Role, Uuid,
@@ -48,6 +50,8 @@ pub(crate) struct Peer {
     buffer: BytesMut,
     /// The launcher's CONNECT.
     pub(crate) connect: Connect,
+    /// Whether STATS that pass by are answered, so that the node's lease goes on.
+    pub(crate) renews: bool,
 }
 
 impl World {
@@ -88,6 +92,19 @@ impl World {
         Launcher(self.command(args).spawn().unwrap())
     }
 
+    /// As [`World::launch`], from within a cgroup.
+    pub(crate) fn launch_in(&self, cgroup: &Path, args: &[&str]) -> Launcher {
+        let launcher = self.command(args);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
+            .arg(cgroup.join("cgroup.procs"))
+            .arg(launcher.get_program())
+            .args(launcher.get_args())
+            .stdin(Stdio::null());
+        Launcher(command.spawn().unwrap())
+    }
+
     /// Accepts the launcher's next connection, lets it in and waits until it takes work, as a scheduler does.
     pub(crate) async fn accept(&self) -> Peer {
         let mut peer = self.admit().await;
@@ -122,6 +139,7 @@ impl World {
                 encoder,
                 buffer,
                 connect,
+                renews: false,
             }
         })
         .await
@@ -200,8 +218,14 @@ impl Peer {
         within(async {
             loop {
                 match receive(&mut self.stream, &mut self.decoder, &mut self.buffer).await {
-                    Some(Message::Frame(frame)) if kinds.contains(&frame.kind) => return frame,
-                    Some(Message::Frame(_)) => {}
+                    Some(Message::Frame(frame)) => {
+                        if self.renews && frame.kind == Kind::STATS {
+                            self.renew(&frame).await;
+                        }
+                        if kinds.contains(&frame.kind) {
+                            return frame;
+                        }
+                    }
                     other => panic!("{other:?} instead of a frame"),
                 }
             }
@@ -216,6 +240,8 @@ impl Peer {
             Kind::DELETE_FAILURE,
             Kind::INSTANCE_DELETED,
             Kind::INSTANCE_STOPPED,
+            Kind::INSTANCE_STATE,
+            Kind::COMMAND_FAILURE,
             Kind::OFFLINE,
         ];
         self.next(&answers).await
@@ -295,6 +321,74 @@ impl Peer {
         self.send(Kind::DELETE, delete.encode()).await;
     }
 
+    pub(crate) async fn suspend(&mut self, id: &str) {
+        let suspend = Suspend {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid: self.connect.source.to_string(),
+        };
+        self.send(Kind::SUSPEND, suspend.encode()).await;
+    }
+
+    pub(crate) async fn resume(&mut self, id: &str) {
+        let resume = Resume {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid: self.connect.source.to_string(),
+        };
+        self.send(Kind::RESUME, resume.encode()).await;
+    }
+
+    /// Has an instance have this much memory (MiB) and so many vcpus from now on.
+    pub(crate) async fn update(&mut self, id: &str, mem_mb: i64, vcpus: i64) {
+        let update = Update {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid: self.connect.source.to_string(),
+            mem_mb: Some(mem_mb),
+            vcpus: Some(vcpus),
+            disk_mb: Some(0),
+            ..Update::default()
+        };
+        self.send(Kind::UPDATE, update.encode()).await;
+    }
+
+    /// The next frame that is not part of a report, which says what an instance is now.
+    pub(crate) async fn turned(&mut self) -> (String, LifeState) {
+        let frame = self.answer().await;
+        assert_eq!(
+            frame.kind,
+            Kind::INSTANCE_STATE,
+            "{}",
+            String::from_utf8_lossy(&frame.payload)
+        );
+        let event = InstanceStateEvent::decode(&frame.payload).unwrap();
+        assert_eq!(event.node_uuid, self.connect.source.to_string());
+        (event.instance_uuid, event.state)
+    }
+
+    /// The next frame that is not part of a report, which says that a command was not done.
+    pub(crate) async fn refused(&mut self) -> CommandFailure {
+        let frame = self.answer().await;
+        assert_eq!(
+            frame.kind,
+            Kind::COMMAND_FAILURE,
+            "{}",
+            String::from_utf8_lossy(&frame.payload)
+        );
+        CommandFailure::decode(&frame.payload).unwrap()
+    }
+
+    /// Passes over so many reports.
+    pub(crate) async fn reports(&mut self, count: usize) {
+        for _ in 0..count {
+            self.next(&[Kind::STATS]).await;
+        }
+    }
+
+    async fn renew(&mut self, stats: &Frame) {
+        let seq = Stats::decode(&stats.payload).unwrap().lease_seq;
+        let renewed = LeaseRenewed { seq: seq.unwrap() };
+        self.send(Kind::LEASE_RENEWED, renewed.encode()).await;
+    }
+
     pub(crate) async fn send(&mut self, kind: Kind, payload: impl Into<Bytes>) {
         self.send_message(Message::Frame(Frame::new(kind, SERVER, payload)))
             .await;
@@ -321,14 +415,32 @@ pub(crate) fn shell(id: &str, script: &str) -> Start {
     start
 }
 
-/// Whether a process runs; one that has ended and was not waited for does not.
+/// A START of a shell script that may run only under the lease.
+pub(crate) fn leased(id: &str, script: &str) -> Start {
+    let scheduling = Scheduling {
+        on_node_loss: OnNodeLoss::Restart,
+        ..Scheduling::default()
+    };
+    Start {
+        scheduling: Some(scheduling),
+        ..shell(id, script)
+    }
+}
+
+/// Whether a process runs, or could; one that has ended and was not waited for does not.
 pub(crate) fn runs(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
-    stat.is_ok_and(|stat| {
-        !stat
-            .rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
-    })
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// Whether a process is stopped.
+pub(crate) fn is_stopped(pid: Pid) -> bool {
+    state(pid) == Some('T')
+}
+
+/// What a process is doing, in the letters of `/proc`; `None` = it is not there.
+fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The supervisor of an instance.

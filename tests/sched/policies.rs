@@ -346,7 +346,7 @@ fn rules_that_do_not_hold_together_are_told_by_their_key() {
         (
             filters(&[("pin", None), ("pins", None)]),
             "policy.filters[1]",
-            "there is no filter 'pins'; there are pin, avoid, tenants, labels, near, group, starts-under-way, instances, load",
+            "there is no filter 'pins'; there are pin, avoid, tenants, lease, labels, near, group, starts-under-way, instances, load",
         ),
         (
             filters(&[("pin", Some(1))]),
@@ -452,19 +452,13 @@ fn a_key_that_the_policy_leaves_without_effect_cannot_be_insisted_on() {
 }
 
 #[test]
-fn what_this_version_does_not_do_cannot_be_insisted_on() {
+fn every_key_of_this_version_can_be_insisted_on() {
     let mut world = under(weighers(&[("image", 1.0)]));
     let controller = world.controller();
     let node = world.labelled(1, &[]);
-    for key in ["priority", "queue", "attempts"] {
-        let failure = world.refused(controller, insisting(key, Scheduling::default()));
-        assert_eq!(failure.reason, StartFailureReason::InvalidData, "{key}");
-    }
     for key in Scheduling::KEYS {
-        if !["priority", "queue", "attempts"].contains(key) {
-            let start = insisting(key, Scheduling::default());
-            assert_eq!(world.place_as(controller, start), Some(node), "{key}");
-        }
+        let start = insisting(key, Scheduling::default());
+        assert_eq!(world.place_as(controller, start), Some(node), "{key}");
     }
 }
 

@@ -289,3 +289,19 @@ fn a_concentrator_that_is_also_a_launcher_is_found() {
     );
     assert_eq!(world.told(both).len(), 1);
 }
+
+#[test]
+fn a_failure_that_all_were_told_is_not_told_again_when_one_of_them_leaves() {
+    let mut world = World::new();
+    let sender = world.controller();
+    let (stays, leaves) = (world.controller(), world.controller());
+    let node = world.node_with(1, 100);
+    world.start(sender, "a", 10);
+    world.cut(node);
+    world.cut(sender);
+    world.look_away();
+    world.advance(IN_DOUBT);
+    assert_eq!(world.failures(stays).len(), 1);
+    world.cut_unsent(leaves);
+    assert_eq!(world.failures(stays), []);
+}

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::store::Store;
 use bytes::Bytes;
 use ciao_scheduler::sched::{
     Action, ClusterConfiguration, Config, ConfigurationFlags, Hello, Input, InstanceId,
@@ -15,6 +16,7 @@ use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
 pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
+    begun: Instant,
     now: Instant,
     sessions: u64,
     said: Vec<(SessionId, Message)>,
@@ -22,10 +24,17 @@ pub(crate) struct World {
     peers: HashMap<SessionId, Uuid>,
     /// The most that each node ever said to have available: what it has in all.
     totals: HashMap<Uuid, Size>,
+    /// What is on disk, if anything is put there.
+    pub(crate) store: Store,
+    /// What STARTs asked for, as their payloads would say.
+    requests: HashMap<InstanceId, StartRequest>,
     /// Steps between two checks of all invariants.
     check_every: u32,
     steps: u32,
 }
+
+/// The wall clock when a world begins, in unix milliseconds.
+pub(crate) const AT_THE_BEGINNING: u64 = 1_700_000_000_000;
 
 /// What one node has: memory and disk in MiB, CPUs.
 #[derive(Debug, Clone, Copy)]
@@ -130,12 +139,15 @@ impl World {
         checked.expect("the test's rules hold together");
         Self {
             scheduler: Scheduler::new(config, cluster, now),
+            begun: now,
             now,
             sessions: 0,
             said: Vec::new(),
             refused: Vec::new(),
             peers: HashMap::new(),
             totals: HashMap::new(),
+            store: Store::default(),
+            requests: HashMap::new(),
             check_every: 1,
             steps: 0,
         }
@@ -158,6 +170,25 @@ impl World {
         self.peers.clear();
     }
 
+    /// The scheduler dies, with what was not on disk, and another is started at once with what was.
+    pub(crate) fn crash(&mut self, config: Config, rules: Rules) {
+        let requests = &self.requests;
+        let restored = self.store.crash(|name| requests.get(name).cloned());
+        let config = Config {
+            restored,
+            durable: true,
+            start_unix_ms: self.unix_ms(),
+            ..config
+        };
+        self.restart(config, rules);
+        self.handle(Input::Tick);
+    }
+
+    /// The wall clock, in unix milliseconds.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        AT_THE_BEGINNING + self.now.duration_since(self.begun).as_millis() as u64
+    }
+
     /// Hands in one thing and takes everything the core wants done; every invariant must hold afterwards.
     pub(crate) fn handle(&mut self, input: Input) {
         self.scheduler.handle(self.now, input);
@@ -170,8 +201,12 @@ impl World {
                     self.scheduler
                         .handle(self.now, Input::Disconnected { session, unsent });
                 }
-                Action::RememberNodes | Action::Persist(_) | Action::Notice(_) => {}
+                Action::Persist(change) => self.store.take(change),
+                Action::RememberNodes | Action::Notice(_) => {}
             }
+        }
+        while let Some(ticket) = self.store.next_commit() {
+            self.handle(Input::Committed(ticket));
         }
         self.steps += 1;
         if self.steps.is_multiple_of(self.check_every) {
@@ -324,6 +359,8 @@ impl World {
     }
 
     pub(crate) fn start_as(&mut self, controller: SessionId, request: StartRequest) {
+        self.requests
+            .insert(request.instance.clone(), request.clone());
         self.frame(controller, Kind::START, Meaning::Start(Box::new(request)));
     }
 
@@ -496,7 +533,9 @@ impl World {
     pub(crate) fn failures(&mut self, session: SessionId) -> Vec<(String, StartFailureReason)> {
         let told = self.told(session);
         let failure = |message| match message {
-            Message::StartFailure(failure) => Some((failure.instance_uuid, failure.reason)),
+            Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+                Some((failure.instance_uuid, failure.reason))
+            }
             _ => None,
         };
         told.into_iter().filter_map(failure).collect()

@@ -20,6 +20,8 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// Exit status of its process, or minus the signal that ended it (added by this project).
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// Whether its launcher stopped it because it was cut off for longer than its lease (added by this project).
+        cut_off: bool as "cut_off" unless empty,
     }
 }
 

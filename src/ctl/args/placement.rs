@@ -3,8 +3,10 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use proto_frames::payload::expression::is_name;
-use proto_frames::payload::scheduling::SCOPE_NODE;
-use proto_frames::payload::{Expression, Group, GroupPolicy, Near, Scheduling};
+use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_PRIORITY, SCOPE_NODE};
+use proto_frames::payload::{Expression, Group, GroupPolicy, Near, OnNodeLoss, Scheduling, Span};
+
+use super::life::span;
 
 /// Options of the commands that make a START by themselves.
 #[derive(Debug, Clone, Args)]
@@ -41,7 +43,30 @@ pub struct PlacementArgs {
     /// :hard a condition; repeatable
     #[arg(long, value_name = "LABEL[:SCOPE][:hard]", value_parser = near)]
     pub near: Vec<Near>,
+    /// How urgent it is, 0 to 100, higher first: in the queue, and where it may make others give way [default: 50]
+    #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(i64).range(0..=MAX_PRIORITY))]
+    pub priority: Option<i64>,
+    /// Wait so long for room where it fits nowhere, for example 10m
+    #[arg(long, value_name = "DURATION", help_heading = LIFE, value_parser = span)]
+    pub queue: Option<Span>,
+    /// Try it on up to so many nodes, where the first ones cannot start it [default: 1]
+    #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
+    pub attempts: Option<u32>,
+    /// It may be moved to another node, as by `drain`
+    #[arg(long, help_heading = LIFE)]
+    pub relocate: bool,
+    /// What to do when its node is lost: report it, or start it elsewhere once its node must have ended it
+    #[arg(
+        long,
+        value_name = "WHAT",
+        help_heading = LIFE,
+        value_parser = PossibleValuesParser::new(OnNodeLoss::KNOWN).map(|word| OnNodeLoss::from(&*word))
+    )]
+    pub on_node_loss: Option<OnNodeLoss>,
 }
+
+/// Where the help has the options that outlast the placement.
+const LIFE: &str = "Life";
 
 impl PlacementArgs {
     /// What they say of a START; `None` for nothing. What must be met must also be understood: a scheduler that has it
@@ -55,6 +80,11 @@ impl PlacementArgs {
             prefer: self.prefer.clone(),
             group: self.group.as_ref().map(|id| self.group(id)),
             near: self.near.clone(),
+            priority: self.priority,
+            queue: self.queue,
+            attempts: self.attempts,
+            relocate: self.relocate,
+            on_node_loss: self.on_node_loss.clone().unwrap_or_default(),
             ..Scheduling::default()
         };
         for (name, amount) in &self.resource {
@@ -84,7 +114,7 @@ impl PlacementArgs {
 }
 
 /// Reads `NAME=N`.
-fn amount(text: &str) -> Result<(String, i64), String> {
+pub(super) fn amount(text: &str) -> Result<(String, i64), String> {
     let read = text.split_once('=').and_then(|(name, amount)| {
         let amount = amount.parse().ok().filter(|amount| *amount >= 0)?;
         is_name(name).then(|| (name.to_owned(), amount))
@@ -174,6 +204,22 @@ mod tests {
         assert_eq!(said.must_understand, ["require", "group", "near"]);
         let wishes = ["--prefer=a = b", "--near=volume-7"];
         assert!(scheduling(&wishes).unwrap().must_understand.is_empty());
+    }
+
+    #[test]
+    fn what_outlasts_the_placement_is_said_as_well() {
+        let line = [
+            "--priority=50",
+            "--queue=10m",
+            "--attempts=3",
+            "--relocate",
+            "--on-node-loss=restart",
+        ];
+        let said = scheduling(&line).unwrap();
+        assert_eq!((said.priority, said.attempts), (Some(50), Some(3)));
+        assert_eq!(said.queue.unwrap().ms(), 600_000);
+        assert!(said.relocate && said.restarts_on_node_loss());
+        assert!(said.must_understand.is_empty());
     }
 
     #[test]

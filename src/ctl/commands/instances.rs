@@ -1,6 +1,7 @@
 //! `ciaoctl delete` and `ciaoctl stop`.
 
-use proto_frames::payload::{Delete, QueryKind, Topic};
+use proto_frames::Uuid;
+use proto_frames::payload::{Delete, InstanceView, LifeState, QueryKind, Topic};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -9,7 +10,7 @@ use crate::ctl::client::Client;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
-use crate::ctl::resolve::{Candidate, resolve};
+use crate::ctl::resolve::{Candidate, ResolveError, resolve};
 
 /// What is done with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub async fn delete(
     for target in &targets {
         let delete = Delete {
             instance_uuid: target.instance_uuid.clone(),
-            workload_agent_uuid: target.node_uuid.clone(),
+            workload_agent_uuid: target.asked_node(),
             stop: ending == Ending::Stop,
         };
         context.client.delete(&delete).await?;
@@ -83,26 +84,42 @@ pub async fn delete(
     Ok(exit(&targets, args.wait))
 }
 
-/// The instance a name means, and its node.
-async fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
-    let listing = client.list(QueryKind::Instances, Some(name)).await?;
-    let candidates = listing.instances.iter().map(|view| Candidate {
+/// The instance a name means, as the scheduler lists it; also one that waits for room.
+///
+/// # Errors
+/// [`CommandError::Resolve`], [`CommandError::Client`].
+pub async fn instance(client: &mut Client, name: &str) -> Result<InstanceView, CommandError> {
+    let mut listed = client
+        .list(QueryKind::Instances, Some(name))
+        .await?
+        .instances;
+    let candidates = listed.iter().map(|view| Candidate {
         uuid: view.instance_uuid.clone(),
         hostname: None,
-        about: format!("{} on {}", view.state, view.hostname),
+        about: about(view),
     });
     let meant = resolve("instance", name, candidates.collect())?;
-    let view = listing
-        .instances
-        .into_iter()
-        .find(|view| view.instance_uuid == meant.uuid);
-    let (node_uuid, hostname) = view
-        .map(|view| (view.node_uuid, view.hostname))
-        .unwrap_or_default();
+    listed.retain(|view| view.instance_uuid == meant.uuid);
+    listed.pop().ok_or_else(|| {
+        let kind = "instance";
+        let name = name.to_owned();
+        ResolveError::NotFound { kind, name }.into()
+    })
+}
+
+fn about(view: &InstanceView) -> String {
+    match view.hostname.as_str() {
+        "" => "waiting for room".to_owned(),
+        host => format!("{} on {host}", view.state),
+    }
+}
+
+async fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
+    let view = instance(client, name).await?;
     Ok(Target {
-        instance_uuid: meant.uuid,
-        node_uuid,
-        hostname,
+        instance_uuid: view.instance_uuid,
+        node_uuid: view.node_uuid,
+        hostname: view.hostname,
         outcome: Outcome::Sent,
     })
 }
@@ -136,6 +153,7 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
     target.outcome = match (event, &target.outcome) {
         (_, Outcome::Gone | Outcome::Failed(_)) => return,
         (Event::InstanceDeleted(_), _) => Outcome::Gone,
+        (Event::Turn(turn), _) if turn.state == LifeState::Gone => Outcome::Gone,
         (Event::InstanceStopped(_), _) if ending == Ending::Stop => Outcome::Gone,
         (Event::InstanceStopped(_), _) => Outcome::Stopped,
         // It had ended by itself before its node was asked.
@@ -174,6 +192,14 @@ fn print(
 }
 
 impl Target {
+    /// The node that is asked. What waits has none: a DELETE must name one all the same, so that it names nobody's.
+    fn asked_node(&self) -> String {
+        if self.node_uuid.is_empty() {
+            return Uuid::nil().to_string();
+        }
+        self.node_uuid.clone()
+    }
+
     fn word(&self, ending: Ending) -> &'static str {
         match (&self.outcome, ending) {
             (Outcome::Sent | Outcome::Stopped, _) => "sent",
@@ -185,6 +211,13 @@ impl Target {
 
     fn line(&self, ending: Ending) -> String {
         let (id, host) = (&self.instance_uuid, &self.hostname);
+        if host.is_empty() {
+            return match &self.outcome {
+                Outcome::Sent | Outcome::Stopped => format!("{id} asked to wait no longer"),
+                Outcome::Gone => format!("{id} waits no longer"),
+                Outcome::Failed(reason) => format!("{id} not ended: {reason}"),
+            };
+        }
         match &self.outcome {
             Outcome::Sent | Outcome::Stopped => format!("{id} asked {host} to end it"),
             Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),

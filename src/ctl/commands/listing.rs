@@ -1,11 +1,11 @@
-//! `ciaoctl nodes`, `instances`, `controllers`.
+//! `ciaoctl nodes`, `instances`, `queue`, `controllers`.
 
 use proto_frames::payload::{Expression, NodeView, QueryKind};
 
 use crate::ctl::args::{ListArgs, NodeListArgs, WideListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::table::{Row, Style, Wide, document, ids, table};
+use crate::ctl::table::{Queued, Row, Style, Wide, document, ids, table};
 
 /// Lists the nodes.
 ///
@@ -44,6 +44,19 @@ pub async fn instances(
         return print(context, list, &wide);
     }
     print(context, list, &listing.instances)
+}
+
+/// Lists the STARTs that wait, in the order in which they will be looked at.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn queue(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, CommandError> {
+    let listing = context
+        .client
+        .list(QueryKind::Queue, args.matching.as_deref())
+        .await?;
+    let rows: Vec<Queued> = listing.instances.into_iter().map(Queued).collect();
+    print(context, args, &rows)
 }
 
 /// Lists the controllers and operators.

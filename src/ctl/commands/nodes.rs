@@ -102,7 +102,12 @@ async fn wait(
     timeout_at(deadline, looking).await.unwrap_or(Err(late))
 }
 
-fn report(context: &mut Context<'_>, node: &Candidate, what: &str) -> Result<Exit, CommandError> {
+/// Says what was done to a node.
+pub(super) fn report(
+    context: &mut Context<'_>,
+    node: &Candidate,
+    what: &str,
+) -> Result<Exit, CommandError> {
     if context.json {
         let object = json!({"node_uuid": node.uuid, "hostname": node.hostname, "outcome": what});
         writeln!(context.out, "{object:#}")?;

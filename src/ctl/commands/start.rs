@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::Uuid;
-use proto_frames::payload::{QueryKind, Requirements, Start, Storage, Topic};
+use proto_frames::payload::{QueryKind, Requirements, Start, Storage, Topic, peek};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -140,6 +140,9 @@ pub async fn follow(
 ) -> Result<Tracker, CommandError> {
     let deadline = Instant::now() + patience;
     client.watch_also(Topic::Placements).await?;
+    if requests.iter().any(may_wait) {
+        client.watch_also(Topic::Instances).await?;
+    }
     if until > Until::Placed {
         // A node can fail to start what it has already reported as pending: the scheduler then takes the START for
         // confirmed and tells only those who hear of all failures.
@@ -159,6 +162,14 @@ pub async fn follow(
     followed?;
     sent?;
     Ok(tracker)
+}
+
+/// Whether a START may be told to wait, so that it is worth hearing of.
+fn may_wait(request: &StartRequest) -> bool {
+    let start = peek::start(&request.payload).ok();
+    start
+        .and_then(|start| start.scheduling)
+        .is_some_and(|scheduling| scheduling.queue.is_some())
 }
 
 /// Takes events in, and looks at what runs from time to time, until all are so far.

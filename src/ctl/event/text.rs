@@ -1,9 +1,12 @@
 //! Events as one line for people and as one object for programs.
 
-use proto_frames::payload::{CommandRefused, PlacementDecision, StartFailure, Stats};
+use proto_frames::payload::{
+    AttemptFailed, CommandRefused, PlacementDecision, StartFailure, Stats,
+};
 use serde_json::{Value, json};
 
 use crate::ctl::event::Event;
+use crate::ctl::event::life::{self, command_failure, drain, queued, turn};
 use crate::ctl::explanation::reasons_json;
 use crate::ctl::units::{elide, mebibytes, plain, short};
 
@@ -41,6 +44,10 @@ impl Event {
                 e.instance_uuid,
                 status(e.exit_code)
             ),
+            Self::Queued(e) => format!("instance {} {}", e.instance_uuid, queued(e)),
+            Self::Turn(e) => format!("instance {} {}", e.instance_uuid, turn(e)),
+            Self::CommandFailure(e) => command_failure(e),
+            Self::Drain(e) => format!("node {} {}", e.node_uuid, drain(e)),
             Self::DeleteFailure(e) => {
                 format!(
                     "instance {} not deleted on {}: {}",
@@ -90,7 +97,7 @@ impl Event {
             Self::StartFailure(e) => json!({
                 "event": "start_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(), "restart": e.restart, "detail": e.detail,
-                "reasons": reasons_json(&e.reasons), "never": e.never,
+                "reasons": reasons_json(&e.reasons), "never": e.never, "attempts": attempts_json(&e.attempts),
             }),
             Self::InstanceDeleted(e) => {
                 json!({"event": "instance_deleted", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
@@ -98,6 +105,10 @@ impl Event {
             Self::InstanceStopped(e) => {
                 json!({"event": "instance_stopped", "instance_uuid": e.instance_uuid, "exit_code": e.exit_code})
             }
+            Self::Queued(e) => life::queued_json(e),
+            Self::Turn(e) => life::turn_json(e),
+            Self::CommandFailure(e) => life::command_failure_json(e),
+            Self::Drain(e) => life::drain_json(e),
             Self::DeleteFailure(e) => json!({
                 "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(),
@@ -130,10 +141,29 @@ impl Event {
 /// `could not be started: full_cloud: 3 of 3 nodes lack memory`.
 #[must_use]
 pub fn start_failure(failure: &StartFailure) -> String {
+    let tried = attempts(&failure.attempts);
     match &failure.detail {
-        Some(detail) => format!("could not be started: {}: {detail}", failure.reason),
-        None => format!("could not be started: {}", failure.reason),
+        Some(detail) => format!("could not be started: {}: {detail}{tried}", failure.reason),
+        None => format!("could not be started: {}{tried}", failure.reason),
     }
+}
+
+/// `; tried before on 4cb19522 (full_cn), beef0000 (launch_failure)`, or nothing.
+#[must_use]
+pub fn attempts(attempts: &[AttemptFailed]) -> String {
+    let tried = |it: &AttemptFailed| format!("{} ({})", short(&it.node_uuid), it.reason);
+    let tried: Vec<String> = attempts.iter().map(tried).collect();
+    if tried.is_empty() {
+        return String::new();
+    }
+    format!("; tried before on {}", tried.join(", "))
+}
+
+/// The nodes that a START was tried on, for programs.
+#[must_use]
+pub fn attempts_json(attempts: &[AttemptFailed]) -> Value {
+    let tried = |it: &AttemptFailed| json!({"node_uuid": it.node_uuid, "reason": it.reason.as_str(), "detail": it.detail});
+    attempts.iter().map(tried).collect()
 }
 
 /// `would fit on node-a (4cb19522)`, `2 of 3 would fit: …`.
@@ -188,7 +218,7 @@ fn stats_json(stats: &Stats) -> Value {
             json!({
                 "instance_uuid": instance.instance_uuid, "state": instance.state.as_str(),
                 "memory_usage_mb": instance.memory_usage_mb, "disk_usage_mb": instance.disk_usage_mb,
-                "cpu_usage": instance.cpu_usage,
+                "cpu_usage": instance.cpu_usage, "suspended": instance.suspended,
             })
         })
         .collect();
@@ -221,6 +251,7 @@ mod tests {
         let stopped = InstanceStopped {
             instance_uuid: "i1".into(),
             exit_code: Some(3),
+            cut_off: false,
         };
         for (kind, payload, line) in [
             (Kind::NODE_CONNECTED, connected.encode(), "node n1 connected (compute_node)"),

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, Delete, DeleteFailure,
-    DeleteFailureReason, Evacuate, PayloadError, PayloadErrorKind, Restore, Start,
-    StartFailureReason,
+    DeleteFailureReason, Evacuate, EvacuateMode, LeaseRenewed, Migrate, PayloadError,
+    PayloadErrorKind, Restore, Resume, Start, StartFailureReason, Suspend, Update,
 };
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
@@ -30,6 +30,16 @@ pub enum Command {
     Restore(Result<Restore, PayloadError>),
     /// Attach a volume to an instance.
     AttachVolume(Result<AttachVolume, PayloadError>),
+    /// Stop an instance where it is, so that its vcpus are free.
+    Suspend(Result<Suspend, PayloadError>),
+    /// Have a suspended instance go on.
+    Resume(Result<Resume, PayloadError>),
+    /// Change what an instance may take.
+    Update(Result<Box<Update>, PayloadError>),
+    /// Ship an instance to another node.
+    Migrate(Result<Migrate, PayloadError>),
+    /// A STATS was heard: its lease counts.
+    LeaseRenewed(Result<LeaseRenewed, PayloadError>),
 }
 
 impl Command {
@@ -43,6 +53,11 @@ impl Command {
             Kind::EVACUATE => Self::Evacuate(Evacuate::decode(payload)),
             Kind::RESTORE => Self::Restore(Restore::decode(payload)),
             Kind::ATTACH_VOLUME => Self::AttachVolume(AttachVolume::decode(payload)),
+            Kind::SUSPEND => Self::Suspend(Suspend::decode(payload)),
+            Kind::RESUME => Self::Resume(Resume::decode(payload)),
+            Kind::UPDATE => Self::Update(Update::decode(payload).map(Box::new)),
+            Kind::MIGRATE => Self::Migrate(Migrate::decode(payload)),
+            Kind::LEASE_RENEWED => Self::LeaseRenewed(LeaseRenewed::decode(payload)),
             _ => return None,
         })
     }
@@ -54,6 +69,10 @@ impl Agent {
             Command::Start(start) => self.start(now, start),
             Command::Delete(delete) => self.delete(now, delete),
             Command::Evacuate(evacuate) => match evacuate {
+                Ok(evacuate) if evacuate.mode != EvacuateMode::default() => warn!(
+                    mode = evacuate.mode.as_str(),
+                    "EVACUATE with a mode is for schedulers; ignored"
+                ),
                 Ok(evacuate) if self.is_me(&evacuate.workload_agent_uuid) => self.evacuate(now),
                 Ok(evacuate) => warn!(
                     node = evacuate.workload_agent_uuid,
@@ -70,6 +89,11 @@ impl Agent {
                 Err(error) => warn!(%error, "unreadable Restore ignored"),
             },
             Command::AttachVolume(attach) => self.attach_volume(attach),
+            Command::Suspend(suspend) => self.suspend(now, suspend),
+            Command::Resume(resume) => self.resume(now, resume),
+            Command::Update(update) => self.update(now, update),
+            Command::Migrate(migrate) => self.migrate(migrate),
+            Command::LeaseRenewed(renewed) => self.lease_renewed(now, renewed),
         }
     }
 
@@ -78,7 +102,7 @@ impl Agent {
             *starts_seen += 1;
         }
         match start {
-            Ok(start) => match self.admit(&start) {
+            Ok(start) => match self.admit(now, &start) {
                 Ok(demand) => self.begin(&start, demand),
                 Err((reason, detail)) => {
                     debug!(instance = start.instance_uuid, detail, "START refused");
@@ -98,10 +122,14 @@ impl Agent {
     }
 
     /// Whether the workload can be started here, and what it will hold.
-    fn admit(&self, start: &Start) -> Result<Demand, (StartFailureReason, String)> {
+    fn admit(&self, now: Instant, start: &Start) -> Result<Demand, (StartFailureReason, String)> {
         if let Some(instance) = self.instances.get(&start.instance_uuid) {
             match instance.state {
-                State::Starting | State::Running => {
+                State::Starting
+                | State::Running
+                | State::Suspending
+                | State::Suspended
+                | State::Resuming => {
                     return Err((
                         StartFailureReason::AlreadyRunning,
                         "the instance runs here".to_owned(),
@@ -136,6 +164,12 @@ impl Agent {
             .map_err(|detail| (StartFailureReason::InvalidData, detail))?;
         self.check_room(&demand)
             .map_err(|detail| (StartFailureReason::FullComputeNode, detail))?;
+        if self.takes_lease(start) && !self.lease_holds(now) {
+            return Err((
+                StartFailureReason::LaunchFailure,
+                "the node's lease is over".to_owned(),
+            ));
+        }
         Ok(demand)
     }
 
@@ -250,7 +284,7 @@ impl Agent {
         self.send(Message::AttachVolumeFailure(failure));
     }
 
-    fn is_me(&self, node_uuid: &str) -> bool {
+    pub(super) fn is_me(&self, node_uuid: &str) -> bool {
         node_uuid.parse() == Ok(self.settings.node_uuid)
     }
 }

@@ -1,10 +1,20 @@
 //! How instances begin and end.
 //!
 //! ```text
-//! START -> Starting -> Running -> Exited                     ended by itself
-//!                 \          \-> Stopping -> Gone -> forgotten   DELETE, EVACUATE
-//!                  \-> forgotten (StartFailure)          (Gone lasts until the scheduler has heard)
+//!                        Suspending -> Suspended -> Resuming    SUSPEND, RESUME (`life`)
+//!                            ^    \                    |
+//!                            |     v   (cannot)        v
+//! START -> Starting -> Running <-----------------------/
+//!                 \
+//!                  \-> Gone (StartFailure)
+//!
+//! each of Starting to Resuming -> Exited                                ended by itself
+//!                              -> Stopping -> Gone -> forgotten         DELETE, EVACUATE, end of the lease
+//!                                             (Gone lasts until the scheduler has heard)
 //! ```
+//! What holds an instance back (Suspending, Suspended, Resuming) is undone by the machine when it is to end. A suspended
+//! instance holds its memory, disk and further resources, and no vcpus.
+//!
 //! An instance that ended by itself is reported by InstanceStopped, which tells the cluster that it is on no node any
 //! more. So it is not listed in STATS from then on and holds nothing; it is only kept here, with its output, for a
 //! DELETE that may come or for a START that runs it again.
@@ -14,7 +24,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::{Start, StartFailure, StartFailureReason};
 
 use super::notices::Notice;
-use super::{Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+use super::{Agent, Demand, Link, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
 
 /// What the agent knows of one instance.
 #[derive(Debug)]
@@ -27,6 +37,10 @@ pub(super) struct Instance {
     pub(super) restart: bool,
     /// What it uses, as last sampled.
     pub(super) usage: Option<Usage>,
+    /// Whether it may run only under the lease.
+    pub(super) leased: bool,
+    /// What it is to ask for, while its limits are being changed to that.
+    pub(super) update: Option<Demand>,
     pub(super) state: State,
     pub(super) notice: Notice,
 }
@@ -38,6 +52,12 @@ pub(super) enum State {
     Starting,
     /// Running.
     Running,
+    /// Being frozen.
+    Suspending,
+    /// Frozen.
+    Suspended,
+    /// Being let go on.
+    Resuming,
     /// To end.
     Stopping {
         /// What its end is reported as.
@@ -75,10 +95,31 @@ pub enum LaunchFault {
 impl Instance {
     /// Whether it holds what it asked for.
     pub(super) fn is_live(&self) -> bool {
-        matches!(
-            self.state,
-            State::Starting | State::Running | State::Stopping { .. }
-        )
+        !matches!(self.state, State::Exited { .. } | State::Gone { .. })
+    }
+
+    /// How much it holds of what `of` tells; while it changes, the more of the two.
+    pub(super) fn held(&self, of: impl Fn(&Demand) -> i64) -> i64 {
+        let new = self.update.as_ref().map(&of);
+        new.into_iter().fold(of(&self.demand), i64::max)
+    }
+
+    /// How many vcpus it holds.
+    pub(super) fn held_vcpus(&self) -> i64 {
+        match self.state {
+            State::Suspended => 0,
+            _ => self.held(|demand| demand.vcpus),
+        }
+    }
+
+    /// Whether it lives, and only as long as the lease does.
+    pub(super) fn is_under_lease(&self) -> bool {
+        self.leased && self.is_live() && !self.is_killed()
+    }
+
+    /// Whether nothing more can be done to end it.
+    fn is_killed(&self) -> bool {
+        matches!(self.state, State::Stopping { kill_at: None, .. })
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -102,13 +143,16 @@ impl Agent {
     /// Begins an instance that is known to fit.
     pub(super) fn begin(&mut self, start: &Start, demand: Demand) {
         let id = &start.instance_uuid;
-        let mem_mb = demand.mem_mb;
+        let (mem_mb, vcpus) = (demand.mem_mb, demand.vcpus);
+        let leased = self.takes_lease(start);
         let notice = Notice::None;
         let instance = Instance {
             demand,
             group: group_id(start).unwrap_or_default(),
             restart: start.restart,
             usage: None,
+            leased,
+            update: None,
             state: State::Starting,
             notice,
         };
@@ -121,6 +165,8 @@ impl Agent {
             env: start.env.clone(),
             working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
             mem_mb,
+            vcpus,
+            leased,
         })));
     }
 
@@ -157,12 +203,12 @@ impl Agent {
         match instance.state {
             State::Starting => {
                 let restart = instance.restart;
-                self.forget(id);
                 let reason = match fault {
                     LaunchFault::Image => StartFailureReason::ImageFailure,
                     LaunchFault::Launch => StartFailureReason::LaunchFailure,
                 };
                 self.refuse_start(id, reason, restart, detail);
+                self.keep_until_heard(now, id);
                 self.report_soon(now);
             }
             State::Stopping {
@@ -174,13 +220,34 @@ impl Agent {
         }
     }
 
+    /// A failure that is lost with its connection cannot be told again, lest one START fail twice. But a STATS may have
+    /// listed the instance while it was to be started, and who was told of it must hear of its end: that is what the
+    /// next connection begins with then.
+    fn keep_until_heard(&mut self, now: Instant, id: &str) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.state = State::Gone {
+                outcome: Outcome::Stopped,
+                code: None,
+            };
+            instance.notice = match self.link {
+                Link::Up { .. } => Notice::Sent(now),
+                Link::Down => Notice::Due,
+            };
+        }
+        self.persist(id);
+    }
+
     pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>) {
         let Some(state) = self.instances.get(id).map(|instance| instance.state) else {
             return;
         };
         match state {
             State::Stopping { outcome, .. } => self.remove(now, id, outcome, code),
-            State::Starting | State::Running => {
+            State::Starting
+            | State::Running
+            | State::Suspending
+            | State::Suspended
+            | State::Resuming => {
                 let state = State::Exited {
                     code,
                     order: self.next_end(),
@@ -206,7 +273,9 @@ impl Agent {
                 self.persist(id);
                 self.report_soon(now);
             }
-            State::Running => self.terminate(now, id, outcome),
+            State::Running | State::Suspending | State::Suspended | State::Resuming => {
+                self.terminate(now, id, outcome)
+            }
             State::Stopping {
                 outcome: earlier, ..
             } => {
@@ -285,18 +354,25 @@ impl Agent {
         }));
     }
 
-    /// Asks its processes to end, and sets when they are killed.
+    /// Asks its processes to end, and sets when they are killed: at once where the lease they run under is over.
     pub(super) fn terminate(&mut self, now: Instant, id: &str, outcome: Outcome) {
-        let kill_at = Some(now + self.settings.stop_grace);
-        if let Some(instance) = self.instances.get_mut(id) {
-            instance.state = State::Stopping {
-                outcome,
-                kill_at,
-                running: true,
-            };
-        }
+        self.give_up_change(id);
+        let holds = self.lease_holds(now);
+        let grace = self.settings.stop_grace;
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
+        let kill_at = (holds || !instance.leased).then(|| now + grace);
+        instance.state = State::Stopping {
+            outcome,
+            kill_at,
+            running: true,
+        };
         self.persist(id);
-        self.order(Order::Terminate(id.to_owned()));
+        self.order(match kill_at {
+            Some(_) => Order::Terminate(id.to_owned()),
+            None => Order::Kill(id.to_owned()),
+        });
         self.report_soon(now);
     }
 
@@ -305,6 +381,7 @@ impl Agent {
     }
 
     fn end(&mut self, now: Instant, id: &str, state: State) {
+        self.give_up_change(id);
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
             instance.usage = None;

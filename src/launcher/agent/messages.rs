@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    AttachVolumeFailure, DeleteFailure, InstanceDeleted, InstanceStopped, Ready, StartFailure,
-    Stats,
+    AttachVolumeFailure, CommandFailure, DeleteFailure, InstanceDeleted, InstanceStateEvent,
+    InstanceStopped, Ready, StartFailure, Stats,
 };
 
 /// One frame to the scheduler.
@@ -26,6 +26,10 @@ pub enum Message {
     DeleteFailure(DeleteFailure),
     /// A volume cannot be attached.
     AttachVolumeFailure(AttachVolumeFailure),
+    /// A SUSPEND, RESUME, UPDATE or MIGRATE was not done.
+    CommandFailure(CommandFailure),
+    /// A SUSPEND, RESUME or UPDATE was.
+    InstanceState(InstanceStateEvent),
     /// An instance is gone for good.
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs here.
@@ -45,6 +49,8 @@ impl Message {
             Self::StartFailure(_) => Kind::START_FAILURE,
             Self::DeleteFailure(_) => Kind::DELETE_FAILURE,
             Self::AttachVolumeFailure(_) => Kind::ATTACH_VOLUME_FAILURE,
+            Self::CommandFailure(_) => Kind::COMMAND_FAILURE,
+            Self::InstanceState(_) => Kind::INSTANCE_STATE,
             Self::InstanceDeleted(_) => Kind::INSTANCE_DELETED,
             Self::InstanceStopped(_) => Kind::INSTANCE_STOPPED,
         }
@@ -60,6 +66,8 @@ impl Message {
             Self::StartFailure(failure) => failure.encode(),
             Self::DeleteFailure(failure) => failure.encode(),
             Self::AttachVolumeFailure(failure) => failure.encode(),
+            Self::CommandFailure(failure) => failure.encode(),
+            Self::InstanceState(event) => event.encode(),
             Self::InstanceDeleted(event) => event.encode(),
             Self::InstanceStopped(event) => event.encode(),
         }

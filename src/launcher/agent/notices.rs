@@ -112,6 +112,7 @@ fn message(id: &str, instance: &Instance) -> Option<Message> {
         } => Some(Message::InstanceStopped(InstanceStopped {
             instance_uuid,
             exit_code: code.map(i64::from),
+            cut_off: false,
         })),
         State::Gone {
             outcome: Outcome::Deleted,
@@ -120,6 +121,11 @@ fn message(id: &str, instance: &Instance) -> Option<Message> {
             instance_uuid,
             exit_code: code.map(i64::from),
         })),
-        State::Starting | State::Running | State::Stopping { .. } => None,
+        State::Starting
+        | State::Running
+        | State::Suspending
+        | State::Suspended
+        | State::Resuming
+        | State::Stopping { .. } => None,
     }
 }

@@ -20,6 +20,12 @@ pub struct Record {
     pub group: String,
     /// Whether the START that began it was a restart.
     pub restart: bool,
+    /// Whether it may run only under the lease. Records of launchers that had none lack it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leased: bool,
+    /// What it is to ask for, where its limits were being changed to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Demand>,
     /// How far it is.
     pub stage: Stage,
     /// Whether its end may not have reached the scheduler yet.
@@ -33,6 +39,12 @@ pub enum Stage {
     Starting,
     /// It runs.
     Running,
+    /// It is to be frozen; maybe it is.
+    Suspending,
+    /// It is frozen.
+    Suspended,
+    /// It is to go on; maybe it does.
+    Resuming,
     /// It is to end.
     Stopping(Outcome),
     /// It ended by itself, with this code.
@@ -79,12 +91,19 @@ impl Agent {
         for Recovered { record, found } in instances {
             self.recover_instance(now, record, &found);
         }
+        if maintenance {
+            // The launcher before may have ended amidst an EVACUATE, with some told to end and others not.
+            self.stop_all(now);
+        }
     }
 
     fn recover_instance(&mut self, now: Instant, record: Record, found: &Found) {
         let id = record.instance;
         let state = match record.stage {
             Stage::Starting | Stage::Running => State::Running,
+            Stage::Suspending => State::Suspending,
+            Stage::Suspended => State::Suspended,
+            Stage::Resuming => State::Resuming,
             Stage::Stopping(outcome) => State::Stopping {
                 outcome,
                 kill_at: None,
@@ -107,20 +126,24 @@ impl Agent {
             group: record.group,
             restart: record.restart,
             usage: None,
+            leased: record.leased,
+            update: record.update,
             state,
             notice,
         };
         self.instances.insert(id.clone(), instance);
         match found {
             _ if had_ended => {}
-            // The scheduler has its START in doubt and settles it by the first STATS.
-            Found::NeverRan if record.stage == Stage::Starting => self.forget(&id),
+            // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its end.
             Found::NeverRan => self.exited(now, &id, None),
             Found::Ended(code) => self.exited(now, &id, *code),
             Found::Running => match record.stage {
                 // Again: nobody knows whether its processes were asked before.
                 Stage::Stopping(outcome) => self.terminate(now, &id, outcome),
-                _ => self.persist(&id),
+                _ => {
+                    self.persist(&id);
+                    self.take_up_change(&id);
+                }
             },
         }
     }
@@ -133,6 +156,9 @@ impl Agent {
         let stage = match &instance.state {
             State::Starting => Stage::Starting,
             State::Running => Stage::Running,
+            State::Suspending => Stage::Suspending,
+            State::Suspended => Stage::Suspended,
+            State::Resuming => Stage::Resuming,
             State::Stopping { outcome, .. } => Stage::Stopping(*outcome),
             State::Exited { code, .. } => Stage::Exited(*code),
             State::Gone { outcome, code } => Stage::Gone(*outcome, *code),
@@ -142,6 +168,8 @@ impl Agent {
             demand: instance.demand.clone(),
             group: instance.group.clone(),
             restart: instance.restart,
+            leased: instance.leased,
+            update: instance.update.clone(),
             stage,
             unheard: instance.notice != Notice::None,
         };

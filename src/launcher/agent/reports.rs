@@ -1,15 +1,24 @@
 //! Figures: what the node has, what is allotted, and the reports of both (READY or FULL, then STATS).
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    self, Configuration, InstanceStat, InstanceState, Ready, Requested, Stats, UNKNOWN,
+    self, Configuration, InstanceStat, InstanceState, Ready, Requested, Span, Stats, UNKNOWN,
 };
 use tracing::warn;
 
 use super::instances::{Instance, State};
 use super::{Agent, Demand, Duty, Link, MAX_INSTANCES, MIN_REPORT_GAP, Message};
+
+/// Capability: SUSPEND and RESUME are done.
+const SUSPEND: &str = "suspend";
+
+/// Capability: UPDATE is done.
+const UPDATE: &str = "update";
+
+/// Capability: instances with `on_node_loss: restart` end when the node is cut off for longer than its lease.
+const LEASE: &str = "lease";
 
 /// A sample of the machine; [`UNKNOWN`] where a figure could not be found out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,22 +125,27 @@ impl Agent {
             let starts_seen = *starts_seen;
             *reported = Some(now);
             *report_at = now + interval;
-            self.report(&host, starts_seen);
+            self.report(now, &host, starts_seen);
         }
         self.host = Some(host);
     }
 
     /// Whether there is room for `demand`; what is lacking if not.
     pub(super) fn check_room(&self, demand: &Demand) -> Result<(), String> {
-        let host = self
-            .host
-            .as_ref()
-            .ok_or("the node has not looked at its resources yet")?;
         if self.live().count() >= MAX_INSTANCES {
             return Err(format!(
                 "the node runs {MAX_INSTANCES} instances, its limit"
             ));
         }
+        self.check_amounts(demand)
+    }
+
+    /// Whether `demand` is free, for an instance that is here already; what is lacking if not.
+    pub(super) fn check_amounts(&self, demand: &Demand) -> Result<(), String> {
+        let host = self
+            .host
+            .as_ref()
+            .ok_or("the node has not looked at its resources yet")?;
         let free = self.free(host);
         let lacks = |what: &str, asked: i64, free: i64| match asked > free.max(0) {
             true => Err(format!("{what}: asks {asked}, {} free", free.max(0))),
@@ -155,8 +169,10 @@ impl Agent {
         let all = &self.settings.features.resources;
         let held = self
             .live()
-            .filter_map(|(_, instance)| instance.demand.resources.get(name))
-            .fold(0_i64, |sum, held| sum.saturating_add(*held));
+            .map(|(_, instance)| {
+                instance.held(|demand| demand.resources.get(name).copied().unwrap_or(0))
+            })
+            .fold(0_i64, i64::saturating_add);
         all.get(name).copied().unwrap_or(0).saturating_sub(held)
     }
 
@@ -174,9 +190,11 @@ impl Agent {
                 asked.saturating_sub(used.unwrap_or(0).max(0)).max(0)
             };
             let usage = instance.usage;
-            free.mem_mb -= unused(instance.demand.mem_mb, usage.map(|usage| usage.mem_mb));
-            free.disk_mb -= unused(instance.demand.disk_mb, usage.map(|usage| usage.disk_mb));
-            free.vcpus -= instance.demand.vcpus;
+            let mem_mb = instance.held(|demand| demand.mem_mb);
+            let disk_mb = instance.held(|demand| demand.disk_mb);
+            free.mem_mb -= unused(mem_mb, usage.map(|usage| usage.mem_mb));
+            free.disk_mb -= unused(disk_mb, usage.map(|usage| usage.disk_mb));
+            free.vcpus -= instance.held_vcpus();
         }
         free
     }
@@ -187,9 +205,13 @@ impl Agent {
             .filter(|(_, instance)| instance.is_live())
     }
 
-    fn report(&mut self, host: &HostFigures, starts_seen: u64) {
+    fn report(&mut self, now: Instant, host: &HostFigures, starts_seen: u64) {
         let ready = self.ready(host, starts_seen);
-        let stats = self.stats(&ready, host);
+        let lease = self.settings.lease;
+        let stats = Stats {
+            lease_seq: lease.map(|_| self.lease.number_report(now)),
+            ..self.stats(&ready, host)
+        };
         // First what runs here: by the time the scheduler knows of room, it knows what of it is asked for.
         self.send(Message::Stats(Box::new(stats)));
         self.send(match self.status(host) {
@@ -237,9 +259,19 @@ impl Agent {
             labels: features.labels.clone(),
             resources: features.resources.clone(),
             shares: features.shares.map(|it| it.to_string()).unwrap_or_default(),
+            capabilities: self.capabilities(),
+            lease: self.settings.lease.map(span),
             starts_seen: Some(starts_seen),
             ..Ready::default()
         }
+    }
+
+    /// What can be asked of this node beyond what the original's launchers do.
+    fn capabilities(&self) -> Vec<String> {
+        let always = [SUSPEND, UPDATE];
+        let lease = self.settings.lease.map(|_| LEASE);
+        let all = always.into_iter().chain(lease);
+        all.map(str::to_owned).collect()
     }
 
     fn stats(&self, ready: &Ready, host: &HostFigures) -> Stats {
@@ -261,6 +293,8 @@ impl Agent {
             labels: ready.labels.clone(),
             resources: ready.resources.clone(),
             shares: ready.shares.clone(),
+            capabilities: ready.capabilities.clone(),
+            lease: ready.lease,
             starts_seen: ready.starts_seen,
             ..Stats::default()
         }
@@ -305,7 +339,8 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
         instance_uuid: id.to_owned(),
         state: match instance.state {
             State::Starting => InstanceState::Pending,
-            State::Running => InstanceState::Active,
+            State::Running | State::Suspending | State::Resuming => InstanceState::Active,
+            State::Suspended => InstanceState::ExitPaused,
             State::Stopping { .. } => InstanceState::Stopping,
             State::Exited { .. } | State::Gone { .. } => InstanceState::Exited,
         },
@@ -320,8 +355,13 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
             resources: resources.clone(),
         }),
         group: instance.group.clone(),
+        suspended: instance.state == State::Suspended,
         ..InstanceStat::default()
     }
+}
+
+fn span(length: Duration) -> Span {
+    Span::from_ms(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn allottable_vcpus(cpus: i64, ratio: f64) -> i64 {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    AttachVolume, AttachVolumeFailureReason, Delete, DeleteFailureReason, Evacuate, InstanceState,
-    Restore, Start, StartFailureReason, Stats, Storage,
+    AttachVolume, AttachVolumeFailureReason, CommandFailureReason, Delete, DeleteFailureReason,
+    Evacuate, EvacuateMode, InstanceState, LeaseRenewed, LifeCommand, LifeState, OnNodeLoss,
+    Restore, Resume, Scheduling, Start, StartFailureReason, Stats, Storage, Suspend, Update,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -17,7 +18,10 @@ use super::{
 };
 
 mod features;
+mod leases;
+mod life;
 mod lifecycle;
+mod random;
 mod recovery;
 mod starting;
 
@@ -29,6 +33,7 @@ struct World {
     agent: Agent,
     node: Uuid,
     features: Features,
+    lease: Option<Duration>,
     now: Instant,
     host: HostFigures,
     usage: BTreeMap<String, Usage>,
@@ -65,6 +70,7 @@ impl World {
             agent: Agent::new(settings(node)),
             node,
             features: Features::default(),
+            lease: None,
             now: Instant::now(),
             host,
             usage: BTreeMap::new(),
@@ -89,6 +95,7 @@ impl World {
     fn new_agent(&self) -> Agent {
         Agent::new(Settings {
             features: self.features.clone(),
+            lease: self.lease,
             ..settings(self.node)
         })
     }
@@ -188,6 +195,57 @@ impl World {
         self.handle(Input::Command(Command::Delete(Ok(delete))));
     }
 
+    fn suspend(&mut self, id: &str) {
+        let suspend = Suspend {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid: self.node.to_string(),
+        };
+        self.handle(Input::Command(Command::Suspend(Ok(suspend))));
+    }
+
+    fn resume(&mut self, id: &str) {
+        let resume = Resume {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid: self.node.to_string(),
+        };
+        self.handle(Input::Command(Command::Resume(Ok(resume))));
+    }
+
+    fn update(&mut self, id: &str, mem_mb: i64, vcpus: i64) {
+        let update = Update {
+            instance_uuid: id.to_owned(),
+            workload_agent_uuid: self.node.to_string(),
+            mem_mb: Some(mem_mb),
+            vcpus: Some(vcpus),
+            ..Update::default()
+        };
+        self.handle(Input::Command(Command::Update(Ok(Box::new(update)))));
+    }
+
+    fn frozen(&mut self, id: &str, result: Result<(), &str>) {
+        let (instance, result) = (id.to_owned(), result.map_err(str::to_owned));
+        self.handle(Input::Frozen { instance, result });
+    }
+
+    fn thawed(&mut self, id: &str, result: Result<(), &str>) {
+        let (instance, result) = (id.to_owned(), result.map_err(str::to_owned));
+        self.handle(Input::Thawed { instance, result });
+    }
+
+    fn limits_set(&mut self, id: &str, result: Result<(), &str>) {
+        let (instance, result) = (id.to_owned(), result.map_err(str::to_owned));
+        self.handle(Input::LimitsSet { instance, result });
+    }
+
+    /// Starts an instance and has it suspended; nothing it caused is left to look at.
+    fn suspended(&mut self, id: &str, mem_mb: i64) {
+        self.running(id, mem_mb);
+        self.suspend(id);
+        self.frozen(id, Ok(()));
+        self.advance(MIN_REPORT_GAP);
+        self.forget_what_happened();
+    }
+
     fn evacuate(&mut self) {
         let workload_agent_uuid = self.node.to_string();
         self.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
@@ -228,6 +286,22 @@ impl World {
         });
         assert_eq!(answers.len(), 1, "{answers:?}");
         answers.remove(0)
+    }
+
+    /// What the only answer says an instance is now.
+    fn turn(&mut self) -> (String, LifeState) {
+        match self.answer() {
+            Message::InstanceState(event) => (event.instance_uuid, event.state),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Which command the only answer says was not done, and why.
+    fn failed(&mut self) -> (LifeCommand, CommandFailureReason) {
+        match self.answer() {
+            Message::CommandFailure(failure) => (failure.command, failure.reason),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn refusal(&mut self) -> StartFailureReason {
@@ -276,6 +350,7 @@ fn settings(node_uuid: Uuid) -> Settings {
         cpu_ratio: 2.0,
         features: Features::default(),
         runs: Runs::Processes,
+        lease: None,
     }
 }
 

@@ -10,19 +10,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal};
 
-use super::super::files::{InstanceDir, Launch, Obstacle, read_json};
-
-/// Memory beyond `mem_mb` that a workload's process may have, in MiB: room for stacks, allocator and interpreter start,
-/// which those who write `mem_mb` do not count.
-const MEMORY_SLACK_MIB: i64 = 16;
+use super::super::files::{InstanceDir, Launch, Obstacle, Supervision, read_json};
 
 /// Files a workload may have open unless it raises that itself: what most systems give, and less than the launcher takes
 /// for itself.
 const OPEN_FILES: u64 = 1024;
-
-const MIB: u64 = 1024 * 1024;
 
 /// Becomes the workload; returns only where that is impossible, after saying so on standard output.
 pub(super) fn run(dir: &InstanceDir) -> ExitCode {
@@ -66,10 +60,11 @@ fn prepare(dir: &InstanceDir) -> Result<Command, String> {
     let errors = output
         .try_clone()
         .map_err(|error| format!("cannot open the output file: {error}"))?;
-    let working_dir = launch.working_dir.unwrap_or_else(|| dir.work());
+    let working_dir = launch.working_dir.clone().unwrap_or_else(|| dir.work());
     enter(&working_dir, dir)?;
+    end_with_supervisor(dir)?;
     limit_open_files()?;
-    limit_memory(launch.mem_mb)?;
+    limit(&launch)?;
 
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(&launch.env);
@@ -90,20 +85,31 @@ fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), String> {
     std::env::set_current_dir(working_dir).map_err(failed)
 }
 
-/// Limits the data segment (`RLIMIT_DATA`): heap, private writable mappings and thread stacks, per process.
-///
-/// Not the address space (`RLIMIT_AS`): runtimes reserve gigabytes of it that they never touch and would not start.
-fn limit_memory(mem_mb: i64) -> Result<(), String> {
-    let mib = u64::try_from(mem_mb.saturating_add(MEMORY_SLACK_MIB)).unwrap_or(0);
-    let bytes = Some(mib.saturating_mul(MIB));
-    rustix::process::setrlimit(
-        Resource::Data,
-        Rlimit {
-            current: bytes,
-            maximum: bytes,
-        },
-    )
-    .map_err(|error| format!("cannot limit memory: {error}"))
+/// Has this process end with its supervisor, so that nothing runs on that nobody watches.
+fn end_with_supervisor(dir: &InstanceDir) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot follow the supervisor: {error}");
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
+    // It may have ended before that.
+    let parent = getppid().map(|pid| pid.as_raw_pid());
+    match read_json(&dir.supervision()).map_err(failed)? {
+        Some(Supervision::By(process)) if Some(process.pid) == parent => Ok(()),
+        _ => Err("its supervisor is gone".to_owned()),
+    }
+}
+
+/// Joins the cgroup, and limits what that does not.
+fn limit(launch: &Launch) -> Result<(), String> {
+    if let Some(group) = &launch.group {
+        let entered = group.enter();
+        entered.map_err(|error| format!("cannot enter its cgroup: {error}"))?;
+        if group.memory {
+            return Ok(());
+        }
+    }
+    let limited = launch.limits.apply_to(None);
+    limited
+        .map(drop)
+        .map_err(|error| format!("cannot limit memory: {error}"))
 }
 
 fn limit_open_files() -> Result<(), String> {

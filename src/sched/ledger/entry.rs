@@ -246,6 +246,18 @@ impl Entry {
         self.misses >= rules.missed_stats
     }
 
+    /// What is free on its node once it is gone from there, as far as it is counted: what it asked for, or where that
+    /// does not count what it uses.
+    pub(super) fn frees(&self, measured: Measured) -> Resources {
+        let asked = self.claims(measured).asked;
+        let of = |asked: i64, used: i64, measured: bool| if measured { used } else { asked };
+        Resources {
+            mem_mib: of(asked.mem_mib, self.used_mem_mib, measured.mem),
+            vcpus: asked.vcpus,
+            disk_mib: of(asked.disk_mib, self.used_disk_mib, measured.disk),
+        }
+    }
+
     /// What it lays claim to.
     pub(super) fn claims(&self, measured: Measured) -> Claims {
         let listed = self.phase == Phase::Running;

@@ -115,6 +115,16 @@ impl Queue {
             .map(|kept| &kept.instance)
     }
 
+    /// Whether a node is open to what has this place in the order of a pool: it is not kept for anybody, or for somebody of
+    /// the same pool who does not stand before it.
+    pub(in crate::sched) fn is_open(&self, node: NodeKey, pool: Pool, rank: Rank) -> bool {
+        let mut reservations = Pool::ALL.into_iter().filter_map(|kept_for| {
+            let kept = self.turns[kept_for as usize].reservation.as_ref()?;
+            (kept.node == node).then_some((kept_for, kept.rank))
+        });
+        reservations.all(|(kept_for, kept)| kept_for == pool && rank <= kept)
+    }
+
     /// The reservation of a pool: for whom, and which node.
     pub(in crate::sched) fn reservation(&self, pool: Pool) -> Option<(&InstanceId, NodeKey)> {
         let kept = self.turns[pool as usize].reservation.as_ref()?;

@@ -80,8 +80,7 @@ impl Hub {
             match action {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
                 Action::Notice(notice) => self.notices.log(&notice, turn.now),
-                // Comes only where there is a store.
-                Action::Persist(_) => {}
+                Action::Persist(change) => self.persist(change),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     let line = format_args!("refused a peer: it {why}");

@@ -1,7 +1,9 @@
 //! How the scheduler leaves: nothing more is read or placed, queues are written out, and every START that its node did
 //! not get is answered while its sender can still be told.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use proto_frames::Role;
 use tokio::time::{Instant, timeout_at};
@@ -9,6 +11,9 @@ use tracing::warn;
 
 use super::{Hub, PeerState};
 use crate::sched::{Backlog, Input};
+
+/// How long the store may take for its last transaction. A disk that writes at all needs milliseconds.
+const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The roles of those who are given STARTs.
 const NODES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
@@ -23,8 +28,9 @@ impl Hub {
     /// Ends every session once what is queued for it is written, or its time is up.
     ///
     /// Nodes first, within half of the deadline. What they did not take by then the core answers; a quarter is theirs
-    /// to end. The rest of the time is for those who wait for the answers.
-    pub(in crate::server) async fn leave(&self) {
+    /// to end. The rest of the time is for those who wait for the answers, among them what is answered only once it is
+    /// on disk. The store is closed last.
+    pub(in crate::server) async fn leave(self: &Arc<Self>) {
         let peers = self.peer_count();
         let deadline = self.limits.drain_deadline;
         let begun = Instant::now();
@@ -37,6 +43,8 @@ impl Hub {
             self.all_gone(PeerState::is_node, begun + deadline * 3 / 4)
                 .await;
         }
+        self.flush((begun + deadline).saturating_duration_since(Instant::now()))
+            .await;
         self.finish(|_| true);
         if !self.all_gone(|_| true, begun + deadline).await {
             warn!(
@@ -44,6 +52,7 @@ impl Hub {
                 self.peer_count()
             );
         }
+        self.close_store(STORE_DEADLINE).await;
     }
 
     /// Nobody is read from, nothing is placed any more, and what is queued for nodes is finished.
@@ -58,6 +67,7 @@ impl Hub {
                     scheduler.handle(turn.now, Input::Backlog { session, backlog });
                 }
             }
+            self.dispatch(scheduler, turn);
         });
         self.finish(PeerState::is_node);
     }

@@ -7,6 +7,7 @@ fn stopped(id: &str, code: i64) -> Message {
     Message::InstanceStopped(proto_frames::payload::InstanceStopped {
         instance_uuid,
         exit_code: Some(code),
+        cut_off: false,
     })
 }
 
@@ -230,12 +231,19 @@ fn an_evacuated_node_stops_everything_and_takes_nothing_until_restored() {
 }
 
 #[test]
-fn an_evacuation_of_another_node_is_not_ours() {
+fn an_evacuation_of_another_node_and_one_that_is_for_the_scheduler_are_not_ours() {
     let mut world = World::connected();
     world.running("a", 1);
     let workload_agent_uuid = Uuid::from_u128(8).to_string();
     world.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
         workload_agent_uuid,
+        ..Evacuate::default()
+    }))));
+    world.nothing_else();
+    let workload_agent_uuid = world.node.to_string();
+    world.handle(Input::Command(Command::Evacuate(Ok(Evacuate {
+        workload_agent_uuid,
+        mode: EvacuateMode::Check,
         ..Evacuate::default()
     }))));
     world.nothing_else();

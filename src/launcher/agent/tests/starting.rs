@@ -318,7 +318,27 @@ fn a_program_that_cannot_run_is_reported_with_whose_fault_it_is() {
             (failure.reason, failure.detail.as_deref()),
             (reason, Some("no such file"))
         );
-        assert!(world.records.is_empty());
+        world.advance(INTERVAL);
+        assert!(world.records.is_empty(), "it counts as heard");
+        world.sent.clear();
     }
     assert!(world.stats().instances.is_empty());
+}
+
+#[test]
+fn a_failure_that_may_be_lost_ends_in_that_the_instance_is_gone() {
+    let mut world = World::connected();
+    world.start(process("a", 1));
+    world.handle(Input::StartFailed {
+        instance: "a".to_owned(),
+        fault: LaunchFault::Launch,
+        detail: String::new(),
+    });
+    world.handle(Input::Disconnected);
+    world.sent.clear();
+    world.connect();
+    // Not the failure again: one START fails once.
+    assert_eq!(world.kinds()[0], Kind::INSTANCE_STOPPED);
+    world.advance(INTERVAL);
+    assert!(world.records.is_empty());
 }

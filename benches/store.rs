@@ -1,0 +1,112 @@
+//! What the store of the state directory costs on this disk: commits and records a second with so many changes waiting
+//! at once, how long a change waits, and how long a store takes to open. Set `TMPDIR` to measure another disk.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ciao_scheduler::sched::{Change, Event, InstanceRecord, Record, RecordKey, Ticket};
+use ciao_scheduler::server::{Opened, Store};
+use hdrhistogram::Histogram;
+use proto_frames::Uuid;
+
+/// How long each figure is measured.
+const TIME: Duration = Duration::from_secs(5);
+
+/// Different instances that changes are about: a long queue.
+const INSTANCES: u64 = 100_000;
+
+/// Longest wait for the store to be closed.
+const CLOSING: Duration = Duration::from_secs(60);
+
+fn main() {
+    // `cargo test --benches` wants to see that it runs.
+    let is_test = std::env::args().any(|arg| arg == "--test");
+    let time = if is_test { Duration::ZERO } else { TIME };
+    println!("waiting   commits/s   records/s   p50 ms   p99 ms");
+    for waiting in [1, 64, 1024] {
+        let directory = tempfile::tempdir().expect("there is a temporary directory");
+        closed_loop(directory.path(), waiting, time);
+    }
+    for instances in [10_000, INSTANCES] {
+        let instances = if is_test { 100 } else { instances };
+        let directory = tempfile::tempdir().expect("there is a temporary directory");
+        reopen(directory.path(), instances);
+    }
+}
+
+/// Keeps so many changes of one record each waiting.
+fn closed_loop(directory: &Path, waiting: usize, time: Duration) {
+    let (commit, committed) = channel();
+    let store = open(directory)
+        .start(move |ticket| {
+            let _ = commit.send(ticket);
+        })
+        .expect("there is a thread");
+    let begun = Instant::now();
+    let mut pushed = Vec::new();
+    let (mut commits, mut done) = (0u32, 0);
+    let mut waits = Histogram::<u64>::new_with_max(60_000_000, 3).expect("bounds in order");
+    while begun.elapsed() < time || commits == 0 {
+        while pushed.len() < done + waiting {
+            pushed.push(Instant::now());
+            push(&store, pushed.len() as u64);
+        }
+        let Ticket(newest) = committed.recv().expect("the store is there");
+        let newest = usize::try_from(newest).expect("few enough");
+        for since in &pushed[done..newest] {
+            waits.saturating_record(u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX));
+        }
+        (commits, done) = (commits + 1, newest);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let ms = |quantile| waits.value_at_quantile(quantile) as f64 / 1000.0;
+    println!(
+        "{waiting:7}   {:9.0}   {:9.0}   {:6.2}   {:6.2}",
+        f64::from(commits) / seconds,
+        done as f64 / seconds,
+        ms(0.5),
+        ms(0.99),
+    );
+    store.close(CLOSING);
+}
+
+/// How long it takes to open a store of so many records.
+fn reopen(directory: &Path, instances: u64) {
+    let store = open(directory).start(|_| {}).expect("there is a thread");
+    (1..=instances).for_each(|ticket| push(&store, ticket));
+    assert!(store.close(CLOSING), "the disk is that slow");
+    let begun = Instant::now();
+    let found = open(directory).records.len();
+    println!("{found} records opened in {:.0?}", begun.elapsed());
+}
+
+fn open(directory: &Path) -> Opened {
+    let opened = Opened::open(directory).expect("nobody else uses it");
+    opened.expect("there can be a store")
+}
+
+/// A record as an instance has it that waits: a START of 300 bytes, three events.
+fn push(store: &Store, ticket: u64) {
+    let number = ticket % INSTANCES;
+    let event = |what: &str| Event {
+        at_ms: 1_795_000_000_000 + ticket,
+        what: what.into(),
+        node: Some(Uuid::from_u128(7)),
+        detail: "".into(),
+    };
+    let record = InstanceRecord {
+        payload: Some(Bytes::from_static(&[b'-'; 300])),
+        sender: Uuid::from_u128(1),
+        arrived_ms: 1_795_000_000_000 + ticket,
+        order: ticket,
+        history: vec![event("arrived"), event("placed"), event("running")],
+        ..InstanceRecord::default()
+    };
+    let key = RecordKey::Instance(Uuid::from_u128(u128::from(number)).to_string().into());
+    store.push(Change {
+        ticket: Ticket(ticket),
+        entries: vec![(key, Some(Record::Instance(Box::new(record))))],
+    });
+}

@@ -1,0 +1,112 @@
+//! Options of the commands that change an instance's life, or take a node out of service and back.
+
+use std::time::Duration;
+
+use clap::Args;
+use proto_frames::payload::Span;
+use proto_frames::payload::evacuate::MAX_PARALLEL;
+use proto_frames::payload::scheduling::MAX_PRIORITY;
+
+use super::{duration, placement};
+
+/// `ciaoctl suspend` and `ciaoctl resume`.
+#[derive(Debug, Args)]
+pub struct LifeArgs {
+    /// The instance: UUID or a unique prefix of it
+    #[arg(value_name = "INSTANCE")]
+    pub instance: String,
+    /// Do not wait until it is done
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// `ciaoctl migrate`.
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Which instance.
+    #[command(flatten)]
+    pub life: LifeArgs,
+    /// Node to move it to: host name, UUID, or a unique prefix of it [default: any that fits]
+    #[arg(long, value_name = "NODE")]
+    pub to: Option<String>,
+    /// How long the move may take, for example 90s; it is undone then [default: the scheduler's]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub deadline: Option<Span>,
+}
+
+/// `ciaoctl update`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub struct UpdateArgs {
+    /// Which instance.
+    #[command(flatten)]
+    pub life: LifeArgs,
+    /// Memory it is to have, in MiB
+    #[arg(long, value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
+    pub mem_mb: Option<i64>,
+    /// Virtual CPUs it is to have
+    #[arg(long, value_name = "N", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
+    pub vcpus: Option<i64>,
+    /// Local disk it is to have, in MiB
+    #[arg(long, value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(0..))]
+    pub disk_mb: Option<i64>,
+    /// So much of a further resource, e.g. gpu=1; those not named stay as they are; repeatable
+    #[arg(long, value_name = "NAME=N", group = "change", value_parser = placement::amount)]
+    pub resource: Vec<(String, i64)>,
+    /// Its priority from now on, 0 to 100, higher first
+    #[arg(long, value_name = "N", group = "change", value_parser = clap::value_parser!(i64).range(0..=MAX_PRIORITY))]
+    pub priority: Option<i64>,
+    /// Move it to another node where its own has no room for the difference
+    #[arg(long = "move")]
+    pub may_move: bool,
+}
+
+/// `ciaoctl cordon` and `ciaoctl uncordon`.
+#[derive(Debug, Args)]
+pub struct CordonArgs {
+    /// The node: host name, UUID, or a unique prefix of it
+    #[arg(value_name = "NODE")]
+    pub node: String,
+}
+
+/// `ciaoctl drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The node: host name, UUID, or a unique prefix of it
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// How long it may take, for example 10m; what is not moved by then stays [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub deadline: Option<Span>,
+    /// How many instances to move at a time [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PARALLEL)))]
+    pub parallel: Option<u32>,
+    /// Move nothing; say which instances fit nowhere else
+    #[arg(long, conflicts_with_all = ["parallel", "deadline", "abort", "no_wait"])]
+    pub check: bool,
+    /// End a drain that is under way; the node stays cordoned
+    #[arg(long, conflicts_with_all = ["parallel", "deadline", "no_wait"])]
+    pub abort: bool,
+    /// Do not wait until it is done
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// `ciaoctl history`.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The instance: UUID or a unique prefix of it; of one that is gone the whole UUID
+    #[arg(value_name = "INSTANCE")]
+    pub instance: String,
+    /// No line with the columns' names
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+/// Reads a length of time as people write it, for the wire.
+pub(super) fn span(text: &str) -> Result<Span, String> {
+    let span: Duration = duration(text)?;
+    Ok(Span::from_ms(
+        u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+    ))
+}

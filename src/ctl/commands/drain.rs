@@ -1,0 +1,393 @@
+//! `ciaoctl cordon`, `uncordon` and `drain`: taking a node out of service without stopping what it runs.
+
+use std::time::Duration;
+
+use proto_frames::Kind;
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
+    LifeCommand, Restore, RestoreMode, Topic,
+};
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use crate::ctl::args::{CordonArgs, DrainArgs};
+use crate::ctl::commands::life::{checked, patience};
+use crate::ctl::commands::{CommandError, Context, nodes};
+use crate::ctl::event::life::{drain as progress_text, drain_json};
+use crate::ctl::event::{Event, refused_kind};
+use crate::ctl::exit::Exit;
+use crate::ctl::resolve::Candidate;
+use crate::ctl::units::plain;
+
+/// Keeps new instances from a node.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn cordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit, CommandError> {
+    let node = nodes::node(&mut context.client, &args.node).await?;
+    let evacuate = Evacuate {
+        workload_agent_uuid: node.uuid.clone(),
+        mode: EvacuateMode::Cordon,
+        ..Evacuate::default()
+    };
+    context.client.relocate(&evacuate).await?;
+    nodes::report(context, &node, "cordoned")
+}
+
+/// Lets a cordoned node have new instances again.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn uncordon(context: &mut Context<'_>, args: &CordonArgs) -> Result<Exit, CommandError> {
+    let node = nodes::node(&mut context.client, &args.node).await?;
+    let restore = Restore {
+        workload_agent_uuid: node.uuid.clone(),
+        mode: RestoreMode::Uncordon,
+    };
+    context.client.uncordon(&restore).await?;
+    nodes::report(context, &node, "uncordoned")
+}
+
+/// What a drain is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// To move everything.
+    Move,
+    /// To say what would become of it.
+    Check,
+    /// To be ended.
+    Abort,
+}
+
+/// Moves a node's instances to others, and shows how far that is.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn drain(context: &mut Context<'_>, args: &DrainArgs) -> Result<Exit, CommandError> {
+    let wish = match (args.check, args.abort) {
+        (true, _) => Wish::Check,
+        (_, true) => Wish::Abort,
+        _ => Wish::Move,
+    };
+    let node = nodes::node(&mut context.client, &args.node).await?;
+    let evacuate = Evacuate {
+        workload_agent_uuid: node.uuid.clone(),
+        mode: match wish {
+            Wish::Move => EvacuateMode::Relocate,
+            Wish::Check => EvacuateMode::Check,
+            Wish::Abort => EvacuateMode::Abort,
+        },
+        deadline: args.deadline,
+        parallel: args.parallel,
+    };
+    checked(evacuate.check())?;
+    if !args.no_wait {
+        context.client.watch_also(Topic::Nodes).await?;
+        context.client.watch_also(Topic::Failures).await?;
+    }
+    context.client.relocate(&evacuate).await?;
+    if args.no_wait {
+        return nodes::report(context, &node, "asked to drain");
+    }
+    let patience = match wish {
+        Wish::Move => patience(context, args.deadline),
+        Wish::Check | Wish::Abort => context.answer,
+    };
+    let mut drain = Drain {
+        wish,
+        node,
+        last: None,
+        failure: None,
+    };
+    follow(context, &mut drain, patience).await?;
+    print_end(context, &drain)?;
+    Ok(drain.exit())
+}
+
+/// Takes events in and shows news until the drain is over.
+async fn follow(
+    context: &mut Context<'_>,
+    drain: &mut Drain,
+    patience: Duration,
+) -> Result<(), CommandError> {
+    let deadline = Instant::now() + patience;
+    while !drain.is_over() {
+        let Ok(event) = timeout_at(deadline, context.client.next_event()).await else {
+            break; // the end says that it is not over
+        };
+        let line = drain.observe(&event?);
+        if let Some(line) = line.filter(|_| !context.json) {
+            writeln!(context.out, "{line}")?;
+            context.out.flush()?;
+        }
+    }
+    Ok(())
+}
+
+fn print_end(context: &mut Context<'_>, drain: &Drain) -> Result<(), CommandError> {
+    if context.json {
+        writeln!(context.out, "{:#}", drain.json())?;
+        return Ok(());
+    }
+    for line in drain.end() {
+        writeln!(context.out, "{}", plain(&line))?;
+    }
+    Ok(())
+}
+
+/// A drain that is followed, without IO.
+#[derive(Debug)]
+struct Drain {
+    wish: Wish,
+    node: Candidate,
+    last: Option<DrainProgress>,
+    /// Why it failed as a whole, and the exit code for that.
+    failure: Option<(String, Exit)>,
+}
+
+impl Drain {
+    fn is_over(&self) -> bool {
+        self.failure.is_some() || self.state().is_some_and(|state| self.is_end(state))
+    }
+
+    fn state(&self) -> Option<&DrainState> {
+        self.last.as_ref().map(|last| &last.state)
+    }
+
+    /// Whether this state answers what was asked for.
+    fn is_end(&self, state: &DrainState) -> bool {
+        match self.wish {
+            Wish::Check => *state == DrainState::Checking,
+            Wish::Move | Wish::Abort => state.is_over(),
+        }
+    }
+
+    /// Takes an event in; a line for people where it is news of this drain.
+    fn observe(&mut self, event: &Event) -> Option<String> {
+        match event {
+            Event::Drain(progress) if progress.node_uuid == self.node.uuid => {
+                let is_news = self.last.as_ref() != Some(&**progress);
+                self.last = Some((**progress).clone());
+                let is_end = self.is_over();
+                let line = format!("{} {}", self.node, progress_text(progress));
+                (is_news && !is_end).then(|| plain(&line).into_owned())
+            }
+            Event::CommandFailure(failure) if failure.node_uuid == self.node.uuid => {
+                if failure.command == LifeCommand::Drain {
+                    self.failure = Some((failure_text(failure), failure_exit(failure)));
+                    return None;
+                }
+                Some(event.line()) // of an instance that was to be moved
+            }
+            Event::NodeDisconnected(gone) if gone.node_uuid == self.node.uuid => Some(event.line()),
+            Event::Refused(refused) if refused_kind(refused) == Kind::EVACUATE => {
+                let why = format!("{}: {}", refused.reason, refused.detail);
+                self.failure = Some((why, Exit::Refused));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        if let Some((_, exit)) = &self.failure {
+            return *exit;
+        }
+        match (self.wish, &self.last) {
+            (Wish::Check, Some(last)) if last.misfit_count == 0 => Exit::Done,
+            (Wish::Abort, Some(last)) if last.state.is_over() => Exit::Done,
+            (_, Some(last)) if last.state == DrainState::Done => Exit::Done,
+            (_, Some(last)) if self.is_end(&last.state) => Exit::Refused,
+            _ => Exit::Timeout,
+        }
+    }
+
+    /// The last lines: how it ended, and what fits nowhere else.
+    fn end(&self) -> Vec<String> {
+        let node = &self.node;
+        if let Some((why, _)) = &self.failure {
+            return vec![format!("{node} not drained: {why}")];
+        }
+        let Some(last) = &self.last else {
+            return vec![format!("{node} asked to drain; gave up waiting")];
+        };
+        let progress = progress_text(last);
+        let mut lines = vec![match (self.wish, &last.state) {
+            (Wish::Check, DrainState::Checking) => check_text(node, last),
+            (_, DrainState::Done) => format!("{node} drained: {} moved", last.moved),
+            _ if self.is_over() => format!("{node} {progress}"),
+            _ => format!("{node} {progress}; gave up waiting, it goes on"),
+        }];
+        let misfit =
+            |it: &proto_frames::payload::Misfit| format!("  {}  {}", it.instance_uuid, it.detail);
+        lines.extend(last.misfits.iter().map(misfit));
+        let named = u32::try_from(last.misfits.len()).unwrap_or(u32::MAX);
+        if let more @ 1.. = last.misfit_count.saturating_sub(named) {
+            lines.push(format!("  and {more} more"));
+        }
+        lines
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let last = self.last.as_ref().map(|last| {
+            let mut progress = drain_json(last);
+            if let Some(object) = progress.as_object_mut() {
+                object.remove("event");
+            }
+            progress
+        });
+        json!({
+            "node_uuid": self.node.uuid,
+            "hostname": self.node.hostname,
+            "is_over": self.is_over(),
+            "progress": last,
+            "reason": self.failure.as_ref().map(|(why, _)| why),
+        })
+    }
+}
+
+/// `node-a (4cb19522): 38 of 40 fit elsewhere, 2 do not:`.
+fn check_text(node: &Candidate, last: &DrainProgress) -> String {
+    let (total, misfits) = (last.total, last.misfit_count);
+    match misfits {
+        0 => format!("{node}: all {total} fit elsewhere"),
+        _ => format!("{node}: {misfits} of {total} will not fit:"),
+    }
+}
+
+fn failure_text(failure: &CommandFailure) -> String {
+    match failure.detail.as_str() {
+        "" => failure.reason.to_string(),
+        detail => format!("{}: {detail}", failure.reason),
+    }
+}
+
+fn failure_exit(failure: &CommandFailure) -> Exit {
+    match failure.reason {
+        CommandFailureReason::Timeout => Exit::Timeout,
+        _ => Exit::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::{Misfit, NodeDisconnected, NodeType};
+
+    use super::*;
+
+    fn drain(wish: Wish) -> Drain {
+        let node = Candidate {
+            uuid: "4cb19522-aaaa".into(),
+            hostname: Some("a".into()),
+            about: String::new(),
+        };
+        Drain {
+            wish,
+            node,
+            last: None,
+            failure: None,
+        }
+    }
+
+    fn progress(state: DrainState, moved: u32) -> Event {
+        Event::Drain(Box::new(DrainProgress {
+            node_uuid: "4cb19522-aaaa".into(),
+            state,
+            total: 4,
+            moved,
+            left: 4 - moved,
+            ..DrainProgress::default()
+        }))
+    }
+
+    #[test]
+    fn a_drain_is_shown_until_it_is_done() {
+        let mut drain = drain(Wish::Move);
+        assert_eq!(drain.exit(), Exit::Timeout);
+        let line = drain.observe(&progress(DrainState::Moving, 1));
+        let expected = "a (4cb19522) moving: 1 of 4 moved, 0 on their way, 3 left";
+        assert_eq!(line.as_deref(), Some(expected));
+        assert_eq!(
+            drain.observe(&progress(DrainState::Moving, 1)),
+            None,
+            "no news"
+        );
+        let gave_up = format!("{expected}; gave up waiting, it goes on");
+        assert_eq!(drain.end(), [gave_up]);
+        drain.observe(&progress(DrainState::Done, 4));
+        assert!(drain.is_over());
+        assert_eq!(drain.end(), ["a (4cb19522) drained: 4 moved"]);
+        assert_eq!(drain.exit(), Exit::Done);
+    }
+
+    #[test]
+    fn a_drain_that_leaves_something_or_is_ended_by_others_is_not_done() {
+        for state in [DrainState::Incomplete, DrainState::Aborted] {
+            let mut drain = drain(Wish::Move);
+            drain.observe(&progress(state, 3));
+            assert!(drain.is_over());
+            assert_eq!(drain.exit(), Exit::Refused);
+        }
+        let mut drain = drain(Wish::Abort);
+        assert!(drain.observe(&progress(DrainState::Moving, 1)).is_some());
+        assert!(!drain.is_over());
+        drain.observe(&progress(DrainState::Aborted, 1));
+        assert_eq!(drain.exit(), Exit::Done, "that was asked for");
+    }
+
+    #[test]
+    fn a_check_names_what_fits_nowhere_else() {
+        let mut check = drain(Wish::Check);
+        check.observe(&progress(DrainState::Checking, 0));
+        assert_eq!(check.end(), ["a (4cb19522): all 4 fit elsewhere"]);
+        assert_eq!(check.exit(), Exit::Done);
+        let mut check = drain(Wish::Check);
+        check.observe(&Event::Drain(Box::new(DrainProgress {
+            node_uuid: "4cb19522-aaaa".into(),
+            state: DrainState::Checking,
+            total: 40,
+            misfits: vec![Misfit {
+                instance_uuid: "i1".into(),
+                detail: "no gpu".into(),
+            }],
+            misfit_count: 3,
+            ..DrainProgress::default()
+        })));
+        let expected = [
+            "a (4cb19522): 3 of 40 will not fit:",
+            "  i1  no gpu",
+            "  and 2 more",
+        ];
+        assert_eq!(check.end(), expected);
+        assert_eq!(check.exit(), Exit::Refused);
+        assert_eq!(check.json()["progress"]["misfit_count"], 3);
+    }
+
+    #[test]
+    fn a_drain_that_fails_as_a_whole_says_why() {
+        let failure = |command, reason| {
+            Event::CommandFailure(Box::new(CommandFailure {
+                command,
+                node_uuid: "4cb19522-aaaa".into(),
+                instance_uuid: "i1".into(),
+                reason,
+                detail: "why".into(),
+            }))
+        };
+        let mut drain = drain(Wish::Move);
+        let one = failure(LifeCommand::Migrate, CommandFailureReason::NoRoom);
+        assert!(drain.observe(&one).is_some());
+        let gone = Event::NodeDisconnected(NodeDisconnected {
+            node_uuid: "4cb19522-aaaa".into(),
+            node_type: NodeType::Compute,
+        });
+        assert!(drain.observe(&gone).is_some());
+        assert!(
+            !drain.is_over(),
+            "one instance, or a connection, is not all"
+        );
+        drain.observe(&failure(LifeCommand::Drain, CommandFailureReason::Timeout));
+        assert_eq!(drain.end(), ["a (4cb19522) not drained: timeout: why"]);
+        assert_eq!(drain.exit(), Exit::Timeout);
+    }
+}

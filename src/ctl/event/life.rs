@@ -1,0 +1,188 @@
+//! What is said of an instance's life and of drains: as part of a line for people, as an object for programs.
+
+use proto_frames::payload::{
+    CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, Misfit,
+};
+use serde_json::{Value, json};
+
+use crate::ctl::units::{short, span_of_ms};
+
+/// `waits, 3 of 12, priority 50, 29s left: no room`.
+#[must_use]
+pub fn queued(event: &InstanceQueued) -> String {
+    let (position, waiting) = (event.position, event.waiting);
+    let left = event.deadline_ms.map_or_else(String::new, |ms| {
+        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+        format!(", {} left", span_of_ms(ms))
+    });
+    let priority = event.priority;
+    let why = because(&event.detail);
+    if position == 0 {
+        return format!("waits{why}"); // the scheduler has not said where
+    }
+    format!("waits, {position} of {waiting}, priority {priority}{left}{why}")
+}
+
+/// `suspended on 4cb19522`, `migrating from 4cb19522 to beef0000: drain`.
+#[must_use]
+pub fn turn(event: &InstanceStateEvent) -> String {
+    let (node, target) = (short(&event.node_uuid), short(&event.target_node_uuid));
+    let place = match (node, target) {
+        ("", "") => String::new(),
+        (node, "") => format!(" on {node}"),
+        ("", target) => format!(" to {target}"),
+        (node, target) => format!(" from {node} to {target}"),
+    };
+    format!("{}{place}{}", event.state, because(&event.detail))
+}
+
+/// `migrate of instance i1 failed: no_room: …`, `drain of node n1 failed: timeout: …`.
+#[must_use]
+pub fn command_failure(event: &CommandFailure) -> String {
+    let subject = match event.instance_uuid.as_str() {
+        "" => format!("node {}", event.node_uuid),
+        instance => format!("instance {instance}"),
+    };
+    let why = because(&event.detail);
+    format!(
+        "{} of {subject} failed: {}{why}",
+        event.command, event.reason
+    )
+}
+
+/// `moving: 1 of 4 moved, 2 on their way, 1 left; 1 fits nowhere else`.
+#[must_use]
+pub fn drain(event: &DrainProgress) -> String {
+    let misfits = match event.misfit_count {
+        0 => String::new(),
+        1 => "; 1 fits nowhere else".to_owned(),
+        count => format!("; {count} fit nowhere else"),
+    };
+    let why = because(&event.detail);
+    let (state, total) = (&event.state, event.total);
+    if event.state == DrainState::Checking {
+        return format!("{state}: {total} to move{misfits}{why}");
+    }
+    let (moved, moving, left) = (event.moved, event.moving, event.left);
+    format!("{state}: {moved} of {total} moved, {moving} on their way, {left} left{misfits}{why}")
+}
+
+/// A detail behind a colon, or nothing.
+#[must_use]
+pub fn because(detail: &str) -> String {
+    match detail {
+        "" => String::new(),
+        detail => format!(": {detail}"),
+    }
+}
+
+pub(super) fn queued_json(event: &InstanceQueued) -> Value {
+    json!({
+        "event": "instance_queued", "instance_uuid": event.instance_uuid, "position": event.position,
+        "waiting": event.waiting, "priority": event.priority, "deadline_ms": event.deadline_ms, "detail": event.detail,
+    })
+}
+
+pub(super) fn turn_json(event: &InstanceStateEvent) -> Value {
+    json!({
+        "event": "instance_state", "instance_uuid": event.instance_uuid, "state": event.state.as_str(),
+        "node_uuid": event.node_uuid, "target_node_uuid": event.target_node_uuid, "priority": event.priority,
+        "detail": event.detail,
+    })
+}
+
+pub(super) fn command_failure_json(event: &CommandFailure) -> Value {
+    json!({
+        "event": "command_failure", "command": event.command.as_str(), "instance_uuid": event.instance_uuid,
+        "node_uuid": event.node_uuid, "reason": event.reason.as_str(), "detail": event.detail,
+    })
+}
+
+/// How far a drain is, for programs.
+#[must_use]
+pub fn drain_json(event: &DrainProgress) -> Value {
+    let misfit = |it: &Misfit| json!({"instance_uuid": it.instance_uuid, "detail": it.detail});
+    let misfits: Vec<Value> = event.misfits.iter().map(misfit).collect();
+    json!({
+        "event": "drain_progress", "node_uuid": event.node_uuid, "state": event.state.as_str(), "total": event.total,
+        "moved": event.moved, "moving": event.moving, "left": event.left, "misfits": misfits,
+        "misfit_count": event.misfit_count, "detail": event.detail,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState};
+
+    use super::*;
+
+    #[test]
+    fn a_start_that_waits_says_where_and_why() {
+        let mut event = InstanceQueued {
+            instance_uuid: "i1".into(),
+            position: 3,
+            priority: 50,
+            waiting: 12,
+            ..InstanceQueued::default()
+        };
+        assert_eq!(queued(&event), "waits, 3 of 12, priority 50");
+        event.deadline_ms = Some(185_000);
+        event.detail = "no room".into();
+        let expected = "waits, 3 of 12, priority 50, 3m 5s left: no room";
+        assert_eq!(queued(&event), expected);
+    }
+
+    #[test]
+    fn a_turn_says_between_which_nodes() {
+        let event = |node: &str, target: &str| InstanceStateEvent {
+            node_uuid: node.into(),
+            target_node_uuid: target.into(),
+            state: LifeState::Migrating,
+            ..InstanceStateEvent::default()
+        };
+        for (event, text) in [
+            (event("", ""), "migrating"),
+            (event("4cb19522-aaaa", ""), "migrating on 4cb19522"),
+            (event("", "beef0000-bbbb"), "migrating to beef0000"),
+            (event("a", "b"), "migrating from a to b"),
+        ] {
+            assert_eq!(turn(&event), text);
+        }
+    }
+
+    #[test]
+    fn a_drain_counts_what_is_moved_and_what_cannot_be() {
+        let mut event = DrainProgress {
+            state: DrainState::Moving,
+            total: 4,
+            moved: 1,
+            moving: 2,
+            left: 1,
+            ..DrainProgress::default()
+        };
+        assert_eq!(
+            drain(&event),
+            "moving: 1 of 4 moved, 2 on their way, 1 left"
+        );
+        event.misfit_count = 1;
+        assert!(drain(&event).ends_with("1 left; 1 fits nowhere else"));
+        event.state = DrainState::Checking;
+        event.misfit_count = 2;
+        assert_eq!(drain(&event), "checking: 4 to move; 2 fit nowhere else");
+    }
+
+    #[test]
+    fn a_failed_command_says_of_what() {
+        let mut event = CommandFailure {
+            command: LifeCommand::Migrate,
+            instance_uuid: "i1".into(),
+            node_uuid: "n1".into(),
+            reason: CommandFailureReason::NoRoom,
+            detail: "nowhere".into(),
+        };
+        let expected = "migrate of instance i1 failed: no_room: nowhere";
+        assert_eq!(command_failure(&event), expected);
+        event.instance_uuid.clear();
+        assert!(command_failure(&event).starts_with("migrate of node n1 failed"));
+    }
+}

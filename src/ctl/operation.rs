@@ -1,0 +1,367 @@
+//! What has become of a command on an instance's life: a small state machine over events and looks, without IO.
+//!
+//! A command is over when the instance is as it was to be, when the scheduler or the launcher says that it failed, or
+//! when the instance is gone. Looks at the scheduler's list stand in for events that never come.
+
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, InstanceQueued, InstanceStateEvent, InstanceView,
+    LifeCommand, LifeState, PlacementState,
+};
+use proto_frames::{FrameType, Kind};
+use serde_json::{Value, json};
+
+use crate::ctl::event::life::{because, queued};
+use crate::ctl::event::{Event, refused_kind};
+use crate::ctl::exit::Exit;
+use crate::ctl::units::{plain, short};
+
+/// A node as a line names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its UUID; empty for none.
+    pub node_uuid: String,
+    /// Its host name; empty where it is not known.
+    pub hostname: String,
+}
+
+/// A command on one instance, and how far it is.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    command: LifeCommand,
+    instance_uuid: String,
+    /// Where the instance was when it began; empty where it waited.
+    from: Place,
+    /// Where it is to go, if that was said.
+    target: Option<Place>,
+    progress: Progress,
+    /// The instance was seen on its way to another node.
+    moved_off: bool,
+}
+
+/// How far a command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Progress {
+    /// Sent; nothing was heard of it.
+    Sent,
+    /// Under way.
+    UnderWay(Turn),
+    /// The instance is as it was to be.
+    Done(Turn),
+    /// It is not, and will not be by this command.
+    Failed {
+        reason: String,
+        detail: String,
+        exit: Exit,
+    },
+}
+
+/// Where an instance was last heard of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Turn {
+    state: LifeState,
+    node: Place,
+    target: Place,
+    /// More about it; of one that waits, where in the queue.
+    detail: String,
+}
+
+impl Operation {
+    /// A command on an instance as the scheduler listed it, with the node it is to go to.
+    #[must_use]
+    pub fn new(command: LifeCommand, instance: &InstanceView, target: Option<Place>) -> Self {
+        Self {
+            command,
+            instance_uuid: instance.instance_uuid.clone(),
+            from: Place {
+                node_uuid: instance.node_uuid.clone(),
+                hostname: instance.hostname.clone(),
+            },
+            target,
+            progress: Progress::Sent,
+            moved_off: false,
+        }
+    }
+
+    /// The instance.
+    #[must_use]
+    pub fn instance_uuid(&self) -> &str {
+        &self.instance_uuid
+    }
+
+    /// Whether it is over, one way or the other.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        matches!(self.progress, Progress::Done(_) | Progress::Failed { .. })
+    }
+
+    /// How the command ends, as far as it is.
+    #[must_use]
+    pub const fn exit(&self) -> Exit {
+        match &self.progress {
+            Progress::Sent | Progress::UnderWay(_) => Exit::Timeout,
+            Progress::Done(_) => Exit::Done,
+            Progress::Failed { exit, .. } => *exit,
+        }
+    }
+
+    /// Takes an event in; whether there is news.
+    pub fn observe(&mut self, event: &Event) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        if let Event::Refused(refused) = event {
+            let named = refused.instance_uuid.as_deref();
+            let is_ours = refused_kind(refused) == self.kind()
+                && named.is_none_or(|id| id == self.instance_uuid);
+            return is_ours && self.fail(refused.reason.as_str(), &refused.detail, Exit::Refused);
+        }
+        if event.instance_uuid() != Some(&self.instance_uuid) {
+            return false;
+        }
+        match event {
+            Event::Turn(turn) => self.turn(turn),
+            Event::Queued(event) => self.queued(event),
+            Event::CommandFailure(failure) => self.failure(failure),
+            // It leaves this node to go on elsewhere.
+            Event::InstanceStopped(_) if self.moved_off => false,
+            Event::InstanceStopped(_) => self.fail("ended", "it stopped by itself", Exit::Refused),
+            Event::InstanceDeleted(_) => self.fail("ended", "it was deleted", Exit::Refused),
+            Event::StartFailure(failure) => {
+                let detail = failure.detail.as_deref().unwrap_or_default();
+                self.fail(failure.reason.as_str(), detail, Exit::Refused)
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes in how the scheduler lists the instance, `None` where it does not; whether there is news. Only for looks
+    /// that were asked for after the command was.
+    pub fn look(&mut self, listed: Option<&InstanceView>) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        let Some(view) = listed else {
+            if self.from.node_uuid.is_empty() {
+                return false; // what waits need not be listed as an instance
+            }
+            return self.fail("gone", "the scheduler no longer knows it", Exit::Refused);
+        };
+        let is_plain = view.life.is_empty() && view.state == PlacementState::Running;
+        let turn = Turn {
+            state: match view.life.as_str() {
+                "" if is_plain => LifeState::Running,
+                "" => LifeState::Placing,
+                life => life.into(),
+            },
+            node: Place {
+                node_uuid: view.node_uuid.clone(),
+                hostname: view.hostname.clone(),
+            },
+            target: self.named(&view.target_node_uuid),
+            detail: String::new(),
+        };
+        let is_back = turn.state == LifeState::Running && turn.node == self.from;
+        if self.command == LifeCommand::Migrate && self.moved_off && is_back {
+            let detail = format!("it is back on {}", turn.node);
+            return self.fail("failed", &detail, Exit::Refused);
+        }
+        // An update is claimed before it is carried out, so that a list cannot tell; and of what is under way the list
+        // says no more than events did.
+        if self.command != LifeCommand::Update && self.is_goal(&turn) {
+            self.progress = Progress::Done(turn);
+            return true;
+        }
+        false
+    }
+
+    fn kind(&self) -> Kind {
+        let operand = match self.command {
+            LifeCommand::Suspend => Kind::SUSPEND.operand,
+            LifeCommand::Resume => Kind::RESUME.operand,
+            LifeCommand::Update => Kind::UPDATE.operand,
+            _ => Kind::MIGRATE.operand,
+        };
+        Kind::new(FrameType::COMMAND.0, operand)
+    }
+
+    fn turn(&mut self, event: &InstanceStateEvent) -> bool {
+        let turn = Turn {
+            state: event.state.clone(),
+            node: self.named(&event.node_uuid),
+            target: self.named(&event.target_node_uuid),
+            detail: event.detail.clone(),
+        };
+        if turn.state == LifeState::Gone {
+            return self.fail("ended", &turn.detail, Exit::Refused);
+        }
+        self.moved_off |= matches!(
+            turn.state,
+            LifeState::Migrating | LifeState::Stopping | LifeState::Placing
+        );
+        self.advance(turn)
+    }
+
+    fn queued(&mut self, event: &InstanceQueued) -> bool {
+        self.advance(Turn {
+            state: LifeState::Waiting,
+            detail: queued(event),
+            ..Turn::default()
+        })
+    }
+
+    fn advance(&mut self, turn: Turn) -> bool {
+        let next = if self.is_goal(&turn) {
+            Progress::Done(turn)
+        } else {
+            Progress::UnderWay(turn)
+        };
+        let is_news = self.progress != next;
+        self.progress = next;
+        is_news
+    }
+
+    /// Whether the command is done when its instance is there.
+    fn is_goal(&self, turn: &Turn) -> bool {
+        let has_waited = self.from.node_uuid.is_empty();
+        let runs = matches!(turn.state, LifeState::Running | LifeState::Updated);
+        let is_elsewhere = match turn.node.node_uuid.as_str() {
+            "" => self.moved_off,
+            node => node != self.from.node_uuid,
+        };
+        match self.command {
+            LifeCommand::Suspend => turn.state == LifeState::Suspended,
+            LifeCommand::Resume => runs,
+            // What waits is only told where to go, and may go there at once.
+            _ if has_waited => {
+                runs || matches!(turn.state, LifeState::Waiting | LifeState::Placing)
+            }
+            LifeCommand::Update => turn.state == LifeState::Updated || runs && is_elsewhere,
+            _ => runs && is_elsewhere,
+        }
+    }
+
+    fn failure(&mut self, failure: &CommandFailure) -> bool {
+        // An update may move the instance, and fail by that.
+        let is_part =
+            self.command == LifeCommand::Update && matches!(failure.command, LifeCommand::Migrate);
+        if failure.command != self.command && !is_part {
+            return false;
+        }
+        let exit = match failure.reason {
+            CommandFailureReason::NoInstance => Exit::NotFound,
+            CommandFailureReason::Timeout => Exit::Timeout,
+            _ => Exit::Refused,
+        };
+        self.fail(failure.reason.as_str(), &failure.detail, exit)
+    }
+
+    fn fail(&mut self, reason: &str, detail: &str, exit: Exit) -> bool {
+        self.progress = Progress::Failed {
+            reason: reason.to_owned(),
+            detail: detail.to_owned(),
+            exit,
+        };
+        true
+    }
+
+    /// A node with its host name, where that is known from the beginning.
+    fn named(&self, node_uuid: &str) -> Place {
+        let known = [Some(&self.from), self.target.as_ref()];
+        let same = |place: &&Place| place.node_uuid == node_uuid;
+        known
+            .into_iter()
+            .flatten()
+            .find(same)
+            .cloned()
+            .unwrap_or_else(|| Place {
+                node_uuid: node_uuid.to_owned(),
+                hostname: String::new(),
+            })
+    }
+}
+
+impl Operation {
+    /// One line for people: `UUID migrating from node-a (4cb19522) to node-b (beef0000)`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let what = match &self.progress {
+            Progress::Sent => format!("asked to {}", self.command),
+            Progress::UnderWay(turn) => turn.text(),
+            Progress::Done(turn) if self.command == LifeCommand::Migrate => match turn.state {
+                LifeState::Waiting => format!("{}, for where it was told to", turn.text()),
+                _ => format!("moved to {}", turn.node),
+            },
+            Progress::Done(turn) => turn.text(),
+            Progress::Failed { reason, detail, .. } => {
+                let not = match self.command {
+                    LifeCommand::Suspend => "not suspended",
+                    LifeCommand::Resume => "not resumed",
+                    LifeCommand::Update => "not updated",
+                    _ => "not moved",
+                };
+                format!("{not}: {reason}{}", because(detail))
+            }
+        };
+        plain(&format!("{} {what}", self.instance_uuid)).into_owned()
+    }
+
+    /// An object with stable names.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let none = Turn::default();
+        let (outcome, turn, reason, detail) = match &self.progress {
+            Progress::Sent => ("sent", &none, None, None),
+            Progress::UnderWay(turn) => ("under_way", turn, None, Some(&turn.detail)),
+            Progress::Done(turn) => ("done", turn, None, Some(&turn.detail)),
+            Progress::Failed { reason, detail, .. } => {
+                ("failed", &none, Some(reason), Some(detail))
+            }
+        };
+        let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        json!({
+            "instance_uuid": self.instance_uuid,
+            "command": self.command.as_str(),
+            "outcome": outcome,
+            "state": known(turn.state.as_str()),
+            "node_uuid": known(&turn.node.node_uuid),
+            "hostname": known(&turn.node.hostname),
+            "reason": reason,
+            "detail": detail.and_then(|detail| known(detail)),
+        })
+    }
+}
+
+impl Turn {
+    fn text(&self) -> String {
+        if self.state == LifeState::Waiting && !self.detail.is_empty() {
+            return self.detail.clone();
+        }
+        let place = match (self.node.is_known(), self.target.is_known()) {
+            (false, false) => String::new(),
+            (true, false) => format!(" on {}", self.node),
+            (false, true) => format!(" to {}", self.target),
+            (true, true) => format!(" from {} to {}", self.node, self.target),
+        };
+        format!("{}{place}{}", self.state, because(&self.detail))
+    }
+}
+
+impl Place {
+    fn is_known(&self) -> bool {
+        !self.node_uuid.is_empty()
+    }
+}
+
+impl std::fmt::Display for Place {
+    /// `node-a (4cb19522)`, or what is known of it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.hostname.as_str(), short(&self.node_uuid)) {
+            ("", "") => f.write_str("its node"),
+            ("", uuid) => f.write_str(uuid),
+            (host, uuid) => write!(f, "{host} ({uuid})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! Rows of instances: as `instances` lists them, with more columns, and as the queue has them.
+
+use proto_frames::payload::InstanceView;
+use serde_json::{Value, json};
+
+use super::{Columns, Row, Wide, known, list, of};
+use crate::ctl::units::{UNKNOWN, count, mebibytes, span, span_of_ms};
+
+impl Row for InstanceView {
+    const LIST: &'static str = "instances";
+    const COLUMNS: Columns = &[
+        ("INSTANCE", false),
+        ("STATE", false),
+        ("REPORTED", false),
+        ("HOST", false),
+        ("NODE", false),
+        ("MEMORY USED", true),
+        ("DISK USED", true),
+        ("VCPUS", true),
+        ("PRIORITY", true),
+        ("ATTEMPTS", true),
+        ("AGE", true),
+        ("WHY", false),
+    ];
+
+    fn id(&self) -> &str {
+        &self.instance_uuid
+    }
+
+    fn other_id(&self) -> Option<&str> {
+        Some(&self.node_uuid)
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        vec![
+            id(&self.instance_uuid),
+            state(self).to_owned(),
+            self.reported.clone().unwrap_or_else(|| UNKNOWN.into()),
+            or_unknown(self.hostname.clone()),
+            or_unknown(id(&self.node_uuid)),
+            of(self.mem_used_mb, self.mem_mb, mebibytes),
+            of(self.disk_used_mb, self.disk_mb, mebibytes),
+            count(self.vcpus),
+            priority(self),
+            attempts(self),
+            span(self.age_s),
+            why(self, id),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        json!({
+            "instance_uuid": self.instance_uuid,
+            "node_uuid": self.node_uuid,
+            "hostname": self.hostname,
+            "state": self.state.as_str(),
+            "reported": self.reported,
+            "mem_mb": known(self.mem_mb),
+            "vcpus": known(self.vcpus),
+            "disk_mb": known(self.disk_mb),
+            "mem_used_mb": known(self.mem_used_mb),
+            "disk_used_mb": known(self.disk_used_mb),
+            "age_s": known(self.age_s),
+            "group": text(&self.group),
+            "resources": self.resources,
+            "priority": self.priority,
+            "attempts": self.attempts,
+            "life": text(&self.life),
+            "waits_for": text(&self.waits_for),
+            "position": self.position,
+            "deadline_ms": self.deadline_ms,
+            "target_node_uuid": text(&self.target_node_uuid),
+        })
+    }
+}
+
+const INSTANCE: Columns = InstanceView::COLUMNS;
+
+impl Row for Wide<InstanceView> {
+    const LIST: &'static str = InstanceView::LIST;
+    const COLUMNS: Columns = &[
+        INSTANCE[0],
+        INSTANCE[1],
+        INSTANCE[2],
+        INSTANCE[3],
+        INSTANCE[4],
+        INSTANCE[5],
+        INSTANCE[6],
+        INSTANCE[7],
+        INSTANCE[8],
+        INSTANCE[9],
+        INSTANCE[10],
+        INSTANCE[11],
+        ("GROUP", false),
+        ("RESOURCES", false),
+    ];
+
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn other_id(&self) -> Option<&str> {
+        self.0.other_id()
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        let resources = self.0.resources.iter();
+        let group = [&self.0.group]
+            .into_iter()
+            .filter(|group| !group.is_empty());
+        let mut cells = self.0.cells(id);
+        cells.extend([
+            list(group.cloned()),
+            list(resources.map(|(name, amount)| format!("{name} {amount}"))),
+        ]);
+        cells
+    }
+
+    fn json(&self) -> Value {
+        self.0.json()
+    }
+}
+
+/// An instance as the queue has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued(pub InstanceView);
+
+impl Row for Queued {
+    const LIST: &'static str = "queue";
+    const COLUMNS: Columns = &[
+        ("POSITION", true),
+        ("INSTANCE", false),
+        ("PRIORITY", true),
+        ("MEMORY", true),
+        ("DISK", true),
+        ("VCPUS", true),
+        ("ATTEMPTS", true),
+        ("TIME LEFT", true),
+        ("AGE", true),
+        ("WHY", false),
+    ];
+
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        let view = &self.0;
+        let position = view.position.map(|position| position.to_string());
+        vec![
+            or_unknown(position.unwrap_or_default()),
+            id(&view.instance_uuid),
+            priority(view),
+            mebibytes(view.mem_mb),
+            mebibytes(view.disk_mb),
+            count(view.vcpus),
+            attempts(view),
+            view.deadline_ms.map_or_else(|| UNKNOWN.into(), span_of_ms),
+            span(view.age_s),
+            why(view, id),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        self.0.json()
+    }
+}
+
+/// Where it is in its life, where the scheduler says that; else how far its placement is.
+fn state(view: &InstanceView) -> &str {
+    match view.life.as_str() {
+        "" => view.state.as_str(),
+        life => life,
+    }
+}
+
+fn priority(view: &InstanceView) -> String {
+    view.priority
+        .map_or_else(|| UNKNOWN.into(), |priority| priority.to_string())
+}
+
+fn attempts(view: &InstanceView) -> String {
+    view.attempts
+        .map_or_else(|| UNKNOWN.into(), |attempts| attempts.to_string())
+}
+
+/// Why it waits, or where it moves to; nothing for most.
+fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
+    match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
+        (why, "") => why.to_owned(),
+        ("", target) => format!("to {}", id(target)),
+        (why, target) => format!("to {}: {why}", id(target)),
+    }
+}
+
+fn or_unknown(text: String) -> String {
+    if text.is_empty() {
+        return UNKNOWN.into();
+    }
+    text
+}

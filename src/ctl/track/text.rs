@@ -1,0 +1,99 @@
+//! What has become of an instance, as a line for people and as an object for programs.
+
+use proto_frames::payload::{AttemptFailed, Reason};
+use serde_json::{Value, json};
+
+use super::{Stage, Tracked};
+use crate::ctl::event::life::queued;
+use crate::ctl::event::text::{attempts, attempts_json, decision};
+use crate::ctl::explanation::reasons_json;
+use crate::ctl::units::{plain, short};
+
+impl Tracked {
+    /// One line for people: `UUID placed on node-a (4cb19522)`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let at = self.node.as_ref().map_or_else(String::new, |(uuid, host)| {
+            format!(" on {host} ({})", short(uuid))
+        });
+        let what = match &self.stage {
+            Stage::Sent => "sent, no answer".to_owned(),
+            Stage::Waiting(event) => queued(event),
+            Stage::Held { state, detail } if detail.is_empty() => format!("{state}{at}"),
+            Stage::Held { state, detail } => format!("{state}{at}: {detail}"),
+            Stage::Placed => format!("placed{at}"),
+            Stage::Running => format!("running{at}"),
+            Stage::Ended {
+                exit_code: Some(code),
+            } => format!("ended{at}: exit status {code}"),
+            Stage::Ended { exit_code: None } => format!("ended{at}"),
+            Stage::Failed {
+                reason,
+                detail,
+                attempts: tried,
+                ..
+            } => {
+                let detail = detail.as_ref().map(|detail| format!(": {detail}"));
+                let detail = detail.unwrap_or_default();
+                format!("failed{at}: {reason}{detail}{}", attempts(tried))
+            }
+            Stage::Decided(decided) => decision(decided),
+            Stage::Vanished => format!("vanished{at}: the scheduler no longer knows it"),
+        };
+        plain(&format!("{} {what}", self.instance_uuid)).into_owned()
+    }
+
+    /// Why nodes did not fit, if that is why it failed.
+    #[must_use]
+    pub fn reasons(&self) -> &[Reason] {
+        match &self.stage {
+            Stage::Failed { reasons, .. } => reasons,
+            Stage::Decided(decision) => &decision.reasons,
+            _ => &[],
+        }
+    }
+
+    /// An object with stable names.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let (outcome, exit_code, reason, detail) = match &self.stage {
+            Stage::Sent => ("sent", None, None, None),
+            Stage::Waiting(event) => ("queued", None, None, Some(&event.detail)),
+            Stage::Held { state, detail } => (state.as_str(), None, None, Some(detail)),
+            Stage::Placed => ("placed", None, None, None),
+            Stage::Running => ("running", None, None, None),
+            Stage::Ended { exit_code } => ("ended", *exit_code, None, None),
+            Stage::Failed { reason, detail, .. } => ("failed", None, Some(reason), detail.as_ref()),
+            Stage::Decided(_) => ("decided", None, None, None),
+            Stage::Vanished => ("vanished", None, None, None),
+        };
+        json!({
+            "name": self.name,
+            "instance_uuid": self.instance_uuid,
+            "node_uuid": self.node.as_ref().map(|(uuid, _)| uuid),
+            "hostname": self.node.as_ref().map(|(_, hostname)| hostname),
+            "outcome": outcome,
+            "exit_code": exit_code,
+            "reason": reason,
+            "detail": detail,
+            "reasons": reasons_json(self.reasons()),
+            "position": self.position(),
+            "attempts": attempts_json(self.attempts()),
+        })
+    }
+
+    /// Its place in the queue, where it waits and the scheduler has said it.
+    fn position(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::Waiting(event) => Some(event.position).filter(|position| *position > 0),
+            _ => None,
+        }
+    }
+
+    fn attempts(&self) -> &[AttemptFailed] {
+        match &self.stage {
+            Stage::Failed { attempts, .. } => attempts,
+            _ => &[],
+        }
+    }
+}

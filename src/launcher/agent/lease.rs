@@ -1,0 +1,157 @@
+//! The lease: how the cluster can be sure that a node it does not hear of any more has ended certain instances, so that
+//! they can be started elsewhere.
+//!
+//! ```text
+//! here       STATS 7 ────────────────────────────────────| killing begins  ·| over
+//!                 \          /LeaseRenewed 7                                 :
+//! scheduler        heard ────────────────────────────────────────────────────|── may start them elsewhere
+//! ```
+//! Each STATS has a number; the scheduler answers it with LeaseRenewed. The lease counts from when that STATS was made,
+//! before the scheduler can have heard it: so it is over here before it is over there, whatever the frames took. Under the
+//! lease are instances whose START says `on_node_loss: restart`; they are killed, not asked, because there is no time. The
+//! machine does the same by itself ([`Order::ExtendLease`]), for the launcher that dies or hangs.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{LeaseRenewed, PayloadError, Start};
+use tracing::warn;
+
+use super::instances::{Instance, State};
+use super::{Agent, Order, Outcome};
+
+/// Most STATS whose answers are waited for; those before them are taken for lost.
+const MAX_UNANSWERED: usize = 64;
+
+/// What part of the lease is left for killing and for clocks that run at different speeds.
+const MARGIN_PART: u32 = 10;
+
+/// Most time left for that: killing takes milliseconds unless the kernel holds a process.
+const MAX_MARGIN: Duration = Duration::from_secs(2);
+
+/// The lease of this node.
+#[derive(Debug, Default)]
+pub(super) struct Lease {
+    /// When killing begins. `None` = the lease is over, or was never known here.
+    until: Option<Instant>,
+    /// Number of the latest STATS.
+    seq: u64,
+    /// STATS sent on this connection and not answered, and when they were made; the oldest first.
+    unanswered: VecDeque<(u64, Instant)>,
+}
+
+impl Lease {
+    /// The number for a STATS made now.
+    pub(super) fn number_report(&mut self, now: Instant) -> u64 {
+        self.seq += 1;
+        self.unanswered.push_back((self.seq, now));
+        if self.unanswered.len() > MAX_UNANSWERED {
+            self.unanswered.pop_front();
+        }
+        self.seq
+    }
+
+    /// The connection is over, and with it the answers.
+    pub(super) fn disconnected(&mut self) {
+        self.unanswered.clear();
+    }
+
+    /// When the STATS with this number was made; it and those before it are answered.
+    fn answered(&mut self, seq: u64) -> Option<Instant> {
+        let at = self
+            .unanswered
+            .iter()
+            .position(|(number, _)| *number == seq)?;
+        self.unanswered.drain(..=at).next_back().map(|(_, at)| at)
+    }
+
+    fn holds(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+impl Agent {
+    /// Takes up the lease of an earlier launcher, as the machine kept it; beside [`Agent::recover`]. Without it, only the
+    /// machine sees to instances under that lease until the next renewal.
+    pub fn recover_lease(&mut self, until: Instant) {
+        self.lease.until = Some(until);
+    }
+
+    /// Whether the instance is to be under the lease.
+    pub(super) fn takes_lease(&self, start: &Start) -> bool {
+        let restarts = start
+            .scheduling
+            .as_ref()
+            .is_some_and(|scheduling| scheduling.restarts_on_node_loss());
+        self.settings.lease.is_some() && restarts
+    }
+
+    /// Whether instances under the lease may run.
+    pub(super) fn lease_holds(&self, now: Instant) -> bool {
+        self.lease.holds(now)
+    }
+
+    pub(super) fn lease_renewed(
+        &mut self,
+        now: Instant,
+        renewed: Result<LeaseRenewed, PayloadError>,
+    ) {
+        let seq = match renewed {
+            Ok(renewed) => renewed.seq,
+            Err(error) => return warn!(%error, "unreadable LeaseRenewed ignored"),
+        };
+        let (Some(length), Some(made)) = (self.settings.lease, self.lease.answered(seq)) else {
+            return;
+        };
+        let until = made + length - margin(length);
+        if until > now && self.lease.until.is_none_or(|earlier| earlier < until) {
+            self.lease.until = Some(until);
+            self.order(Order::ExtendLease(until));
+        }
+    }
+
+    /// When the lease is over, if anything runs under it.
+    pub(super) fn lease_timeout(&self) -> Option<Instant> {
+        let until = self.lease.until?;
+        self.instances
+            .values()
+            .any(Instance::is_under_lease)
+            .then_some(until)
+    }
+
+    /// Kills what may not run any more.
+    pub(super) fn end_lease(&mut self, now: Instant) {
+        if self.lease.until.is_none() || self.lease_holds(now) {
+            return;
+        }
+        self.lease.until = None;
+        let ids = self.ids(Instance::is_under_lease);
+        if !ids.is_empty() {
+            warn!(
+                instances = ids.len(),
+                "the lease is over; instances that may be started elsewhere are killed"
+            );
+        }
+        for id in ids {
+            self.kill_at_once(now, &id);
+        }
+    }
+
+    fn kill_at_once(&mut self, now: Instant, id: &str) {
+        match self.instances.get_mut(id).map(|it| &mut it.state) {
+            Some(State::Stopping {
+                kill_at, running, ..
+            }) => {
+                if *running && kill_at.take().is_some() {
+                    self.order(Order::Kill(id.to_owned()));
+                }
+            }
+            _ => self.stop(now, id, Outcome::Stopped),
+        }
+    }
+}
+
+/// How long before the end of a lease of this length killing begins.
+fn margin(length: Duration) -> Duration {
+    (length / MARGIN_PART).min(MAX_MARGIN)
+}

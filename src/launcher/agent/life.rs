@@ -1,0 +1,341 @@
+//! SUSPEND, RESUME, UPDATE: an instance changes while it lives. Each is answered by InstanceState or CommandFailure, on
+//! the connection that stands then; who misses the answer learns it from STATS.
+
+use std::time::Instant;
+
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason as Reason, InstanceStateEvent, LifeCommand, LifeState,
+    Migrate, PayloadError, Resume, Suspend, Update,
+};
+use tracing::warn;
+
+use super::instances::{Instance, State};
+use super::{Agent, Demand, Message, Order};
+
+/// Why a command is not done, and more about it for people.
+type Refusal = (Reason, String);
+
+impl Agent {
+    pub(super) fn suspend(&mut self, now: Instant, suspend: Result<Suspend, PayloadError>) {
+        let command = LifeCommand::Suspend;
+        let Some(suspend) = self.readable(&command, suspend) else {
+            return;
+        };
+        let id = suspend.instance_uuid.as_str();
+        if let Err(refusal) = self.try_suspend(now, id, &suspend.workload_agent_uuid) {
+            self.refuse(command, id, refusal);
+        }
+    }
+
+    fn try_suspend(&mut self, now: Instant, id: &str, agent: &str) -> Result<(), Refusal> {
+        let instance = self.addressed(id, agent)?;
+        match instance.state {
+            State::Running if instance.update.is_none() => {
+                instance.state = State::Suspending;
+                self.persist(id);
+                self.order(Order::Freeze(id.to_owned()));
+                self.report_soon(now);
+            }
+            // It will be answered when it is done.
+            State::Suspending => {}
+            State::Suspended => self.tell(id, LifeState::Suspended),
+            _ => return Err(instance.wrong_state()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn frozen(&mut self, now: Instant, id: &str, result: Result<(), String>) {
+        let state = self.instances.get(id).map(|instance| instance.state);
+        if state != Some(State::Suspending) {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                self.enter(now, id, State::Suspended);
+                self.tell(id, LifeState::Suspended);
+            }
+            Err(detail) => {
+                self.enter(now, id, State::Running);
+                // It may have been frozen after all, too late.
+                self.order(Order::Thaw(id.to_owned()));
+                self.refuse(LifeCommand::Suspend, id, (Reason::Failed, detail));
+            }
+        }
+    }
+
+    pub(super) fn resume(&mut self, now: Instant, resume: Result<Resume, PayloadError>) {
+        let command = LifeCommand::Resume;
+        let Some(resume) = self.readable(&command, resume) else {
+            return;
+        };
+        let id = resume.instance_uuid.as_str();
+        if let Err(refusal) = self.try_resume(now, id, &resume.workload_agent_uuid) {
+            self.refuse(command, id, refusal);
+        }
+    }
+
+    fn try_resume(&mut self, now: Instant, id: &str, agent: &str) -> Result<(), Refusal> {
+        let instance = self.addressed(id, agent)?;
+        match instance.state {
+            State::Suspended if instance.update.is_none() => {
+                let needs = Demand {
+                    vcpus: instance.demand.vcpus,
+                    ..Demand::default()
+                };
+                self.check_amounts(&needs)
+                    .map_err(|detail| (Reason::NoRoom, detail))?;
+                self.enter(now, id, State::Resuming);
+                self.order(Order::Thaw(id.to_owned()));
+            }
+            // It will be answered when it is done.
+            State::Resuming => {}
+            State::Running => self.tell(id, LifeState::Running),
+            _ => return Err(instance.wrong_state()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn thawed(&mut self, now: Instant, id: &str, result: Result<(), String>) {
+        let state = self.instances.get(id).map(|instance| instance.state);
+        if state != Some(State::Resuming) {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                self.enter(now, id, State::Running);
+                self.tell(id, LifeState::Running);
+            }
+            Err(detail) => {
+                self.enter(now, id, State::Suspended);
+                self.refuse(LifeCommand::Resume, id, (Reason::Failed, detail));
+            }
+        }
+    }
+
+    pub(super) fn update(&mut self, now: Instant, update: Result<Box<Update>, PayloadError>) {
+        let command = LifeCommand::Update;
+        let Some(update) = self.readable(&command, update) else {
+            return;
+        };
+        if let Err(refusal) = self.try_update(now, &update) {
+            self.refuse(command, &update.instance_uuid, refusal);
+        }
+    }
+
+    fn try_update(&mut self, now: Instant, update: &Update) -> Result<(), Refusal> {
+        let id = update.instance_uuid.as_str();
+        update
+            .check()
+            .map_err(|error| (Reason::InvalidData, error.to_string()))?;
+        let instance = self.addressed(id, &update.workload_agent_uuid)?;
+        if !matches!(instance.state, State::Running | State::Suspended) || instance.update.is_some()
+        {
+            return Err(instance.wrong_state());
+        }
+        let old = &instance.demand;
+        let new = changed(old, update);
+        let mut more = difference(old, &new);
+        if instance.state == State::Suspended {
+            more.vcpus = 0;
+        }
+        let limits = (new.mem_mb, new.vcpus) != (old.mem_mb, old.vcpus);
+        if more != Demand::default() {
+            self.check_amounts(&more)
+                .map_err(|detail| (Reason::NoRoom, detail))?;
+        }
+        if limits {
+            self.begin_update(id, new);
+        } else {
+            self.finish_update(now, id, new);
+        }
+        Ok(())
+    }
+
+    fn begin_update(&mut self, id: &str, new: Demand) {
+        let (mem_mb, vcpus) = (new.mem_mb, new.vcpus);
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.update = Some(new);
+        }
+        self.persist(id);
+        self.order(Order::SetLimits {
+            instance: id.to_owned(),
+            mem_mb,
+            vcpus,
+        });
+    }
+
+    pub(super) fn limits_set(&mut self, now: Instant, id: &str, result: Result<(), String>) {
+        let Some(new) = self
+            .instances
+            .get_mut(id)
+            .and_then(|instance| instance.update.take())
+        else {
+            return;
+        };
+        match result {
+            Ok(()) => self.finish_update(now, id, new),
+            Err(detail) => {
+                self.persist(id);
+                self.refuse(LifeCommand::Update, id, (Reason::Failed, detail));
+            }
+        }
+    }
+
+    fn finish_update(&mut self, now: Instant, id: &str, new: Demand) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.demand = new;
+        }
+        self.persist(id);
+        self.tell(id, LifeState::Updated);
+        self.report_soon(now);
+    }
+
+    /// Has what a launcher before this one began with the instance done again: nobody knows whether it was.
+    pub(super) fn take_up_change(&mut self, id: &str) {
+        let Some(instance) = self.instances.get(id) else {
+            return;
+        };
+        let order = match (instance.state, &instance.update) {
+            (State::Suspending, _) => Some(Order::Freeze(id.to_owned())),
+            (State::Resuming, _) => Some(Order::Thaw(id.to_owned())),
+            (_, Some(new)) => Some(Order::SetLimits {
+                instance: id.to_owned(),
+                mem_mb: new.mem_mb,
+                vcpus: new.vcpus,
+            }),
+            _ => None,
+        };
+        if let Some(order) = order {
+            self.order(order);
+        }
+    }
+
+    /// Answers what was asked of an instance that is ending instead.
+    pub(super) fn give_up_change(&mut self, id: &str) {
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
+        let updated = instance.update.take().map(|_| LifeCommand::Update);
+        let command = match instance.state {
+            State::Suspending => Some(LifeCommand::Suspend),
+            State::Resuming => Some(LifeCommand::Resume),
+            _ => updated,
+        };
+        if let Some(command) = command {
+            let refusal = (Reason::WrongState, "it is ending".to_owned());
+            self.refuse(command, id, refusal);
+        }
+    }
+
+    /// Processes cannot be shipped.
+    pub(super) fn migrate(&mut self, migrate: Result<Migrate, PayloadError>) {
+        let command = LifeCommand::Migrate;
+        if let Some(migrate) = self.readable(&command, migrate) {
+            let detail = "this node cannot ship what an instance holds".to_owned();
+            self.refuse(
+                command,
+                &migrate.instance_uuid,
+                (Reason::NotSupported, detail),
+            );
+        }
+    }
+
+    /// The command, if it can be read.
+    fn readable<T>(
+        &mut self,
+        command: &LifeCommand,
+        payload: Result<T, PayloadError>,
+    ) -> Option<T> {
+        payload
+            .inspect_err(|error| {
+                warn!(%error, command = command.as_str(), "unreadable command refused");
+                let refusal = (Reason::InvalidData, error.to_string());
+                self.refuse(command.clone(), "", refusal);
+            })
+            .ok()
+    }
+
+    /// The live instance that a command is for, on the node that it is for.
+    fn addressed(&mut self, id: &str, agent: &str) -> Result<&mut Instance, Refusal> {
+        if !agent.is_empty() && !self.is_me(agent) {
+            let detail = format!("it is for node {agent}");
+            return Err((Reason::InvalidData, detail));
+        }
+        self.instances
+            .get_mut(id)
+            .filter(|instance| instance.is_live())
+            .ok_or_else(|| (Reason::NoInstance, "it is not here".to_owned()))
+    }
+
+    fn enter(&mut self, now: Instant, id: &str, state: State) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.state = state;
+        }
+        self.persist(id);
+        self.report_soon(now);
+    }
+
+    fn tell(&mut self, id: &str, state: LifeState) {
+        self.send(Message::InstanceState(InstanceStateEvent {
+            instance_uuid: id.to_owned(),
+            node_uuid: self.settings.node_uuid.to_string(),
+            state,
+            ..InstanceStateEvent::default()
+        }));
+    }
+
+    fn refuse(&mut self, command: LifeCommand, id: &str, (reason, detail): Refusal) {
+        self.send(Message::CommandFailure(CommandFailure {
+            command,
+            instance_uuid: id.to_owned(),
+            node_uuid: self.settings.node_uuid.to_string(),
+            reason,
+            detail,
+        }));
+    }
+}
+
+impl Instance {
+    /// Why a command does not fit how it is.
+    fn wrong_state(&self) -> Refusal {
+        let state = match self.state {
+            _ if self.update.is_some() => "it is being updated",
+            State::Starting => "it is being started",
+            State::Running => "it runs",
+            State::Suspending => "it is being suspended",
+            State::Suspended => "it is suspended",
+            State::Resuming => "it is being resumed",
+            State::Stopping { .. } => "it is being stopped",
+            State::Exited { .. } | State::Gone { .. } => "it has ended",
+        };
+        (Reason::WrongState, state.to_owned())
+    }
+}
+
+/// What the instance asks for once it is updated. Of a resource that is set to nothing nothing is left.
+fn changed(old: &Demand, update: &Update) -> Demand {
+    let mut resources = old.resources.clone();
+    resources.extend(update.resources.clone());
+    resources.retain(|_, amount| *amount > 0);
+    Demand {
+        mem_mb: update.mem_mb.unwrap_or(old.mem_mb),
+        vcpus: update.vcpus.unwrap_or(old.vcpus),
+        disk_mb: update.disk_mb.unwrap_or(old.disk_mb),
+        resources,
+    }
+}
+
+/// What `new` asks for beyond `old`.
+fn difference(old: &Demand, new: &Demand) -> Demand {
+    let more = |old: i64, new: i64| new.saturating_sub(old).max(0);
+    let resource = |(name, &amount): (&String, &i64)| {
+        let more = more(old.resources.get(name).copied().unwrap_or(0), amount);
+        (more > 0).then(|| (name.clone(), more))
+    };
+    Demand {
+        mem_mb: more(old.mem_mb, new.mem_mb),
+        vcpus: more(old.vcpus, new.vcpus),
+        disk_mb: more(old.disk_mb, new.disk_mb),
+        resources: new.resources.iter().filter_map(resource).collect(),
+    }
+}

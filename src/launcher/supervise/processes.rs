@@ -1,0 +1,165 @@
+//! Every process of an instance at once, seen from its supervisor: stopped, let go on, limited, killed.
+//!
+//! With a cgroup the kernel does it. Without, it is done process by process, again and again until a look finds nothing
+//! left to do: a process that forks while it is looked for has a child that the next look finds. A process that has been
+//! sent SIGSTOP neither runs code of its own nor forks any more, even where it has not come to its stop.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::super::cgroup::Group;
+use super::super::limits::Limits;
+use super::super::procfs::{self, ProcStat};
+
+/// Time between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Looks in a row that find nothing left to do, before it is done: a child that was born during the first is seen by the
+/// second.
+const QUIET_LOOKS: u32 = 2;
+
+/// Every process below this one.
+#[derive(Debug, Clone)]
+pub(super) struct Processes {
+    /// The group they are in, if any.
+    group: Option<Group>,
+    /// What they may take.
+    limits: Rc<Cell<Limits>>,
+    /// Whether they are, or some may be, stopped.
+    stopped: Rc<Cell<bool>>,
+}
+
+impl Processes {
+    pub(super) fn new(group: Option<Group>, limits: Limits) -> Self {
+        Self {
+            group,
+            limits: Rc::new(Cell::new(limits)),
+            stopped: Rc::default(),
+        }
+    }
+
+    /// Stops all of them; returns when they have stopped. May be given up; then [`Processes::go_on`] undoes it.
+    pub(super) async fn stop(&self) -> io::Result<()> {
+        self.stopped.set(true);
+        match self.group.as_ref().filter(|group| group.has_freezer()) {
+            Some(group) => group.freeze().await,
+            None => {
+                stop_each().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets them go on, if they were stopped.
+    pub(super) fn go_on(&self) -> io::Result<()> {
+        if !self.stopped.get() {
+            return Ok(());
+        }
+        if let Some(group) = self.group.as_ref().filter(|group| group.has_freezer()) {
+            group.thaw()?;
+        } else {
+            // None of them can have forked since the last was stopped.
+            signal_each(Signal::CONT);
+        }
+        self.stopped.set(false);
+        Ok(())
+    }
+
+    /// Sets what they may take; where that fails, as before.
+    pub(super) async fn limit(&self, limits: Limits) -> io::Result<()> {
+        let done = self.try_limit(limits).await;
+        if done.is_ok() {
+            self.limits.set(limits);
+        } else {
+            // What could not be reached before cannot be now.
+            let _ = self.try_limit(self.limits.get()).await;
+        }
+        done
+    }
+
+    /// Kills those that are there, and with a group those that they start meanwhile.
+    pub(super) fn kill(&self) {
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+        signal_each(Signal::KILL);
+    }
+
+    /// Lets go of what was made for them; they are gone.
+    pub(super) async fn gone(&self) {
+        if let Some(group) = &self.group {
+            group.remove().await;
+        }
+    }
+
+    async fn try_limit(&self, limits: Limits) -> io::Result<()> {
+        if let Some(group) = &self.group {
+            group.limit(limits)?;
+        }
+        match &self.group {
+            Some(group) if group.memory => Ok(()),
+            _ => limit_each(limits).await,
+        }
+    }
+}
+
+/// Sends each of them a signal.
+pub(super) fn signal_each(signal: Signal) {
+    for process in below() {
+        send(&process, signal);
+    }
+}
+
+async fn stop_each() {
+    let mut sent = BTreeSet::new();
+    let mut quiet = 0;
+    while quiet < QUIET_LOOKS {
+        let mut busy = false;
+        for process in below() {
+            match process.state {
+                b'T' | b't' | b'Z' | b'X' => {}
+                // Waiting for a disk, or for a child that is stopped already, and stops before anything else.
+                b'D' if sent.contains(&process.pid) => {}
+                _ => {
+                    busy = true;
+                    sent.insert(process.pid);
+                    send(&process, Signal::STOP);
+                }
+            }
+        }
+        quiet = if busy { 0 } else { quiet + 1 };
+        if busy {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+}
+
+async fn limit_each(limits: Limits) -> io::Result<()> {
+    let mut quiet = 0;
+    while quiet < QUIET_LOOKS {
+        let mut busy = false;
+        for process in below() {
+            // Those that are started meanwhile by one that has its limit have it from the start.
+            let pid = Pid::from_raw(process.pid);
+            busy |= pid.is_some() && limits.apply_to(pid)?;
+        }
+        quiet = if busy { 0 } else { quiet + 1 };
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+fn below() -> Vec<ProcStat> {
+    procfs::descendants(rustix::process::getpid().as_raw_pid())
+}
+
+fn send(process: &ProcStat, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(process.pid) {
+        let _ = kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,73 @@
+//! Values by small numbers that are used again: the numbers of what is there stay as they are.
+
+/// Values in numbered places.
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    slots: Vec<Option<T>>,
+    vacant: Vec<u32>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slots<T> {
+    /// The number that the next value put in will have.
+    pub(super) fn next(&self) -> u32 {
+        let behind =
+            || u32::try_from(self.slots.len()).expect("the queue is bounded far below 2^32");
+        self.vacant.last().copied().unwrap_or_else(behind)
+    }
+
+    /// Puts a value somewhere, and says where.
+    pub(super) fn insert(&mut self, value: T) -> u32 {
+        let at = self.next();
+        if self.vacant.pop().is_some() {
+            self.slots[at as usize] = Some(value);
+        } else {
+            self.slots.push(Some(value));
+        }
+        at
+    }
+
+    /// Takes a value out; once all are, the memory is given back.
+    pub(super) fn remove(&mut self, at: u32) -> Option<T> {
+        let value = self.slots.get_mut(at as usize)?.take()?;
+        self.vacant.push(at);
+        if self.len() == 0 {
+            *self = Self::default();
+        }
+        Some(value)
+    }
+
+    /// The value with a number.
+    pub(super) fn at(&self, at: u32) -> Option<&T> {
+        self.slots.get(at as usize)?.as_ref()
+    }
+
+    /// The value with a number, to be changed.
+    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Values there are.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
+    /// Numbers in use are below this.
+    pub(super) fn end(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// All values with their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let numbered = (0..).zip(&self.slots);
+        numbered.filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
+    }
+}

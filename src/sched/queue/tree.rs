@@ -1,0 +1,129 @@
+//! A binary tree that keeps, for every range of its leaves, a summary of them: which ranges can hold what is sought?
+
+/// What a tree keeps of its leaves.
+pub(super) trait Summary: Copy + PartialEq {
+    /// Of a leaf that has nothing.
+    const NONE: Self;
+
+    /// Of both together.
+    fn join(self, other: Self) -> Self;
+}
+
+/// Summaries of each leaf, each pair, and so on up to the root.
+#[derive(Debug)]
+pub(super) struct Tree<T> {
+    /// `1 ..` = inner nodes from the root on, then as many leaves, a power of two; empty while there are none.
+    nodes: Vec<T>,
+}
+
+impl<T> Default for Tree<T> {
+    fn default() -> Self {
+        Self { nodes: Vec::new() }
+    }
+}
+
+impl<T: Summary> Tree<T> {
+    /// Leaves, some at the end without anything; also the number of the first leaf's node.
+    pub(super) fn leaves(&self) -> usize {
+        self.nodes.len() / 2
+    }
+
+    /// What is below a node.
+    #[inline]
+    pub(super) fn node(&self, at: usize) -> T {
+        self.nodes[at]
+    }
+
+    /// What is in all leaves.
+    pub(super) fn root(&self) -> T {
+        self.nodes.get(1).copied().unwrap_or(T::NONE)
+    }
+
+    /// What is in the leaves before this one.
+    pub(super) fn before(&self, leaf: usize) -> T {
+        let mut at = self.leaves() + leaf;
+        let mut all = T::NONE;
+        while at > 1 {
+            if at % 2 == 1 {
+                all = self.nodes[at - 1].join(all);
+            }
+            at /= 2;
+        }
+        all
+    }
+
+    /// Changes what a leaf has; leaves up to it are added where they are missing.
+    pub(super) fn set(&mut self, leaf: usize, summary: T) {
+        if leaf >= self.leaves() {
+            self.grow(leaf + 1);
+        }
+        let mut at = self.leaves() + leaf;
+        if self.nodes[at] == summary {
+            return;
+        }
+        self.nodes[at] = summary;
+        while at > 1 {
+            at /= 2;
+            let joined = self.nodes[2 * at].join(self.nodes[2 * at + 1]);
+            if self.nodes[at] == joined {
+                return;
+            }
+            self.nodes[at] = joined;
+        }
+    }
+
+    /// Makes it the tree of these leaves.
+    pub(super) fn rebuild(&mut self, summaries: impl ExactSizeIterator<Item = T>) {
+        let leaves = match summaries.len() {
+            0 => 0,
+            len => len.next_power_of_two(),
+        };
+        self.nodes.clear();
+        self.nodes.resize(leaves, T::NONE);
+        self.nodes.extend(summaries);
+        self.nodes.resize(2 * leaves, T::NONE);
+        self.join_all();
+    }
+
+    fn grow(&mut self, leaves: usize) {
+        let leaves = leaves.next_power_of_two();
+        let old = self.leaves();
+        let mut nodes = vec![T::NONE; 2 * leaves];
+        nodes[leaves..leaves + old].copy_from_slice(&self.nodes[old..]);
+        self.nodes = nodes;
+        self.join_all();
+    }
+
+    fn join_all(&mut self) {
+        for at in (1..self.leaves()).rev() {
+            self.nodes[at] = self.nodes[2 * at].join(self.nodes[2 * at + 1]);
+        }
+    }
+
+    /// Whether its leaves are these, and every node joins what is below it.
+    pub(super) fn is_of(&self, summaries: impl ExactSizeIterator<Item = T>) -> bool {
+        let mut anew = Self::default();
+        anew.rebuild(summaries);
+        let leaves = |tree: &Self| {
+            let all = tree.nodes[tree.leaves()..].iter().copied();
+            let mut all: Vec<T> = all.collect();
+            while all.pop_if(|last| *last == T::NONE).is_some() {}
+            all
+        };
+        let joins = |at: usize| self.nodes[at] == self.nodes[2 * at].join(self.nodes[2 * at + 1]);
+        leaves(self) == leaves(&anew) && (1..self.leaves()).all(joins)
+    }
+}
+
+/// The next subtree to the right of a node's, as large as possible; `None` past the last.
+#[inline]
+pub(super) fn right_of(at: usize) -> Option<usize> {
+    let as_left_child = at >> at.trailing_ones();
+    (as_left_child != 0).then(|| as_left_child + 1)
+}
+
+/// The leaf, counted from 0, that is leftmost below a node of a tree with so many leaves.
+#[inline]
+pub(super) fn first_leaf_below(at: usize, leaves: usize) -> usize {
+    (at << (leaves.ilog2() - at.ilog2())) - leaves
+}

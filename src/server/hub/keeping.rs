@@ -1,0 +1,82 @@
+//! What the core wants kept on its way to the store, and the news that it is on disk on its way back.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{error, warn};
+
+use super::Hub;
+use crate::sched::{Change, Input};
+use crate::server::store::Opened;
+
+impl Hub {
+    /// Keeps records in this store from now on.
+    ///
+    /// # Errors
+    /// The system has no thread to write it.
+    pub(in crate::server) fn keep_in(self: &Arc<Self>, opened: Opened) -> io::Result<()> {
+        let hub = Arc::downgrade(self);
+        let store = opened.start(move |ticket| {
+            if let Some(hub) = hub.upgrade() {
+                hub.handle([Input::Committed(ticket)], None);
+            }
+        })?;
+        if self.store.set(store).is_err() {
+            error!("there is a store already");
+        }
+        Ok(())
+    }
+
+    /// Hands a change to the store, under the scheduler's lock: their order is the order of the core's decisions.
+    pub(super) fn persist(&self, change: Change) {
+        match self.store.get() {
+            Some(store) => store.push(change),
+            None => error!("a change to be kept, and no store: {:?}", change.ticket),
+        }
+    }
+
+    /// Waits until what was handed to the store so far is on disk, and the core knows.
+    pub(super) async fn flush(self: &Arc<Self>, time: Duration) {
+        let hub = Arc::clone(self);
+        let flush = move || hub.store.get().is_none_or(|store| store.flush(time));
+        if !tokio::task::spawn_blocking(flush).await.unwrap_or(false) {
+            warn!("the store was not written within {time:?}");
+        }
+    }
+
+    /// Writes what is left to the store and closes it.
+    pub(super) async fn close_store(self: &Arc<Self>, time: Duration) {
+        let hub = Arc::clone(self);
+        let close = move || hub.store.get().is_none_or(|store| store.close(time));
+        if !tokio::task::spawn_blocking(close).await.unwrap_or(false) {
+            warn!("the store was not written and closed within {time:?}: what is missing is lost");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::{NodeRecord, Record, RecordKey, Ticket};
+    use proto_frames::Uuid;
+
+    #[tokio::test]
+    async fn what_was_handed_to_the_store_is_on_disk_when_the_scheduler_has_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Opened::open(directory.path()).unwrap().unwrap();
+        let hub = Arc::new(super::super::tests::hub());
+        hub.keep_in(open()).unwrap();
+        let cordoned = NodeRecord {
+            cordoned: true,
+            ..NodeRecord::default()
+        };
+        let record = (RecordKey::Node(Uuid::from_u128(1)), Record::Node(cordoned));
+        hub.persist(Change {
+            ticket: Ticket(1),
+            entries: vec![(record.0.clone(), Some(record.1.clone()))],
+        });
+        hub.leave().await;
+        assert_eq!(open().records, [record]);
+    }
+}

@@ -1,0 +1,109 @@
+//! What the store holds on its way to the core: opened at start, its STARTs read anew. How it is kept is `store`'s part.
+
+use std::io;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use proto_frames::{Frame, Kind};
+use tracing::warn;
+
+use super::meaning;
+use super::store::Opened;
+use crate::sched::{self, Meaning, Record, RecordKey, Restored, StartRequest};
+
+/// Opens the store, if there can be one, and gives the core's settings what is in it.
+///
+/// # Errors
+/// Another process has it open.
+pub(super) fn restore(
+    directory: &Path,
+    scheduler: &mut sched::Config,
+) -> io::Result<Option<Opened>> {
+    let Some(mut opened) = Opened::open(directory)? else {
+        return Ok(None);
+    };
+    let records = std::mem::take(&mut opened.records);
+    scheduler.durable = true;
+    scheduler.restored = records.into_iter().map(restored).collect();
+    Ok(Some(opened))
+}
+
+/// The unix time now, in milliseconds; 0 for a clock before 1970.
+pub(super) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+fn restored((key, record): (RecordKey, Record)) -> Restored {
+    let request = match (&key, &record) {
+        (RecordKey::Instance(name), Record::Instance(instance)) => instance
+            .payload
+            .as_ref()
+            .and_then(|payload| request(name, payload.clone(), instance.sender)),
+        _ => None,
+    };
+    Restored {
+        key,
+        record,
+        request,
+    }
+}
+
+/// What a START that was taken in before asks for. That it cannot be read is possible where limits have changed.
+fn request(
+    name: &str,
+    payload: bytes::Bytes,
+    sender: proto_frames::Uuid,
+) -> Option<Box<StartRequest>> {
+    match meaning::of(&Frame::new(Kind::START, sender, payload)) {
+        Meaning::Start(request) => Some(request),
+        Meaning::Malformed(why) => {
+            warn!(
+                "the START of {name} cannot be read any more: {}",
+                why.detail
+            );
+            None
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proto_frames::Uuid;
+
+    use super::{Record, RecordKey, restored};
+    use crate::sched::{InstanceId, InstanceRecord};
+
+    fn with_payload(payload: &str) -> (RecordKey, Record) {
+        let record = InstanceRecord {
+            payload: Some(Bytes::copy_from_slice(payload.as_bytes())),
+            sender: Uuid::from_u128(7),
+            ..InstanceRecord::default()
+        };
+        let key = RecordKey::Instance("web-1".into());
+        (key, Record::Instance(Box::new(record)))
+    }
+
+    #[test]
+    fn a_start_that_was_kept_is_read_again() {
+        let (key, record) = with_payload(
+            "start:\n  instance_uuid: web-1\n  requirements:\n    mem_mb: 64\n    vcpus: 2\n",
+        );
+        let found = restored((key.clone(), record.clone()));
+        assert_eq!((found.key, found.record), (key, record));
+        let request = found.request.expect("the START can be read");
+        assert_eq!(request.instance, InstanceId::new("web-1"));
+        assert_eq!((request.asked.mem_mib, request.asked.vcpus), (64, 2));
+    }
+
+    #[test]
+    fn a_start_that_cannot_be_read_any_more_leaves_its_record() {
+        let (key, record) = with_payload("start: [");
+        let found = restored((key, record.clone()));
+        assert_eq!((found.record, found.request), (record, None));
+    }
+}

@@ -1,0 +1,243 @@
+//! The store of the state directory: records that the core asked to have kept, on disk before it is told so.
+//!
+//! [`Store::push`] takes a change in under the scheduler's lock and waits for nothing. A thread ([`writer`]) writes
+//! everything that came while it was writing the last time as one transaction, and tells the core of the newest change
+//! in it. What waits is merged by key, so it is never more than one record for each key: no more than the core itself
+//! has in memory, however slow the disk is.
+//!
+//! [`format`](mod@format) says what a record is in bytes, [`file`](mod@file) is the database. [`super::restore`] hands
+//! what was found to the core.
+
+mod file;
+mod format;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use parking_lot::{Condvar, Mutex};
+use tracing::{error, info, warn};
+
+use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
+use self::writer::{Patience, Sink};
+use crate::sched::{Change, Record, RecordKey, Ticket};
+
+/// Name of the database in the state directory.
+pub(super) const STORE_FILE: &str = "store.redb";
+
+/// Unreadable records that are named in the log; the others are counted.
+const MAX_NAMED: usize = 8;
+
+/// Records to be put, or deleted, by key: what one transaction writes.
+type Batch = IndexMap<RecordKey, Option<Record>>;
+
+/// A store that is being written to.
+#[derive(Debug)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+/// A store that was opened, and what was in it.
+#[derive(Debug)]
+pub struct Opened {
+    file: StoreFile,
+    /// Every record that could be read.
+    pub records: Vec<(RecordKey, Record)>,
+}
+
+impl Opened {
+    /// Opens the store in a directory, making one if need be. What cannot be used is set aside and said; `None` if there
+    /// can be no store at all, which is said too.
+    ///
+    /// # Errors
+    /// Another process has it open.
+    pub fn open(directory: &Path) -> io::Result<Option<Self>> {
+        let path = directory.join(STORE_FILE);
+        let opened = match file::open(&path, IfAbsent::Make) {
+            Err(OpenError::Unusable(why)) => {
+                warn!(
+                    "{}: {why}: queued and suspended instances, batches and cordons from before the restart are lost; \
+                     running ones are learned from their launchers",
+                    path.display()
+                );
+                match set_aside(&path) {
+                    Ok(aside) => warn!("the unusable store was kept as {}", aside.display()),
+                    Err(error) => warn!("{}: cannot be set aside: {error}", path.display()),
+                }
+                file::open(&path, IfAbsent::Make)
+            }
+            opened => opened,
+        };
+        match opened {
+            Ok(found) => Ok(Some(found.into_opened(&path))),
+            Err(OpenError::InUse) => Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another process has its store open",
+            )),
+            Err(OpenError::System(why) | OpenError::Unusable(why)) => {
+                error!(
+                    "{}: {why}: state is in memory only, as without --state-dir",
+                    path.display()
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// Begins to write; `committed` is called from the writing thread with the newest change that is on disk.
+    pub fn start(self, committed: impl Fn(Ticket) + Send + 'static) -> io::Result<Store> {
+        Store::start(self.file, Patience::default(), committed)
+    }
+}
+
+impl file::Found {
+    fn into_opened(self, path: &Path) -> Opened {
+        let path = path.display();
+        if let Some(version) = self.upgraded_from {
+            info!("{path}: converted from format {version}");
+        }
+        if self.rolled_back {
+            warn!(
+                "{path}: the last transaction was not whole, as after a crash while it was written: it is left out"
+            );
+        }
+        if !self.unreadable.is_empty() {
+            let count = self.unreadable.len();
+            let named = self.unreadable[..count.min(MAX_NAMED)].join("; ");
+            warn!("{path}: {count} records cannot be read and are left out: {named}");
+        }
+        info!("{path}: {} records found", self.records.len());
+        Opened {
+            file: self.file,
+            records: self.records,
+        }
+    }
+}
+
+impl Store {
+    fn start(
+        sink: impl Sink + Send + 'static,
+        patience: Patience,
+        committed: impl Fn(Ticket) + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let thread = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || writer::run(&thread, sink, &patience, committed))?;
+        Ok(Self { shared })
+    }
+
+    /// Takes a change in, to be written with the next transaction. Waits for nothing.
+    pub fn push(&self, change: Change) {
+        let mut state = self.shared.state.lock();
+        state.taken = state.taken.max(change.ticket);
+        state.pending.extend(change.entries);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until everything taken in so far is on disk; `false` if it is not within `time`.
+    pub fn flush(&self, time: Duration) -> bool {
+        let mut state = self.shared.state.lock();
+        let taken = state.taken;
+        self.shared
+            .wait(&mut state, time, |state| state.written >= taken)
+    }
+
+    /// Writes what is left and closes the database; `false` if that is not done within `time`.
+    pub fn close(&self, time: Duration) -> bool {
+        let mut state = self.shared.state.lock();
+        state.is_closing = true;
+        self.shared.changed.notify_all();
+        self.shared.wait(&mut state, time, |state| state.has_ended)
+    }
+}
+
+impl Drop for Store {
+    /// Lets the thread end, once it has written what is left.
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closing = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// What the store's users and its thread share. Its lock is held for moments only, and never while anything is written.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the next transaction is to write; later changes of a key take the place of earlier ones. All of it goes into
+    /// one transaction, so no change is ever torn.
+    pending: Batch,
+    /// The newest change taken in.
+    taken: Ticket,
+    /// The newest change on disk.
+    written: Ticket,
+    /// Whether the thread is to end once nothing is left.
+    is_closing: bool,
+    has_ended: bool,
+}
+
+impl Shared {
+    /// The next transaction, and the newest change in it; waits for one. `None`: there is none to come.
+    fn take(&self) -> Option<(Batch, Ticket)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.taken > state.written {
+                return Some((std::mem::take(&mut state.pending), state.taken));
+            }
+            if state.is_closing {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Adds what has come meanwhile to a transaction that was not written; the newest change in it then.
+    fn take_more(&self, batch: &mut Batch) -> Ticket {
+        let mut state = self.state.lock();
+        batch.extend(state.pending.drain(..));
+        state.taken
+    }
+
+    /// Lets some time pass; `false` at once, or early, if the store is to be closed.
+    fn pause(&self, time: Duration) -> bool {
+        !self.wait(&mut self.state.lock(), time, |state| state.is_closing)
+    }
+
+    fn wrote(&self, ticket: Ticket) {
+        self.state.lock().written = ticket;
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        self.state.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a condition; `false` if it does not come true within `time`.
+    fn wait(
+        &self,
+        state: &mut parking_lot::MutexGuard<'_, State>,
+        time: Duration,
+        condition: impl Fn(&State) -> bool,
+    ) -> bool {
+        let deadline = Instant::now() + time;
+        while !condition(state) {
+            if self.changed.wait_until(state, deadline).timed_out() {
+                return condition(state);
+            }
+        }
+        true
+    }
+}

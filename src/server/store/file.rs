@@ -1,0 +1,361 @@
+//! The database of the store: a `redb` file with one table of records and one that says in which format they are.
+//!
+//! Nothing in the file is trusted. Its checksums are verified whenever it is opened, and a panic of the database, which
+//! damage it does not expect may cause, is an error like others.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use redb::{
+    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageError,
+    TableDefinition, TableError,
+};
+use tracing::warn;
+
+use super::writer::Sink;
+use super::{Batch, format};
+use crate::sched::{Record, RecordKey};
+
+/// Records, by key.
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+
+/// What is known of the file itself.
+const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+
+/// The key in [`ABOUT`] of the format that the records are in.
+const FORMAT_KEY: &str = "format";
+
+/// Memory for pages that were read or written. Records are read once, and written without being read, so that this
+/// only has to hold the inner pages of the tree: these, of 200 000 records.
+const CACHE_LEN: usize = 16 * 1024 * 1024;
+
+/// Unusable stores that are kept beside the one in use, for somebody to look at. The oldest goes first.
+const MAX_ASIDE: usize = 4;
+
+/// A store on disk.
+#[derive(Debug)]
+pub(super) struct StoreFile {
+    path: PathBuf,
+    /// `None` after a transaction failed: the database takes no other then, and is opened anew for the next.
+    database: Option<Database>,
+}
+
+/// A store that was opened, and what was found in it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) file: StoreFile,
+    pub(super) records: Vec<(RecordKey, Record)>,
+    /// Records that could not be read, and why. They stay in the file.
+    pub(super) unreadable: Vec<String>,
+    /// The older format it was in.
+    pub(super) upgraded_from: Option<u64>,
+    /// Whether the last transaction was damaged, and the one before it is the last now.
+    pub(super) rolled_back: bool,
+}
+
+/// Why there is no store.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// Another process has it.
+    #[error("another process has it open")]
+    InUse,
+    /// What is in the file is damaged, or of a program newer than this one.
+    #[error("{0}")]
+    Unusable(String),
+    /// The system does not let it be used, whatever is in it.
+    #[error("{0}")]
+    System(String),
+}
+
+/// What is to be done if there is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfAbsent {
+    /// Make one.
+    Make,
+    /// Fail.
+    Fail,
+}
+
+/// Opens a store; reads all of it, converting it if it is of an older format.
+pub(super) fn open(path: &Path, if_absent: IfAbsent) -> Result<Found, OpenError> {
+    caught(|| {
+        let (database, rolled_back) = open_database(path, if_absent)?;
+        let upgraded_from = bring_up_to_date(&database)?;
+        let (records, unreadable) = read(&database)?;
+        sync_directory(path).map_err(|error| OpenError::System(error.to_string()))?;
+        let file = StoreFile {
+            path: path.to_owned(),
+            database: Some(database),
+        };
+        Ok(Found {
+            file,
+            records,
+            unreadable,
+            upgraded_from,
+            rolled_back,
+        })
+    })
+    .unwrap_or_else(|panic| Err(OpenError::Unusable(format!("damaged: {panic}"))))
+}
+
+fn open_database(path: &Path, if_absent: IfAbsent) -> Result<(Database, bool), OpenError> {
+    let rolled_back = Rc::new(Cell::new(false));
+    let seen = Rc::clone(&rolled_back);
+    let mut builder = Database::builder();
+    builder
+        .set_cache_size(CACHE_LEN)
+        .set_check_integrity_on_open(true)
+        .set_repair_callback(move |repair| {
+            // Said at 0, when it begins, at 0.3 only if the last transaction did not verify, and at 0.6 and 0.9.
+            const DOES_NOT_VERIFY: Range<f64> = 0.1..0.5;
+            if DOES_NOT_VERIFY.contains(&repair.progress()) {
+                seen.set(true);
+            }
+        });
+    let database = match if_absent {
+        IfAbsent::Make => builder.create(path)?,
+        IfAbsent::Fail => builder.open(path)?,
+    };
+    Ok((database, rolled_back.get()))
+}
+
+/// Converts older records, in one transaction; the format they were in. A file that has just been made gets its format.
+fn bring_up_to_date(database: &Database) -> Result<Option<u64>, OpenError> {
+    let found = match format_of(database)? {
+        Some(format::FORMAT) => return Ok(None),
+        Some(version) if version > format::FORMAT => {
+            return Err(OpenError::Unusable(format!(
+                "it is of format {version}, this program knows formats up to {}",
+                format::FORMAT
+            )));
+        }
+        Some(version) if version < format::OLDEST => {
+            return Err(OpenError::Unusable(format!("there is no format {version}")));
+        }
+        found => found,
+    };
+    let transaction = database.begin_write().map_err(redb::Error::from)?;
+    {
+        let mut records = transaction.open_table(RECORDS).map_err(redb::Error::from)?;
+        for version in found.unwrap_or(format::FORMAT)..format::FORMAT {
+            convert(&mut records, version)?;
+        }
+        let mut about = transaction.open_table(ABOUT).map_err(redb::Error::from)?;
+        about.insert(FORMAT_KEY, format::FORMAT)?;
+    }
+    transaction.commit().map_err(redb::Error::from)?;
+    Ok(found)
+}
+
+/// The format a file says it is in; `None` for one that has just been made.
+fn format_of(database: &Database) -> Result<Option<u64>, OpenError> {
+    let transaction = database.begin_read().map_err(redb::Error::from)?;
+    match transaction.open_table(ABOUT) {
+        Ok(about) => match about.get(FORMAT_KEY)? {
+            Some(version) => Ok(Some(version.value())),
+            None => Err(OpenError::Unusable("it does not say its format".to_owned())),
+        },
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(redb::Error::from(error).into()),
+    }
+}
+
+type Records<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
+
+/// Brings records from this format to the next. One that cannot be read stays as it is, and is found when all are read.
+fn convert(records: &mut Records<'_>, version: u64) -> Result<(), OpenError> {
+    let mut changed = Vec::new();
+    for entry in records.iter()? {
+        let (key, value) = entry?;
+        if let Ok(Some(value)) = format::upgrade(version, key.value(), value.value()) {
+            changed.push((key.value().to_vec(), value));
+        }
+    }
+    for (key, value) in changed {
+        records.insert(&key[..], &value[..])?;
+    }
+    Ok(())
+}
+
+type Contents = (Vec<(RecordKey, Record)>, Vec<String>);
+
+fn read(database: &Database) -> Result<Contents, OpenError> {
+    let transaction = database.begin_read().map_err(redb::Error::from)?;
+    let table = transaction.open_table(RECORDS).map_err(redb::Error::from)?;
+    let (mut records, mut unreadable) = Contents::default();
+    for entry in table.iter()? {
+        let (key, value) = entry?;
+        match format::decode(key.value(), value.value()) {
+            Ok(record) => records.push(record),
+            Err(why) => unreadable.push(format!("{}: {why}", format::name(key.value()))),
+        }
+    }
+    Ok((records, unreadable))
+}
+
+/// Takes a file out of the way, beside where it was; the path it has then.
+pub(super) fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut kept = aside(path)?;
+    let number = kept.last().map_or(1, |(number, _)| number + 1);
+    let to = numbered(path, number);
+    std::fs::rename(path, &to)?;
+    kept.push((number, to.clone()));
+    for (_, oldest) in &kept[..kept.len().saturating_sub(MAX_ASIDE)] {
+        std::fs::remove_file(oldest)?;
+    }
+    sync_directory(path)?;
+    Ok(to)
+}
+
+/// The files set aside earlier, by number.
+fn aside(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(parent(path))? {
+        let name = entry?.file_name();
+        let number = name
+            .to_str()
+            .and_then(|name| name.rsplit_once('-'))
+            .and_then(|(_, number)| number.parse().ok());
+        if let Some(number) = number.filter(|&number| numbered(path, number).ends_with(&name)) {
+            found.push((number, numbered(path, number)));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".damaged-{number}"));
+    name.into()
+}
+
+/// Sees that a file that was made or renamed is there after a crash.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(parent(path))?.sync_all()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("."))
+}
+
+/// Why a transaction was not written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    /// The database, which had failed, could not be opened anew.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The database failed.
+    #[error(transparent)]
+    Database(#[from] redb::Error),
+    /// The database panicked.
+    #[error("{0}")]
+    Panic(String),
+}
+
+#[cfg(test)]
+impl StoreFile {
+    /// As after a transaction that failed.
+    pub(super) fn fail(&mut self) {
+        self.database = None;
+    }
+}
+
+impl Sink for StoreFile {
+    type Error = WriteError;
+
+    fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            // Not a new one: it would lack what was written before.
+            None => open(&self.path, IfAbsent::Fail)?
+                .file
+                .database
+                .expect("a store that was opened has its database"),
+        };
+        caught(|| {
+            write(&database, batch)?;
+            self.database = Some(database);
+            Ok(())
+        })
+        .unwrap_or_else(|panic| Err(WriteError::Panic(panic)))
+    }
+
+    fn abandon(&mut self) {
+        if let Err(panic) = caught(|| drop(self.database.take())) {
+            warn!("closing the store: {panic}");
+        }
+        match set_aside(&self.path) {
+            Ok(aside) => warn!(
+                "the store as it was last written is kept as {}; it is not read at the next start",
+                aside.display()
+            ),
+            Err(error) => warn!("{}: cannot be set aside: {error}", self.path.display()),
+        }
+    }
+}
+
+fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut records = transaction.open_table(RECORDS)?;
+        for (key, record) in batch {
+            let key = format::encode_key(key);
+            match record {
+                Some(record) => records.insert(&key[..], &format::encode(record)[..])?,
+                None => records.remove(&key[..])?,
+            };
+        }
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Does something that may panic on damaged files; what it said if it did.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| said(&*panic).to_owned())
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("the database panicked")
+}
+
+impl From<DatabaseError> for OpenError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => Self::InUse,
+            error => redb::Error::from(error).into(),
+        }
+    }
+}
+
+impl From<StorageError> for OpenError {
+    fn from(error: StorageError) -> Self {
+        redb::Error::from(error).into()
+    }
+}
+
+impl From<redb::Error> for OpenError {
+    fn from(error: redb::Error) -> Self {
+        match error {
+            redb::Error::Io(error) if !is_damage(&error) => Self::System(error.to_string()),
+            error => Self::Unusable(format!("damaged: {error}")),
+        }
+    }
+}
+
+/// Whether it is what the file holds, or the disk beneath it, rather than a lack of room or permission.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}

@@ -1,0 +1,145 @@
+//! What a record is in bytes, in the format of this program and in older ones.
+//!
+//! ```text
+//! key     'i' and the instance as payloads write it | 'n' and the node's UUID, 16 bytes
+//! value   length of the payload, u32 big-endian; 0xffff_ffff = there is none
+//!         the payload, as it came
+//!         everything else, as a JSON object
+//! ```
+//!
+//! JSON, because names of fields survive additions, a person can read it in a damaged file, and it is there already; a
+//! compact encoding without names (postcard) would save a third and would read a record of another version as nonsense.
+//! The payload, which is most of a record, is outside of it. Damaged bytes are not looked for here: the database has
+//! checksums.
+//!
+//! | format | |
+//! | --- | --- |
+//! | 1 | instances have no history |
+//! | 2 | the history of an instance begins with its arrival |
+
+use bytes::Bytes;
+use proto_frames::Uuid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::sched::{InstanceRecord, NodeRecord, Record, RecordKey};
+
+/// The format that is written.
+pub(super) const FORMAT: u64 = 2;
+
+/// The oldest format that can be read.
+pub(super) const OLDEST: u64 = 1;
+
+const INSTANCE: u8 = b'i';
+const NODE: u8 = b'n';
+
+/// The length that says that there is no payload.
+const NO_PAYLOAD: u32 = u32::MAX;
+
+/// Why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    /// Its key is of no kind that there is.
+    #[error("a key of no known kind")]
+    Key,
+    /// Its value ends too early.
+    #[error("it ends too early")]
+    Short,
+    /// The rest of it is not what it should be.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// The bytes of a key.
+pub(super) fn encode_key(key: &RecordKey) -> Vec<u8> {
+    let (kind, name) = match key {
+        RecordKey::Instance(text) => (INSTANCE, text.as_bytes()),
+        RecordKey::Node(uuid) => (NODE, &uuid.as_bytes()[..]),
+    };
+    let mut bytes = Vec::with_capacity(1 + name.len());
+    bytes.push(kind);
+    bytes.extend_from_slice(name);
+    bytes
+}
+
+/// The bytes of a record.
+pub(super) fn encode(record: &Record) -> Vec<u8> {
+    match record {
+        Record::Instance(instance) => join(instance.payload.as_deref(), instance),
+        Record::Node(node) => join(None, node),
+    }
+}
+
+/// The record of these bytes, in the format of this program.
+pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<(RecordKey, Record), Unreadable> {
+    let (payload, rest) = split(value)?;
+    match key.split_first() {
+        Some((&INSTANCE, name)) => {
+            let name = std::str::from_utf8(name).map_err(|_| Unreadable::Key)?;
+            let mut record: InstanceRecord = from_json(rest)?;
+            record.payload = payload.map(Bytes::copy_from_slice);
+            let record = Record::Instance(Box::new(record));
+            Ok((RecordKey::Instance(name.into()), record))
+        }
+        Some((&NODE, name)) => {
+            let uuid = Uuid::from_slice(name).map_err(|_| Unreadable::Key)?;
+            let record: NodeRecord = from_json(rest)?;
+            Ok((RecordKey::Node(uuid), Record::Node(record)))
+        }
+        _ => Err(Unreadable::Key),
+    }
+}
+
+/// A key in words, for people.
+pub(super) fn name(key: &[u8]) -> String {
+    match key.split_first() {
+        Some((&INSTANCE, name)) => format!("instance {}", name.escape_ascii()),
+        Some((&NODE, name)) => match Uuid::from_slice(name) {
+            Ok(uuid) => format!("node {uuid}"),
+            Err(_) => format!("node {}", name.escape_ascii()),
+        },
+        _ => format!("key {}", key.escape_ascii()),
+    }
+}
+
+/// The value of a record as the next format has it; `None` if it stays as it is.
+pub(super) fn upgrade(from: u64, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
+    match (from, key.first()) {
+        (1, Some(&INSTANCE)) => {
+            let (payload, rest) = split(value)?;
+            let mut record: Value = from_json(rest)?;
+            let arrived = record.get("arrived_ms").cloned().unwrap_or(json!(0));
+            record["history"] = json!([{ "at_ms": arrived, "what": "arrived", "detail": "" }]);
+            Ok(Some(join(payload, &record)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn join(payload: Option<&[u8]>, rest: &impl Serialize) -> Vec<u8> {
+    let payload_len = payload.map_or(NO_PAYLOAD, |payload| {
+        u32::try_from(payload.len()).expect("a frame's payload is shorter than 4 GiB")
+    });
+    let mut bytes = payload_len.to_be_bytes().to_vec();
+    bytes.extend_from_slice(payload.unwrap_or_default());
+    serde_json::to_writer(&mut bytes, rest)
+        .expect("plain data with names for keys has a JSON form");
+    bytes
+}
+
+fn split(value: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Unreadable> {
+    let (len, rest) = value.split_first_chunk().ok_or(Unreadable::Short)?;
+    match u32::from_be_bytes(*len) {
+        NO_PAYLOAD => Ok((None, rest)),
+        len => {
+            let len = usize::try_from(len).map_err(|_| Unreadable::Short)?;
+            let (payload, rest) = rest.split_at_checked(len).ok_or(Unreadable::Short)?;
+            Ok((Some(payload), rest))
+        }
+    }
+}
+
+fn from_json<T: DeserializeOwned>(rest: &[u8]) -> Result<T, Unreadable> {
+    Ok(serde_json::from_slice(rest)?)
+}

@@ -1,0 +1,212 @@
+//! Group commit, and a disk that fails.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::*;
+
+/// A disk that writes, or fails, when told to.
+struct Disk {
+    /// Whether the next transaction is written.
+    orders: Receiver<Result<(), &'static str>>,
+    /// What each transaction was to write.
+    seen: Sender<Batch>,
+    abandoned: Sender<()>,
+}
+
+impl Sink for Disk {
+    type Error = &'static str;
+
+    fn write(&mut self, batch: &Batch) -> Result<(), &'static str> {
+        let _ = self.seen.send(batch.clone());
+        self.orders.recv().unwrap_or(Ok(()))
+    }
+
+    fn abandon(&mut self) {
+        let _ = self.abandoned.send(());
+    }
+}
+
+/// A store over such a disk.
+struct World {
+    store: Store,
+    orders: Sender<Result<(), &'static str>>,
+    seen: Receiver<Batch>,
+    abandoned: Receiver<()>,
+    committed: Receiver<Ticket>,
+}
+
+impl World {
+    /// With a disk that may fail for this long.
+    fn new(limit: Duration) -> Self {
+        let (orders, take_orders) = channel();
+        let (see, seen) = channel();
+        let (abandon, abandoned) = channel();
+        let (commit, committed) = channel();
+        let disk = Disk {
+            orders: take_orders,
+            seen: see,
+            abandoned: abandon,
+        };
+        let patience = Patience {
+            first: Duration::from_millis(1),
+            most: Duration::from_millis(2),
+            limit,
+        };
+        let committed_to = move |ticket| {
+            let _ = commit.send(ticket);
+        };
+        Self {
+            store: Store::start(disk, patience, committed_to).unwrap(),
+            orders,
+            seen,
+            abandoned,
+            committed,
+        }
+    }
+
+    /// The transaction that is being written.
+    fn transaction(&self) -> Batch {
+        self.seen.recv_timeout(LONG).expect("something is written")
+    }
+
+    fn writes(&self) {
+        self.orders.send(Ok(())).unwrap();
+    }
+
+    fn fails(&self) {
+        self.orders.send(Err("no room")).unwrap();
+    }
+
+    fn committed(&self) -> Ticket {
+        self.committed.recv_timeout(LONG).expect("it is committed")
+    }
+
+    fn nothing_else(&self) {
+        assert!(self.seen.try_recv().is_err());
+        assert!(self.committed.try_recv().is_err());
+    }
+}
+
+#[test]
+fn what_comes_while_a_transaction_is_written_goes_into_the_next() {
+    let world = World::new(LONG);
+    world.store.push(put(1, 1));
+    assert_eq!(world.transaction().len(), 1);
+    for number in 2..=5 {
+        world.store.push(put(number, number));
+    }
+    world.writes();
+    assert_eq!(world.committed(), Ticket(1));
+    assert_eq!(world.transaction().len(), 4);
+    world.writes();
+    assert_eq!(world.committed(), Ticket(5));
+    assert!(world.store.flush(LONG));
+    world.nothing_else();
+}
+
+#[test]
+fn a_slow_disk_holds_one_record_for_each_key() {
+    let world = World::new(LONG);
+    world.store.push(put(1, 1));
+    world.transaction();
+    for ticket in 2..10_000 {
+        world.store.push(put(ticket, 7));
+    }
+    world.store.push(delete(10_000, 7));
+    world.writes();
+    world.committed();
+    let expected: Batch = [(instance(7), None)].into_iter().collect();
+    assert_eq!(world.transaction(), expected);
+    world.writes();
+    assert_eq!(world.committed(), Ticket(10_000));
+}
+
+#[test]
+fn a_change_of_nothing_is_committed_too() {
+    let world = World::new(LONG);
+    let (ticket, entries) = (Ticket(3), Vec::new());
+    world.store.push(Change { ticket, entries });
+    world.writes();
+    assert_eq!(world.committed(), Ticket(3));
+}
+
+#[test]
+fn a_disk_that_fails_for_a_while_loses_nothing() {
+    let world = World::new(LONG);
+    world.store.push(put(1, 1));
+    world.transaction();
+    world.store.push(put(2, 2));
+    world.store.push(delete(3, 1));
+    world.fails();
+    // Tried again with what has come meanwhile, the newest of each key.
+    let expected: Batch = [(instance(1), None), (instance(2), Some(waiting(2)))]
+        .into_iter()
+        .collect();
+    assert_eq!(world.transaction(), expected);
+    world.fails();
+    assert_eq!(world.transaction(), expected);
+    world.nothing_else();
+    world.writes();
+    assert_eq!(world.committed(), Ticket(3));
+    assert!(world.abandoned.try_recv().is_err());
+}
+
+#[test]
+fn a_disk_that_fails_for_good_is_given_up_and_everything_counts_as_committed() {
+    let world = World::new(Duration::ZERO);
+    world.store.push(put(1, 1));
+    world.transaction();
+    world.fails();
+    assert_eq!(world.committed(), Ticket(1));
+    assert!(world.abandoned.recv_timeout(LONG).is_ok());
+    world.store.push(put(2, 2));
+    assert_eq!(world.committed(), Ticket(2));
+    assert!(world.store.close(LONG));
+    world.nothing_else();
+}
+
+#[test]
+fn nobody_waits_longer_than_it_said_for_a_disk() {
+    let world = World::new(LONG);
+    world.store.push(put(1, 1));
+    assert!(!world.store.flush(Duration::from_millis(1)));
+    assert!(!world.store.close(Duration::from_millis(1)));
+    world.writes();
+    assert!(world.store.close(LONG));
+    assert_eq!(world.committed(), Ticket(1));
+}
+
+#[test]
+fn a_store_that_is_closed_while_its_disk_fails_does_not_go_on_trying() {
+    let world = World::new(LONG);
+    world.store.push(put(1, 1));
+    world.transaction();
+    assert!(!world.store.close(Duration::ZERO));
+    world.fails();
+    assert!(world.store.close(LONG));
+}
+
+#[test]
+fn a_database_that_failed_is_opened_anew_for_the_next_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), [put(1, 1)]);
+    let path = directory.path().join(STORE_FILE);
+    let mut file = file::open(&path, IfAbsent::Make).unwrap().file;
+    file.fail();
+    file.write(&[(instance(2), Some(waiting(2)))].into_iter().collect())
+        .unwrap();
+    file.fail();
+    std::fs::remove_file(&path).unwrap();
+    assert!(file.write(&Batch::new()).is_err(), "not into a new file");
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_abandoned_store_is_not_read_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), [put(1, 1)]);
+    let path = directory.path().join(STORE_FILE);
+    file::open(&path, IfAbsent::Make).unwrap().file.abandon();
+    assert!(contents(directory.path()).is_empty());
+    assert!(directory.path().join("store.redb.damaged-1").exists());
+}

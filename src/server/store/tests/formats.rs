@@ -1,0 +1,145 @@
+//! Formats: older ones are converted, newer ones set aside, and one record that cannot be read harms no other.
+
+use redb::{Database, TableDefinition};
+
+use super::*;
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+
+/// A store of another program: its format, and its records byte for byte.
+fn of_format(directory: &Path, format: u64, records: &[(&[u8], &[u8])]) {
+    let database = Database::create(directory.join(STORE_FILE)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut about = transaction.open_table(ABOUT).unwrap();
+        about.insert("format", format).unwrap();
+        let mut table = transaction.open_table(RECORDS).unwrap();
+        for (key, value) in records {
+            table.insert(*key, *value).unwrap();
+        }
+    }
+    transaction.commit().unwrap();
+}
+
+/// A value of format 1, as it was written.
+const FIRST: &[u8] =
+    b"\x00\x00\x00\x07start: {\"sender\":\"00000000-0000-0000-0000-000000000001\",\
+    \"life\":\"suspended\",\"arrived_ms\":1795000000000,\"order\":3}";
+
+#[test]
+fn a_store_of_the_first_format_is_converted() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = Uuid::from_u128(5);
+    let node_key = [b"n", &node.as_bytes()[..]].concat();
+    of_format(
+        directory.path(),
+        1,
+        &[
+            (b"iweb-1", FIRST),
+            (&node_key, b"\xff\xff\xff\xff{\"cordoned\":true}"),
+        ],
+    );
+    let instance = InstanceRecord {
+        payload: Some(Bytes::from_static(b"start: ")),
+        sender: Uuid::from_u128(1),
+        life: Life::Suspended,
+        arrived_ms: 1_795_000_000_000,
+        order: 3,
+        history: vec![Event {
+            at_ms: 1_795_000_000_000,
+            what: "arrived".into(),
+            ..Event::default()
+        }],
+        ..InstanceRecord::default()
+    };
+    let cordoned = NodeRecord {
+        cordoned: true,
+        ..NodeRecord::default()
+    };
+    let expected = [
+        (
+            RecordKey::Instance("web-1".into()),
+            Record::Instance(Box::new(instance)),
+        ),
+        (RecordKey::Node(node), Record::Node(cordoned)),
+    ];
+    // Once, and not again at the next start.
+    for upgraded_from in [Some(1), None] {
+        let path = directory.path().join(STORE_FILE);
+        let found = file::open(&path, IfAbsent::Fail).unwrap();
+        assert_eq!(found.upgraded_from, upgraded_from);
+        assert_eq!(found.records, expected);
+    }
+    assert_eq!(kept(directory.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_store_of_a_newer_program_is_set_aside_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    of_format(directory.path(), format::FORMAT + 1, &[(b"iweb-1", FIRST)]);
+    assert!(contents(directory.path()).is_empty());
+    assert_eq!(kept(directory.path()), ["store.redb.damaged-1"]);
+    let aside = directory.path().join("store.redb.damaged-1");
+    let database = Database::open(aside).unwrap();
+    let records = redb::ReadableDatabase::begin_read(&database).unwrap();
+    let records = records.open_table(RECORDS).unwrap();
+    assert_eq!(records.get(&b"iweb-1"[..]).unwrap().unwrap().value(), FIRST);
+}
+
+#[test]
+fn a_format_that_never_was_is_set_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    of_format(directory.path(), 0, &[]);
+    assert!(contents(directory.path()).is_empty());
+    assert_eq!(kept(directory.path()), ["store.redb.damaged-1"]);
+}
+
+#[test]
+fn one_record_that_cannot_be_read_harms_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let values: [(&[u8], &[u8]); 8] = [
+        (b"ino-length", b"\x00\x00"),
+        (b"itoo-short", b"\x00\x00\x00\xffstart"),
+        (b"ino-json", b"\xff\xff\xff\xff{"),
+        (b"istrange-life", b"\xff\xff\xff\xff{\"life\":\"dancing\"}"),
+        (b"i\xff", b"\xff\xff\xff\xff{}"),
+        (b"nshort", b"\xff\xff\xff\xff{}"),
+        (b"", b"\xff\xff\xff\xff{}"),
+        (b"xother", b"\xff\xff\xff\xff{}"),
+    ];
+    for format in [1, format::FORMAT] {
+        let directory = directory.path().join(format.to_string());
+        std::fs::create_dir(&directory).unwrap();
+        of_format(&directory, format, &values);
+        write(&directory, [put(1, 1)]);
+        let found = file::open(&directory.join(STORE_FILE), IfAbsent::Fail).unwrap();
+        assert_eq!(found.records, [(instance(1), waiting(1))]);
+        assert_eq!(found.unreadable.len(), values.len());
+    }
+}
+
+#[test]
+fn fields_of_a_newer_program_are_left_out_and_missing_ones_are_as_usual() {
+    let (_, record) = format::decode(
+        b"iweb-1",
+        b"\xff\xff\xff\xff{\"priority\":9,\"colour\":\"red\"}",
+    )
+    .unwrap();
+    let expected = InstanceRecord {
+        priority: 9,
+        ..InstanceRecord::default()
+    };
+    assert_eq!(record, Record::Instance(Box::new(expected)));
+}
+
+/// The files set aside in a directory.
+pub(super) fn kept(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("damaged"))
+        .collect();
+    names.sort();
+    names
+}

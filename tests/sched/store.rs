@@ -1,0 +1,76 @@
+//! A disk for the world: what the core had put there, which of it is there for good, and what a crash leaves.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ciao_scheduler::sched::{
+    Change, InstanceId, Record, RecordKey, Restored, StartRequest, Ticket,
+};
+
+/// What is on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    records: BTreeMap<RecordKey, Record>,
+    /// Handed out and not on disk.
+    pending: VecDeque<Change>,
+    /// Whether commits wait until the test lets them.
+    is_slow: bool,
+    done: VecDeque<Ticket>,
+}
+
+impl Store {
+    /// From now on nothing is on disk before [`Store::commit`].
+    pub(crate) fn be_slow(&mut self) {
+        self.is_slow = true;
+    }
+
+    pub(crate) fn take(&mut self, change: Change) {
+        self.pending.push_back(change);
+        if !self.is_slow {
+            self.commit();
+        }
+    }
+
+    /// Puts all that waits on disk.
+    pub(crate) fn commit(&mut self) {
+        for change in self.pending.drain(..) {
+            for (key, record) in change.entries {
+                match record {
+                    Some(record) => self.records.insert(key, record),
+                    None => self.records.remove(&key),
+                };
+            }
+            self.done.push_back(change.ticket);
+        }
+    }
+
+    /// A commit that the core is to be told of.
+    pub(crate) fn next_commit(&mut self) -> Option<Ticket> {
+        self.done.pop_front()
+    }
+
+    /// How many records there are.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// What a crash leaves; `request` says what the payload of an instance's START asks for.
+    pub(crate) fn crash(
+        &mut self,
+        request: impl Fn(&InstanceId) -> Option<StartRequest>,
+    ) -> Vec<Restored> {
+        self.pending.clear();
+        self.done.clear();
+        let restored = |(key, record): (&RecordKey, &Record)| {
+            let request = match key {
+                RecordKey::Instance(name) => request(&InstanceId::new(name)),
+                RecordKey::Node(_) => None,
+            };
+            Restored {
+                key: key.clone(),
+                record: record.clone(),
+                request: request.map(Box::new),
+            }
+        };
+        self.records.iter().map(restored).collect()
+    }
+}

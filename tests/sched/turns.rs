@@ -1,0 +1,113 @@
+//! The rule against starvation at work: nobody who waits is passed over for ever, and a node that is kept for one does
+//! not keep everybody else waiting for ever either.
+
+use std::time::Duration;
+
+use ciao_scheduler::sched::SessionId;
+use proto_frames::payload::StartFailureReason;
+
+use crate::making_way::{patient, sized};
+use crate::world::{World, running};
+
+/// How often the head of the queue is passed over before a node is kept for it.
+const OFTEN: usize = 64;
+
+/// On a node that is never quite empty small instances come and go, each new one before the one before has gone, until
+/// the head of the queue has been passed over often enough; beside them these stay. The last one runs on.
+fn come_and_go(world: &mut World, controller: SessionId, node: SessionId, stay: &[&str]) {
+    for at in 0..OFTEN {
+        let (new, old) = (format!("small-{}", at + 1), format!("small-{at}"));
+        let placed = world.place_as(controller, sized(&new, 400, 50));
+        assert_eq!(placed, Some(node), "nothing is kept yet");
+        let all = [&*old, &*new].into_iter().chain(stay.iter().copied());
+        world.stats(node, all.map(|name| running(name, 0)).collect());
+        world.stopped(node, &old);
+    }
+    world.look_away();
+}
+
+#[test]
+fn small_ones_do_not_pass_a_big_one_over_for_ever() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, node, &[]);
+    world.start_as(controller, sized("next", 400, 50));
+    assert_eq!(world.failures(controller).len(), 1, "the node is kept");
+    world.stopped(node, "small-64");
+    assert_eq!(world.orders(node), ["start big"]);
+}
+
+#[test]
+fn a_big_one_whose_room_never_comes_does_not_keep_small_ones_waiting_for_ever() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    let steady = sized("steady", 100, 50);
+    world.run_on(controller, node, vec![steady, sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 36_000));
+    come_and_go(&mut world, controller, node, &["steady"]);
+    world.start_as(controller, patient(sized("late", 400, 50), 36_000));
+    assert_eq!(world.orders(node), [""; 0], "the node is kept");
+    world.advance(Duration::from_secs(5 * 60));
+    assert_eq!(world.orders(node), ["start late"]);
+}
+
+#[test]
+fn what_stands_before_it_goes_to_the_node_that_is_kept_for_one() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, node, &[]);
+    world.start_as(controller, sized("equal", 400, 50));
+    assert_eq!(
+        world.failures(controller),
+        [("equal".to_owned(), StartFailureReason::FullCloud)]
+    );
+    world.look_away();
+    world.start_as(controller, sized("urgent", 400, 90));
+    assert_eq!(world.orders(node), ["start urgent"]);
+}
+
+#[test]
+fn the_node_is_open_to_all_once_the_one_it_is_kept_for_is_deleted() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, node, &[]);
+    world.start_as(controller, patient(sized("next", 400, 50), 3600));
+    assert_eq!(world.orders(node), [""; 0]);
+    world.delete(controller, "big", node);
+    assert_eq!(world.orders(node), ["start next"]);
+}
+
+#[test]
+fn the_node_kept_is_one_that_could_run_it_and_others_go_on_being_used() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let (small, big) = (world.node_with(1, 500), world.node_with(2, 1000));
+    world.run_on(controller, small, vec![sized("filler", 500, 50)]);
+    world.run_on(controller, big, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, big, &[]);
+    world.stopped(small, "filler");
+    assert_eq!(
+        world.place_as(controller, sized("other", 400, 50)),
+        Some(small)
+    );
+}
+
+#[test]
+fn a_kept_node_that_is_lost_is_kept_no_more_and_another_is() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let one = world.node_with(1, 1000);
+    world.run_on(controller, one, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, one, &[]);
+    world.cut(one);
+    let two = world.node_with(2, 1000);
+    assert_eq!(world.orders(two), ["start big"]);
+}

@@ -1,0 +1,123 @@
+//! At rest the scheduler and every controller know exactly what runs, and at last nothing is left anywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto_frames::payload::{InstanceView, PlacementState, QueryKind};
+
+use super::Check;
+use crate::names;
+use crate::work::Amounts;
+use crate::world::World;
+
+pub(super) struct Books;
+
+/// What runs: machine and instance, with what it asked for.
+type Runs = BTreeMap<(usize, u32), Amounts>;
+
+impl Check for Books {
+    fn name(&self) -> &'static str {
+        "the books say what runs"
+    }
+
+    fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
+        all_are_back(world)?;
+        let runs = runs(world);
+        controllers_know(world, &runs)?;
+        scheduler_knows(world, &runs)
+    }
+
+    fn when_empty(&mut self, world: &mut World) -> Result<(), String> {
+        self.at_rest(world)?;
+        let runs = runs(world);
+        if let Some((machine, instance)) = runs.keys().next() {
+            return Err(format!("{instance} still runs on {machine}"));
+        }
+        nodes_are_free(world)
+    }
+}
+
+fn all_are_back(world: &World) -> Result<(), String> {
+    let controllers = world.controllers.iter();
+    if controllers.clone().any(|it| it.link().is_none()) {
+        return Err("a controller is not connected".to_owned());
+    }
+    let connected =
+        |it: &crate::machine::Machine| it.launcher.as_ref().is_some_and(|it| it.link().is_some());
+    match world.machines.iter().find(|it| !connected(it)) {
+        Some(it) => Err(format!("launcher {} is not connected", it.number)),
+        None => Ok(()),
+    }
+}
+
+fn runs(world: &World) -> Runs {
+    let machines = world.machines.iter();
+    let runs = machines.flat_map(|machine| {
+        let processes = machine.processes.iter();
+        processes.map(|(&instance, process)| ((machine.number, instance), process.asked))
+    });
+    runs.collect()
+}
+
+fn controllers_know(world: &World, runs: &Runs) -> Result<(), String> {
+    let run: BTreeSet<(usize, u32)> = runs.keys().copied().collect();
+    for (number, controller) in world.controllers.iter().enumerate() {
+        let view = controller.view.on.iter();
+        let listed = view.flat_map(|(&machine, on)| on.iter().map(move |&it| (machine, it)));
+        let listed: BTreeSet<(usize, u32)> = listed.collect();
+        if listed != run {
+            return Err(format!(
+                "controller {number} believes in {listed:?}, not {run:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
+    let rows = world.ask(&QueryKind::Instances).instances;
+    if let Some(row) = rows.iter().find(|it| it.state != PlacementState::Running) {
+        return Err(format!("the scheduler is not sure of {row:?}"));
+    }
+    let listed: Runs = rows.iter().map(amounts).collect();
+    if listed != *runs {
+        return Err(format!(
+            "the scheduler believes in {listed:?}, not {runs:?}"
+        ));
+    }
+    Ok(())
+}
+
+fn amounts(row: &InstanceView) -> ((usize, u32), Amounts) {
+    let machine = names::machine_of(&row.node_uuid).expect("machines are named here");
+    let instance = names::instance_of(&row.instance_uuid).expect("instances are named here");
+    let asked = Amounts {
+        mem: row.mem_mb,
+        vcpus: row.vcpus,
+        disk: row.disk_mb,
+        gpus: row.resources.values().sum(),
+    };
+    ((machine, instance), asked)
+}
+
+/// Every node offers all that its machine has.
+fn nodes_are_free(world: &mut World) -> Result<(), String> {
+    let rows = world.ask(&QueryKind::Nodes).nodes;
+    if rows.len() != world.machines.len() {
+        return Err(format!("there are nodes too many or too few: {rows:?}"));
+    }
+    for row in rows {
+        let machine = names::machine_of(&row.node_uuid).expect("machines are named here");
+        let free = Amounts {
+            mem: row.mem_free_mb,
+            vcpus: row.vcpus_free,
+            disk: row.disk_free_mb,
+            gpus: row.resources_free.values().sum(),
+        };
+        let capacity = world.machines[machine].capacity;
+        let is_empty = row.instances == 0 && row.unconfirmed == 0;
+        if !is_empty || free != capacity || row.status != "READY" {
+            return Err(format!("machine {machine} has {capacity:?} and is {row:?}"));
+        }
+    }
+    Ok(())
+}

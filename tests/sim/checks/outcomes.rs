@@ -1,0 +1,154 @@
+//! Every START that the scheduler took in ends in exactly one outcome: it ran, it waits, or it failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Check;
+use crate::facts::{Fact, News};
+use crate::world::World;
+
+/// Let off, beside what each line below says, are the STARTs that a scheduler had taken in and not settled when it
+/// crashed: plain ones are in memory alone, and their controllers know by the crash that they have to look.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    books: BTreeMap<u32, Book>,
+    heard: BTreeSet<u32>,
+    unheard: BTreeSet<u32>,
+    /// Failures that each controller heard of each instance.
+    failures: BTreeMap<(usize, u32), u32>,
+    excused: u64,
+}
+
+/// What came of the STARTs of one instance.
+#[derive(Debug, Default)]
+struct Book {
+    sent: u32,
+    taken: u32,
+    /// Failures that the scheduler said, and launchers.
+    failed: u32,
+    refused: u32,
+    began: u32,
+    gone: u32,
+    /// Whether a START was taken in of which nothing has come yet.
+    is_open: bool,
+    /// Whether one failed because its machine was lost for too long; it may be there when the machine is back.
+    was_lost: bool,
+    /// Whether a scheduler crashed that had taken one in.
+    has_crashed: bool,
+}
+
+impl Check for Outcomes {
+    fn name(&self) -> &'static str {
+        "every START ends in exactly one outcome"
+    }
+
+    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
+        match *fact {
+            Fact::Sent { instance } => self.book(instance).sent += 1,
+            Fact::Taken { instance, .. } => {
+                self.book(instance).taken += 1;
+                self.book(instance).is_open = true;
+            }
+            Fact::Failed { instance, is_lost } => {
+                self.book(instance).failed += 1;
+                self.book(instance).was_lost |= is_lost;
+                return self.book(instance).came(instance);
+            }
+            Fact::Refused { instance, fatal } => {
+                self.book(instance).refused += u32::from(fatal);
+                return self.book(instance).came(instance);
+            }
+            Fact::Gone { instance } => {
+                self.book(instance).gone += 1;
+                self.book(instance).is_open = false;
+            }
+            Fact::Began { instance, .. } => {
+                self.book(instance).began += 1;
+                return self.book(instance).came(instance);
+            }
+            Fact::Listed { ref instances, .. } => {
+                for &instance in instances {
+                    self.book(instance).is_open = false;
+                }
+            }
+            Fact::SchedulerCrashed => {
+                for book in self.books.values_mut().filter(|book| book.taken > 0) {
+                    book.has_crashed = true;
+                    self.excused += u64::from(book.is_open);
+                    book.is_open = false;
+                }
+            }
+            Fact::Unheard { instance } => {
+                self.unheard.insert(instance);
+            }
+            Fact::Heard {
+                controller,
+                instance,
+                news,
+            } => {
+                self.heard.insert(instance);
+                if news == News::Failed {
+                    return self.hears_failure(controller, instance);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn at_rest(&mut self, _world: &mut World) -> Result<(), String> {
+        for (instance, book) in &self.books {
+            if book.is_open {
+                return Err(format!("nothing came of {instance}: {book:?}"));
+            }
+            let came = book.failed + book.refused + book.began + book.gone;
+            // Who lost the frame that said so has lost it; a scheduler tells nobody twice.
+            let is_known = self.heard.contains(instance) || self.unheard.contains(instance);
+            if came > 0 && !is_known {
+                return Err(format!("no controller heard of {instance}: {book:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn excused(&self) -> u64 {
+        self.excused
+    }
+}
+
+impl Outcomes {
+    fn book(&mut self, instance: u32) -> &mut Book {
+        self.books.entry(instance).or_default()
+    }
+
+    fn hears_failure(&mut self, controller: usize, instance: u32) -> Result<(), String> {
+        let failures = self.failures.entry((controller, instance)).or_default();
+        *failures += 1;
+        let sent = self.books.get(&instance).map_or(0, |book| book.sent);
+        if *failures > sent {
+            let failures = *failures;
+            return Err(format!(
+                "controller {controller} heard of {failures} failures of {instance}, sent {sent} times"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Book {
+    /// Something came of a START: of as many as were taken in, no more.
+    fn came(&mut self, instance: u32) -> Result<(), String> {
+        self.is_open = false;
+        let failures = self.failed + self.refused;
+        if failures > self.taken {
+            return Err(format!("{instance} failed too often: {self:?}"));
+        }
+        if self.began > self.taken {
+            return Err(format!("{instance} began too often: {self:?}"));
+        }
+        let lost = u32::from(self.was_lost);
+        if failures + self.began > self.taken + lost {
+            return Err(format!("{instance} failed and ran: {self:?}"));
+        }
+        Ok(())
+    }
+}

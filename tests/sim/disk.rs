@@ -1,0 +1,107 @@
+//! The scheduler's disk: what it was asked to keep, and what of that had been written when it crashed.
+//!
+//! Everything is written in the order in which it was given, one or several at a time, and takes its time. A crash loses
+//! what was not written yet, and sometimes only that anybody was told of it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ciao_scheduler::sched::{Change, Meaning, Record, RecordKey, Restored, Ticket};
+use ciao_scheduler::server::sim_support;
+use fastrand::Rng;
+use proto_frames::{Frame, Kind, Uuid};
+
+/// What is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    nodes: Vec<Uuid>,
+    records: BTreeMap<RecordKey, Record>,
+    /// Given, and not written.
+    pending: VecDeque<Write>,
+}
+
+/// Something to be written.
+#[derive(Debug)]
+enum Write {
+    Nodes(Vec<Uuid>),
+    Change(Change),
+}
+
+impl Disk {
+    pub(crate) fn remember_nodes(&mut self, nodes: Vec<Uuid>) {
+        self.pending.push_back(Write::Nodes(nodes));
+    }
+
+    pub(crate) fn persist(&mut self, change: Change) {
+        self.pending.push_back(Write::Change(change));
+    }
+
+    /// Writes some of what waits, at least one; the last change that is written now.
+    pub(crate) fn write(&mut self, chance: &mut Rng) -> Option<Ticket> {
+        let waiting = self.pending.len();
+        let count = if waiting > 1 {
+            chance.usize(1..=waiting)
+        } else {
+            waiting
+        };
+        let written: Vec<Write> = self.pending.drain(..count).collect();
+        let mut last = None;
+        for write in written {
+            match write {
+                Write::Nodes(nodes) => self.nodes = nodes,
+                Write::Change(change) => {
+                    last = Some(change.ticket);
+                    self.apply(change);
+                }
+            }
+        }
+        last
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The scheduler crashes: some of what waited may have been written all the same.
+    pub(crate) fn crash(&mut self, chance: &mut Rng) {
+        if chance.bool() {
+            let _ = self.write(chance);
+        }
+        self.pending.clear();
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Uuid> {
+        self.nodes.clone()
+    }
+
+    /// What the next scheduler finds, payloads understood as its server does.
+    pub(crate) fn restored(&self) -> Vec<Restored> {
+        let records = self.records.iter();
+        records
+            .map(|(key, record)| Restored {
+                key: key.clone(),
+                record: record.clone(),
+                request: request(record),
+            })
+            .collect()
+    }
+
+    fn apply(&mut self, change: Change) {
+        for (key, record) in change.entries {
+            match record {
+                Some(record) => self.records.insert(key, record),
+                None => self.records.remove(&key),
+            };
+        }
+    }
+}
+
+fn request(record: &Record) -> Option<Box<ciao_scheduler::sched::StartRequest>> {
+    let Record::Instance(instance) = record else {
+        return None;
+    };
+    let payload = instance.payload.clone()?;
+    match sim_support::understand(&Frame::new(Kind::START, instance.sender, payload)) {
+        Meaning::Start(request) => Some(request),
+        _ => None,
+    }
+}

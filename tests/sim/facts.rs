@@ -1,0 +1,78 @@
+//! What really happened, as checks see it: told by the world as it happens, true whatever the peers believe.
+
+use crate::work::Amounts;
+
+/// One thing that happened. Instances, machines and controllers by number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// A controller has put a START of this instance on its connection.
+    Sent { instance: u32 },
+    /// The scheduler took in a START. `is_unseen`: the instance ran already, or was about to, on a machine of which the
+    /// scheduler could not know what runs there.
+    Taken { instance: u32, is_unseen: bool },
+    /// The scheduler gave a START to this machine's launcher.
+    Placed { instance: u32, machine: usize },
+    /// The scheduler answered a START with a failure of its own. `is_lost`: the machine it was given to last was out of
+    /// the scheduler's sight.
+    Failed { instance: u32, is_lost: bool },
+    /// A launcher's StartFailure reached the scheduler; `fatal` unless it says that the instance is there.
+    Refused { instance: u32, fatal: bool },
+    /// A launcher's word that an instance is gone reached the scheduler.
+    Gone { instance: u32 },
+    /// A launcher's STATS reached the scheduler.
+    Listed { machine: usize, instances: Vec<u32> },
+    /// A launcher ordered a process, on a machine that was evacuated or not.
+    Ordered {
+        instance: u32,
+        machine: usize,
+        is_evacuated: bool,
+    },
+    /// A process began.
+    Began { instance: u32, machine: usize },
+    /// A process ended.
+    Ended { instance: u32, machine: usize },
+    /// A launcher dropped all it knew of an instance, which ran or not.
+    Forgotten {
+        instance: u32,
+        machine: usize,
+        is_alive: bool,
+    },
+    /// A frame that told a controller of this was lost, or there was nobody to be told.
+    Unheard { instance: u32 },
+    /// A launcher's word that an instance is gone was lost on a connection that it held for alive long enough to count as
+    /// heard.
+    Unsaid { instance: u32 },
+    /// A controller learnt what became of a START, or of an instance.
+    Heard {
+        controller: usize,
+        instance: u32,
+        news: News,
+    },
+    /// The scheduler says that an instance waits for room; one that may run on any machine.
+    Waits {
+        instance: u32,
+        priority: i64,
+        asked: Amounts,
+    },
+    /// A suspended process runs on, in this much room: what it took up again, and what was free beside it.
+    Resumed {
+        instance: u32,
+        priority: i64,
+        room: Amounts,
+    },
+    /// The scheduler crashed: what it had in memory alone is gone.
+    SchedulerCrashed,
+}
+
+/// What a controller learns of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// A START failed.
+    Failed,
+    /// A START failed because the instance is there already.
+    There,
+    /// It runs, or is about to.
+    Listed,
+    /// It is no longer there.
+    Gone,
+}

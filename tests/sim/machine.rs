@@ -1,0 +1,397 @@
+//! Machines: processes that take time to begin, run, use more or less of what they asked for, end by themselves or do not
+//! end when they are asked to; and what a launcher keeps on its disk.
+//!
+//! A machine knows the truth. Its launcher, which has its own file, is told of it late; while there is none, everything
+//! goes on as under supervisors of their own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ciao_scheduler::launcher::agent::{
+    Features, Found, HostFigures, Input, LaunchFault, Order, Record, Recovered, Runs, Settings,
+    Stage, Usage,
+};
+use fastrand::Rng;
+
+use crate::agenda::{Cause, Event};
+use crate::facts::Fact;
+use crate::launcher::Launcher;
+use crate::names;
+use crate::settings;
+use crate::work::{Amounts, GPU, ZONES};
+use crate::world::World;
+
+/// Longest time until an ordered process runs, in ms.
+const BEGIN_MS: u64 = 400;
+
+/// Longest time until a process that is asked to end has ended, and one that is killed, in ms.
+const END_MS: u64 = 800;
+const KILL_MS: u64 = 50;
+
+/// Longest time that a process runs which ends by itself, in ms.
+const LIFE_MS: u64 = 40_000;
+
+/// One machine, with its launcher where that runs.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) number: usize,
+    pub(crate) capacity: Amounts,
+    cpus: i64,
+    zone: Option<&'static str>,
+    /// What the launcher keeps on its disk.
+    records: BTreeMap<String, Record>,
+    pub(crate) maintenance: bool,
+    /// Processes ordered that have not begun.
+    spawning: BTreeMap<u32, u64>,
+    pub(crate) processes: BTreeMap<u32, Process>,
+    /// Exit codes of processes whose launcher may not have heard of their end.
+    ended: BTreeMap<u32, i32>,
+    spawns: u64,
+    pub(crate) launcher: Option<Launcher>,
+    /// Launchers there have been.
+    pub(crate) launchers: u64,
+    /// When the last of what the launcher was told reaches it.
+    told_until: Instant,
+}
+
+/// A process that runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Process {
+    spawn: u64,
+    pub(crate) asked: Amounts,
+    used_mem: i64,
+    used_disk: i64,
+    /// Whether it ends only when it is killed.
+    is_stubborn: bool,
+}
+
+impl Machine {
+    pub(crate) fn draw(
+        chance: &mut Rng,
+        number: usize,
+        settings: &settings::Settings,
+        now: Instant,
+    ) -> Self {
+        let cpus = chance.i64(1..6);
+        Self {
+            number,
+            capacity: Amounts {
+                mem: chance.i64(60..200),
+                vcpus: (cpus as f64 * settings.cpu_ratio).floor() as i64,
+                disk: chance.i64(1..10) * 1024,
+                gpus: chance.i64(0..4),
+            },
+            cpus,
+            zone: chance.bool().then(|| ZONES[chance.usize(..ZONES.len())]),
+            records: BTreeMap::new(),
+            maintenance: false,
+            spawning: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            spawns: 0,
+            launcher: None,
+            launchers: 0,
+            told_until: now,
+        }
+    }
+
+    /// What the processes that run asked for.
+    pub(crate) fn asked(&self) -> Amounts {
+        let asked = self.processes.values().map(|process| process.asked);
+        asked.fold(Amounts::default(), Amounts::plus)
+    }
+
+    /// Whether an instance runs, or was ordered to.
+    pub(crate) fn has(&self, instance: u32) -> bool {
+        self.processes.contains_key(&instance) || self.spawning.contains_key(&instance)
+    }
+
+    /// Whether its launcher, or one to come, has a word to say of an instance.
+    pub(crate) fn knows(&self, instance: u32) -> bool {
+        self.records.contains_key(&names::instance_uuid(instance))
+    }
+
+    /// What its launcher is to be.
+    pub(crate) fn agent_settings(&self, settings: &settings::Settings) -> Settings {
+        let zone = self.zone.map(|zone| ("zone".to_owned(), zone.to_owned()));
+        Settings {
+            node_uuid: names::machine_uuid(self.number),
+            hostname: format!("host-{}", self.number),
+            report_interval: settings.report_interval,
+            stop_grace: settings.stop_grace,
+            cpu_ratio: settings.cpu_ratio,
+            features: Features {
+                labels: zone.into_iter().collect(),
+                resources: BTreeMap::from([(GPU.to_owned(), self.capacity.gpus)]),
+                shares: None,
+            },
+            runs: Runs::Processes,
+            lease: None,
+        }
+    }
+
+    /// What a new launcher finds. What was ordered and has not begun will not.
+    pub(crate) fn recover(&mut self) -> Vec<Recovered> {
+        self.spawning.clear();
+        let found = |record: &Record| {
+            let instance = names::instance_of(&record.instance).expect("it was named here");
+            if let Stage::Exited(_) | Stage::Gone(..) = record.stage {
+                Found::Ended(None)
+            } else if self.processes.contains_key(&instance) {
+                Found::Running
+            } else if let Some(code) = self.ended.get(&instance) {
+                Found::Ended(Some(*code))
+            } else {
+                Found::NeverRan
+            }
+        };
+        let recovered = |record: &Record| Recovered {
+            found: found(record),
+            record: record.clone(),
+        };
+        self.records.values().map(recovered).collect()
+    }
+
+    /// Some of what was ordered when the launcher crashed never begins.
+    pub(crate) fn cut_short(&mut self, chance: &mut Rng) {
+        self.spawning.retain(|_, _| chance.bool());
+    }
+
+    fn sample(&self) -> Input {
+        let used = |of: fn(&Process) -> i64| self.processes.values().map(of).sum::<i64>();
+        let host = HostFigures {
+            mem_total_mb: self.capacity.mem,
+            mem_available_mb: self.capacity.mem - used(|it| it.used_mem),
+            disk_total_mb: self.capacity.disk,
+            disk_available_mb: self.capacity.disk - used(|it| it.used_disk),
+            load: 0,
+            cpus_online: self.cpus,
+            networks: Vec::new(),
+        };
+        let usage = |(&instance, it): (&u32, &Process)| {
+            let usage = Usage {
+                mem_mb: it.used_mem,
+                disk_mb: it.used_disk,
+                cpu_percent: 0,
+            };
+            (names::instance_uuid(instance), usage)
+        };
+        let usage = self.processes.iter().map(usage).collect();
+        Input::Sampled { host, usage }
+    }
+}
+
+impl World {
+    /// Does what a launcher wants done on its machine.
+    pub(crate) fn perform(&mut self, at: usize, order: Order) {
+        let machine = &mut self.machines[at];
+        match order {
+            Order::Spawn(workload) => self.spawn(at, &workload.instance),
+            Order::Terminate(id) => self.signal(at, &id, Cause::Terminated),
+            Order::Kill(id) => self.signal(at, &id, Cause::Killed),
+            Order::Persist(record) => {
+                if let Stage::Starting | Stage::Gone(..) = record.stage {
+                    machine.ended.remove(&named(&record.instance));
+                }
+                machine.records.insert(record.instance.clone(), record);
+            }
+            Order::Forget(id) => {
+                let instance = named(&id);
+                machine.records.remove(&id);
+                machine.ended.remove(&instance);
+                let is_alive = machine.has(instance);
+                self.facts.push(Fact::Forgotten {
+                    instance,
+                    machine: at,
+                    is_alive,
+                });
+            }
+            Order::Freeze(instance) => {
+                let result = Ok(());
+                self.tell_launcher(at, Input::Frozen { instance, result });
+            }
+            Order::Thaw(instance) => {
+                let result = Ok(());
+                self.tell_launcher(at, Input::Thawed { instance, result });
+            }
+            Order::SetLimits { instance, .. } => {
+                let result = Ok(());
+                self.tell_launcher(at, Input::LimitsSet { instance, result });
+            }
+            // Without a lease of its own no launcher extends it.
+            Order::ExtendLease(_) => {}
+            Order::PersistMaintenance(maintenance) => machine.maintenance = maintenance,
+            Order::Sample => {
+                let sample = machine.sample();
+                self.tell_launcher(at, sample);
+            }
+        }
+    }
+
+    /// A process was ordered; it begins in a moment, or cannot.
+    fn spawn(&mut self, at: usize, id: &str) {
+        let instance = named(id);
+        let begins = self.within_ms(BEGIN_MS);
+        let machine = &mut self.machines[at];
+        assert!(
+            !machine.has(instance),
+            "{instance} is ordered while it runs"
+        );
+        machine.spawns += 1;
+        let spawn = machine.spawns;
+        machine.spawning.insert(instance, spawn);
+        let event = Event::Begins {
+            machine: at,
+            instance,
+            spawn,
+        };
+        self.agenda.put(begins, event);
+        let is_evacuated = self.machines[at].maintenance;
+        self.facts.push(Fact::Ordered {
+            instance,
+            machine: at,
+            is_evacuated,
+        });
+    }
+
+    /// A process that was ordered begins, or cannot.
+    pub(crate) fn begins(&mut self, at: usize, instance: u32, spawn: u64) {
+        let machine = &mut self.machines[at];
+        if machine.spawning.get(&instance) != Some(&spawn) {
+            return;
+        }
+        machine.spawning.remove(&instance);
+        let id = names::instance_uuid(instance);
+        if self.chance.u8(..12) == 0 {
+            let failed = Input::StartFailed {
+                instance: id,
+                fault: [LaunchFault::Image, LaunchFault::Launch][self.chance.usize(..2)],
+                detail: "it does not begin".to_owned(),
+            };
+            return self.tell_launcher(at, failed);
+        }
+        let demand = &machine.records[&id].demand;
+        let process = Process {
+            spawn,
+            asked: Amounts {
+                mem: demand.mem_mb,
+                vcpus: demand.vcpus,
+                disk: demand.disk_mb,
+                gpus: demand.resources.get(GPU).copied().unwrap_or(0),
+            },
+            used_mem: 0,
+            used_disk: 0,
+            is_stubborn: self.chance.u8(..5) == 0,
+        };
+        machine.processes.insert(instance, process);
+        self.note(format_args!("{instance} begins on machine {at}"));
+        let machine = at;
+        self.facts.push(Fact::Began { instance, machine });
+        self.tell_launcher(at, Input::Started { instance: id });
+        if self.chance.bool() {
+            let ends = self.within_ms(LIFE_MS);
+            self.agenda
+                .put(ends, ends_event(at, instance, spawn, Cause::Itself));
+        }
+    }
+
+    /// A process is asked to end, or killed; it does in a moment.
+    fn signal(&mut self, at: usize, id: &str, cause: Cause) {
+        let instance = named(id);
+        let Some(process) = self.machines[at].processes.get(&instance).copied() else {
+            return;
+        };
+        if cause == Cause::Terminated && process.is_stubborn {
+            return;
+        }
+        let ms = if cause == Cause::Killed {
+            KILL_MS
+        } else {
+            END_MS
+        };
+        let ends = self.within_ms(ms);
+        self.agenda
+            .put(ends, ends_event(at, instance, process.spawn, cause));
+    }
+
+    /// A process ends. Once the cluster is to come to rest, none does by itself.
+    pub(crate) fn ends(&mut self, at: usize, instance: u32, spawn: u64, cause: Cause) {
+        let machine = &mut self.machines[at];
+        let is_it = |process: &Process| process.spawn == spawn;
+        let is_late = cause == Cause::Itself && self.is_calm;
+        if !machine.processes.get(&instance).is_some_and(is_it) || is_late {
+            return;
+        }
+        machine.processes.remove(&instance);
+        let code = match cause {
+            Cause::Itself => self.chance.i32(0..3),
+            Cause::Terminated => -15,
+            Cause::Killed => -9,
+        };
+        machine.ended.insert(instance, code);
+        self.note(format_args!("{instance} ends on machine {at}: {cause:?}"));
+        let exited = Input::Exited {
+            instance: names::instance_uuid(instance),
+            code: Some(code),
+        };
+        let machine = at;
+        self.facts.push(Fact::Ended { instance, machine });
+        self.tell_launcher(at, exited);
+    }
+
+    /// Everything on a machine ends at once, and nobody knows how.
+    pub(crate) fn reboot(&mut self, at: usize) {
+        self.note(format_args!("machine {at} reboots"));
+        self.launcher_crashes(at);
+        let machine = &mut self.machines[at];
+        machine.spawning.clear();
+        for (instance, _) in std::mem::take(&mut machine.processes) {
+            machine.ended.insert(instance, -9);
+            let machine = at;
+            self.facts.push(Fact::Ended { instance, machine });
+        }
+    }
+
+    /// Processes of a machine use more than before, or less; never more than they asked for.
+    pub(crate) fn use_otherwise(&mut self, at: usize) {
+        for process in self.machines[at].processes.values_mut() {
+            if self.chance.bool() {
+                process.used_mem = self.chance.i64(0..=process.asked.mem);
+                process.used_disk = self.chance.i64(0..=process.asked.disk);
+            }
+        }
+    }
+
+    /// Tells a machine's launcher something, in order and a moment later, if it is there to hear it.
+    fn tell_launcher(&mut self, at: usize, input: Input) {
+        let soon = self.within_ms(20);
+        let machine = &mut self.machines[at];
+        if machine.launcher.is_none() {
+            return;
+        }
+        machine.told_until = machine.told_until.max(soon);
+        let (told_at, launcher) = (machine.told_until, machine.launchers);
+        let event = Event::Hears {
+            machine: at,
+            launcher,
+            input,
+        };
+        self.agenda.put(told_at, event);
+    }
+}
+
+/// How long a launcher is away, at most.
+pub(crate) const AWAY: Duration = Duration::from_secs(20);
+
+fn ends_event(machine: usize, instance: u32, spawn: u64, cause: Cause) -> Event {
+    Event::Ends {
+        machine,
+        instance,
+        spawn,
+        cause,
+    }
+}
+
+fn named(id: &str) -> u32 {
+    names::instance_of(id).expect("instances are named here")
+}

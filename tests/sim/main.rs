@@ -1,0 +1,52 @@
+//! A whole cluster in one process, from a seed: the real core, the real launchers' state machine, machines and a network
+//! that are made up, and one virtual clock.
+//!
+//! A run draws a cluster and a time of trouble from its seed ([`plan`]): workloads come and go, connections break,
+//! launchers, machines, controllers and the scheduler crash and come back, the clock jumps. After every step the
+//! [`checks`] are asked. Then trouble ends, the cluster comes to rest, and the books of all are held against what really
+//! runs; at last everything is deleted, and nothing may be left anywhere. How to run more seeds, or one: see [`seeds`].
+//!
+//! To add an operation: a verb of [`world::World`], beside those of its subject, and a line in `plan::OPERATIONS`.
+//! To add a check: a file in `checks`, and its line in `checks::all`; what it has to see that nobody tells yet is a
+//! [`facts::Fact`].
+
+mod agenda;
+mod checks;
+mod controller;
+mod disk;
+mod facts;
+mod launcher;
+mod machine;
+mod names;
+mod network;
+mod plan;
+mod run;
+mod scheduler;
+mod seeds;
+mod settings;
+mod trace;
+mod work;
+mod world;
+
+use crate::run::run;
+use crate::seeds::for_each_seed;
+
+/// Seeds of an ordinary run of the tests: well under a minute of two cores that are free, in a debug build.
+const SEEDS: u64 = 200;
+
+#[test]
+fn whatever_breaks_no_promise_does() {
+    let sums = for_each_seed(SEEDS, run);
+    println!("{sums}");
+    assert!(sums.steps > 0, "something happened");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [3, 4] {
+        let (first, second) = (run(seed), run(seed));
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(first.steps, second.steps, "seed {seed}");
+    }
+    assert_ne!(run(3).hash, run(4).hash, "the trace says what happened");
+}

@@ -1,0 +1,434 @@
+//! Connections as peers and the scheduler see them: queues, and frames on their way as the bytes that a real one would
+//! carry.
+//!
+//! Frames of one direction arrive in order, each after a time of its own. What the scheduler has not begun to write when
+//! a connection ends comes back to it; of what was written some arrives and the rest is lost. Each end learns that it is
+//! over at another time (`endings`), so that a peer may be back on a new connection while its old one still stands.
+
+mod endings;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use ciao_scheduler::sched::{Backlog, Hello, Input, Message, SessionId};
+use ciao_scheduler::server::sim_support;
+use proto_frames::{Connect, Decoder, Encoder, Encoding, Frame, Limits, Role, Uuid};
+
+use crate::agenda::Event;
+use crate::controller;
+use crate::names::{self, SCHEDULER};
+use crate::world::World;
+
+/// Longest time until an end of a broken connection learns of it, in ms; the scheduler may take longer than the peer.
+const PEER_LEARNS_MS: u64 = 2_000;
+const SCHEDULER_LEARNS_MS: u64 = 10_000;
+
+/// After how long without progress a queue counts as stalled.
+const STALL_TIME: Duration = Duration::from_secs(1);
+
+/// Longest time for which a peer does not read, in ms.
+const STALL_MS: u64 = 20_000;
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Peer {
+    Machine(usize),
+    Controller(usize),
+}
+
+impl Peer {
+    pub(crate) fn uuid(self) -> Uuid {
+        match self {
+            Self::Machine(number) => names::machine_uuid(number),
+            Self::Controller(number) => names::controller_uuid(number),
+        }
+    }
+
+    fn role(self) -> Role {
+        match self {
+            Self::Machine(_) => Role::AGENT,
+            Self::Controller(_) => Role::CONTROLLER,
+        }
+    }
+}
+
+/// The number of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Link(pub(crate) u64);
+
+/// All connections of which an end is left.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    links: BTreeMap<Link, Connection>,
+    count: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    /// The scheduler's end; `None` before it has arrived and once it is over.
+    session: Option<SessionId>,
+    /// Whether the peer's end is left.
+    is_held: bool,
+    /// Whether nothing that is written arrives any more.
+    is_broken: bool,
+    /// What the scheduler has for the peer and has not begun to write.
+    outbox: VecDeque<Message>,
+    down: Lane,
+    up: Lane,
+    /// Whether the peer reads, and the frames that wait for that.
+    reads: bool,
+    waiting: usize,
+    /// Frames written to a broken connection: as many as its buffers take.
+    voided: usize,
+    /// Instances of whose end the peer said something that was lost, and when.
+    lost: Vec<(u32, Instant)>,
+    backlog: Backlog,
+    is_stalled: bool,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Lane {
+    encoder: Encoder,
+    decoder: Decoder,
+    wire: VecDeque<Flying>,
+    /// When the last frame arrives.
+    last: Instant,
+}
+
+/// A frame on its way.
+#[derive(Debug)]
+struct Flying {
+    bytes: BytesMut,
+    /// Instances of which it tells what became of them.
+    told: Vec<u32>,
+    sent: Instant,
+}
+
+impl Lane {
+    fn new(encoding: Encoding, decoder: Decoder, now: Instant) -> Self {
+        Self {
+            encoder: Encoder::new(encoding),
+            decoder,
+            wire: VecDeque::new(),
+            last: now,
+        }
+    }
+
+    fn decode(&mut self) -> Option<proto_frames::Message> {
+        let mut flying = self.wire.pop_front()?;
+        let message = self.decoder.decode(&mut flying.bytes);
+        let message = message.expect("what was encoded can be decoded");
+        assert!(flying.bytes.is_empty(), "a frame is decoded whole");
+        Some(message.expect("it is a whole message"))
+    }
+}
+
+impl Connection {
+    /// Frames of the peer are lost.
+    fn loses(&mut self, frames: impl IntoIterator<Item = Flying>) {
+        for Flying { told, sent, .. } in frames {
+            self.lost.extend(told.into_iter().map(|it| (it, sent)));
+        }
+    }
+}
+
+impl Network {
+    /// The connection with this session, while the scheduler has it.
+    pub(crate) fn of_session(&self, session: SessionId) -> Option<Link> {
+        let mut links = self.links.iter();
+        let found = links.find(|(_, it)| it.session == Some(session));
+        found.map(|(link, _)| *link)
+    }
+
+    /// Connections of which both ends stand.
+    pub(crate) fn standing(&self) -> Vec<Link> {
+        let stands = |it: &Connection| it.is_held && !it.is_broken && it.session.is_some();
+        let links = self.links.iter().filter(|(_, it)| stands(it));
+        links.map(|(link, _)| *link).collect()
+    }
+
+    /// The scheduler's session with a machine's launcher, if it believes in one.
+    pub(crate) fn session_of(&self, peer: Peer) -> Option<SessionId> {
+        let mut links = self.links.values().filter(|it| it.peer == peer);
+        links.find_map(|it| it.session)
+    }
+
+    /// Whether a START of this instance may still reach a machine.
+    pub(crate) fn has_start_for(&self, machine: usize, instance: u32) -> bool {
+        let of_machine = |it: &&Connection| it.peer == Peer::Machine(machine) && it.is_held;
+        let mut links = self.links.values().filter(of_machine);
+        links.any(|it| it.down.wire.iter().any(|it| it.told.contains(&instance)))
+    }
+
+    fn get_mut(&mut self, link: Link) -> Option<&mut Connection> {
+        self.links.get_mut(&link)
+    }
+}
+
+impl World {
+    /// A peer opens a connection, which reaches the scheduler in a moment.
+    pub(crate) fn open(&mut self, peer: Peer) -> Link {
+        let encoding = match peer {
+            Peer::Machine(_) => Encoding::Native,
+            Peer::Controller(number) => self.controllers[number].encoding,
+        };
+        let limits = Limits::default();
+        let down = Lane::new(encoding, Decoder::client(encoding, limits), self.now);
+        let up = Lane::new(encoding, Decoder::server(limits), self.now);
+        self.network.count += 1;
+        let link = Link(self.network.count);
+        let connection = Connection {
+            peer,
+            session: None,
+            is_held: true,
+            is_broken: false,
+            outbox: VecDeque::new(),
+            down,
+            up,
+            reads: true,
+            waiting: 0,
+            voided: 0,
+            lost: Vec::new(),
+            backlog: Backlog::Clear,
+            is_stalled: false,
+        };
+        self.network.links.insert(link, connection);
+        let connect = Connect::new(peer.role(), peer.uuid());
+        self.fly_up(link, &proto_frames::Message::Connect(connect), false);
+        let at = self.soon();
+        self.agenda.put(at, Event::Arrives(link));
+        link
+    }
+
+    /// A peer's connection reaches the scheduler.
+    pub(crate) fn arrives(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        if self.core.is_none() {
+            return self.lose_session(link);
+        }
+        let Some(proto_frames::Message::Connect(connect)) = connection.up.decode() else {
+            unreachable!("a connection begins with CONNECT");
+        };
+        let encoding = connection.up.decoder.encoding();
+        let hello = Hello {
+            uuid: connect.source,
+            role: connect.role,
+            encoding: encoding.expect("it has decoded a message"),
+            bound: true,
+        };
+        self.sessions += 1;
+        let session = SessionId(self.sessions);
+        connection.session = Some(session);
+        let is_over = connection.is_broken;
+        self.note(format_args!("{link:?} is {session:?} of {}", hello.uuid));
+        self.hand_in(Input::Connect { session, hello });
+        if is_over {
+            let at = self.within_ms(SCHEDULER_LEARNS_MS);
+            self.agenda.put(at, Event::SchedulerLearns(link));
+        }
+    }
+
+    /// A peer sends a frame on its connection.
+    pub(crate) fn send_up(&mut self, link: Link, frame: Frame) {
+        self.note(format_args!("{link:?} sends {}", frame.kind));
+        self.fly_up(link, &proto_frames::Message::Frame(frame), true);
+    }
+
+    fn fly_up(&mut self, link: Link, message: &proto_frames::Message, arrives: bool) {
+        let at = self.soon();
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        let mut bytes = BytesMut::new();
+        connection.up.encoder.encode(message, &mut bytes);
+        let told = match message {
+            proto_frames::Message::Frame(frame) => controller::news_of(frame),
+            _ => None,
+        };
+        let told = told.map(|(instance, _)| instance).into_iter().collect();
+        let sent = self.now;
+        let flying = Flying { bytes, told, sent };
+        if connection.is_broken {
+            return connection.loses([flying]);
+        }
+        connection.up.wire.push_back(flying);
+        connection.up.last = connection.up.last.max(at);
+        let at = connection.up.last;
+        if arrives {
+            self.agenda.put(at, Event::ReachesScheduler(link));
+        }
+    }
+
+    /// The scheduler puts a message into a peer's queue.
+    pub(crate) fn queue(&mut self, link: Link, message: Message) {
+        if let Some(connection) = self.network.get_mut(link) {
+            connection.outbox.push_back(message);
+            self.pump(link);
+            self.look_at.push(link);
+        }
+    }
+
+    /// The writer of a peer's queue writes what the connection takes.
+    fn pump(&mut self, link: Link) {
+        loop {
+            let at = self.soon();
+            let window = self.settings.window;
+            let Some(connection) = self.network.get_mut(link) else {
+                return;
+            };
+            if connection.down.wire.len() + connection.voided >= window {
+                return;
+            }
+            let Some(message) = connection.outbox.pop_front() else {
+                return;
+            };
+            let told = told(&message);
+            let mut bytes = BytesMut::new();
+            let (peer, encoder) = (connection.peer, &mut connection.down.encoder);
+            sim_support::encode(&message, SCHEDULER, peer.uuid(), encoder, &mut bytes);
+            if connection.is_broken {
+                connection.voided += 1;
+                self.unheard(peer, &told);
+            } else {
+                let sent = self.now;
+                let flying = Flying { bytes, told, sent };
+                connection.down.wire.push_back(flying);
+                connection.down.last = connection.down.last.max(at);
+                let at = connection.down.last;
+                self.agenda.put(at, Event::ReachesPeer(link));
+            }
+        }
+    }
+
+    /// The next frame reaches the peer, if it reads.
+    pub(crate) fn reaches_peer(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        if !connection.reads {
+            connection.waiting += 1;
+            return;
+        }
+        let peer = connection.peer;
+        let Some(message) = connection.down.decode().filter(|_| connection.is_held) else {
+            return;
+        };
+        self.pump(link);
+        self.look_at.push(link);
+        match peer {
+            Peer::Machine(machine) => self.launcher_receives(machine, message),
+            Peer::Controller(number) => self.controller_receives(number, message),
+        }
+        self.look_at_queues();
+    }
+
+    /// The next frame reaches the scheduler.
+    pub(crate) fn reaches_scheduler(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        let Some(session) = connection.session else {
+            return;
+        };
+        let (peer, message) = (connection.peer, connection.up.decode());
+        let Some(proto_frames::Message::Frame(mut frame)) = message else {
+            return;
+        };
+        if frame.origin.is_nil() {
+            frame.origin = peer.uuid();
+        }
+        self.scheduler_receives(peer, session, frame);
+    }
+
+    /// A peer does not read for a while.
+    pub(crate) fn stall(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        if std::mem::take(&mut connection.reads) {
+            self.note(format_args!("{link:?} is not read from"));
+            self.agenda.put(self.now + STALL_TIME, Event::Stalls(link));
+            let at = self.within_ms(STALL_MS);
+            self.agenda.put(at, Event::Reads(link));
+        }
+    }
+
+    /// Nothing has left a queue for a while, if that is still so.
+    pub(crate) fn stalls(&mut self, link: Link) {
+        if let Some(connection) = self.network.get_mut(link)
+            && !connection.reads
+            && !connection.outbox.is_empty()
+        {
+            connection.is_stalled = true;
+            self.look_at.push(link);
+            self.look_at_queues();
+        }
+    }
+
+    /// A peer reads again.
+    pub(crate) fn reads(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        connection.reads = true;
+        connection.is_stalled = false;
+        for _ in 0..std::mem::take(&mut connection.waiting) {
+            self.agenda.put(self.now, Event::ReachesPeer(link));
+        }
+        self.look_at.push(link);
+        self.look_at_queues();
+    }
+
+    /// Tells the core how queues stand, where that has changed.
+    pub(crate) fn look_at_queues(&mut self) {
+        while let Some(link) = self.look_at.pop() {
+            let high_water = self.settings.high_water;
+            let Some(connection) = self.network.get_mut(link) else {
+                continue;
+            };
+            let queued = connection.outbox.len();
+            let backlog = match connection.backlog {
+                _ if connection.is_stalled => Backlog::Stalled,
+                Backlog::Clear if queued > high_water => Backlog::Filling,
+                before if queued > high_water / 2 => before,
+                _ => Backlog::Clear,
+            };
+            if let Some(session) = connection.session
+                && std::mem::replace(&mut connection.backlog, backlog) != backlog
+            {
+                self.note(format_args!("{link:?} queue is {backlog:?}"));
+                self.hand_in(Input::Backlog { session, backlog });
+            }
+        }
+    }
+
+    /// A moment within the time that frames take.
+    pub(crate) fn soon(&mut self) -> Instant {
+        let latency = self.settings.latency.as_millis() as u64;
+        self.within_ms(latency)
+    }
+
+    /// A moment within that time.
+    pub(crate) fn within_ms(&mut self, ms: u64) -> Instant {
+        self.now + Duration::from_micros(self.chance.u64(..=ms * 1000))
+    }
+}
+
+/// The instances that a message is about.
+fn told(message: &Message) -> Vec<u32> {
+    let instance = match message {
+        Message::Start(start) => names::instance_of(&start.request.instance.to_string()),
+        Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+            names::instance_of(&failure.instance_uuid)
+        }
+        Message::Forward(frame) => controller::news_of(frame).map(|(instance, _)| instance),
+        _ => None,
+    };
+    instance.into_iter().collect()
+}

@@ -1,0 +1,222 @@
+//! The time of trouble: what is done to the cluster, drawn from the seed by weights.
+
+use std::time::{Duration, Instant};
+
+use ciao_scheduler::launcher::agent::Workloads;
+use fastrand::Rng;
+
+use crate::work;
+use crate::world::World;
+
+/// What is done in one run, at most.
+const OPERATIONS_IN_RUN: u32 = 150;
+
+/// Longest time between two operations, in ms.
+const PAUSE_MS: u64 = 500;
+
+/// Longest step that the clock jumps, in ms.
+const JUMP_MS: u64 = 40_000;
+
+/// An operation: its name, how often it is done beside the others, and what it is.
+type Operation = (&'static str, u32, fn(&mut Plan, &mut World));
+
+/// Everything that is done.
+const OPERATIONS: &[Operation] = &[
+    ("start", 30, |plan, world| plan.start(world, work::plain)),
+    ("start with wishes", 15, |plan, world| {
+        plan.start(world, work::with_wishes);
+    }),
+    ("start a batch", 2, Plan::start_batch),
+    ("start again", 8, Plan::start_again),
+    ("delete", 12, Plan::delete),
+    ("evacuate", 2, Plan::evacuate),
+    ("restore", 6, Plan::restore),
+    ("use otherwise", 15, |plan, world| {
+        let at = plan.machine(world);
+        world.use_otherwise(at);
+    }),
+    ("break a connection", 8, |plan, world| {
+        if let Some(link) = plan.any(&world.network.standing()) {
+            world.break_link(link);
+        }
+    }),
+    ("do not read", 5, |plan, world| {
+        if let Some(link) = plan.any(&world.network.standing()) {
+            world.stall(link);
+        }
+    }),
+    ("crash a launcher", 3, |plan, world| {
+        let at = plan.machine(world);
+        world.launcher_crashes(at);
+    }),
+    ("crash a launcher amidst what it does", 3, |plan, world| {
+        let at = plan.machine(world);
+        world.launcher_crashes_soon(at);
+    }),
+    ("stop a launcher", 2, |plan, world| {
+        let workloads = [Workloads::Leave, Workloads::Stop][plan.chance.usize(..2)];
+        let at = plan.machine(world);
+        world.launcher_is_stopped(at, workloads);
+    }),
+    ("reboot a machine", 1, |plan, world| {
+        let at = plan.machine(world);
+        world.reboot(at);
+    }),
+    ("crash the scheduler", 1, |_, world| {
+        world.scheduler_crashes()
+    }),
+    ("crash a controller", 2, |plan, world| {
+        let number = plan.chance.usize(..world.controllers.len());
+        world.controller_crashes(number);
+    }),
+    ("connect a controller twice", 2, |plan, world| {
+        let number = plan.chance.usize(..world.controllers.len());
+        world.controller_connects_twice(number);
+    }),
+    ("jump", 2, |plan, world| {
+        let jump = Duration::from_millis(plan.chance.u64(0..JUMP_MS));
+        world.note(format_args!("the clock jumps by {jump:?}"));
+        world.pass_until(world.now + jump);
+    }),
+];
+
+/// What is still to be done.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    chance: Rng,
+    left: u32,
+    due: Option<Instant>,
+    /// Instances named so far.
+    instances: u32,
+    batches: u32,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        // Its own, so that what is done to a cluster does not depend on what the cluster draws.
+        let mut chance = Rng::with_seed(!seed);
+        let left = chance.u32(OPERATIONS_IN_RUN / 3..=OPERATIONS_IN_RUN);
+        Self {
+            chance,
+            left,
+            due: None,
+            instances: 0,
+            batches: 0,
+        }
+    }
+
+    /// When something is done next; `None` once all is.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Instant> {
+        if self.left == 0 {
+            return None;
+        }
+        // Most things come thick and fast, some after a while.
+        let longest = if self.chance_of_pause() {
+            8 * PAUSE_MS
+        } else {
+            PAUSE_MS
+        };
+        let chance = &mut self.chance;
+        Some(
+            *self
+                .due
+                .get_or_insert_with(|| now + Duration::from_millis(chance.u64(..longest))),
+        )
+    }
+
+    fn chance_of_pause(&mut self) -> bool {
+        self.due.is_none() && self.chance.u8(..8) == 0
+    }
+
+    /// Does the next thing.
+    pub(crate) fn act(&mut self, world: &mut World) {
+        self.due = None;
+        self.left -= 1;
+        let all: u32 = OPERATIONS.iter().map(|(_, weight, _)| weight).sum();
+        let mut drawn = self.chance.u32(..all);
+        for (name, weight, act) in OPERATIONS {
+            if drawn < *weight {
+                world.note(format_args!("plan: {name}"));
+                return act(self, world);
+            }
+            drawn -= weight;
+        }
+    }
+
+    fn any<T: Copy>(&mut self, things: &[T]) -> Option<T> {
+        (!things.is_empty()).then(|| things[self.chance.usize(..things.len())])
+    }
+
+    fn machine(&mut self, world: &World) -> usize {
+        self.chance.usize(..world.machines.len())
+    }
+
+    /// The controller that gives the next command: the master as a rule.
+    fn controller(&mut self, world: &World) -> usize {
+        let any = self.chance.usize(..world.controllers.len());
+        let is_any = self.chance.u8(..16) == 0;
+        world.master().filter(|_| !is_any).unwrap_or(any)
+    }
+
+    /// One of the latest instances: most of the earlier ones are history.
+    fn instance(&mut self) -> u32 {
+        let back = self.chance.u32(..12).min(self.instances);
+        self.instances - back
+    }
+
+    fn start(
+        &mut self,
+        world: &mut World,
+        draw: fn(&mut Rng, u32) -> proto_frames::payload::Start,
+    ) {
+        self.instances += 1;
+        let instance = self.instances;
+        let start = draw(&mut self.chance, instance);
+        let number = self.controller(world);
+        world.start(number, instance, start);
+    }
+
+    /// Sends a batch, of which one START may be missing.
+    fn start_batch(&mut self, world: &mut World) {
+        self.batches += 1;
+        let count = self.chance.u32(2..5);
+        let missing = u32::from(self.chance.u8(..4) == 0);
+        let number = self.controller(world);
+        for _ in missing..count {
+            self.instances += 1;
+            let instance = self.instances;
+            let start = work::of_batch(&mut self.chance, instance, self.batches, count);
+            world.start(number, instance, start);
+        }
+    }
+
+    /// Sends a START once more, whatever has become of it.
+    fn start_again(&mut self, world: &mut World) {
+        let (instance, number) = (self.instance(), self.controller(world));
+        let restart = self.chance.bool();
+        world.start_again(number, instance, restart);
+    }
+
+    /// Deletes an instance where the controller saw it last, else where it is not.
+    fn delete(&mut self, world: &mut World) {
+        let (instance, number) = (self.instance(), self.controller(world));
+        let seen = world.controllers[number].view.machines_of(instance).next();
+        let machine = seen.unwrap_or_else(|| self.machine(world));
+        let stop = self.chance.u8(..3) == 0;
+        world.delete(number, instance, machine, stop);
+    }
+
+    fn evacuate(&mut self, world: &mut World) {
+        let (number, machine) = (self.controller(world), self.machine(world));
+        world.evacuate(number, machine);
+    }
+
+    /// Restores a machine that is evacuated, else one that is not.
+    fn restore(&mut self, world: &mut World) {
+        let number = self.controller(world);
+        let mut machines = world.machines.iter();
+        let evacuated = machines.find(|it| it.maintenance).map(|it| it.number);
+        let machine = evacuated.unwrap_or_else(|| self.machine(world));
+        world.restore(number, machine);
+    }
+}

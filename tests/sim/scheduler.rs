@@ -1,0 +1,332 @@
+//! The scheduler: the real core, driven as `server::hub` drives it, on a disk and a network that are made up.
+
+use std::time::{Duration, Instant};
+
+use ciao_scheduler::sched::{
+    Action, ClusterConfiguration, Config, Input, Notice, Scheduler, SessionId,
+};
+use ciao_scheduler::server::sim_support;
+use proto_frames::payload::{Query, QueryKind, QueryResult};
+use proto_frames::{Encoding, Frame, Kind, Role};
+
+use crate::agenda::Event;
+use crate::controller;
+use crate::facts::{Fact, News};
+use crate::names::{self, OBSERVER, SCHEDULER};
+use crate::network::Peer;
+use crate::world::World;
+
+/// How long the scheduler is away after a crash, at most, in ms.
+const AWAY_MS: u64 = 8_000;
+
+/// Longest time that a write takes, in ms.
+const COMMIT_MS: u64 = 60;
+
+/// Unix time at the beginning of every run: 2026-11-21, as good as any.
+const UNIX_START: Duration = Duration::from_secs(1_795_219_200);
+
+/// What the scheduler can know of a machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sight {
+    /// Whether this scheduler has had a STATS since it last knew nothing of the machine.
+    is_listed: bool,
+    /// Since when no connection stands.
+    lost: Option<Instant>,
+}
+
+impl World {
+    pub(crate) fn scheduler_starts(&mut self) {
+        let settings = &self.settings;
+        let mut config = Config::new(SCHEDULER);
+        config.cpu_ratio = settings.cpu_ratio;
+        config.in_doubt_time = settings.in_doubt_time;
+        config.settle_time = settings.settle_time;
+        config.durable = settings.is_durable;
+        let unix = UNIX_START + self.elapsed();
+        config.start_unix_ms = unix.as_millis() as u64;
+        if settings.is_durable {
+            config.expected_nodes = self.disk.nodes();
+            config.restored = self.disk.restored();
+        }
+        self.schedulers += 1;
+        self.sight.fill(Sight::default());
+        self.core = Some(Scheduler::new(
+            config,
+            ClusterConfiguration::default(),
+            self.now,
+        ));
+        self.note(format_args!("the scheduler starts"));
+        self.take_actions();
+    }
+
+    pub(crate) fn scheduler_crashes(&mut self) {
+        if self.core.take().is_none() {
+            return;
+        }
+        self.note(format_args!("the scheduler crashes"));
+        self.facts.push(Fact::SchedulerCrashed);
+        self.lose_all_sessions();
+        self.disk.crash(&mut self.chance);
+        let back = self.within_ms(AWAY_MS);
+        self.agenda.put(back, Event::SchedulerReturns);
+    }
+
+    /// A frame reaches the scheduler.
+    pub(crate) fn scheduler_receives(&mut self, peer: Peer, session: SessionId, frame: Frame) {
+        let meaning = sim_support::understand(&frame);
+        let (kind, origin) = (frame.kind, peer);
+        self.note(format_args!("the scheduler gets {kind} from {origin:?}"));
+        let told = frame.clone();
+        let starts = self.started();
+        // Before it is handled: whether a START is safe depends on what was known then.
+        let taken = (kind == Kind::START)
+            .then(|| self.see_start(&told))
+            .flatten();
+        let input = Input::Frame {
+            session,
+            frame,
+            meaning,
+        };
+        if let Peer::Machine(machine) = peer {
+            self.see_report(machine, &told);
+        }
+        let before = self.facts.len();
+        self.hand_in(input);
+        if self.started() > starts
+            && let Some(taken) = taken
+        {
+            self.starts_taken += 1;
+            // Ahead of what came of it.
+            self.facts.insert(before, taken);
+        }
+    }
+
+    /// What a START is, once the scheduler has taken it in.
+    fn see_start(&self, frame: &Frame) -> Option<Fact> {
+        let start = proto_frames::payload::peek::start(&frame.payload).ok()?;
+        let instance = names::instance_of(&start.instance_uuid)?;
+        let is_unseen = self.machines.iter().any(|machine| {
+            let at = machine.number;
+            let may_run = machine.has(instance) || self.network.has_start_for(at, instance);
+            may_run && self.is_out_of_sight(at)
+        });
+        Some(Fact::Taken {
+            instance,
+            is_unseen,
+        })
+    }
+
+    fn started(&self) -> u64 {
+        self.core.as_ref().map_or(0, |core| core.counters().starts)
+    }
+
+    /// What a launcher's frame tells the scheduler, as facts.
+    fn see_report(&mut self, machine: usize, frame: &Frame) {
+        if frame.kind == Kind::STATS {
+            self.sight[machine].is_listed = true;
+            let stats = proto_frames::payload::peek::stats(&frame.payload);
+            let stats = stats.expect("launchers write STATS well");
+            let instances = stats.instances.iter();
+            let instances = instances
+                .filter_map(|it| names::instance_of(&it.instance_uuid))
+                .collect();
+            return self.facts.push(Fact::Listed { machine, instances });
+        }
+        let Some((instance, news)) = controller::news_of(frame) else {
+            return;
+        };
+        let fatal = news == News::Failed;
+        self.facts.push(match news {
+            News::Gone => Fact::Gone { instance },
+            _ => Fact::Refused { instance, fatal },
+        });
+        if self.has_no_controller() {
+            self.facts.push(Fact::Unheard { instance });
+        }
+    }
+
+    fn has_no_controller(&self) -> bool {
+        let core = self.core.as_ref();
+        core.is_none_or(|core| core.heartbeat(0, 0).controller_count == 0)
+    }
+
+    /// Hands something to the core and does what it wants done.
+    pub(crate) fn hand_in(&mut self, input: Input) {
+        let now = self.now;
+        self.see_input(&input);
+        if let Some(core) = &mut self.core {
+            core.handle(now, input);
+            self.take_actions();
+        }
+        self.look_at_queues();
+    }
+
+    /// Takes note of machines that come into sight and go out of it.
+    fn see_input(&mut self, input: &Input) {
+        match input {
+            Input::Connect { hello, .. } => {
+                let Some(machine) = names::machine_of(&hello.uuid.to_string()) else {
+                    return;
+                };
+                if self.is_out_of_sight(machine) {
+                    self.sight[machine].is_listed = false;
+                }
+                self.sight[machine].lost = None;
+            }
+            Input::Disconnected { .. } => {
+                for machine in 0..self.machines.len() {
+                    let stands = self.network.session_of(Peer::Machine(machine)).is_some();
+                    let sight = &mut self.sight[machine];
+                    sight.lost = match sight.lost {
+                        _ if stands => None,
+                        Some(since) => Some(since),
+                        None => Some(self.now),
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the scheduler has no way of knowing what is on a machine: it was lost for so long that it was given up,
+    /// or has not said yet what runs there.
+    pub(crate) fn is_out_of_sight(&self, machine: usize) -> bool {
+        let sight = self.sight[machine];
+        let patience = self.settings.in_doubt_time;
+        !sight.is_listed || sight.lost.is_some_and(|since| since + patience <= self.now)
+    }
+
+    pub(crate) fn scheduler_ticks(&mut self) {
+        self.hand_in(Input::Tick);
+    }
+
+    fn take_actions(&mut self) {
+        while let Some(action) = self.core.as_mut().and_then(Scheduler::poll_action) {
+            match action {
+                Action::Send { to, message } => {
+                    if let Some(link) = self.network.of_session(to) {
+                        self.queue(link, message);
+                    }
+                }
+                Action::Refuse { why, .. } => panic!("a peer is refused: {why}"),
+                Action::Disconnect { session, why } => {
+                    self.note(format_args!("{session:?} is ended: {why}"));
+                    let link = self.network.of_session(session);
+                    let taken = link.and_then(|link| self.take_session(link));
+                    if let (Some((session, unsent)), Some(core)) = (taken, &mut self.core) {
+                        core.handle(self.now, Input::Disconnected { session, unsent });
+                    }
+                }
+                Action::RememberNodes => {
+                    let nodes = self.core.as_ref().map(Scheduler::known_nodes);
+                    self.disk.remember_nodes(nodes.unwrap_or_default());
+                    self.write_soon();
+                }
+                Action::Persist(change) => {
+                    assert!(
+                        self.settings.is_durable,
+                        "there is nowhere to keep {change:?}"
+                    );
+                    self.disk.persist(change);
+                    self.write_soon();
+                }
+                Action::Notice(notice) => self.see_notice(&notice),
+            }
+        }
+    }
+
+    fn see_notice(&mut self, notice: &Notice) {
+        self.note(format_args!("notice: {notice}"));
+        match notice {
+            Notice::Placed(id, node) => {
+                let instance = names::instance_of(&id.to_string());
+                let machine = names::machine_of(&node.to_string());
+                if let (Some(instance), Some(machine)) = (instance, machine) {
+                    self.placed.insert(instance, machine);
+                    self.facts.push(Fact::Placed { instance, machine });
+                }
+            }
+            Notice::Failed(id, _) => {
+                let Some(instance) = names::instance_of(&id.to_string()) else {
+                    return;
+                };
+                let machine = self.placed.get(&instance);
+                let is_lost = machine.is_some_and(|&machine| self.is_out_of_sight(machine));
+                self.facts.push(Fact::Failed { instance, is_lost });
+                if self.has_no_controller() {
+                    self.facts.push(Fact::Unheard { instance });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn write_soon(&mut self) {
+        let at = self.within_ms(COMMIT_MS);
+        let scheduler = self.schedulers;
+        self.agenda.put(at, Event::Committed { scheduler });
+    }
+
+    /// The disk has written something.
+    pub(crate) fn disk_writes(&mut self, scheduler: u64) {
+        if scheduler == self.schedulers
+            && self.core.is_some()
+            && !self.disk.is_idle()
+            && let Some(ticket) = self.disk.write(&mut self.chance)
+        {
+            self.hand_in(Input::Committed(ticket));
+        }
+    }
+
+    /// Everything that the scheduler answers to a query, over all pages.
+    pub(crate) fn ask(&mut self, what: &QueryKind) -> QueryResult {
+        self.sessions += 1;
+        let session = SessionId(self.sessions);
+        let hello = ciao_scheduler::sched::Hello {
+            uuid: OBSERVER,
+            role: Role::OPERATOR,
+            encoding: Encoding::Native,
+            bound: false,
+        };
+        self.hand_in(Input::Connect { session, hello });
+        let mut all = QueryResult::default();
+        let mut query = Query {
+            what: what.clone(),
+            ..Query::default()
+        };
+        loop {
+            let page = self.ask_page(session, &query);
+            assert_eq!(page.error, None);
+            all.nodes.extend(page.nodes);
+            all.instances.extend(page.instances);
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        let unsent = Vec::new();
+        self.hand_in(Input::Disconnected { session, unsent });
+        all
+    }
+
+    fn ask_page(&mut self, session: SessionId, query: &Query) -> QueryResult {
+        let frame = Frame::new(Kind::QUERY, OBSERVER, query.encode());
+        let meaning = sim_support::understand(&frame);
+        let core = self.core.as_mut().expect("the scheduler is back by now");
+        let input = Input::Frame {
+            session,
+            frame,
+            meaning,
+        };
+        core.handle(self.now, input);
+        let mut result = None;
+        while let Some(action) = core.poll_action() {
+            if let Action::Send { message, .. } = action
+                && let ciao_scheduler::sched::Message::QueryResult(rows) = message
+            {
+                result = Some(*rows);
+            }
+        }
+        result.expect("a query is answered at once")
+    }
+}

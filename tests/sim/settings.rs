@@ -1,0 +1,52 @@
+//! A run's cluster, drawn from its seed: times, how sure its parts are, and whether the scheduler has a state directory.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// What is the same for a whole run.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Vcpus per cpu, for the scheduler and for all launchers.
+    pub(crate) cpu_ratio: f64,
+    pub(crate) in_doubt_time: Duration,
+    pub(crate) settle_time: Duration,
+    pub(crate) report_interval: Duration,
+    pub(crate) stop_grace: Duration,
+    /// Whether the scheduler has a state directory.
+    pub(crate) is_durable: bool,
+    /// Longest time that a frame is on its way.
+    pub(crate) latency: Duration,
+    /// Frames that may be on their way in one direction; more wait in the sender's queue.
+    pub(crate) window: usize,
+    /// Frames in a launcher's queue beyond which it counts as long.
+    pub(crate) high_water: usize,
+}
+
+impl Settings {
+    pub(crate) fn draw(chance: &mut Rng) -> Self {
+        let ms = |choices: &[u64], chance: &mut Rng| {
+            Duration::from_millis(choices[chance.usize(..choices.len())])
+        };
+        Self {
+            cpu_ratio: [1.0, 2.0, 1.5][chance.usize(..3)],
+            in_doubt_time: ms(&[2_000, 5_000, 15_000], chance),
+            settle_time: ms(&[3_000, 10_000], chance),
+            report_interval: ms(&[1_000, 3_000, 6_000], chance),
+            stop_grace: ms(&[300, 2_000, 10_000], chance),
+            is_durable: chance.bool(),
+            latency: ms(&[2, 20, 300], chance),
+            window: [2, 8, 64][chance.usize(..3)],
+            high_water: [2, 4, 20][chance.usize(..3)],
+        }
+    }
+
+    /// Long enough for everything that waits for something to have waited enough: lost nodes given up, batches failed,
+    /// instances missed in several STATS, what ignores its end killed, and everybody back from wherever they were.
+    pub(crate) fn time_to_settle(&self) -> Duration {
+        const OF_BATCHES: Duration = ciao_scheduler::sched::BATCH_TIME;
+        const OF_RETURNS: Duration = Duration::from_secs(30);
+        let missed = self.report_interval * (2 + u32::from(ciao_scheduler::sched::MISSED_STATS));
+        self.in_doubt_time + self.settle_time + self.stop_grace + missed + OF_BATCHES + OF_RETURNS
+    }
+}

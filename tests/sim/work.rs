@@ -1,0 +1,124 @@
+//! What STARTs ask for, and their payloads.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use fastrand::Rng;
+use proto_frames::payload::{
+    Batch, Group, GroupPolicy, Requirements, Scheduling, Span, Start, Storage,
+};
+
+use crate::names;
+
+/// The custom resource of these machines.
+pub(crate) const GPU: &str = "gpu";
+
+/// Zones in which machines may be.
+pub(crate) const ZONES: [&str; 2] = ["z1", "z2"];
+
+/// Memory (MiB), vcpus, disk (MiB) and GPUs: of a machine, or asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Amounts {
+    pub(crate) mem: i64,
+    pub(crate) vcpus: i64,
+    pub(crate) disk: i64,
+    pub(crate) gpus: i64,
+}
+
+impl Amounts {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            mem: self.mem + other.mem,
+            vcpus: self.vcpus + other.vcpus,
+            disk: self.disk + other.disk,
+            gpus: self.gpus + other.gpus,
+        }
+    }
+
+    pub(crate) fn fits_into(self, capacity: Self) -> bool {
+        self.mem <= capacity.mem
+            && self.vcpus <= capacity.vcpus
+            && self.disk <= capacity.disk
+            && self.gpus <= capacity.gpus
+    }
+}
+
+/// Draws a START without wishes.
+pub(crate) fn plain(chance: &mut Rng, instance: u32) -> Start {
+    let disk = chance.i64(0..3);
+    let storage = Storage {
+        local: true,
+        size: disk,
+        ..Storage::default()
+    };
+    Start {
+        instance_uuid: names::instance_uuid(instance),
+        tenant_uuid: "tenant".to_owned(),
+        vm_type: "process".to_owned(),
+        command: vec!["/bin/work".to_owned()],
+        storage: (disk > 0).then_some(storage).into_iter().collect(),
+        requirements: Requirements {
+            mem_mb: chance.i64(1..60),
+            vcpus: chance.i64(0..4),
+            ..Requirements::default()
+        },
+        ..Start::default()
+    }
+}
+
+/// Draws a START that says something about its placement.
+pub(crate) fn with_wishes(chance: &mut Rng, instance: u32) -> Start {
+    let mut scheduling = Scheduling::default();
+    if chance.u8(..3) == 0 {
+        let zone = ZONES[chance.usize(..ZONES.len())];
+        let wish = format!("zone = {zone}").parse().expect("an expression");
+        scheduling.require.push(wish);
+    }
+    if chance.bool() {
+        scheduling.resources = BTreeMap::from([(GPU.to_owned(), chance.i64(1..3))]);
+    }
+    if chance.u8(..3) == 0 {
+        let policies = [
+            GroupPolicy::AntiAffinity,
+            GroupPolicy::Affinity,
+            GroupPolicy::SoftAntiAffinity,
+        ];
+        scheduling.group = Some(Group {
+            id: format!("g{}", chance.u8(..3)),
+            policy: policies[chance.usize(..3)].clone(),
+            ..Group::default()
+        });
+    }
+    if chance.bool() {
+        scheduling.priority = Some(chance.i64(0..=100));
+    }
+    if chance.u8(..3) == 0 {
+        scheduling.queue = Some(Span::from_ms(chance.u64(0..30_000)));
+    }
+    if chance.u8(..3) == 0 {
+        scheduling.attempts = Some(chance.u32(1..=4));
+    }
+    Start {
+        scheduling: Some(scheduling),
+        ..plain(chance, instance)
+    }
+}
+
+/// Draws one START of a batch.
+pub(crate) fn of_batch(chance: &mut Rng, instance: u32, id: u32, count: u32) -> Start {
+    Start {
+        scheduling: Some(Scheduling {
+            batch: Some(Batch {
+                id: format!("b{id}"),
+                count,
+            }),
+            ..Scheduling::default()
+        }),
+        ..plain(chance, instance)
+    }
+}
+
+/// The payload of a START, as controllers send it.
+pub(crate) fn payload(start: &Start) -> Bytes {
+    start.encode()
+}
