@@ -55,8 +55,8 @@ impl Scheduler {
         };
         let (what, key) = (kept.state.word(), kept.state.node());
         let node = key.map(|key| self.nodes.node(key).uuid);
-        self.cordons.note_turn(instance, node);
         let lease = key.and_then(|key| self.lease_of(key));
+        self.cordons.note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
@@ -661,19 +661,20 @@ impl Scheduler {
         else {
             return;
         };
-        let by = match &then {
-            Then::Wait(preemptor) => By::Preemptor(preemptor.clone()),
-            Then::End | Then::Again => By::Command,
-        };
-        self.rolled_back(key, instance, by, "it did not stop in time");
+        let late = "it did not stop in time";
         match then {
-            Then::Wait(preemptor) => self.victim_stays(&preemptor, instance),
+            Then::Wait(preemptor) => {
+                let by = By::Preemptor(preemptor.clone());
+                self.rolled_back(key, instance, by, late);
+                self.victim_stays(&preemptor, instance);
+            }
             Then::Again => {
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.told_to_stop = true;
                 }
+                self.turn(instance, State::Running { node: key }, late);
             }
-            Then::End => {}
+            Then::End => self.rolled_back(key, instance, By::Command, late),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct Instance {
     pub(super) has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     pub(super) last_node: Option<Uuid>,
-    /// Who had it suspended, while it is, or was when its node was lost.
+    /// Who had it suspended, while it is, or while it moves as such, or was when its node was lost.
     pub(super) suspended_by: Option<By>,
     /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
     pub(super) lease: Option<Duration>,
@@ -321,6 +321,10 @@ impl Instance {
     pub(super) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
         Self {
             start: None,
+            suspended_by: match &state {
+                State::Suspended { by, .. } => Some(by.clone()),
+                _ => None,
+            },
             priority: DEFAULT_PRIORITY,
             state,
             order,
@@ -338,7 +342,6 @@ impl Instance {
             pinned: None,
             pending: None,
             told_to_stop: false,
-            suspended_by: None,
             lease: None,
         }
     }
@@ -375,6 +378,7 @@ impl Instance {
         if let Some(start) = &mut self.start {
             start.set_restart();
         }
+        self.pinned = None;
     }
 
     /// Notes what became of it.

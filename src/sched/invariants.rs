@@ -50,9 +50,9 @@ impl Scheduler {
             "what is due, and who is on no node, is not what the states of instances say".to_owned()
         })?;
         self.check_groups()?;
-        self.check_moves()?;
         self.check_lives()?;
         self.check_waiters()?;
+        self.check_moves()?;
         for &id in self.controllers.iter().chain(&self.watchers) {
             ensure(self.sessions.contains_key(&id), || {
                 format!("{id:?} is listed but has ended")

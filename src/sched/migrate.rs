@@ -272,14 +272,14 @@ impl Scheduler {
         match self.moving(instance) {
             Some((from, to, Move::Shipped, _)) if to == key => {
                 self.release(from, instance);
-                self.settles(instance, key);
+                self.has_arrived(instance, key);
             }
             // One that is to be stopped first is not started there before its holder says that it has ended.
             _ => {}
         }
     }
 
-    fn settles(&mut self, instance: &InstanceId, key: NodeKey) {
+    fn has_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
         self.holders.insert(instance.clone(), key);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
@@ -321,7 +321,7 @@ impl Scheduler {
             .get(instance)
             .is_some_and(|entry| entry.phase == Phase::Running);
         if is_listed {
-            self.settles(instance, to);
+            self.has_arrived(instance, to);
             return Heard::ByOriginals;
         }
         self.holders.insert(instance.clone(), to);

@@ -206,7 +206,7 @@ impl Scheduler {
             && no_instance
         {
             let heard = self.ended(key, instance, Ended::NotThere);
-            if heard == Heard::ByOriginals {
+            if heard != Heard::ByAll {
                 // Nobody but the scheduler had asked for it.
                 return;
             }

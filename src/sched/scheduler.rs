@@ -80,14 +80,14 @@ pub struct Scheduler {
     pub(super) woken: IndexMap<NodeKey, Begin>,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
-    /// Nodes that get no new work.
-    pub(super) cordons: Cordons,
     /// What masters alone were told of late.
     pub(super) outcomes: Outcomes,
     /// The master, while it is told of everything there is.
     pub(super) briefing: Option<Box<Briefing>>,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
     pub(super) is_leaving: bool,
+    /// Nodes that get no new work.
+    pub(super) cordons: Cordons,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -152,10 +152,10 @@ impl Scheduler {
             woken: IndexMap::new(),
             evictions: Evictions::default(),
             durable,
-            cordons: Cordons::default(),
             outcomes: Outcomes::default(),
             briefing: None,
             is_leaving: false,
+            cordons: Cordons::default(),
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
@@ -231,8 +231,8 @@ impl Scheduler {
             batches,
             self.instances.due(),
             self.queue.due(),
-            self.cordons.due(self.now),
             self.evictions.due(),
+            self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),
             self.is_page_due().then_some(self.now),
         ];

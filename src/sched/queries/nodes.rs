@@ -77,6 +77,7 @@ impl Scheduler {
             lease_ms: lease_ms(node),
             cordoned: node.is_cordoned,
             drain: self.drain_words(node.uuid),
+            ..NodeView::default()
         }
     }
 }
