@@ -127,9 +127,7 @@ impl Scheduler {
     }
 
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
-        if let State::Migrating { to, .. } = state {
-            self.unclaim(*to, instance);
-        }
+        let may_have_ended = self.moved_with_node(instance, state);
         let node = self.nodes.node(key);
         let (uuid, lost_at) = match node.presence {
             Presence::Lost(at) => (node.uuid, at),
@@ -152,9 +150,10 @@ impl Scheduler {
             }
             // It is being stopped, and was to be placed again.
             State::Stopping {
-                then: Then::Wait(_),
+                then: Then::Wait(_) | Then::Again,
                 ..
             } => AfterLoss::Replace,
+            _ if may_have_ended => AfterLoss::Replace,
             _ => AfterLoss::Forget,
         };
         let until = match (then, fence) {
