@@ -611,12 +611,11 @@ impl Scheduler {
         else {
             return;
         };
-        let by = match then {
-            Then::Wait(preemptor) => By::Preemptor(preemptor),
-            Then::End => By::Command,
-        };
-        self.rolled_back(key, instance, by.clone(), "it did not stop in time");
-        if let By::Preemptor(preemptor) = by {
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        let by = by.unwrap_or(By::Command);
+        self.rolled_back(key, instance, by, "it did not stop in time");
+        if let Then::Wait(preemptor) = then {
             self.victim_stays(&preemptor, instance);
         }
     }

@@ -20,7 +20,7 @@ use super::care::COMMAND_TIME;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Capabilities, InstanceState, Target};
 use super::instances::{By, DEFAULT_PRIORITY, Instance, OnLoss, State, Then};
-use super::ledger::Phase;
+use super::ledger::{Entry, Phase};
 use super::node::Pool;
 use super::queue::Shape;
 
@@ -459,9 +459,10 @@ impl Scheduler {
         by: By,
         detail: &str,
     ) {
+        let is_suspended =
+            |entry: &Entry| entry.is_suspended || entry.reported == Some(InstanceState::ExitPaused);
         let entry = self.nodes.node(key).ledger.get(instance);
-        let reported = entry.and_then(|entry| entry.reported);
-        if reported == Some(InstanceState::ExitPaused) {
+        if entry.is_some_and(is_suspended) {
             self.stays_suspended(key, instance, by, detail);
         } else {
             self.runs_again(key, instance, detail);
