@@ -47,7 +47,7 @@ fn closed_loop(directory: &Path, waiting: usize, time: Duration) {
     let begun = Instant::now();
     let mut pushed = Vec::new();
     let (mut commits, mut done) = (0u32, 0);
-    let mut waits = Histogram::<u64>::new(3).expect("3 digits can be had");
+    let mut waits = Histogram::<u64>::new_with_max(60_000_000, 3).expect("bounds in order");
     while begun.elapsed() < time || commits == 0 {
         while pushed.len() < done + waiting {
             pushed.push(Instant::now());

@@ -8,6 +8,7 @@
 pub mod cert;
 pub mod ctl;
 pub mod dev;
+mod edit;
 pub mod flags;
 pub mod launcher;
 pub mod logging;

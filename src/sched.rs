@@ -14,6 +14,7 @@ mod choose;
 mod columns;
 mod config;
 mod connections;
+mod cordons;
 mod decide;
 mod drain;
 mod durable;
@@ -35,6 +36,7 @@ mod ledger;
 mod losses;
 mod migrate;
 mod node;
+mod outcomes;
 mod permissions;
 mod placement;
 mod policy;
@@ -52,6 +54,7 @@ mod scheduler;
 mod session;
 mod settle;
 mod slot_set;
+mod snapshot;
 mod suspend;
 mod table;
 mod timers;
@@ -63,7 +66,8 @@ mod weighers;
 mod workloads;
 
 pub use action::{
-    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
+    TargetedCommand,
 };
 pub use batches::{BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES};
 pub use columns::MAX_RESOURCE_NAMES;
@@ -78,6 +82,7 @@ pub use input::{
     StartRequest, StatsReport, Target,
 };
 pub use node::NodeStatus;
+pub use outcomes::{MAX_REPLAY, REPLAY_TIME};
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use record::{

@@ -1,6 +1,7 @@
 //! The daemon: sockets, handshakes, sessions, queues, and the core behind its lock. No policy of its own.
 
 mod accept;
+mod changes;
 mod configuration;
 mod flags;
 mod handshake;

@@ -9,7 +9,7 @@ use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{Fault, PayloadError, Start};
 
-mod edit;
+use crate::edit;
 
 /// A START payload as a file has it.
 #[derive(Debug, Clone)]

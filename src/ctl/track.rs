@@ -34,7 +34,7 @@ pub enum Stage {
     Sent,
     /// It waits for room: for the first time, or again after it had to give way.
     Waiting(Box<InstanceQueued>),
-    /// It has a node and does not run there at present: suspended, on its way to another one.
+    /// It does not run at present: suspended, on its way to another node, or gone in a way that is not yet told.
     Held {
         /// Where it is in its life.
         state: LifeState,
@@ -253,7 +253,6 @@ impl Tracker {
                 detail,
                 ..InstanceQueued::default()
             })),
-            LifeState::Gone => Stage::Ended { exit_code: None },
             LifeState::Placing => Stage::Placed,
             LifeState::Running | LifeState::Updated => Stage::Running,
             state => Stage::Held {
@@ -265,6 +264,7 @@ impl Tracker {
             (&self.all[at].stage, &stage),
             // Where it stands in the queue, and which node it was given to, is said by events of their own.
             (Stage::Waiting(_), Stage::Waiting(_))
+                | (Stage::Sent, Stage::Waiting(_))
                 | (
                     Stage::Sent | Stage::Waiting(_) | Stage::Running,
                     Stage::Placed
@@ -273,7 +273,8 @@ impl Tracker {
         if is_old {
             return None;
         }
-        self.advance(at, stage)
+        let changed = self.advance(at, stage);
+        changed.filter(|_| turn.state != LifeState::Gone) // how is the news, and still to come
     }
 
     fn advance(&mut self, at: usize, stage: Stage) -> Option<&Tracked> {
@@ -293,6 +294,11 @@ impl Tracker {
     fn is_done(&self, stage: &Stage) -> bool {
         match stage {
             Stage::Sent => false,
+            // How it ended is still to come.
+            Stage::Held {
+                state: LifeState::Gone,
+                ..
+            } => false,
             // It was asked to wait, and does.
             Stage::Waiting(_) | Stage::Held { .. } | Stage::Placed => self.until <= Until::Placed,
             Stage::Running => self.until <= Until::Running,

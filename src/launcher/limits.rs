@@ -62,7 +62,7 @@ impl Limits {
             current: Some(maximum.map_or(bytes, |maximum| bytes.min(maximum))),
             maximum,
         };
-        match prlimit(pid, Resource::Data, limit.clone()) {
+        match prlimit(pid, Resource::Data, limit) {
             Ok(earlier) => Ok(earlier != limit),
             Err(Errno::SRCH) => Ok(false),
             Err(error) => Err(error.into()),

@@ -9,7 +9,7 @@
 //!
 //! SIGTERM asks it to end the workload (forwarded to the process group; everyone may take their time), SIGUSR1 to kill
 //! all of it; either way a frozen workload goes on to its end. To freeze, thaw or limit it is asked over a socket
-//! ([`super::control`]). A workload under the node's lease is killed when that is over ([`super::lease`]), whatever has
+//! (`control`). A workload under the node's lease is killed when that is over (`lease`), whatever has
 //! become of the launcher. It never outlives the workload and has no other duty but keeping the output file within its
 //! limit.
 

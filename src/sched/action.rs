@@ -1,5 +1,6 @@
 //! What the core wants done: frames sent, connections ended, things remembered, people told.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -7,14 +8,15 @@ use proto_frames::payload::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
     Delete, DeleteFailure, DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, PlacementDecision,
-    QueryResult, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure,
+    Update,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::ids::{InstanceId, SessionId};
 use super::input::{StartRequest, Target};
 use super::policy::RuleError;
-use super::record::Change;
+use super::record::{Change, Demand};
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
@@ -121,6 +123,47 @@ pub struct PlacedStart {
     pub request: StartRequest,
     /// The frame, as it came.
     pub frame: Frame,
+    /// What its payload does not say, because it came to be so since; `None` as long as the payload says it all.
+    pub changes: Option<Box<StartChanges>>,
+}
+
+impl PlacedStart {
+    /// Makes it a restart: its instance ran before.
+    pub(super) fn set_restart(&mut self) {
+        if !self.request.restart {
+            self.request.restart = true;
+            self.changes.get_or_insert_default().restart = true;
+        }
+    }
+
+    /// Makes it ask for other amounts.
+    pub(super) fn set_demand(&mut self, demand: Demand) {
+        self.request.asked = demand.base();
+        let resources = demand.resources.iter();
+        let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
+        let resources: BTreeMap<_, _> = resources.collect();
+        match &mut self.request.scheduling {
+            Some(scheduling) => scheduling.resources = resources,
+            None if resources.is_empty() => {}
+            none => {
+                let scheduling = Scheduling {
+                    resources,
+                    ..Scheduling::default()
+                };
+                *none = Some(Box::new(scheduling));
+            }
+        }
+        self.changes.get_or_insert_default().demand = Some(demand);
+    }
+}
+
+/// What of a START is no longer as its payload says: to be written into it before a launcher reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StartChanges {
+    /// Whether it has become a restart.
+    pub restart: bool,
+    /// The amounts that it asks for since an UPDATE; `None` = those of the payload.
+    pub demand: Option<Demand>,
 }
 
 /// What a launcher is to do with an instance.

@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    AttemptFailed, InstanceDeleted, InstanceStateEvent, LifeState, OnNodeLoss, StartFailure,
-    StartFailureReason, Topic,
+    AttemptFailed, CommandFailureReason, InstanceDeleted, InstanceStateEvent, LifeState,
+    OnNodeLoss, StartFailure, StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -21,8 +21,9 @@ use super::input::{InstanceState, StartRequest, Target};
 use super::instances::{
     AfterLoss, Awaits, By, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State, Then,
 };
-use super::ledger::{Ended, Entry, Unconfirmed};
+use super::ledger::{Ended, Unconfirmed};
 use super::placement::pool_of;
+use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -55,6 +56,7 @@ impl Scheduler {
         let (what, key) = (kept.state.word(), kept.state.node());
         let node = key.map(|key| self.nodes.node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
+        self.cordons.note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
@@ -85,6 +87,7 @@ impl Scheduler {
         });
         self.leave_queue(instance);
         self.instances.remove(instance);
+        self.cordons.note_turn(instance, None);
         if let Some(&key) = self.holders.get(instance) {
             self.nodes.node_mut(key).ledger.set_kept(instance, false);
         }
@@ -106,7 +109,7 @@ impl Scheduler {
         }
     }
 
-    fn tell_state(
+    pub(super) fn tell_state(
         &mut self,
         instance: &InstanceId,
         state: LifeState,
@@ -116,23 +119,53 @@ impl Scheduler {
         if self.controllers.is_empty() && self.watchers.is_empty() {
             return;
         }
+        let event = self.state_event(instance, state, node, detail);
+        self.tell_controllers(Topic::Instances, |session| {
+            let message = || Message::InstanceState(Box::new(event.clone()));
+            session.is_native().then(message)
+        });
+    }
+
+    /// Tells one peer the same, unless it is told as all others are.
+    pub(super) fn copy_state(
+        &mut self,
+        to: SessionId,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        let hears = |session: &Session| {
+            !session.is_native()
+                || self.controllers.contains(&to)
+                || session.topics.contains(&Topic::Instances)
+        };
+        if !self.sessions.get(&to).is_none_or(hears) {
+            let event = self.state_event(instance, state, node, detail);
+            self.send(to, Message::InstanceState(Box::new(event)));
+        }
+    }
+
+    fn state_event(
+        &self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match kept.state {
             State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
             _ => None,
         });
-        let event = InstanceStateEvent {
+        InstanceStateEvent {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
             detail: detail.to_owned(),
             priority: kept.map(|kept| i64::from(kept.priority)),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        };
-        self.tell_controllers(Topic::Instances, |session| {
-            let message = || Message::InstanceState(Box::new(event.clone()));
-            session.is_native().then(message)
-        });
+        }
     }
 
     /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
@@ -168,6 +201,9 @@ impl Scheduler {
             history: Default::default(),
             epoch: 0,
             asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
             start: Some(Box::new(start)),
         };
         self.instances.insert(instance.clone(), kept);
@@ -236,6 +272,8 @@ impl Scheduler {
         let tried = kept.tried.iter();
         let tried = tried.filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok());
         request.avoid.extend(tried);
+        let pinned = kept.pinned.map(|node| node.to_string().into());
+        request.node_id = pinned.or(request.node_id);
         Some(request)
     }
 
@@ -264,12 +302,7 @@ impl Scheduler {
         let Some(request) = self.request_now(instance) else {
             return false;
         };
-        let extras = self.extras(&request);
-        let entry = Entry::claimed(request.asked, extras, self.now);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        ledger.insert(instance.clone(), entry);
-        ledger.set_kept(instance, true);
-        self.refresh_offer(key);
+        self.claim_as(&request, key);
         true
     }
 
@@ -396,7 +429,9 @@ impl Scheduler {
         let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
         self.blame(key, instance, reason);
         let detail = format!("node {uuid} could not start it: {reason}");
-        if may_try_elsewhere(reason) && attempts < max {
+        // What ran before is not given up because of where it was sent to.
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &detail);
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
@@ -450,11 +485,20 @@ impl Scheduler {
                         self.victim_is_away(instance, &by);
                         Heard::ByOriginals
                     }
+                    Then::Again => {
+                        self.seek(instance, "it has left its node");
+                        Heard::ByOriginals
+                    }
                 }
             }
             State::Migrating { from, .. } if from == key => self.has_left(key, instance),
             state if state.node() == Some(key) => {
+                let told_to_stop = kept.told_to_stop;
                 self.release(key, instance);
+                if told_to_stop {
+                    self.seek(instance, "its node has ended it after all");
+                    return Heard::ByOriginals;
+                }
                 self.let_go(instance, "ended");
                 Heard::ByAll
             }
@@ -504,6 +548,9 @@ impl Scheduler {
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.kept_ended(key, instance);
             }
+            state if state.node() == Some(key) && kept.told_to_stop => {
+                self.seek(instance, "its node has ended it after all");
+            }
             state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
             _ => {}
         }
@@ -527,8 +574,9 @@ impl Scheduler {
                 self.turn(&instance, state, "deleted while its node is lost");
                 self.tell_deleted(id, &frame, &instance);
             }
-            State::Migrating { from, to, .. } => {
-                self.unclaim(to, &instance);
+            State::Migrating { from, .. } => {
+                let reason = CommandFailureReason::WrongState;
+                self.undo_move(&instance, reason, "it is being deleted");
                 self.delete_on(id, frame, from, &instance);
             }
             State::Placing(Placing { node, .. })
@@ -536,6 +584,7 @@ impl Scheduler {
             | State::Suspending { node, .. }
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
+            | State::Updating { node, .. }
             | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
         }
     }
@@ -598,6 +647,7 @@ impl Scheduler {
                 }
                 State::Stopping { node, .. } => self.stop_is_late(node, &instance),
                 State::Migrating { .. } => self.move_is_late(&instance),
+                State::Updating { .. } => self.update_is_late(&instance),
                 State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
                 State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
             }
@@ -615,8 +665,14 @@ impl Scheduler {
         let by = kept.and_then(|kept| kept.suspended_by.clone());
         let by = by.unwrap_or(By::Command);
         self.rolled_back(key, instance, by, "it did not stop in time");
-        if let Then::Wait(preemptor) = then {
-            self.victim_stays(&preemptor, instance);
+        match then {
+            Then::Wait(preemptor) => self.victim_stays(&preemptor, instance),
+            Then::Again => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop = true;
+                }
+            }
+            Then::End => {}
         }
     }
 }

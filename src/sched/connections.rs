@@ -12,8 +12,10 @@ use super::Scheduler;
 use super::action::{
     Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
 };
+use super::care::placing;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
+use super::instances::{Awaits, State, Then};
 use super::node::{Node, Presence};
 use super::placement::Refusal;
 use super::session::{LAUNCHER, Session, identity};
@@ -73,7 +75,8 @@ impl Scheduler {
                 key
             }
             None => {
-                let node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
+                let mut node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
+                node.is_cordoned = self.cordons.contains(hello.uuid);
                 let key = self.nodes.insert(node);
                 self.enter_tables(key);
                 self.announce_node(key);
@@ -132,6 +135,9 @@ impl Scheduler {
         for event in events {
             self.send(id, Message::NodeConnected(event));
         }
+        if place.is_none() && self.is_master(id) {
+            self.brief_first(id);
+        }
     }
 
     fn tell_standing(&mut self, id: SessionId) {
@@ -166,10 +172,12 @@ impl Scheduler {
         if let Some(key) = session.node {
             self.lose_node(now, key);
         }
+        let was_being_briefed = self.end_briefing(id, &unsent);
         if place == Some(0) {
+            self.outcomes_unsent(session.uuid, &unsent);
             self.promote();
         }
-        self.take_back(now, &session, unsent);
+        self.take_back(now, &session, unsent, was_being_briefed);
     }
 
     fn promote(&mut self) {
@@ -178,6 +186,7 @@ impl Scheduler {
         };
         self.notice(Notice::Master(self.session(master).uuid));
         self.tell_standing(master);
+        self.brief(master);
     }
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
@@ -215,7 +224,13 @@ impl Scheduler {
 
     /// Deals with what an ended connection had not written: STARTs are placed again; the rest goes to the peer's newer
     /// connection if there is one, else commands have failed and failures of STARTs are for the other controllers.
-    fn take_back(&mut self, now: Instant, peer: &Session, unsent: Vec<Message>) {
+    fn take_back(
+        &mut self,
+        now: Instant,
+        peer: &Session,
+        unsent: Vec<Message>,
+        was_being_briefed: bool,
+    ) {
         let newer = self
             .identities
             .get(&identity(peer.uuid, peer.role))
@@ -234,10 +249,14 @@ impl Scheduler {
                     Message::Connected { .. }
                     | Message::NodeConnected(_)
                     | Message::NodeDisconnected(_)
-                    | Message::ControllerStatus(_),
+                    | Message::ControllerStatus(_)
+                    | Message::Snapshot(_),
                     _,
                 ) => {}
-                (message, Some(newer)) => self.send(newer, message),
+                (message, Some(_)) if was_being_briefed && self.is_to_come(peer.uuid, &message) => {
+                }
+                // Noted already where that matters.
+                (message, Some(to)) => self.act(Action::Send { to, message }),
                 (Message::Targeted(command), None) => {
                     let TargetedCommand {
                         sender,
@@ -245,12 +264,43 @@ impl Scheduler {
                         volume,
                         frame,
                     } = *command;
+                    if volume.is_none() {
+                        self.delete_unsent(peer.uuid, &target.instance);
+                    }
                     self.no_such_instance(sender, frame.kind, &target, volume);
                 }
                 (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
                 (_, None) => {}
             }
         }
+        if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.is_master(newer)) {
+            self.brief(newer);
+        }
+    }
+
+    /// A DELETE of an instance that is looked after was never written to its node: it has failed, and so is not to be
+    /// carried out when the node comes back.
+    fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
+        let Some(key) = self.nodes.by_uuid(peer) else {
+            return;
+        };
+        let state = self.instances.get(instance).map(|kept| &kept.state);
+        let is_to_end = matches!(
+            state,
+            Some(State::Stopping { node, then: Then::End, .. }) if *node == key
+        );
+        if !is_to_end {
+            return;
+        }
+        let entry = self.nodes.node(key).ledger.get(instance);
+        let state = if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
+            placing(key, Awaits::Node)
+        } else {
+            // If it is suspended, its node's next STATS say so.
+            State::Running { node: key }
+        };
+        let detail = "its node was lost before it was told to stop it";
+        self.turn(instance, state, detail);
     }
 
     /// A START's sender has left before it could be told of the failure: the other controllers are.
@@ -290,9 +340,11 @@ impl Scheduler {
     }
 
     pub(super) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
-        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+        let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
+        session.backlog = backlog;
+        let Some(key) = session.node else { return };
         self.nodes.node_mut(key).backlog = backlog;
         if backlog == Backlog::Filling {
             self.filling.insert(key);

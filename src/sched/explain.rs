@@ -173,6 +173,7 @@ enum Failed {
     /// A filter that waiting does not help, by its place among those asked.
     Lasting(u16, Miss),
     NotReady,
+    Cordoned,
     BackedUp,
     UnknownFigures,
     /// Another filter.
@@ -280,6 +281,8 @@ impl<'a> Tally<'a> {
         let free = candidate.free();
         if node.status != NodeStatus::Ready {
             return (Failed::NotReady, None);
+        } else if node.is_cordoned {
+            return (Failed::Cordoned, None);
         } else if node.backlog == Backlog::Stalled || !node.takes_work() {
             return (Failed::BackedUp, None);
         } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
@@ -402,6 +405,10 @@ impl<'a> Tally<'a> {
                 filter.describe(miss, self.search.asked)
             }
             Failed::NotReady => plain(&mut reason, ReasonKind::NotReady, "not ready"),
+            Failed::Cordoned => {
+                let kind = ReasonKind::Other("cordoned".to_owned());
+                plain(&mut reason, kind, "cordoned")
+            }
             Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, "with a full queue"),
             Failed::UnknownFigures => plain(
                 &mut reason,

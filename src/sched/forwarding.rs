@@ -6,7 +6,7 @@ use proto_frames::payload::{CommandRefused, RefusalReason, Topic};
 use proto_frames::{Frame, FrameType, Kind, Role};
 
 use super::Scheduler;
-use super::action::{Message, Notice, PlacedStart};
+use super::action::{Action, Message, Notice, PlacedStart};
 use super::ids::{InstanceId, SessionId};
 use super::input::Meaning;
 use super::permissions;
@@ -25,6 +25,7 @@ impl Scheduler {
                     sender: id,
                     request: *request,
                     frame,
+                    changes: None,
                 },
             ),
             Meaning::Ready(report) => self.ready(now, id, report),
@@ -187,7 +188,8 @@ impl Scheduler {
         for at in 0..self.controllers.len() {
             let to = self.controllers[at];
             if let Some(message) = message(self.session(to)) {
-                self.send(to, message);
+                // All hear it: nothing for `outcomes` to remember.
+                self.act(Action::Send { to, message });
             }
         }
         self.tell_watchers(topic, None, message);

@@ -23,6 +23,7 @@
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use indexmap::{IndexMap, IndexSet};
@@ -32,6 +33,7 @@ use proto_frames::payload::{AttemptFailed, LifeState};
 use super::action::PlacedStart;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::record::Demand;
 
 /// Events kept of one instance; the oldest are forgotten first.
 pub const MAX_HISTORY: usize = 32;
@@ -69,7 +71,7 @@ pub(super) struct Instance {
     pub(super) has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     pub(super) last_node: Option<Uuid>,
-    /// Who had it suspended, while it is, or was when its node was lost.
+    /// Who had it suspended, while it is, or while it moves as such, or was when its node was lost.
     pub(super) suspended_by: Option<By>,
     /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
     pub(super) lease: Option<Duration>,
@@ -79,6 +81,12 @@ pub(super) struct Instance {
     pub(super) epoch: u64,
     /// The operator or controller whose command is being carried out on it.
     pub(super) asker: Option<SessionId>,
+    /// The node it is to wait for, if it waits for one alone; its START does not say so.
+    pub(super) pinned: Option<Uuid>,
+    /// What it is to ask for once it has moved, or its node has made it so.
+    pub(super) pending: Option<Box<Demand>>,
+    /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    pub(super) told_to_stop: bool,
 }
 
 /// What becomes of an instance whose node is lost.
@@ -133,6 +141,15 @@ pub(super) enum State {
         node: NodeKey,
         /// What comes then.
         then: Then,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its launcher was told to change what it has; the larger of both is claimed.
+    Updating {
+        /// Where.
+        node: NodeKey,
+        /// What it had before.
+        before: Box<Demand>,
         /// When that counts as failed.
         due: Instant,
     },
@@ -195,6 +212,8 @@ pub(super) enum Then {
     Wait(InstanceId),
     /// It is gone.
     End,
+    /// It is placed again.
+    Again,
 }
 
 /// How an instance moves.
@@ -244,6 +263,7 @@ impl State {
             | Self::Suspending { node, .. }
             | Self::Suspended { node, .. }
             | Self::Resuming { node, .. }
+            | Self::Updating { node, .. }
             | Self::Stopping { node, .. } => Some(*node),
             Self::Migrating { from, .. } => Some(*from),
             Self::Waiting | Self::Lost { .. } => None,
@@ -260,6 +280,7 @@ impl State {
             | Self::Suspending { due, .. }
             | Self::Resuming { due, .. }
             | Self::Stopping { due, .. }
+            | Self::Updating { due, .. }
             | Self::Migrating { due, .. } => Some(*due),
             Self::Lost { until, .. } => Some(*until),
             Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
@@ -273,7 +294,7 @@ impl State {
         match self {
             Self::Waiting => LifeState::Waiting,
             Self::Placing(_) => LifeState::Placing,
-            Self::Running { .. } => LifeState::Running,
+            Self::Running { .. } | Self::Updating { .. } => LifeState::Running,
             Self::Suspending { .. } => LifeState::Suspending,
             Self::Suspended { .. } => LifeState::Suspended,
             Self::Resuming { .. } => LifeState::Resuming,
@@ -296,6 +317,48 @@ impl State {
 }
 
 impl Instance {
+    /// One that nobody here started, or of which only that it is on a node is known.
+    pub(super) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
+        Self {
+            start: None,
+            suspended_by: match &state {
+                State::Suspended { by, .. } => Some(by.clone()),
+                _ => None,
+            },
+            priority: DEFAULT_PRIORITY,
+            state,
+            order,
+            arrived: since,
+            waits_until: None,
+            max_attempts: 1,
+            tried: Vec::new(),
+            relocates: false,
+            on_loss: OnLoss::Report,
+            has_run: true,
+            last_node: Some(node),
+            history: VecDeque::new(),
+            epoch: 0,
+            asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
+            lease: None,
+        }
+    }
+
+    /// Notes who had it suspended, for as long as that counts.
+    pub(super) fn note_suspension(&mut self) {
+        match &self.state {
+            State::Suspending { by, .. }
+            | State::Suspended { by, .. }
+            | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
+            State::Lost { .. }
+            | State::Migrating { .. }
+            | State::Stopping { .. } => {}
+            _ => self.suspended_by = None,
+        }
+    }
+
     /// The node it is on, or is to be.
     pub(super) fn node(&self) -> Option<NodeKey> {
         self.state.node()
@@ -312,19 +375,9 @@ impl Instance {
         self.tried.clear();
         self.has_run = true;
         if let Some(start) = &mut self.start {
-            start.request.restart = true;
+            start.set_restart();
         }
-    }
-
-    /// Notes who had it suspended, for as long as that counts.
-    pub(super) fn note_suspension(&mut self) {
-        match &self.state {
-            State::Suspending { by, .. }
-            | State::Suspended { by, .. }
-            | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
-            State::Lost { .. } | State::Stopping { .. } => {}
-            _ => self.suspended_by = None,
-        }
+        self.pinned = None;
     }
 
     /// Notes what became of it.
@@ -342,6 +395,8 @@ pub(super) struct Instances {
     kept: IndexMap<InstanceId, Box<Instance>>,
     /// When something is due about those of which something is.
     due: BTreeSet<(Instant, InstanceId)>,
+    /// Those on no node.
+    nowhere: BTreeSet<InstanceId>,
     /// Those whose nodes are lost, by node.
     lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
@@ -382,14 +437,19 @@ impl Instances {
         self.kept.iter().map(|(instance, kept)| (instance, &**kept))
     }
 
-    /// The one at a position, for pages; positions shift when some are removed.
-    pub(super) fn iter_from(&self, at: usize) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        let kept = self.kept.iter().skip(at);
-        kept.map(|(instance, kept)| (instance, &**kept))
+    /// The first on no node, in order of identifiers, or the one behind another.
+    pub(super) fn next_nowhere(
+        &self,
+        after: Option<&InstanceId>,
+    ) -> Option<(&InstanceId, &Instance)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let instance = self.nowhere.range((from, Bound::Unbounded)).next()?;
+        Some((instance, self.get(instance)?))
     }
 
     /// Looks after one from now on.
     pub(super) fn insert(&mut self, instance: InstanceId, kept: Instance) {
+        self.note_place(&instance, kept.state.node());
         if let Some(due) = kept.state.due() {
             self.due.insert((due, instance.clone()));
         }
@@ -424,6 +484,10 @@ impl Instances {
     pub(super) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
         let kept = self.kept.get_mut(instance)?;
         let (before, after) = (kept.state.due(), state.due());
+        let (place, is_moved) = (
+            state.node(),
+            kept.state.node().is_some() != state.node().is_some(),
+        );
         let nodes = (lost_node(&kept.state), lost_node(&state));
         kept.state = state;
         kept.epoch += 1;
@@ -436,12 +500,24 @@ impl Instances {
                 self.due.insert((due, instance.clone()));
             }
         }
+        if is_moved {
+            self.note_place(instance, place);
+        }
         self.get_mut(instance)
+    }
+
+    fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
+        if place.is_none() {
+            self.nowhere.insert(instance.clone());
+        } else {
+            self.nowhere.remove(instance);
+        }
     }
 
     /// No longer looks after one; its history is kept for a while.
     pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Box<Instance>> {
         let mut kept = self.kept.swap_remove(instance)?;
+        self.nowhere.remove(instance);
         if let Some(due) = kept.state.due() {
             self.due.remove(&(due, instance.clone()));
         }
@@ -477,12 +553,14 @@ impl Instances {
             .chain(now.flat_map(|kept| &kept.history))
     }
 
-    /// Whether the times at which something is due are what the states say.
+    /// Whether the times at which something is due, and who is on no node, are what the states say.
     pub(super) fn is_consistent(&self) -> bool {
         let of = |(instance, kept): (&InstanceId, &Box<Instance>)| {
             Some((kept.state.due()?, instance.clone()))
         };
         let due: BTreeSet<_> = self.kept.iter().filter_map(of).collect();
+        let nowhere = self.kept.iter().filter(|(_, kept)| kept.node().is_none());
+        let nowhere: BTreeSet<_> = nowhere.map(|(instance, _)| instance.clone()).collect();
         let lost = |(instance, kept): (&InstanceId, &Box<Instance>)| {
             let node = lost_node(&kept.state)?;
             Some((node, instance.clone()))
@@ -490,7 +568,7 @@ impl Instances {
         let lost: BTreeSet<_> = self.kept.iter().filter_map(lost).collect();
         let listed = self.lost.iter();
         let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
-        due == self.due && lost == listed.collect()
+        due == self.due && nowhere == self.nowhere && lost == listed.collect()
     }
 }
 

@@ -46,9 +46,13 @@ impl Scheduler {
                 format!("the node said to hold {instance} has no entry of it")
             })?;
         }
+        ensure(self.instances.is_consistent(), || {
+            "what is due, and who is on no node, is not what the states of instances say".to_owned()
+        })?;
         self.check_groups()?;
         self.check_lives()?;
         self.check_waiters()?;
+        self.check_moves()?;
         for &id in self.controllers.iter().chain(&self.watchers) {
             ensure(self.sessions.contains_key(&id), || {
                 format!("{id:?} is listed but has ended")
@@ -58,6 +62,39 @@ impl Scheduler {
             ensure(self.sessions.contains_key(id), || {
                 format!("{name:?} names a session that has ended")
             })?;
+        }
+        Ok(())
+    }
+
+    /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.
+    fn check_moves(&self) -> Result<(), String> {
+        for (instance, kept) in self.instances.iter() {
+            let State::Migrating { from, to, .. } = kept.state else {
+                continue;
+            };
+            for (key, what) in [(from, "left"), (to, "reached")] {
+                let has_it =
+                    self.nodes.contains(key) && self.nodes.node(key).ledger.get(instance).is_some();
+                ensure(from != to && has_it, || {
+                    format!("{instance} moves, and has no room on the node to be {what}")
+                })?;
+            }
+        }
+        for (key, node) in self.nodes.iter_from(0) {
+            let entries = node.ledger.entries_from(0);
+            for (instance, _) in entries.filter(|(_, entry)| entry.phase == Phase::Claimed) {
+                let is_due = match self.instances.get(instance).map(|kept| &kept.state) {
+                    Some(State::Placing(placing)) => placing.node == key,
+                    Some(State::Migrating { to, .. }) => *to == key,
+                    _ => false,
+                };
+                ensure(is_due, || {
+                    format!(
+                        "node {} keeps room for {instance}, which is not to come",
+                        node.uuid
+                    )
+                })?;
+            }
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::index::ColumnId;
 use super::input::{InstanceReport, InstanceState};
 use super::resources::{MAX_ADOPTED, Resources};
 
-pub(super) use self::entry::{Claims, Entry, Extras, Measured, Phase, Unconfirmed};
+pub(super) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
 
 /// What one STATS changed.
 #[derive(Debug, Default)]
@@ -138,6 +138,19 @@ impl Ledger {
         self.entries.iter().skip(start)
     }
 
+    /// The first `count` entries, the last of them first, with their positions. Who leaves has its position taken by the
+    /// last of all.
+    pub(super) fn entries_before(
+        &self,
+        count: usize,
+    ) -> impl Iterator<Item = (usize, &InstanceId, &Entry)> {
+        let positions = (0..count.min(self.entries.len())).rev();
+        positions.filter_map(|at| {
+            let (instance, entry) = self.entries.get_index(at)?;
+            Some((at, instance, entry))
+        })
+    }
+
     /// Adds or replaces an entry.
     pub(super) fn insert(&mut self, instance: InstanceId, entry: Entry) {
         self.count_in(&entry);
@@ -200,6 +213,18 @@ impl Ledger {
         self.count_extras(before.as_deref(), -1);
         self.count_extras(now.as_deref(), 1);
         self.change(instance, |entry| entry.asked = asked);
+    }
+
+    /// Says what an instance lays claim to at least, until this is said anew.
+    pub(super) fn set_floor(&mut self, instance: &InstanceId, floor: Option<Floor>) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.floor = floor.map(Box::new);
+        }
+    }
+
+    /// What the launcher has said that an instance asks for since it has a floor.
+    pub(super) fn said(&self, instance: &InstanceId) -> Option<Resources> {
+        self.entries.get(instance)?.floor.as_ref()?.said
     }
 
     /// Notes that the START of an instance whose room is claimed is given to the node now.
@@ -413,9 +438,16 @@ impl Ledger {
             outcome.listed.push((report.instance.clone(), report.state));
         }
         entry.phase = Phase::Running;
-        entry.asked = report
-            .requested
-            .map_or(entry.asked, |asked| asked.clamped(MAX_ADOPTED));
+        if let Some(asked) = report.requested {
+            let asked = asked.clamped(MAX_ADOPTED);
+            entry.asked = match &mut entry.floor {
+                Some(floor) => {
+                    floor.said = Some(asked);
+                    asked.max(floor.least)
+                }
+                None => asked,
+            };
+        }
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
         entry.reported = Some(report.state);
@@ -445,6 +477,10 @@ impl Ledger {
             .as_deref()
             .map(Arc::from)
             .or_else(|| known?.group.clone());
+        let custom = match &entry.floor {
+            Some(floor) => larger(&custom, &floor.custom),
+            None => custom,
+        };
         let extras = Extras { custom, group };
         if known.is_none_or(|known| *known != extras)
             && (known.is_some() || extras != Extras::default())

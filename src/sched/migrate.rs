@@ -1,29 +1,616 @@
-//! Instances move from one node to another: claimed on the target, stopped where they are, started there.
+//! Instances move from one node to another: room is claimed on the target, the holder is told, and once the instance has
+//! left the holder it is started on the target, or is there already.
+//!
+//! Nothing of it is lost and it never runs twice: the target is given the START only when the holder has said that the
+//! instance has ended there. Until then everything can be undone; from then on it is placed as any instance that ran
+//! before, and waits for as long as it takes where there is no room. Whose moves come when a node is drained is `drain`'s
+//! business.
 
-use proto_frames::payload::Migrate;
+use std::time::{Duration, Instant};
+
+use proto_frames::Uuid;
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, Delete, LifeCommand, Migrate, Scheduling,
+};
 
 use super::Scheduler;
-use super::care::Heard;
-use super::ids::{InstanceId, NodeKey, SessionId};
+use super::action::{Message, Order};
+use super::care::{COMMAND_TIME, Heard, placing};
+use super::durable::Next;
+use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use super::input::{Capabilities, StartRequest};
+use super::instances::{Awaits, By, Move, State, Then};
+use super::ledger::{Entry, Phase, Unconfirmed};
+use super::record::Demand;
+
+/// How long a move may take until the instance has left its node, where nobody says: time enough to stop anything in an
+/// orderly way, or to ship some GiB of its state.
+pub const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
+
+/// Nodes looked at for one to which an instance can be shipped, before it is said that there is none.
+const MAX_SHIPPING_TARGETS: usize = 16;
+
+/// Why an instance is not moved, or not changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Declined {
+    /// The protocol's word.
+    pub(super) reason: CommandFailureReason,
+    /// For people.
+    pub(super) detail: String,
+    /// Whether waiting alone does not help.
+    pub(super) is_lasting: bool,
+}
+
+impl Declined {
+    pub(super) fn new(reason: CommandFailureReason, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            is_lasting: false,
+        }
+    }
+
+    pub(super) fn lasting(reason: CommandFailureReason, detail: impl Into<String>) -> Self {
+        Self {
+            is_lasting: true,
+            ..Self::new(reason, detail)
+        }
+    }
+}
+
+/// A move that is to be.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// Where it has to go; `None` = wherever it fits.
+    pub(super) target: Option<NodeKey>,
+    /// When it counts as failed.
+    pub(super) due: Instant,
+    /// Who wants to hear if it fails.
+    pub(super) asker: Option<SessionId>,
+    /// What it is to ask for from then on.
+    pub(super) demand: Option<Demand>,
+    /// Why it moves, for people.
+    pub(super) why: &'static str,
+}
 
 impl Scheduler {
     /// MIGRATE from a controller or operator.
-    pub(super) fn migrate(&mut self, _id: SessionId, _migrate: &Migrate) {}
-
-    /// The claim on the target is on disk: the holder is told.
-    pub(super) fn begin_move(&mut self, _instance: &InstanceId) {}
-
-    /// The target lists an instance whose state its launcher ships.
-    pub(super) fn arrived(&mut self, _key: NodeKey, _instance: &InstanceId) {}
-
-    /// The holder says that an instance which moves has ended there.
-    pub(super) fn has_left(&mut self, _key: NodeKey, _instance: &InstanceId) -> Heard {
-        Heard::ByAll
+    pub(super) fn migrate(&mut self, id: SessionId, migrate: &Migrate) {
+        let instance = InstanceId::new(&migrate.instance_uuid);
+        if let Err(declined) = self.try_migrate(id, &instance, migrate) {
+            let key = self.holders.get(&instance).copied();
+            let (reason, detail) = (declined.reason, declined.detail);
+            self.fail_command(id, LifeCommand::Migrate, &instance, key, reason, &detail);
+        }
     }
 
-    /// The node that an instance was to move to is lost.
-    pub(super) fn target_is_lost(&mut self, _instance: &InstanceId) {}
+    fn try_migrate(
+        &mut self,
+        id: SessionId,
+        instance: &InstanceId,
+        migrate: &Migrate,
+    ) -> Result<(), Declined> {
+        let target = match &*migrate.target_node_uuid {
+            "" => None,
+            text => Some(self.named_target(text)?),
+        };
+        let state = self.instances.get(instance).map(|kept| &kept.state);
+        if state == Some(&State::Waiting) {
+            return self.pin(instance, target);
+        }
+        let time = migrate
+            .deadline
+            .map(|span| Duration::from_millis(span.ms()));
+        let time = time.filter(|time| !time.is_zero()).unwrap_or(MOVE_TIME);
+        let plan = Plan {
+            target,
+            due: self.now + time,
+            asker: Some(id),
+            demand: None,
+            why: "as it was asked for",
+        };
+        self.move_instance(instance, plan)
+    }
+
+    fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
+        let key = canonical_uuid(text).and_then(|uuid| self.nodes.by_uuid(uuid));
+        key.filter(|&key| self.nodes.node(key).session().is_some())
+            .ok_or_else(|| {
+                let detail = format!("no node '{text}' is connected to move it to");
+                Declined::new(CommandFailureReason::InvalidData, detail)
+            })
+    }
+
+    /// One that waits for room is to wait for that of one node.
+    fn pin(&mut self, instance: &InstanceId, target: Option<NodeKey>) -> Result<(), Declined> {
+        let Some(target) = target else {
+            let detail = "it waits for room and goes to the first node that has some; \
+                          say which node it is to wait for";
+            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+        };
+        let uuid = self.nodes.node(target).uuid;
+        let request = self.request_now(instance);
+        if let Some(request) = request.map(|request| pinned(request, uuid)) {
+            let why = self.why_not(&request?);
+            if why.never {
+                return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
+            }
+        }
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.pinned = Some(uuid);
+        }
+        self.seek(instance, "it waits for one node, as it was asked for");
+        Ok(())
+    }
+
+    /// Begins to move an instance that is on a node.
+    ///
+    /// # Errors
+    /// Why it is not moved; nothing has changed then.
+    pub(super) fn move_instance(
+        &mut self,
+        instance: &InstanceId,
+        plan: Plan,
+    ) -> Result<(), Declined> {
+        let from = self.movable(instance)?;
+        let request = self.request_on(from, instance, plan.demand.as_ref());
+        let to = self.target_for(instance, from, request.clone(), plan.target)?;
+        self.look_after(from, instance);
+        self.claim_as(&request, to);
+        self.queue.remove(instance);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = plan.asker;
+            kept.pending = plan.demand.map(Box::new);
+            kept.told_to_stop = false;
+        }
+        let (how, due) = (Move::Claimed, plan.due);
+        self.turn(instance, State::Migrating { from, to, how, due }, plan.why);
+        self.after_commit(instance, Next::Move);
+        Ok(())
+    }
+
+    /// The node of an instance that could be moved as far as its state goes.
+    fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
+        use CommandFailureReason::{NoInstance, WrongState};
+        let key = match self.instances.get(instance).map(|kept| &kept.state) {
+            Some(State::Running { node } | State::Suspended { node, .. }) => *node,
+            Some(state) => {
+                let detail = format!("it is {}; it can be moved once it runs", state.word());
+                return Err(Declined::new(WrongState, detail));
+            }
+            None => {
+                let &key = self
+                    .holders
+                    .get(instance)
+                    .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
+                let entry = self.nodes.node(key).ledger.get(instance);
+                if entry.is_none_or(|entry| entry.phase != Phase::Running) {
+                    let detail = "its node has not said yet that it has it";
+                    return Err(Declined::new(WrongState, detail));
+                }
+                key
+            }
+        };
+        let node = self.nodes.node(key);
+        if node.session().is_none() {
+            let detail = format!("its node {} is not connected", node.uuid);
+            return Err(Declined::new(WrongState, detail));
+        }
+        if !self.has_start(instance) && !node.can(Capabilities::MIGRATE) {
+            let detail = "how to start it again is not known, because its START was not kept; \
+                          START it with 'scheduling.relocate: true', or set the policy's 'relocation'";
+            return Err(Declined::lasting(
+                CommandFailureReason::NotSupported,
+                detail,
+            ));
+        }
+        Ok(key)
+    }
+
+    fn has_start(&self, instance: &InstanceId) -> bool {
+        let kept = self.instances.get(instance);
+        kept.is_some_and(|kept| kept.start.is_some())
+    }
+
+    /// What an instance on a node asks for, with other amounts if there are to be any: as its START says, or as is known
+    /// of it without one.
+    pub(super) fn request_on(
+        &self,
+        key: NodeKey,
+        instance: &InstanceId,
+        demand: Option<&Demand>,
+    ) -> StartRequest {
+        let node = self.nodes.node(key);
+        let mut request = self.request_now(instance).unwrap_or_else(|| {
+            let mut request = StartRequest::plain(instance.clone());
+            request.network_node = node.slots[super::node::Pool::Compute as usize].is_none();
+            request
+        });
+        // What it has may be more than its START says: an instance that was adopted, or was changed.
+        let known = self.demand_on(key, instance);
+        let demand = demand.or(known.as_ref().filter(|_| !self.has_start(instance)));
+        if let Some(demand) = demand {
+            request.asked = demand.base();
+            let resources = demand.resources.iter();
+            let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
+            let mut scheduling = request.scheduling.take().unwrap_or_default();
+            scheduling.resources = resources.collect();
+            request.scheduling = Some(scheduling).filter(|it| **it != Scheduling::default());
+        }
+        request.avoid.push(node.uuid);
+        request
+    }
+
+    /// What an instance asks for by its node's ledger.
+    pub(super) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
+        let entry = self.nodes.node(key).ledger.get(instance)?;
+        let custom = entry.custom().iter();
+        let custom = custom.map(|&(column, amount)| (self.columns.name(column).into(), amount));
+        Some(Demand {
+            mem_mib: entry.asked.mem_mib,
+            vcpus: entry.asked.vcpus,
+            disk_mib: entry.asked.disk_mib,
+            resources: custom.collect(),
+        })
+    }
+
+    /// The node to which an instance moves.
+    fn target_for(
+        &mut self,
+        instance: &InstanceId,
+        from: NodeKey,
+        mut request: StartRequest,
+        target: Option<NodeKey>,
+    ) -> Result<NodeKey, Declined> {
+        if target == Some(from) {
+            let detail = format!("it is on node {} already", self.nodes.node(from).uuid);
+            return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+        }
+        if let Some(target) = target {
+            request = pinned(request, self.nodes.node(target).uuid)?;
+        }
+        let must_ship = !self.has_start(instance);
+        for _ in 0..MAX_SHIPPING_TARGETS {
+            let Some(to) = self.choose(&request) else {
+                break;
+            };
+            if !must_ship || self.nodes.node(to).can(Capabilities::MIGRATE) {
+                return Ok(to);
+            }
+            request.avoid.push(self.nodes.node(to).uuid);
+        }
+        let why = self.why_not(&request);
+        Err(Declined {
+            reason: CommandFailureReason::NoRoom,
+            detail: why.text,
+            is_lasting: why.never,
+        })
+    }
+
+    /// Looks after an instance of which nothing is known but that its node has it.
+    pub(super) fn look_after(&mut self, key: NodeKey, instance: &InstanceId) {
+        self.is_looked_after(key, instance);
+    }
+
+    /// The claim on the target is on disk: the holder is told.
+    pub(super) fn begin_move(&mut self, instance: &InstanceId) {
+        let Some((from, to, Move::Claimed, due)) = self.moving(instance) else {
+            return;
+        };
+        let (source, target) = (self.nodes.node(from), self.nodes.node(to));
+        let lost = match (source.session(), target.session()) {
+            (None, _) => Some(source.uuid),
+            (_, None) => Some(target.uuid),
+            _ => None,
+        };
+        if let Some(uuid) = lost {
+            let detail = format!("node {uuid} is not connected any more");
+            return self.undo_move(instance, CommandFailureReason::Failed, &detail);
+        }
+        let both_ship = source.can(Capabilities::MIGRATE) && target.can(Capabilities::MIGRATE);
+        let is_suspended = source
+            .ledger
+            .get(instance)
+            .is_some_and(|entry| entry.is_suspended);
+        // What it asks for is not changed by shipping it as it is.
+        let is_changed = self
+            .instances
+            .get(instance)
+            .is_some_and(|it| it.pending.is_some());
+        let how = if both_ship && !is_suspended && !is_changed {
+            Move::Shipped
+        } else {
+            Move::Cold
+        };
+        if how == Move::Cold && !self.has_start(instance) {
+            let detail = "it cannot be shipped as it is, and how to start it again is not known";
+            return self.undo_move(instance, CommandFailureReason::NotSupported, detail);
+        }
+        let words = match how {
+            Move::Shipped => "its node ships it",
+            _ => "it stops on its node",
+        };
+        self.turn(instance, State::Migrating { from, to, how, due }, words);
+        match how {
+            Move::Shipped => self.order_to_ship(instance, from, to),
+            _ => self.order_to_end(instance, from),
+        }
+    }
+
+    fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move, Instant)> {
+        match self.instances.get(instance)?.state {
+            State::Migrating { from, to, how, due } => Some((from, to, how, due)),
+            _ => None,
+        }
+    }
+
+    fn order_to_ship(&mut self, instance: &InstanceId, from: NodeKey, to: NodeKey) {
+        let target = self.nodes.node(to).uuid;
+        let node = self.nodes.node(from);
+        let Some(session) = node.session() else {
+            return;
+        };
+        let migrate = Migrate {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+            target_node_uuid: target.to_string(),
+            deadline: None,
+        };
+        self.send(session, Message::Order(Box::new(Order::Migrate(migrate))));
+    }
+
+    fn order_to_end(&mut self, instance: &InstanceId, from: NodeKey) {
+        let node = self.nodes.node(from);
+        let Some(session) = node.session() else {
+            return;
+        };
+        let delete = Delete {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+            stop: true,
+        };
+        self.send(session, Message::Order(Box::new(Order::Stop(delete))));
+    }
+
+    /// The target lists an instance that is to come to it.
+    pub(super) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
+        match self.moving(instance) {
+            Some((from, to, Move::Shipped, _)) if to == key => {
+                self.release(from, instance);
+                self.has_arrived(instance, key);
+            }
+            // One that is to be stopped first is not started there before its holder says that it has ended.
+            _ => {}
+        }
+    }
+
+    fn has_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
+        self.holders.insert(instance.clone(), key);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+        }
+        self.turn(instance, State::Running { node: key }, "it has moved");
+    }
+
+    /// The holder says that an instance which moves has ended there.
+    pub(super) fn has_left(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+        let Some((from, to, how, _)) = self.moving(instance) else {
+            return Heard::ByAll;
+        };
+        debug_assert_eq!(from, key);
+        self.release(from, instance);
+        if how == Move::Claimed {
+            // By itself: nobody was told to end it yet.
+            self.unclaim(to, instance);
+            let detail = "it ended before it moved";
+            self.tell_mover(instance, from, CommandFailureReason::WrongState, detail);
+            self.let_go(instance, "ended");
+            return Heard::ByAll;
+        }
+        let mut start = None;
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+            kept.has_run = true;
+            let demand = kept.pending.take();
+            if let Some(known) = &mut kept.start {
+                known.set_restart();
+                if let Some(demand) = demand {
+                    known.set_demand(*demand);
+                }
+                start = Some(known.sender);
+            }
+        }
+        let target = self.nodes.node_mut(to);
+        let is_listed = target
+            .ledger
+            .get(instance)
+            .is_some_and(|entry| entry.phase == Phase::Running);
+        if is_listed {
+            self.has_arrived(instance, to);
+            return Heard::ByOriginals;
+        }
+        self.holders.insert(instance.clone(), to);
+        if how == Move::Cold {
+            self.turn(
+                instance,
+                placing(to, Awaits::Commit),
+                "it has left its node",
+            );
+            self.after_commit(instance, Next::Give);
+        } else {
+            // It is the target's to list it now; if it never does, the instance is started anew.
+            let unconfirmed = Unconfirmed {
+                sender: start.unwrap_or(SessionId(0)),
+                ordinal: target.starts_sent,
+                restart: true,
+            };
+            target.ledger.give(instance, unconfirmed);
+            self.turn(instance, placing(to, Awaits::Node), "it was shipped");
+        }
+        Heard::ByOriginals
+    }
+
+    /// A launcher could not ship an instance.
+    pub(super) fn move_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let detail = format!("its launcher could not ship it: {}", failure.detail);
+        self.holder_declines(key, &instance, failure.reason.clone(), &detail);
+    }
+
+    /// A launcher could not stop an instance that is to move; whether it was to.
+    pub(super) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+        let detail = "its launcher could not stop it";
+        self.holder_declines(key, instance, CommandFailureReason::Failed, detail)
+    }
+
+    fn holder_declines(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) -> bool {
+        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+            Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
+                self.undo_move(instance, reason, detail);
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    // It says itself that it goes on running it.
+                    kept.told_to_stop = false;
+                }
+                true
+            }
+            Some(State::Stopping {
+                node,
+                then: Then::Again,
+                ..
+            }) if node == key => {
+                self.stays(instance, key, detail);
+                true
+            }
+            _ => false,
+        }
+    }
 
     /// A move has not come to its end in time.
-    pub(super) fn move_is_late(&mut self, _instance: &InstanceId) {}
+    pub(super) fn move_is_late(&mut self, instance: &InstanceId) {
+        let detail = "it did not leave its node in time";
+        self.undo_move(instance, CommandFailureReason::Timeout, detail);
+    }
+
+    /// The target of a move is given up; its room is claimed no more.
+    pub(super) fn target_is_lost(&mut self, instance: &InstanceId) {
+        let Some((from, lost, how, due)) = self.moving(instance) else {
+            return;
+        };
+        let detail = format!("node {} is lost", self.nodes.node(lost).uuid);
+        match how {
+            Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &detail),
+            Move::Cold => {
+                let pending = self
+                    .instances
+                    .get(instance)
+                    .and_then(|it| it.pending.clone());
+                let mut request = self.request_on(from, instance, pending.as_deref());
+                request.avoid.push(self.nodes.node(lost).uuid);
+                if let Some(to) = self.choose(&request) {
+                    self.claim_as(&request, to);
+                    return self.turn(instance, State::Migrating { from, to, how, due }, &detail);
+                }
+                self.ends_first(instance, from, &detail);
+            }
+            Move::Shipped => self.ends_first(instance, from, &detail),
+        }
+    }
+
+    /// An instance whose holder may be about to end it, and for which no other node is claimed any more: if it ends it is
+    /// placed again.
+    fn ends_first(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+        let state = State::Stopping {
+            node,
+            then: Then::Again,
+            due: self.now + COMMAND_TIME,
+        };
+        self.turn(instance, state, detail);
+    }
+
+    /// An instance that was to leave its node does not: its room on the target is given back.
+    pub(super) fn undo_move(
+        &mut self,
+        instance: &InstanceId,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        let Some((from, to, how, _)) = self.moving(instance) else {
+            return;
+        };
+        self.unclaim(to, instance);
+        self.stays(instance, from, detail);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.told_to_stop = how != Move::Claimed;
+        }
+        self.tell_mover(instance, from, reason, detail);
+    }
+
+    /// An instance goes on where it is, as what it was before.
+    fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+        let entry = self.nodes.node(node).ledger.get(instance);
+        let is_suspended = entry.is_some_and(|entry| entry.is_suspended);
+        let by = self
+            .instances
+            .get(instance)
+            .and_then(|kept| kept.suspended_by.clone());
+        if !is_suspended {
+            return self.turn(instance, State::Running { node }, detail);
+        }
+        let by = by.unwrap_or(By::Command);
+        let is_evicted = by != By::Command;
+        self.turn(instance, State::Suspended { node, by }, detail);
+        if is_evicted {
+            self.wait_for_resume(instance, node);
+        }
+    }
+
+    /// Tells who wanted an instance to move that it does not.
+    fn tell_mover(
+        &mut self,
+        instance: &InstanceId,
+        key: NodeKey,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let command = match kept.pending.take() {
+            Some(_) => LifeCommand::Update,
+            None => LifeCommand::Migrate,
+        };
+        if let Some(asker) = kept.asker.take() {
+            self.fail_command(asker, command, instance, Some(key), reason, detail);
+        }
+    }
+
+    /// Claims on a node what a request asks for, before anybody is told.
+    pub(super) fn claim_as(&mut self, request: &StartRequest, key: NodeKey) {
+        let extras = self.extras(request);
+        let entry = Entry::claimed(request.asked, extras, self.now);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.insert(request.instance.clone(), entry);
+        ledger.set_kept(&request.instance, true);
+        self.refresh_offer(key);
+    }
+}
+
+/// The same for one node alone.
+///
+/// # Errors
+/// If it is for another one alone already.
+fn pinned(mut request: StartRequest, node: Uuid) -> Result<StartRequest, Declined> {
+    let asked = request.node_id.as_deref();
+    if let Some(asked) = asked.filter(|asked| canonical_uuid(asked) != Some(node)) {
+        let detail = format!("its START asks for node {asked} alone");
+        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+    }
+    request.node_id = Some(node.to_string().into());
+    Ok(request)
 }

@@ -112,6 +112,8 @@ pub(super) struct Node {
     pub(super) failures: Failures,
     /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
     pub(super) has_listed: bool,
+    /// Whether it gets no new work, because somebody said so.
+    pub(super) is_cordoned: bool,
     /// STARTs given to it on this connection.
     pub(super) starts_sent: u64,
     /// Its slots in the compute and the network table.
@@ -140,6 +142,7 @@ impl Node {
             traits: Traits::new(config),
             failures: Failures::new(now),
             has_listed: false,
+            is_cordoned: false,
             ledger: Ledger::new(measured),
             starts_sent: 0,
             slots: [None; 2],
@@ -268,9 +271,10 @@ impl Node {
         amount_of(&self.traits.resources, column)
     }
 
-    /// Whether its connection stands, it takes work, and its table of instances has room.
+    /// Whether its connection stands, it takes work and is given some, and its table of instances has room.
     pub(super) fn takes_work(&self) -> bool {
         self.session().is_some()
+            && !self.is_cordoned
             && self.status == NodeStatus::Ready
             && self.ledger.len() < MAX_INSTANCES_PER_NODE
     }

@@ -338,9 +338,14 @@ impl Scheduler {
                     Some(Message::StartFailureCopy(worded(true)))
                 });
             }
-            None => self.tell_controllers(Topic::Failures, |session| {
-                Some(Message::StartFailureCopy(worded(session.is_native())))
-            }),
+            None => {
+                if self.controllers.is_empty() {
+                    self.note_unheard(&Message::StartFailure(worded(true)));
+                }
+                self.tell_controllers(Topic::Failures, |session| {
+                    Some(Message::StartFailureCopy(worded(session.is_native())))
+                });
+            }
         }
     }
 
@@ -351,6 +356,7 @@ impl Scheduler {
             self.holders.swap_remove(instance);
         }
         self.refresh_offer(key);
+        self.stir_drain_of(key);
         Some(entry)
     }
 }

@@ -12,6 +12,7 @@ use proto_frames::Uuid;
 use serde::{Deserialize, Serialize};
 
 use super::input::StartRequest;
+use super::resources::Resources;
 
 /// The number of a [`Change`]. Counted up from 1, so that the default is before every change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -72,7 +73,7 @@ pub struct InstanceRecord {
     /// The node that has it, or was chosen for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Uuid>,
-    /// The node it is being moved to.
+    /// The node it is being moved to, or, while it is on none, the one it waits for alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Uuid>,
     /// When its START came, in unix milliseconds.
@@ -177,6 +178,17 @@ pub struct Demand {
     /// Custom resources, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<Box<str>, i64>,
+}
+
+impl Demand {
+    /// Memory, vcpus and disk of it.
+    pub(super) fn base(&self) -> Resources {
+        Resources {
+            mem_mib: self.mem_mib,
+            vcpus: self.vcpus,
+            disk_mib: self.disk_mib,
+        }
+    }
 }
 
 /// What is kept of a node.

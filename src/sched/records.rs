@@ -15,7 +15,7 @@ use super::ids::{InstanceId, SessionId};
 use super::input::StartRequest;
 use super::instances::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
 use super::losses::{LOST_TIME, fence};
-use super::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
+use super::record::{self, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored};
 
 impl Scheduler {
     /// What is put on disk of an instance; `None` if nothing is to be there.
@@ -28,7 +28,10 @@ impl Scheduler {
         let (node, target) = match kept.state {
             State::Lost { node, .. } => (Some(node), None),
             State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
-            _ => (kept.state.node().map(uuid_of).or(kept.last_node), None),
+            _ => (
+                kept.state.node().map(uuid_of).or(kept.last_node),
+                kept.pinned,
+            ),
         };
         Some(Record::Instance(Box::new(InstanceRecord {
             payload: start.map(|start| start.frame.payload.clone()),
@@ -54,7 +57,7 @@ impl Scheduler {
             is_deleted: is_deleted(&kept.state),
             relocate: kept.relocates,
             restart_on_loss: kept.on_loss == OnLoss::Restart,
-            updated: None,
+            updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,
         })))
     }
@@ -80,6 +83,12 @@ impl Scheduler {
         }
     }
 
+    /// What is put on disk of a node; `None` if nothing is to be there.
+    pub(super) fn node_record(&self, node: Uuid) -> Option<Record> {
+        let record = self.cordon_record(node);
+        (record != NodeRecord::default()).then_some(Record::Node(record))
+    }
+
     /// Takes up what the process before this one left.
     pub(super) fn restore(&mut self) {
         let mut restored = std::mem::take(&mut self.config.restored);
@@ -101,7 +110,7 @@ impl Scheduler {
                     self.restore_instance(&InstanceId::new(&name), *record, request);
                 }
                 (RecordKey::Node(uuid), Record::Node(record)) => {
-                    self.restore_node_record(uuid, record);
+                    self.take_up_cordon(uuid, &record);
                 }
                 _ => {}
             }
@@ -151,6 +160,12 @@ impl Scheduler {
         start: Option<PlacedStart>,
         state: State,
     ) -> Instance {
+        let start = start.map(|mut start| {
+            if let Some(demand) = &record.updated {
+                start.set_demand(demand.clone());
+            }
+            start
+        });
         let mut kept = Instance {
             start: start.map(Box::new),
             priority: record.priority,
@@ -178,6 +193,9 @@ impl Scheduler {
                 _ => None,
             },
             lease: record.lease_ms.map(Duration::from_millis),
+            pinned: record.target.filter(|_| record.life == Life::Waiting),
+            pending: None,
+            told_to_stop: false,
             history: record.history.iter().map(|it| self.event_of(it)).collect(),
             epoch: 0,
             asker: None,
@@ -189,7 +207,7 @@ impl Scheduler {
         if kept.has_run
             && let Some(start) = &mut kept.start
         {
-            start.request.restart = true;
+            start.set_restart();
         }
         kept
     }
@@ -254,6 +272,7 @@ fn start_of(record: &InstanceRecord, request: Option<Box<StartRequest>>) -> Opti
         sender: SessionId(0),
         request: *request?,
         frame: Frame::new(Kind::START, record.sender, payload),
+        changes: None,
     })
 }
 
@@ -281,7 +300,7 @@ fn life(state: &State) -> Life {
             Awaits::Victims(..) => Life::Waiting,
             Awaits::Commit | Awaits::Node => Life::Placing,
         },
-        State::Running { .. } => Life::Running,
+        State::Running { .. } | State::Updating { .. } => Life::Running,
         State::Suspending { .. } => Life::Suspending,
         State::Suspended { .. } => Life::Suspended,
         State::Resuming { .. } => Life::Resuming,

@@ -11,6 +11,7 @@ use super::batches::BATCHES_PER_READY;
 use super::care::Heard;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
+use super::instances::Instance;
 use super::ledger::{Ended, MissRules, StatsOutcome};
 use super::node::{IsOther, NodeStatus};
 use super::settle::RETRIES_PER_READY;
@@ -96,6 +97,7 @@ impl Scheduler {
             .ledger
             .apply_stats(report.instances, &rules, &mut self.columns, now);
         self.refresh_offer(key);
+        self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
         for (instance, state) in listed.into_iter().chain(strangers) {
@@ -204,10 +206,14 @@ impl Scheduler {
             && no_instance
         {
             let heard = self.ended(key, instance, Ended::NotThere);
-            if heard == Heard::ByOriginals {
+            if heard != Heard::ByAll {
                 // Nobody but the scheduler had asked for it.
                 return;
             }
+        } else if let Some(key) = self.node_of(id)
+            && self.stop_failed(key, instance)
+        {
+            return;
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Failures, &frame);
         self.broadcast(Topic::Failures, id, frame);
@@ -257,7 +263,13 @@ impl Scheduler {
         let is_known = self.nodes.node(key).ledger.get(instance).is_some();
         if is_known && !self.nodes.node_mut(key).ledger.end(instance, how) {
             self.refresh_offer(key);
-            return Heard::ByAll;
+            let kept = self.instances.get(instance);
+            let elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
+            return if elsewhere {
+                Heard::ByOriginals
+            } else {
+                Heard::ByAll
+            };
         }
         if self.instances.contains(instance) {
             return self.kept_ended(key, instance);

@@ -11,6 +11,7 @@ use super::action::{Action, Message, Notice};
 use super::batches::Batches;
 use super::columns::Columns;
 use super::config::Config;
+use super::cordons::Cordons;
 use super::durable::Durable;
 use super::evictions::Evictions;
 use super::explain::Explanations;
@@ -21,10 +22,12 @@ use super::instances::Instances;
 use super::labels::LabelIndex;
 use super::ledger::Measured;
 use super::node::NodeStore;
+use super::outcomes::{self, Outcomes};
 use super::policy::Policy;
 use super::queue::{Begin, Queue};
 use super::session::Session;
 use super::settle::Settling;
+use super::snapshot::Briefing;
 use super::table::Table;
 use super::traits::Named;
 
@@ -77,8 +80,14 @@ pub struct Scheduler {
     pub(super) woken: IndexMap<NodeKey, Begin>,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
+    /// What masters alone were told of late.
+    pub(super) outcomes: Outcomes,
+    /// The master, while it is told of everything there is.
+    pub(super) briefing: Option<Box<Briefing>>,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
     pub(super) is_leaving: bool,
+    /// Nodes that get no new work.
+    pub(super) cordons: Cordons,
     pub(super) batches: Batches,
     pub(super) explanations: Explanations,
     pub(super) counters: Counters,
@@ -143,7 +152,10 @@ impl Scheduler {
             woken: IndexMap::new(),
             evictions: Evictions::default(),
             durable,
+            outcomes: Outcomes::default(),
+            briefing: None,
             is_leaving: false,
+            cordons: Cordons::default(),
             batches: Batches::default(),
             explanations: Explanations::default(),
             counters: Counters::default(),
@@ -171,7 +183,11 @@ impl Scheduler {
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
-        if self.durable.has_work() || !self.woken.is_empty() || self.evictions.has_work() {
+        let has_work = self.durable.has_work()
+            || !self.woken.is_empty()
+            || self.evictions.has_work()
+            || self.cordons.is_stirred();
+        if has_work {
             self.end_turn();
         }
     }
@@ -181,7 +197,7 @@ impl Scheduler {
         /// Rounds of things that make other things possible; what is left then is done in the tick that is due at once.
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.go_on();
+            let any = self.go_on() | self.go_on_draining();
             if !self.serve_waiting() && !self.seek_for_evicted() && !any {
                 break;
             }
@@ -216,7 +232,9 @@ impl Scheduler {
             self.instances.due(),
             self.queue.due(),
             self.evictions.due(),
+            self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),
+            self.is_page_due().then_some(self.now),
         ];
         due.into_iter().flatten().min()
     }
@@ -242,6 +260,9 @@ impl Scheduler {
     }
 
     pub(super) fn send(&mut self, to: SessionId, message: Message) {
+        if outcomes::is_outcome(&message) {
+            return self.tell_outcome(to, message);
+        }
         self.actions.push_back(Action::Send { to, message });
     }
 

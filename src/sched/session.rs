@@ -8,7 +8,7 @@ use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use super::config::MAX_REFUSED_KINDS;
 use super::ids::NodeKey;
-use super::input::Hello;
+use super::input::{Backlog, Hello};
 
 /// One connection of one peer.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Session {
     pub(super) since: Instant,
     /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
     pub(super) node: Option<NodeKey>,
+    /// How its queue stands.
+    pub(super) backlog: Backlog,
     /// What an operator wants to hear.
     pub(super) topics: Vec<Topic>,
     /// What was refused, so that each kind is logged once.
@@ -33,6 +35,7 @@ impl Session {
             encoding: hello.encoding,
             since,
             node: None,
+            backlog: Backlog::Clear,
             topics: Vec::new(),
             refused: IndexSet::new(),
         }

@@ -19,7 +19,7 @@ use super::action::{Message, Order};
 use super::care::COMMAND_TIME;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Capabilities, InstanceState, Target};
-use super::instances::{By, DEFAULT_PRIORITY, Instance, OnLoss, State, Then};
+use super::instances::{By, Instance, State, Then};
 use super::ledger::{Entry, Phase};
 use super::node::Pool;
 use super::queue::Shape;
@@ -134,25 +134,9 @@ impl Scheduler {
         } else {
             State::Running { node: key }
         };
-        let kept = Instance {
-            start: None,
-            priority: DEFAULT_PRIORITY,
-            state,
-            order: self.queue.next_order(),
-            arrived: entry.since,
-            waits_until: None,
-            max_attempts: 1,
-            tried: Vec::new(),
-            relocates: false,
-            on_loss: OnLoss::Report,
-            has_run: true,
-            last_node: Some(self.nodes.node(key).uuid),
-            history: Default::default(),
-            suspended_by: is_suspended.then_some(By::Command),
-            lease: None,
-            epoch: 0,
-            asker: None,
-        };
+        let (uuid, since) = (self.nodes.node(key).uuid, entry.since);
+        let order = self.queue.next_order();
+        let kept = Instance::adopted(state, uuid, order, since);
         self.instances.insert(instance.clone(), kept);
         let ledger = &mut self.nodes.node_mut(key).ledger;
         ledger.set_kept(instance, true);
@@ -303,6 +287,8 @@ impl Scheduler {
         match failure.command {
             LifeCommand::Suspend => self.suspend_failed(key, failure),
             LifeCommand::Resume => self.resume_failed(key, failure),
+            LifeCommand::Migrate => self.move_failed(key, failure),
+            LifeCommand::Update => self.update_failed(key, failure),
             _ => {}
         }
     }
@@ -354,6 +340,7 @@ impl Scheduler {
         match event.state {
             LifeState::Suspended => self.suspension_reported(key, &instance, true),
             LifeState::Running => self.suspension_reported(key, &instance, false),
+            LifeState::Updated => self.update_confirmed(key, &instance),
             _ => {}
         }
     }

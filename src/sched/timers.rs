@@ -32,8 +32,12 @@ impl Scheduler {
         self.fail_late_batches(now);
         self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);
         self.instances_due(now, MAX_FAILURES_PER_TICK);
+        if self.is_page_due() {
+            self.brief_on();
+        }
         self.end_reservations(now);
         self.look_at_evicted(now, MAX_FAILURES_PER_TICK);
+        self.drains_due(now);
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
@@ -49,6 +53,7 @@ impl Scheduler {
             // It has come back since; if it was lost again, a later turn is its own.
             return 0;
         }
+        self.drained_node_is_lost(key);
         self.kept_given_up(key);
         let relatives = self.nodes.relatives(key);
         let Some(node) = self.nodes.remove(key) else {

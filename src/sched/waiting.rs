@@ -12,14 +12,13 @@ use super::Scheduler;
 use super::action::{Message, PlacedStart};
 use super::durable::Next;
 use super::explain::Explanation;
-use super::ids::{InstanceId, NodeKey};
+use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
 use super::instances::{By, State};
 use super::node::Pool;
 use super::placement::{Refusal, pool_of};
 use super::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
 use super::records::ms;
-use super::session::Session;
 use super::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
@@ -155,35 +154,46 @@ impl Scheduler {
             .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
     }
 
-    /// Tells who waits for an instance, and who watches, that it waits and why.
+    /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
     pub(super) fn tell_queued(&mut self, instance: &InstanceId) {
-        let (Some(kept), Some(position)) =
-            (self.instances.get(instance), self.queue.position(instance))
-        else {
+        let Some((sender, event)) = self.queued_event(instance) else {
             return;
         };
-        let Some(start) = kept.start.as_deref() else {
-            return;
+        let message = || Message::InstanceQueued(Box::new(event.clone()));
+        let Some(session) = self.sessions.get(&sender) else {
+            return self.tell_controllers(Topic::Instances, |session| {
+                session.is_native().then(message)
+            });
         };
-        let (sender, now) = (start.sender, self.now);
+        if session.is_native() {
+            self.send(sender, message());
+        }
+        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+    }
+
+    /// How an instance waits, and who sent its START; `None` if it does not wait to be started.
+    pub(super) fn queued_event(
+        &self,
+        instance: &InstanceId,
+    ) -> Option<(SessionId, InstanceQueued)> {
+        let kept = self.instances.get(instance)?;
+        let position = self.queue.position(instance)?;
+        let start = kept.start.as_deref()?;
         let left = kept.waits_until.filter(|_| !kept.has_run);
+        let left = left.map(|until| until.saturating_duration_since(self.now));
         let event = InstanceQueued {
             instance_uuid: instance.to_string(),
             position: position as u64,
             waiting: self.queue.len() as u64,
             priority: i64::from(kept.priority),
-            deadline_ms: left.map(|until| ms(until.saturating_duration_since(now))),
+            deadline_ms: left.map(ms),
             detail: kept
                 .history
                 .back()
                 .map(|event| event.detail.clone())
                 .unwrap_or_default(),
         };
-        let message = || Message::InstanceQueued(Box::new(event.clone()));
-        if self.sessions.get(&sender).is_some_and(Session::is_native) {
-            self.send(sender, message());
-        }
-        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+        Some((start.sender, event))
     }
 
     /// Notes that a node offers more than before.
@@ -191,6 +201,7 @@ impl Scheduler {
         if self.queue.len() > 0 {
             self.woken.insert(key, Begin::AtHead);
         }
+        self.cordons.note_room(self.now);
     }
 
     /// Gives woken nodes to those who wait for them; whether anything was done.

@@ -78,9 +78,6 @@ impl Scheduler {
         self.pending_answers
             .swap_remove(&(kind, target.instance.clone()));
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
-        if !self.sessions.contains_key(&id) {
-            return;
-        }
         let message = match volume {
             Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
                 node_uuid,

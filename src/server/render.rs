@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{InstanceView, NodeView, QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
 
+use super::changes;
 use super::session::stamp_sent;
 use crate::sched::{Message, Order};
 
@@ -21,7 +22,7 @@ const ENTRY_COST: usize = 96;
 /// What a message counts in a queue, in bytes: at least what it takes up there, and about what it takes when written.
 pub(super) fn cost(message: &Message) -> usize {
     match message {
-        Message::Start(start) => start.frame.cost(),
+        Message::Start(start) => start.frame.cost() + changes::cost(start),
         Message::Targeted(command) => command.frame.cost(),
         Message::Forward(frame) => frame.cost(),
         own_words => OWN_MESSAGE_COST + text_len(own_words),
@@ -146,7 +147,7 @@ pub(super) fn encode(
     dst: &mut BytesMut,
 ) {
     match message {
-        Message::Start(start) => forward(&start.frame, own, encoder, dst),
+        Message::Start(start) => forward(&changes::frame(start), own, encoder, dst),
         Message::Targeted(command) => forward(&command.frame, own, encoder, dst),
         Message::Forward(frame) => forward(frame, own, encoder, dst),
         Message::Connected { configuration } => {

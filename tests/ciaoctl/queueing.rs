@@ -118,6 +118,7 @@ async fn with_wait_a_start_is_followed_out_of_the_queue_to_its_end() {
             let stopped = InstanceStopped {
                 instance_uuid,
                 exit_code,
+                ..InstanceStopped::default()
             };
             peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
         }

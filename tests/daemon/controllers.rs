@@ -1,7 +1,8 @@
 //! Controllers and operators: standing, promotion, what a backup may do, queries and watches.
 
 use proto_frames::payload::{
-    InstancePlaced, PlacementState, QueryKind, RefusalReason, Standing, StartFailureReason, Topic,
+    InstancePlaced, PlacementState, QueryKind, RefusalReason, Snapshot, Standing,
+    StartFailureReason, Topic,
 };
 use proto_frames::{Encoding, Kind, Role};
 
@@ -19,6 +20,9 @@ async fn the_first_controller_is_master_and_the_next_is_promoted_when_it_leaves(
     backup.expect_standing(Standing::Backup).await;
     master.close().await;
     backup.expect_standing(Standing::Master).await;
+    let page = backup.expect(Kind::SNAPSHOT).await;
+    let page = Snapshot::decode(&page.payload).unwrap();
+    assert!(page.last && page.nodes.is_empty() && page.instances.is_empty());
     backup.start(instance(1), 100).await;
     backup
         .expect_failure(StartFailureReason::NoComputeNodes)

@@ -16,6 +16,7 @@ mod boot;
 mod configuration;
 mod controllers;
 mod flags;
+mod heirs;
 mod hostile;
 mod losses;
 mod order;

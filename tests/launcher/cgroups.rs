@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use proto_frames::payload::LifeState;
 
+use rustix::process::Signal;
+
 use crate::world::{World, is_stopped, runs, supervisor, until};
 
 /// A cgroup for one test; removed with it.
@@ -55,7 +57,7 @@ async fn an_instance_in_a_cgroup_is_frozen_and_killed_as_a_whole_and_its_group_g
         return;
     };
     let flag = format!("-cgroup={}", cgroup.0.display());
-    let (world, _launcher, mut peer) = World::connected(&[&flag]).await;
+    let (world, _launcher, mut peer) = World::connected(&[&flag, "-stop-grace=300ms"]).await;
     let script = "setsid sh -c 'while :; do echo x; sleep 0.01; done' & echo $$; wait";
     peer.shell("a", script).await;
     until("its output", || world.output("a").contains('x')).await;
@@ -105,13 +107,62 @@ async fn a_frozen_instance_whose_supervisor_is_gone_is_killed_with_its_group() {
     assert_eq!(peer.turned().await.1, LifeState::Suspended);
     assert!(!is_stopped(pid), "not by a signal");
     let watcher = supervisor(&world.state_dir(), "a");
-    rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(watcher, Signal::KILL).unwrap();
     assert_eq!(peer.stopped().await, ("a".to_owned(), None));
     until("its end, though its environment does not name it", || {
         !runs(pid)
     })
     .await;
     until("the end of its group", || cgroup.groups().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_launcher_uses_its_own_cgroup_where_that_was_given_away_to_it() {
+    use rustix::fs::{XattrFlags, setxattr};
+    let Some(cgroup) = Cgroup::new("own") else {
+        return;
+    };
+    let world = World::new().await;
+    let mut launcher = world.launch_in(&cgroup.0, &[]);
+    let mut peer = world.accept().await;
+    peer.shell("a", "exec sleep 1000").await;
+    peer.listed("a", "active").await;
+    let is_mine = rustix::process::geteuid().is_root();
+    assert_eq!(
+        cgroup.groups().is_empty(),
+        is_mine,
+        "not the superuser's merely because it may"
+    );
+    peer.delete("a", false).await;
+    peer.deleted().await;
+    launcher.signal(Signal::KILL);
+    launcher.ended().await;
+    drop(peer);
+
+    // As systemd marks it.
+    setxattr(&cgroup.0, "user.delegate", b"1", XattrFlags::empty()).unwrap();
+    let _launcher = world.launch_in(&cgroup.0, &[]);
+    let mut peer = world.accept().await;
+    peer.shell("a", "exec sleep 1000").await;
+    peer.listed("a", "active").await;
+    let mut names: Vec<String> = cgroup
+        .groups()
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            format!("ciao-{}-a", peer.connect.source),
+            "launcher".to_owned()
+        ]
+    );
+    peer.suspend("a").await;
+    assert_eq!(peer.turned().await.1, LifeState::Suspended);
+    let group = cgroup.0.join(&names[0]);
+    let events = std::fs::read_to_string(group.join("cgroup.events")).unwrap();
+    assert!(events.contains("frozen 1"), "{events}");
 }
 
 /// A directory with what a cgroup's controllers are known by. What is written to its groups stays there to be read.

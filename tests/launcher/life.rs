@@ -23,7 +23,7 @@ fn data_limit(pid: Pid) -> u64 {
 }
 
 #[tokio::test]
-async fn a_suspended_process_stands_still_and_goes_on_when_it_is_resumed() {
+async fn a_suspended_process_stands_still_and_goes_on_when_it_is_resumed_and_can_be_updated() {
     let (world, _launcher, mut peer) = World::connected(&[]).await;
     for (id, script) in [("counts", COUNTS), ("forks", FORKS)] {
         peer.shell(id, script).await;
@@ -39,6 +39,8 @@ async fn a_suspended_process_stands_still_and_goes_on_when_it_is_resumed() {
         assert_eq!(world.output(id).len(), output, "{id} stands still");
         peer.resume(id).await;
         assert_eq!(peer.turned().await, (id.to_owned(), LifeState::Running));
+        peer.update(id, 48, 2).await;
+        assert_eq!(peer.turned().await, (id.to_owned(), LifeState::Updated));
         until("more output", || world.output(id).len() > output).await;
         assert!(!peer.listed(id, "active").await.suspended);
         peer.delete(id, false).await;

@@ -92,6 +92,19 @@ impl World {
         Launcher(self.command(args).spawn().unwrap())
     }
 
+    /// As [`World::launch`], from within a cgroup.
+    pub(crate) fn launch_in(&self, cgroup: &Path, args: &[&str]) -> Launcher {
+        let launcher = self.command(args);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
+            .arg(cgroup.join("cgroup.procs"))
+            .arg(launcher.get_program())
+            .args(launcher.get_args())
+            .stdin(Stdio::null());
+        Launcher(command.spawn().unwrap())
+    }
+
     /// Accepts the launcher's next connection, lets it in and waits until it takes work, as a scheduler does.
     pub(crate) async fn accept(&self) -> Peer {
         let mut peer = self.admit().await;

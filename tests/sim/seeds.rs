@@ -5,8 +5,8 @@
 //! SIM_SEEDS=5000 cargo test --test sim                  so many instead of the usual number
 //! SIM_FROM=1000000 SIM_SEEDS=1000000 cargo test --release --test sim whatever_breaks -- --nocapture
 //! ```
-//! The last is how millions are run: a release build does some hundreds a second on two cores, and `SIM_FROM` has each
-//! run try others than the one before. Seeds are spread over all cores; which of them runs a seed changes nothing.
+//! The last is how millions are run: `SIM_FROM` has each run try other seeds than the one before. Seeds are spread over
+//! all cores; which of them runs a seed changes nothing.
 
 use std::env::{self, VarError};
 use std::fmt;

@@ -128,9 +128,9 @@ record! {
     pub struct InstanceView {
         /// The instance.
         instance_uuid: String as "instance_uuid",
-        /// The node that has it.
+        /// The node that has it, or is lost with it; empty where it waits for one.
         node_uuid: String as "node_uuid",
-        /// Host name of the node.
+        /// Host name of the node; empty where it is not known.
         hostname: String as "hostname",
         /// How far it is, for the scheduler.
         state: PlacementState as "state",
@@ -172,6 +172,8 @@ record! {
 words! {
     /// How far an instance is, for the scheduler.
     pub enum PlacementState {
+        /// On no node: it waits for room.
+        Waiting = "waiting",
         /// Given to a node that has not confirmed it.
         Placed = "placed",
         /// Confirmed by its node.

@@ -43,7 +43,7 @@ pub struct PlacementArgs {
     /// :hard a condition; repeatable
     #[arg(long, value_name = "LABEL[:SCOPE][:hard]", value_parser = near)]
     pub near: Vec<Near>,
-    /// How urgent it is, 0 to 100, higher first: in the queue, and where it may make others give way [default: 0]
+    /// How urgent it is, 0 to 100, higher first: in the queue, and where it may make others give way [default: 50]
     #[arg(long, value_name = "N", help_heading = LIFE, value_parser = clap::value_parser!(i64).range(0..=MAX_PRIORITY))]
     pub priority: Option<i64>,
     /// Wait so long for room where it fits nowhere, for example 10m

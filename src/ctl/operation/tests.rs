@@ -46,7 +46,7 @@ fn stopped(id: &str) -> Event {
     Event::InstanceStopped(InstanceStopped {
         instance_uuid: id.into(),
         exit_code: None,
-        cut_off: false,
+        ..InstanceStopped::default()
     })
 }
 

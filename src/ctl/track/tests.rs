@@ -30,7 +30,7 @@ fn stopped(id: &str, exit_code: Option<i64>) -> Event {
     Event::InstanceStopped(InstanceStopped {
         instance_uuid: id.into(),
         exit_code,
-        cut_off: false,
+        ..InstanceStopped::default()
     })
 }
 
@@ -268,6 +268,34 @@ fn an_instance_that_has_to_give_way_is_followed_until_it_ends() {
     tracker.observe(&placed("i1", "b"));
     tracker.observe(&stopped("i1", Some(3)));
     assert_eq!(tracker.exit(), Exit::Workload);
+}
+
+#[test]
+fn an_instance_that_is_gone_has_not_ended_before_it_is_told_how() {
+    let mut stopped_after = tracker(&["i1"], Until::Exited);
+    stopped_after.observe(&placed("i1", "a"));
+    let gone = stopped_after.observe(&turn("i1", LifeState::Gone));
+    assert!(gone.is_none(), "how is still to come");
+    assert!(!stopped_after.is_settled());
+    stopped_after.observe(&stopped("i1", Some(3)));
+    assert_eq!(stopped_after.exit(), Exit::Workload);
+    let mut failed_after = tracker(&["i1"], Until::Placed);
+    failed_after.observe(&turn("i1", LifeState::Gone));
+    assert!(!failed_after.is_settled(), "why is still to come");
+    failed_after.observe(&failed("i1"));
+    assert_eq!(failed_after.exit(), Exit::Refused);
+    let mut never_told = tracker(&["i1"], Until::Exited);
+    never_told.observe(&placed("i1", "a"));
+    never_told.observe(&turn("i1", LifeState::Gone));
+    never_told.observe_listing(&[], |_| true);
+    assert_eq!(never_told.all()[0].stage, Stage::Vanished);
+}
+
+#[test]
+fn that_a_start_waits_is_told_with_its_place() {
+    let mut tracker = tracker(&["i1"], Until::Placed);
+    assert!(tracker.observe(&turn("i1", LifeState::Waiting)).is_none());
+    assert!(tracker.observe(&queued("i1", 1)).is_some());
 }
 
 #[test]

@@ -48,6 +48,37 @@ pub(in crate::sched) struct Entry {
     pub(in crate::sched) is_kept: bool,
     /// Whether it is suspended: its vcpus are free for others then.
     pub(in crate::sched) is_suspended: bool,
+    /// What it lays claim to at least, whatever is reported, while what it asks for is being changed.
+    pub(super) floor: Option<Box<Floor>>,
+}
+
+/// What an instance lays claim to at least while it is being changed.
+#[derive(Debug, Clone)]
+pub(in crate::sched) struct Floor {
+    pub(in crate::sched) least: Resources,
+    pub(in crate::sched) custom: Amounts,
+    /// What its launcher last said that it asks for.
+    pub(super) said: Option<Resources>,
+}
+
+impl Floor {
+    /// At least this much.
+    pub(in crate::sched) fn new(least: Resources, custom: Amounts) -> Self {
+        Self {
+            least,
+            custom,
+            said: None,
+        }
+    }
+}
+
+/// The larger of each amount of custom resources.
+pub(in crate::sched) fn larger(one: &Amounts, other: &Amounts) -> Amounts {
+    let mut all: Vec<_> = one.iter().chain(other.iter()).copied().collect();
+    // Of each the largest comes first.
+    all.sort_unstable_by_key(|&(column, amount)| (column, std::cmp::Reverse(amount)));
+    all.dedup_by_key(|(column, _)| *column);
+    all.into()
 }
 
 /// What few instances have: custom resources, and a group.
@@ -148,6 +179,7 @@ impl Entry {
             listed_in: 0,
             is_kept: false,
             is_suspended: false,
+            floor: None,
         }
     }
 

@@ -54,3 +54,29 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::{NodeRecord, Record, RecordKey, Ticket};
+    use proto_frames::Uuid;
+
+    #[tokio::test]
+    async fn what_was_handed_to_the_store_is_on_disk_when_the_scheduler_has_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Opened::open(directory.path()).unwrap().unwrap();
+        let hub = Arc::new(super::super::tests::hub());
+        hub.keep_in(open()).unwrap();
+        let cordoned = NodeRecord {
+            cordoned: true,
+            ..NodeRecord::default()
+        };
+        let record = (RecordKey::Node(Uuid::from_u128(1)), Record::Node(cordoned));
+        hub.persist(Change {
+            ticket: Ticket(1),
+            entries: vec![(record.0.clone(), Some(record.1.clone()))],
+        });
+        hub.leave().await;
+        assert_eq!(open().records, [record]);
+    }
+}

@@ -19,7 +19,7 @@ use crate::server::limits::{
 /// A START with as much cloud-init data as controllers really send.
 const LARGE: usize = 20 * 1024;
 
-fn hub() -> Hub {
+pub(super) fn hub() -> Hub {
     let uuid = Uuid::from_u128(1);
     let config = Config::new(uuid);
     let core = Scheduler::new(config, ClusterConfiguration::default(), Instant::now());

@@ -6,6 +6,7 @@ mod commits;
 mod crash;
 mod damage;
 mod formats;
+mod full_disk;
 
 use std::path::Path;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// The text with `value` as the value of the key at the end of `path`, where there is a place for it that is plain to
 /// see; the first key of the path must stand at the margin, on a line of its own.
-pub(super) fn set(text: &[u8], path: &[&str], value: &str) -> Option<Bytes> {
+pub(crate) fn set(text: &[u8], path: &[&str], value: &str) -> Option<Bytes> {
     let (root, path) = path.split_first()?;
     let top = lines(text).find(|(_, line)| is_key_alone(line, root))?;
     let mut block = Block {

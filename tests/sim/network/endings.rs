@@ -1,0 +1,192 @@
+//! All the ways in which a connection ends, at each of its ends, and what is lost with it.
+
+use ciao_scheduler::sched::{Input, Message, SessionId};
+
+use super::{Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, STALL_TIME, told};
+use crate::agenda::Event;
+use crate::facts::Fact;
+use crate::world::World;
+
+impl World {
+    /// A connection breaks. Of what is on its way some arrives.
+    pub(crate) fn break_link(&mut self, link: Link) {
+        self.note(format_args!("{link:?} breaks"));
+        self.lose_down(link);
+        self.lose_up(link);
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        connection.is_broken = true;
+        let (down, up) = (connection.down.last, connection.up.last);
+        let at = down.max(self.within_ms(PEER_LEARNS_MS));
+        self.agenda.put(at, Event::PeerLearns(link));
+        let at = up.max(self.within_ms(SCHEDULER_LEARNS_MS));
+        self.agenda.put(at, Event::SchedulerLearns(link));
+    }
+
+    /// The peer's end is closed: of what it sent some arrives, nothing reaches it any more.
+    pub(crate) fn let_go(&mut self, link: Link) {
+        self.lose_up(link);
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        connection.is_held = false;
+        connection.is_broken = true;
+        self.unsaid(link);
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        let (peer, up) = (connection.peer, connection.up.last);
+        let lost = std::mem::take(&mut connection.down.wire);
+        for flying in lost {
+            self.unheard(peer, &flying.told);
+        }
+        let at = up.max(self.within_ms(PEER_LEARNS_MS));
+        self.agenda.put(at, Event::SchedulerLearns(link));
+        self.tidy(link);
+    }
+
+    /// The scheduler learns that a connection is over, and gets back what was not written.
+    pub(crate) fn scheduler_learns(&mut self, link: Link) {
+        if let Some((session, unsent)) = self.take_session(link) {
+            self.hand_in(Input::Disconnected { session, unsent });
+        }
+    }
+
+    /// Ends the scheduler's end of a connection; what it had not begun to write.
+    pub(crate) fn take_session(&mut self, link: Link) -> Option<(SessionId, Vec<Message>)> {
+        let connection = self.network.get_mut(link)?;
+        let session = connection.session.take()?;
+        let unsent: Vec<Message> = std::mem::take(&mut connection.outbox).into();
+        let peer = connection.peer;
+        self.note(format_args!(
+            "{link:?} is over with {} unsent",
+            unsent.len()
+        ));
+        for message in &unsent {
+            // It may be passed on, or said anew; what is heard is known from who hears it.
+            self.unheard(peer, &told(message));
+        }
+        self.lose_session(link);
+        Some((session, unsent))
+    }
+
+    /// The scheduler's end is gone: what was written may arrive, and the peer learns of it.
+    pub(crate) fn lose_session(&mut self, link: Link) {
+        self.lose_down(link);
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        connection.session = None;
+        connection.is_broken = true;
+        let lost = std::mem::take(&mut connection.up.wire);
+        connection.loses(lost);
+        connection.outbox.clear();
+        let down = connection.down.last;
+        let at = down.max(self.within_ms(PEER_LEARNS_MS));
+        self.agenda.put(at, Event::PeerLearns(link));
+        self.tidy(link);
+    }
+
+    /// The peer learns that its connection is over.
+    pub(crate) fn peer_learns(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        if !connection.reads {
+            // It reads what came before the end first.
+            let at = self.now + STALL_TIME;
+            return self.agenda.put(at, Event::PeerLearns(link));
+        }
+        if !std::mem::take(&mut connection.is_held) {
+            return;
+        }
+        let peer = connection.peer;
+        self.note(format_args!("{link:?} is over for {peer:?}"));
+        self.unsaid(link);
+        self.tidy(link);
+        match peer {
+            Peer::Machine(machine) => self.launcher_is_cut_off(machine, link),
+            Peer::Controller(number) => self.controller_is_cut_off(number, link),
+        }
+    }
+
+    /// All connections of the scheduler end because it does.
+    pub(crate) fn lose_all_sessions(&mut self) {
+        let links: Vec<Link> = self.network.links.keys().copied().collect();
+        for link in links {
+            let Some(connection) = self.network.get_mut(link) else {
+                continue;
+            };
+            let Some(_) = connection.session.take() else {
+                continue;
+            };
+            let peer = connection.peer;
+            for message in std::mem::take(&mut connection.outbox) {
+                self.unheard(peer, &told(&message));
+            }
+            self.lose_session(link);
+        }
+    }
+
+    /// Loses some of what is on its way to the peer.
+    fn lose_down(&mut self, link: Link) {
+        let Some(connection) = self.network.links.get_mut(&link) else {
+            return;
+        };
+        if connection.is_broken {
+            return;
+        }
+        let wire = &mut connection.down.wire;
+        let arriving = self.chance.usize(..=wire.len()).max(connection.waiting);
+        let (peer, lost) = (connection.peer, wire.split_off(arriving.min(wire.len())));
+        for flying in lost {
+            self.unheard(peer, &flying.told);
+        }
+    }
+
+    /// Loses some of what is on its way to the scheduler.
+    fn lose_up(&mut self, link: Link) {
+        if let Some(connection) = self.network.links.get_mut(&link)
+            && !connection.is_broken
+        {
+            // CONNECT, before it has arrived, is what the connection is known by.
+            let least = usize::from(connection.session.is_none());
+            let wire = &mut connection.up.wire;
+            let arriving = self.chance.usize(..=wire.len()).max(least);
+            let lost = wire.split_off(arriving.min(wire.len()));
+            connection.loses(lost);
+        }
+    }
+
+    /// A peer lets go of a connection: what was lost on it so long ago that it counts as heard is never said again.
+    fn unsaid(&mut self, link: Link) {
+        let interval = self.settings.report_interval;
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        for (instance, sent) in std::mem::take(&mut connection.lost) {
+            if sent + interval <= self.now {
+                self.facts.push(Fact::Unsaid { instance });
+            }
+        }
+    }
+
+    pub(super) fn unheard(&mut self, peer: Peer, told: &[u32]) {
+        if let Peer::Controller(_) = peer {
+            let unheard = told.iter().map(|&instance| Fact::Unheard { instance });
+            self.facts.extend(unheard);
+        }
+    }
+
+    /// Forgets a connection of which no end is left.
+    fn tidy(&mut self, link: Link) {
+        if let Some(connection) = self.network.links.get(&link)
+            && !connection.is_held
+            && connection.session.is_none()
+            && connection.up.wire.is_empty()
+        {
+            self.network.links.remove(&link);
+        }
+    }
+}
