@@ -352,9 +352,7 @@ impl Instance {
             State::Suspending { by, .. }
             | State::Suspended { by, .. }
             | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
-            State::Lost { .. }
-            | State::Migrating { .. }
-            | State::Stopping { .. } => {}
+            State::Lost { .. } | State::Migrating { .. } | State::Stopping { .. } => {}
             _ => self.suspended_by = None,
         }
     }

@@ -147,14 +147,14 @@ fn a_drain_moves_the_most_urgent_first_and_a_few_at_a_time() {
     let figures = |it: &DrainProgress| (it.total, it.moved, it.moving, it.left);
     assert_eq!(figures(&progress[1]), (3, 0, 2, 1));
     // One has to be up again before the next one leaves.
-    world.stopped(node, "c");
+    world.has_stopped(node, "c");
     assert_eq!(world.placements(), [("c".to_owned(), other)]);
     assert!(world.stops(node).is_empty());
     assert_eq!(figures(&world.progress(controller)[0]), (3, 1, 1, 1));
     world.list(other, &["c"]);
     assert_eq!(world.stops(node), ["a"]);
-    world.stopped(node, "b");
-    world.stopped(node, "a");
+    world.has_stopped(node, "b");
+    world.has_stopped(node, "a");
     let progress = world.progress(controller);
     assert_eq!(progress.last().map(figures), Some((3, 3, 0, 0)));
     assert_eq!(progress.last().map(|it| &it.state), Some(&DrainState::Done));
@@ -209,7 +209,7 @@ fn what_does_not_fit_is_tried_again_when_there_is_room() {
     world.look_away();
     world.evacuate(operator, node, EvacuateMode::Relocate);
     assert_eq!(world.stops(node), ["b"]);
-    world.stopped(node, "b");
+    world.has_stopped(node, "b");
     world.list(small, &["b"]);
     let progress = world.progress(operator);
     assert_eq!(
@@ -221,7 +221,7 @@ fn what_does_not_fit_is_tried_again_when_there_is_room() {
     let large = world.node_with(3, 1000);
     world.advance(Duration::from_secs(1));
     assert_eq!(world.stops(node), ["a"]);
-    world.stopped(node, "a");
+    world.has_stopped(node, "a");
     assert_eq!(world.placements(), [("a".to_owned(), large)]);
     let progress = world.progress(operator);
     assert_eq!(progress.last().map(|it| &it.state), Some(&DrainState::Done));
@@ -241,7 +241,7 @@ fn a_drain_that_runs_out_of_time_ends_incomplete_and_says_what_is_left() {
     world.list(target, &[]);
     world.look_away();
     world.evacuate_as(controller, evacuate);
-    world.stopped(node, "b");
+    world.has_stopped(node, "b");
     world.list(target, &["b"]);
     world.look_away();
     world.advance(Duration::from_secs(5));
@@ -284,7 +284,7 @@ fn a_drain_can_be_ended_and_what_is_on_its_way_goes_on() {
     world.look_away();
     world.evacuate(controller, node, EvacuateMode::Abort);
     assert_eq!(states(&world.progress(controller)), [DrainState::Aborted]);
-    world.stopped(node, "c");
+    world.has_stopped(node, "c");
     assert_eq!(world.placements(), [("c".to_owned(), other)]);
     world.list(other, &["c"]);
     assert!(world.stops(node).is_empty());

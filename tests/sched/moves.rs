@@ -59,12 +59,12 @@ impl World {
     }
 
     /// A node says that an instance has stopped.
-    pub(crate) fn stopped(&mut self, node: SessionId, name: &str) {
+    pub(crate) fn has_stopped(&mut self, node: SessionId, name: &str) {
         self.gone(node, Kind::INSTANCE_STOPPED, name);
     }
 
     /// What a launcher was ordered to do since the test last looked.
-    pub(crate) fn orders(&mut self, node: SessionId) -> Vec<Order> {
+    pub(crate) fn move_orders(&mut self, node: SessionId) -> Vec<Order> {
         let order = |message| match message {
             Message::Order(order) => Some(*order),
             _ => None,
@@ -78,7 +78,10 @@ impl World {
             Order::Stop(delete) => Some(delete.instance_uuid),
             _ => None,
         };
-        self.orders(node).into_iter().filter_map(stop).collect()
+        self.move_orders(node)
+            .into_iter()
+            .filter_map(stop)
+            .collect()
     }
 
     /// The one START that a node was given since the test last looked.

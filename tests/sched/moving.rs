@@ -57,7 +57,7 @@ fn a_cold_move_stops_the_instance_before_it_is_started_elsewhere() {
     assert!(world.told(target).is_empty());
     // Its room is claimed: nothing else gets it.
     assert_eq!(world.place(controller, "b", 500), None);
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     let start = world.given(target);
     assert!(start.request.restart);
     assert!(start.changes.is_some_and(|changes| changes.restart));
@@ -75,7 +75,7 @@ fn without_a_target_the_instance_goes_wherever_it_fits() {
     let (mut world, controller, source, target) = two_nodes();
     world.migrate(controller, "a", None);
     assert_eq!(world.stops(source), ["a"]);
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     assert_eq!(world.given(target).request.instance, id("a"));
 }
 
@@ -90,7 +90,7 @@ fn a_target_without_room_is_refused_with_figures_and_nothing_is_stopped() {
         let failure = world.failed_command(controller);
         assert_eq!(failure.reason, CommandFailureReason::NoRoom);
         assert!(failure.detail.contains("asks 600"), "{}", failure.detail);
-        assert!(world.orders(source).is_empty());
+        assert!(world.move_orders(source).is_empty());
     }
     world.nothing_else();
 }
@@ -136,7 +136,7 @@ fn what_nobody_knows_how_to_start_again_is_not_stopped() {
         assert_eq!(failure.reason, CommandFailureReason::NotSupported);
         assert!(failure.detail.contains("relocate"), "{}", failure.detail);
     }
-    assert!(world.orders(source).is_empty());
+    assert!(world.move_orders(source).is_empty());
 }
 
 #[test]
@@ -152,19 +152,19 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     world.ready_with(target, able(Capabilities::MIGRATE));
     world.look_away();
     world.migrate(controller, "plain", None);
-    let [Order::Migrate(order)] = &world.orders(source)[..] else {
+    let [Order::Migrate(order)] = &world.move_orders(source)[..] else {
         panic!("it is not asked to ship it");
     };
     assert_eq!(order.target_node_uuid, world.uuid_of(target).to_string());
     world.look_away();
     world.list(target, &["plain"]);
     assert_eq!(world.turns(controller, "plain"), [LifeState::Running]);
-    world.stopped(source, "plain");
+    world.has_stopped(source, "plain");
     // What it says of its own copy is nobody's news.
     assert!(world.told(controller).is_empty());
     assert!(world.told(other).is_empty());
     world.list(target, &["plain"]);
-    assert!(world.orders(source).is_empty() && world.orders(target).is_empty());
+    assert!(world.move_orders(source).is_empty() && world.move_orders(target).is_empty());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_shipped_instance_may_leave_before_it_is_listed_and_is_started_anew_if_it_ne
     world.ready_with(target, able(Capabilities::MIGRATE));
     world.list(target, &["other"]);
     world.migrate(controller, "a", Some(target));
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     world.look_away();
     for _ in 0..3 {
         world.stats_seen(target, Some(0), vec![crate::world::running("other", 0)]);
@@ -198,7 +198,7 @@ fn a_launcher_that_cannot_ship_or_stop_it_leaves_it_where_it_is() {
     assert_eq!(failure.reason, CommandFailureReason::Failed);
     assert_eq!(world.place(controller, "b", 1000), Some(target));
     // It really ends now, and that is its end.
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     assert_eq!(world.placements(), []);
     assert_eq!(world.turns(controller, "a"), [LifeState::Gone]);
 }
@@ -231,7 +231,7 @@ fn a_move_that_takes_too_long_is_undone_and_what_ends_late_is_started_again() {
     assert_eq!(failure.reason, CommandFailureReason::Timeout);
     assert_eq!(world.place(controller, "b", 1000), Some(target));
     world.look_away();
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), source)]);
 }
 
@@ -239,7 +239,7 @@ fn a_move_that_takes_too_long_is_undone_and_what_ends_late_is_started_again() {
 fn a_target_that_refuses_is_not_the_end() {
     let (mut world, controller, source, target) = two_nodes();
     world.migrate(controller, "a", Some(target));
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     world.look_away();
     world.start_failed(target, "a", StartFailureReason::ImageFailure);
     // Back to where it came from, as no other node fits.
@@ -261,7 +261,7 @@ fn a_target_that_is_lost_while_the_holder_stops_it_is_replaced() {
     world.cut(target);
     world.advance(Duration::from_secs(60));
     world.look_away();
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), third)]);
 }
 
@@ -272,7 +272,7 @@ fn without_a_target_left_an_instance_that_stops_is_placed_again() {
     world.look_away();
     world.cut(target);
     world.advance(Duration::from_secs(30));
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), source)]);
 }
 
@@ -296,7 +296,7 @@ fn an_instance_that_is_deleted_while_it_moves_is_gone() {
     world.delete(controller, "a", target);
     let told = world.told(source);
     assert!(matches!(&told[..], [Message::Targeted(_)]), "{told:?}");
-    world.stopped(source, "a");
+    world.has_stopped(source, "a");
     world.delete_fails(source, "a", &DeleteFailureReason::NoInstance);
     assert_eq!(world.placements(), []);
     assert!(world.place(controller, "b", 1000).is_some());
@@ -328,9 +328,9 @@ fn one_that_waits_for_room_waits_for_that_of_the_node_it_is_to_go_to() {
     );
     world.migrate(controller, "a", Some(second));
     world.look_away();
-    world.stopped(first, &format!("on {}", first.0));
+    world.has_stopped(first, &format!("on {}", first.0));
     assert_eq!(world.placements(), []);
-    world.stopped(second, &format!("on {}", second.0));
+    world.has_stopped(second, &format!("on {}", second.0));
     assert_eq!(world.placements(), [("a".to_owned(), second)]);
 }
 
@@ -342,8 +342,8 @@ fn an_instance_that_is_on_its_way_already_is_not_moved_twice() {
     world.migrate(controller, "a", None);
     let failure: CommandFailure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::WrongState);
-    assert!(world.orders(source).is_empty());
-    world.stopped(source, "a");
+    assert!(world.move_orders(source).is_empty());
+    world.has_stopped(source, "a");
     world.look_away();
     world.migrate(controller, "a", None);
     assert_eq!(

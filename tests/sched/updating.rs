@@ -45,7 +45,7 @@ impl World {
 
     /// The update that a launcher was ordered to make.
     fn ordered_update(&mut self, node: SessionId) -> Update {
-        match self.orders(node).pop() {
+        match self.move_orders(node).pop() {
             Some(Order::Update(update)) => update,
             other => panic!("{other:?}"),
         }
@@ -176,7 +176,7 @@ fn without_room_for_the_difference_the_figures_are_said() {
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
     let needs = "memory (needs 800 MiB more, 600 MiB free)";
     assert!(failure.detail.contains(needs), "{}", failure.detail);
-    assert!(world.orders(node).is_empty());
+    assert!(world.move_orders(node).is_empty());
     assert_eq!(world.asks("a"), 400);
 }
 
@@ -190,7 +190,7 @@ fn without_room_an_instance_that_may_goes_to_another_node_with_the_new_amounts()
     assert_eq!(world.stops(node), ["a"]);
     assert_eq!(world.place(controller, "c", 400), None);
     world.look_away();
-    world.stopped(node, "a");
+    world.has_stopped(node, "a");
     let start = world.given(other);
     assert_eq!(start.request.asked.mem_mib, 700);
     let demand = start.changes.and_then(|changes| changes.demand);
@@ -223,7 +223,7 @@ fn a_launcher_that_cannot_change_instances_is_not_asked_to() {
     world.update(controller, memory("a", 500));
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::NotSupported);
-    assert!(world.orders(node).is_empty());
+    assert!(world.move_orders(node).is_empty());
     world.node_with(2, 1000);
     world.update(controller, moving("a", 500));
     assert_eq!(world.stops(node), ["a"]);
@@ -245,7 +245,7 @@ fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
         Kind::MIGRATE,
         Meaning::Migrate(Box::new(migrate)),
     );
-    world.stopped(node, "a");
+    world.has_stopped(node, "a");
     world.told(node);
     assert_eq!(world.given(other).request.asked.mem_mib, 700);
 }
@@ -297,7 +297,7 @@ fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
     };
     world.update(controller, update);
     assert_eq!(world.turns(controller, "b"), [LifeState::Updated]);
-    world.stopped(node, "big");
+    world.has_stopped(node, "big");
     assert_eq!(world.placements(), [("b".to_owned(), node)]);
 }
 
