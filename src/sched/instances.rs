@@ -349,12 +349,10 @@ impl Instance {
     /// Notes who had it suspended, for as long as that counts.
     pub(super) fn note_suspension(&mut self) {
         match &self.state {
-            State::Suspended { by, .. } => self.suspended_by = Some(by.clone()),
-            State::Lost { .. }
-            | State::Suspending { .. }
-            | State::Resuming { .. }
-            | State::Migrating { .. }
-            | State::Stopping { .. } => {}
+            State::Suspending { by, .. }
+            | State::Suspended { by, .. }
+            | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
+            State::Lost { .. } | State::Migrating { .. } | State::Stopping { .. } => {}
             _ => self.suspended_by = None,
         }
     }

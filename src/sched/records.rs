@@ -181,7 +181,9 @@ impl Scheduler {
                 Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
                     Some(By::Command)
                 }
-                Life::Suspended | Life::Resuming => Some(By::Preemptor(InstanceId::new(""))),
+                Life::Suspended | Life::Resuming | Life::Suspending => {
+                    Some(By::Preemptor(InstanceId::new("")))
+                }
                 _ => None,
             },
             lease: record.lease_ms.map(Duration::from_millis),
