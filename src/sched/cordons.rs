@@ -10,11 +10,11 @@ use proto_frames::Uuid;
 use super::ids::{InstanceId, SessionId};
 
 /// Nodes that may be cordoned at once, connected or not: as many as the largest cluster this is built for has.
-pub const MAX_CORDONS: usize = 100_000;
+pub(super) const MAX_CORDONS: usize = 100_000;
 
 /// How long after a node has room again the drains look for it: room comes in bursts, and each look costs a choice for
 /// every instance that fitted nowhere.
-pub const DRAIN_RETRY: Duration = Duration::from_secs(1);
+pub(super) const DRAIN_RETRY: Duration = Duration::from_secs(1);
 
 /// The cordoned nodes.
 #[derive(Debug, Default)]

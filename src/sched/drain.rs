@@ -23,7 +23,7 @@ use super::cordons::{Drain, Misfitted};
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::instances::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
 use super::migrate::{MOVE_TIME, Plan};
-use super::record::{DrainRecord, NodeRecord};
+use super::record::{DrainRecord, NodeRecord, Record};
 use super::session::Session;
 
 /// Instances that one look at a drain tries to move and that fit nowhere, before others have their turn: what bounds how
@@ -130,14 +130,11 @@ impl Scheduler {
         }
     }
 
-    /// What is put on disk of a node's cordon.
-    pub(super) fn cordon_record(&self, uuid: Uuid) -> NodeRecord {
-        let Some(cordon) = self.cordons.get(uuid) else {
-            return NodeRecord::default();
-        };
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    /// What is put on disk of a node; `None` if nothing is to be there.
+    pub(super) fn node_record(&self, uuid: Uuid) -> Option<Record> {
+        let cordon = self.cordons.get(uuid)?;
         let there = self.nodes.by_uuid(uuid).map_or(0, |key| self.len_of(key));
-        NodeRecord {
+        Some(Record::Node(NodeRecord {
             cordoned: true,
             cordoned_since_ms: cordon.since_ms,
             lease_ms: None,
@@ -147,12 +144,12 @@ impl Scheduler {
                 total: count(drain.total),
                 moved: count(drain.total.saturating_sub(there)),
             }),
-        }
+        }))
     }
 
     /// Takes up what the process before this one left of a node: its cordon, and the drain that goes on once the node
     /// is back and has said what runs on it.
-    pub(super) fn take_up_cordon(&mut self, uuid: Uuid, record: &NodeRecord) {
+    pub(super) fn restore_node_record(&mut self, uuid: Uuid, record: NodeRecord) {
         if !record.cordoned || !self.cordons.insert(uuid, record.cordoned_since_ms) {
             return;
         }
@@ -160,7 +157,7 @@ impl Scheduler {
             self.nodes.node_mut(key).is_cordoned = true;
             self.refresh_offer(key);
         }
-        let Some(drain) = &record.drain else { return };
+        let Some(drain) = record.drain else { return };
         let now_ms = self.unix_ms(self.now);
         let left = |at_ms: u64| Duration::from_millis(at_ms.saturating_sub(now_ms));
         let due = drain.deadline_ms.map(|at_ms| self.now + left(at_ms));
@@ -378,7 +375,7 @@ impl Scheduler {
         let state = self.instances.get(instance).map(|kept| kept.state.clone());
         if let Some(State::Placing(Placing { node, awaits })) = state
             && node == key
-            && awaits != Awaits::Node
+            && awaits == Awaits::Commit
         {
             // Its node was not told of it yet.
             self.release(key, instance);

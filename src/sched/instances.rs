@@ -371,6 +371,7 @@ impl Instance {
     /// there before.
     pub(super) fn note_running(&mut self) {
         self.tried.clear();
+        self.pinned = None;
         self.has_run = true;
         if let Some(start) = &mut self.start {
             start.set_restart();

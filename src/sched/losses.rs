@@ -19,6 +19,7 @@ use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use super::ledger::Phase;
 use super::node::Presence;
 use super::placement::Refusal;
+use super::session::Session;
 
 /// How long what ran on a lost node is remembered for the case that it comes back with it.
 pub const LOST_TIME: Duration = Duration::from_secs(3600);
@@ -31,9 +32,10 @@ pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 const CLOCK_PART: u32 = 8;
 
 impl Scheduler {
-    /// Answers a STATS that asks for the launcher's lease to be extended.
-    pub(super) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
-        if self.nodes.node(key).can(Capabilities::LEASE) {
+    /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
+    /// be started before.
+    pub(super) fn renew_lease(&mut self, id: SessionId, seq: u64) {
+        if self.sessions.get(&id).is_some_and(Session::is_native) {
             self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
         }
     }
@@ -125,9 +127,7 @@ impl Scheduler {
     }
 
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
-        if let State::Migrating { to, .. } = state {
-            self.unclaim(*to, instance);
-        }
+        let may_have_ended = self.moved_with_node(instance, state);
         let node = self.nodes.node(key);
         let (uuid, lost_at) = match node.presence {
             Presence::Lost(at) => (node.uuid, at),
@@ -150,9 +150,10 @@ impl Scheduler {
             }
             // It is being stopped, and was to be placed again.
             State::Stopping {
-                then: Then::Wait(_),
+                then: Then::Wait(_) | Then::Again,
                 ..
             } => AfterLoss::Replace,
+            _ if may_have_ended => AfterLoss::Replace,
             _ => AfterLoss::Forget,
         };
         let until = match (then, fence) {

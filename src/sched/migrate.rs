@@ -6,29 +6,27 @@
 //! before, and waits for as long as it takes where there is no room. Whose moves come when a node is drained is `drain`'s
 //! business.
 
+mod target;
+
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
-use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, Delete, LifeCommand, Migrate, Scheduling,
-};
+use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
 
 use super::Scheduler;
 use super::action::{Message, Order};
 use super::care::{COMMAND_TIME, Heard, placing};
 use super::durable::Next;
-use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Capabilities, StartRequest};
 use super::instances::{Awaits, By, Move, State, Then};
 use super::ledger::{Entry, Phase, Unconfirmed};
 use super::record::Demand;
 
+use self::target::pinned;
+
 /// How long a move may take until the instance has left its node, where nobody says: time enough to stop anything in an
 /// orderly way, or to ship some GiB of its state.
-pub const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
-
-/// Nodes looked at for one to which an instance can be shipped, before it is said that there is none.
-const MAX_SHIPPING_TARGETS: usize = 16;
+pub(super) const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Why an instance is not moved, or not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,15 +110,6 @@ impl Scheduler {
         self.move_instance(instance, plan)
     }
 
-    fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
-        let key = canonical_uuid(text).and_then(|uuid| self.nodes.by_uuid(uuid));
-        key.filter(|&key| self.nodes.node(key).session().is_some())
-            .ok_or_else(|| {
-                let detail = format!("no node '{text}' is connected to move it to");
-                Declined::new(CommandFailureReason::InvalidData, detail)
-            })
-    }
-
     /// One that waits for room is to wait for that of one node.
     fn pin(&mut self, instance: &InstanceId, target: Option<NodeKey>) -> Result<(), Declined> {
         let Some(target) = target else {
@@ -155,9 +144,8 @@ impl Scheduler {
         let from = self.movable(instance)?;
         let request = self.request_on(from, instance, plan.demand.as_ref());
         let to = self.target_for(instance, from, request.clone(), plan.target)?;
-        self.look_after(from, instance);
+        self.is_looked_after(from, instance);
         self.claim_as(&request, to);
-        self.queue.remove(instance);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = plan.asker;
             kept.pending = plan.demand.map(Box::new);
@@ -207,89 +195,9 @@ impl Scheduler {
         Ok(key)
     }
 
-    fn has_start(&self, instance: &InstanceId) -> bool {
+    pub(super) fn has_start(&self, instance: &InstanceId) -> bool {
         let kept = self.instances.get(instance);
         kept.is_some_and(|kept| kept.start.is_some())
-    }
-
-    /// What an instance on a node asks for, with other amounts if there are to be any: as its START says, or as is known
-    /// of it without one.
-    pub(super) fn request_on(
-        &self,
-        key: NodeKey,
-        instance: &InstanceId,
-        demand: Option<&Demand>,
-    ) -> StartRequest {
-        let node = self.nodes.node(key);
-        let mut request = self.request_now(instance).unwrap_or_else(|| {
-            let mut request = StartRequest::plain(instance.clone());
-            request.network_node = node.slots[super::node::Pool::Compute as usize].is_none();
-            request
-        });
-        // What it has may be more than its START says: an instance that was adopted, or was changed.
-        let known = self.demand_on(key, instance);
-        let demand = demand.or(known.as_ref().filter(|_| !self.has_start(instance)));
-        if let Some(demand) = demand {
-            request.asked = demand.base();
-            let resources = demand.resources.iter();
-            let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
-            let mut scheduling = request.scheduling.take().unwrap_or_default();
-            scheduling.resources = resources.collect();
-            request.scheduling = Some(scheduling).filter(|it| **it != Scheduling::default());
-        }
-        request.avoid.push(node.uuid);
-        request
-    }
-
-    /// What an instance asks for by its node's ledger.
-    pub(super) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
-        let entry = self.nodes.node(key).ledger.get(instance)?;
-        let custom = entry.custom().iter();
-        let custom = custom.map(|&(column, amount)| (self.columns.name(column).into(), amount));
-        Some(Demand {
-            mem_mib: entry.asked.mem_mib,
-            vcpus: entry.asked.vcpus,
-            disk_mib: entry.asked.disk_mib,
-            resources: custom.collect(),
-        })
-    }
-
-    /// The node to which an instance moves.
-    fn target_for(
-        &mut self,
-        instance: &InstanceId,
-        from: NodeKey,
-        mut request: StartRequest,
-        target: Option<NodeKey>,
-    ) -> Result<NodeKey, Declined> {
-        if target == Some(from) {
-            let detail = format!("it is on node {} already", self.nodes.node(from).uuid);
-            return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
-        }
-        if let Some(target) = target {
-            request = pinned(request, self.nodes.node(target).uuid)?;
-        }
-        let must_ship = !self.has_start(instance);
-        for _ in 0..MAX_SHIPPING_TARGETS {
-            let Some(to) = self.choose(&request) else {
-                break;
-            };
-            if !must_ship || self.nodes.node(to).can(Capabilities::MIGRATE) {
-                return Ok(to);
-            }
-            request.avoid.push(self.nodes.node(to).uuid);
-        }
-        let why = self.why_not(&request);
-        Err(Declined {
-            reason: CommandFailureReason::NoRoom,
-            detail: why.text,
-            is_lasting: why.never,
-        })
-    }
-
-    /// Looks after an instance of which nothing is known but that its node has it.
-    pub(super) fn look_after(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.is_looked_after(key, instance);
     }
 
     /// The claim on the target is on disk: the holder is told.
@@ -333,7 +241,7 @@ impl Scheduler {
         self.turn(instance, State::Migrating { from, to, how, due }, words);
         match how {
             Move::Shipped => self.order_to_ship(instance, from, to),
-            _ => self.order_to_end(instance, from),
+            _ => self.order_stop(from, instance),
         }
     }
 
@@ -357,19 +265,6 @@ impl Scheduler {
             deadline: None,
         };
         self.send(session, Message::Order(Box::new(Order::Migrate(migrate))));
-    }
-
-    fn order_to_end(&mut self, instance: &InstanceId, from: NodeKey) {
-        let node = self.nodes.node(from);
-        let Some(session) = node.session() else {
-            return;
-        };
-        let delete = Delete {
-            instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
-            stop: true,
-        };
-        self.send(session, Message::Order(Box::new(Order::Stop(delete))));
     }
 
     /// The target lists an instance that is to come to it.
@@ -551,6 +446,25 @@ impl Scheduler {
         self.tell_mover(instance, from, reason, detail);
     }
 
+    /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
+    /// there because of it.
+    pub(super) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
+        let told = self
+            .instances
+            .get(instance)
+            .is_some_and(|kept| kept.told_to_stop);
+        let State::Migrating { from, to, how, .. } = *state else {
+            return told;
+        };
+        self.unclaim(to, instance);
+        let reason = CommandFailureReason::Failed;
+        self.tell_mover(instance, from, reason, "its node is lost");
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.told_to_stop = how != Move::Claimed;
+        }
+        told || how != Move::Claimed
+    }
+
     /// An instance goes on where it is, as what it was before.
     fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
         let entry = self.nodes.node(node).ledger.get(instance);
@@ -599,18 +513,4 @@ impl Scheduler {
         ledger.set_kept(&request.instance, true);
         self.refresh_offer(key);
     }
-}
-
-/// The same for one node alone.
-///
-/// # Errors
-/// If it is for another one alone already.
-fn pinned(mut request: StartRequest, node: Uuid) -> Result<StartRequest, Declined> {
-    let asked = request.node_id.as_deref();
-    if let Some(asked) = asked.filter(|asked| canonical_uuid(asked) != Some(node)) {
-        let detail = format!("its START asks for node {asked} alone");
-        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
-    }
-    request.node_id = Some(node.to_string().into());
-    Ok(request)
 }

@@ -83,12 +83,6 @@ impl Scheduler {
         }
     }
 
-    /// What is put on disk of a node; `None` if nothing is to be there.
-    pub(super) fn node_record(&self, node: Uuid) -> Option<Record> {
-        let record = self.cordon_record(node);
-        (record != NodeRecord::default()).then_some(Record::Node(record))
-    }
-
     /// Takes up what the process before this one left.
     pub(super) fn restore(&mut self) {
         let mut restored = std::mem::take(&mut self.config.restored);
@@ -110,7 +104,7 @@ impl Scheduler {
                     self.restore_instance(&InstanceId::new(&name), *record, request);
                 }
                 (RecordKey::Node(uuid), Record::Node(record)) => {
-                    self.take_up_cordon(uuid, &record);
+                    self.restore_node_record(uuid, record);
                 }
                 _ => {}
             }
@@ -193,21 +187,25 @@ impl Scheduler {
                 _ => None,
             },
             lease: record.lease_ms.map(Duration::from_millis),
-            pinned: record.target.filter(|_| record.life == Life::Waiting),
-            pending: None,
-            told_to_stop: false,
             history: record.history.iter().map(|it| self.event_of(it)).collect(),
             epoch: 0,
             asker: None,
+            // What is on no node has a target only if it waits for that one alone.
+            pinned: record.target.filter(|_| record.life == Life::Waiting),
+            pending: None,
+            told_to_stop: record.life == Life::Migrating,
         };
         if kept.state == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
             // Nobody was told that it waits: it has as long as nodes have to come back.
             kept.waits_until = Some(self.now + self.config.settle_time);
         }
-        if kept.has_run
-            && let Some(start) = &mut kept.start
-        {
-            start.set_restart();
+        if let Some(start) = &mut kept.start {
+            if kept.has_run {
+                start.set_restart();
+            }
+            if let Some(demand) = &record.updated {
+                start.set_demand(demand.clone());
+            }
         }
         kept
     }

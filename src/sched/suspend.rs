@@ -135,9 +135,10 @@ impl Scheduler {
         } else {
             State::Running { node: key }
         };
-        let (uuid, since) = (self.nodes.node(key).uuid, entry.since);
+        let (since, uuid) = (entry.since, self.nodes.node(key).uuid);
         let order = self.queue.next_order();
-        let kept = Instance::adopted(state, uuid, order, since);
+        let mut kept = Instance::adopted(state, uuid, order, since);
+        kept.note_suspension();
         self.instances.insert(instance.clone(), kept);
         let ledger = &mut self.nodes.node_mut(key).ledger;
         ledger.set_kept(instance, true);

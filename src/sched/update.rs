@@ -74,7 +74,7 @@ impl Scheduler {
                 if asks_amounts {
                     return self.update_placed(id, instance, key, update);
                 }
-                self.look_after(key, instance);
+                self.is_looked_after(key, instance);
                 self.update_priority(instance, update);
                 self.say_updated(instance, Some(id), "its priority has changed");
                 Ok(())
@@ -142,14 +142,14 @@ impl Scheduler {
         };
         let demand = changed(before.clone(), update);
         if demand == before {
-            self.look_after(key, instance);
+            self.is_looked_after(key, instance);
             self.update_priority(instance, update);
             self.say_updated(instance, Some(id), "it has what it is to have");
             return Ok(());
         }
         match self.has_room_to_change(key, &before, &demand) {
             Ok(()) => {
-                self.look_after(key, instance);
+                self.is_looked_after(key, instance);
                 self.update_priority(instance, update);
                 self.order_update(id, instance, key, before, demand);
                 Ok(())

@@ -64,7 +64,7 @@ impl World {
     }
 
     /// What a launcher was ordered to do since the test last looked.
-    pub(crate) fn move_orders(&mut self, node: SessionId) -> Vec<Order> {
+    pub(crate) fn ordered(&mut self, node: SessionId) -> Vec<Order> {
         let order = |message| match message {
             Message::Order(order) => Some(*order),
             _ => None,
@@ -78,10 +78,7 @@ impl World {
             Order::Stop(delete) => Some(delete.instance_uuid),
             _ => None,
         };
-        self.move_orders(node)
-            .into_iter()
-            .filter_map(stop)
-            .collect()
+        self.ordered(node).into_iter().filter_map(stop).collect()
     }
 
     /// The one START that a node was given since the test last looked.

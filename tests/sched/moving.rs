@@ -90,7 +90,7 @@ fn a_target_without_room_is_refused_with_figures_and_nothing_is_stopped() {
         let failure = world.failed_command(controller);
         assert_eq!(failure.reason, CommandFailureReason::NoRoom);
         assert!(failure.detail.contains("asks 600"), "{}", failure.detail);
-        assert!(world.move_orders(source).is_empty());
+        assert!(world.ordered(source).is_empty());
     }
     world.nothing_else();
 }
@@ -136,7 +136,7 @@ fn what_nobody_knows_how_to_start_again_is_not_stopped() {
         assert_eq!(failure.reason, CommandFailureReason::NotSupported);
         assert!(failure.detail.contains("relocate"), "{}", failure.detail);
     }
-    assert!(world.move_orders(source).is_empty());
+    assert!(world.ordered(source).is_empty());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     world.ready_with(target, able(Capabilities::MIGRATE));
     world.look_away();
     world.migrate(controller, "plain", None);
-    let [Order::Migrate(order)] = &world.move_orders(source)[..] else {
+    let [Order::Migrate(order)] = &world.ordered(source)[..] else {
         panic!("it is not asked to ship it");
     };
     assert_eq!(order.target_node_uuid, world.uuid_of(target).to_string());
@@ -164,7 +164,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     assert!(world.told(controller).is_empty());
     assert!(world.told(other).is_empty());
     world.list(target, &["plain"]);
-    assert!(world.move_orders(source).is_empty() && world.move_orders(target).is_empty());
+    assert!(world.ordered(source).is_empty() && world.ordered(target).is_empty());
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn an_instance_that_is_on_its_way_already_is_not_moved_twice() {
     world.migrate(controller, "a", None);
     let failure: CommandFailure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::WrongState);
-    assert!(world.move_orders(source).is_empty());
+    assert!(world.ordered(source).is_empty());
     world.has_stopped(source, "a");
     world.look_away();
     world.migrate(controller, "a", None);

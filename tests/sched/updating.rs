@@ -45,7 +45,7 @@ impl World {
 
     /// The update that a launcher was ordered to make.
     fn ordered_update(&mut self, node: SessionId) -> Update {
-        match self.move_orders(node).pop() {
+        match self.ordered(node).pop() {
             Some(Order::Update(update)) => update,
             other => panic!("{other:?}"),
         }
@@ -176,7 +176,7 @@ fn without_room_for_the_difference_the_figures_are_said() {
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
     let needs = "memory (needs 800 MiB more, 600 MiB free)";
     assert!(failure.detail.contains(needs), "{}", failure.detail);
-    assert!(world.move_orders(node).is_empty());
+    assert!(world.ordered(node).is_empty());
     assert_eq!(world.asks("a"), 400);
 }
 
@@ -223,7 +223,7 @@ fn a_launcher_that_cannot_change_instances_is_not_asked_to() {
     world.update(controller, memory("a", 500));
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::NotSupported);
-    assert!(world.move_orders(node).is_empty());
+    assert!(world.ordered(node).is_empty());
     world.node_with(2, 1000);
     world.update(controller, moving("a", 500));
     assert_eq!(world.stops(node), ["a"]);
