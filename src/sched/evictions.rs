@@ -10,7 +10,7 @@ use super::ids::{InstanceId, NodeKey};
 
 /// How long an instance that did not make way when it was told to is not told again: its launcher refused or did not
 /// answer, and would hardly do better at once.
-pub const STAYS_FOR: Duration = Duration::from_secs(5 * 60);
+pub(super) const STAYS_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// What is remembered of instances that make way.
 #[derive(Debug, Default)]

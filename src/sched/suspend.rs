@@ -28,10 +28,10 @@ use super::queue::Shape;
 /// How long an instance that had to make way waits for vcpus on its node before it is stopped there and placed on
 /// another (as a cold move: what it has done is lost), if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
 /// short bursts of urgent work take.
-pub const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
+pub(super) const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
 
 /// How long after a launcher could not resume an instance that had to make way it is asked again.
-pub const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
+pub(super) const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     /// SUSPEND from a controller or operator.

@@ -203,7 +203,7 @@ impl Scheduler {
 
     /// Notes that a node offers more than before.
     pub(super) fn wake(&mut self, key: NodeKey) {
-        if self.queue.len() > 0 {
+        if !self.queue.is_empty() {
             self.woken.insert(key, Begin::AtHead);
         }
         self.cordons.note_room(self.now);
