@@ -27,7 +27,7 @@ use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
-pub const COMMAND_TIME: Duration = Duration::from_secs(60);
+pub(super) const COMMAND_TIME: Duration = Duration::from_secs(60);
 
 /// Nodes that one START is tried on where it does not say: the one that is chosen.
 const USUAL_ATTEMPTS: u32 = 1;

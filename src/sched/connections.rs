@@ -55,7 +55,7 @@ impl Scheduler {
         if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
             return Err(RefusedConnect::OperatorAndController);
         }
-        if hello.role.contains(Role::OPERATOR) && hello.encoding == proto_frames::Encoding::Gob {
+        if hello.role.contains(Role::OPERATOR) && hello.encoding == Encoding::Gob {
             return Err(RefusedConnect::OperatorInGob);
         }
         if hello.bound {

@@ -15,7 +15,7 @@ use super::ids::{InstanceId, SessionId};
 use super::input::StartRequest;
 use super::instances::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
 use super::losses::{LOST_TIME, fence};
-use super::record::{self, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored};
+use super::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
 
 impl Scheduler {
     /// What is put on disk of an instance; `None` if nothing is to be there.
@@ -138,12 +138,11 @@ impl Scheduler {
         let Some(request) = self.request_now(instance) else {
             return self.let_go(instance, "its START cannot be read any more");
         };
-        if let Err(full) = self.enqueue(instance, &request) {
+        if self.enqueue(instance, &request).is_err() {
             let why = super::explain::Explanation::of(&format!(
                 "{} wait already, which is as many as may",
                 self.queue.len()
             ));
-            drop(full);
             self.fail_kept(instance, StartFailureReason::FullCloud, None, why);
         }
     }
