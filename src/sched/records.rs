@@ -15,7 +15,7 @@ use super::ids::{InstanceId, SessionId};
 use super::input::StartRequest;
 use super::instances::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
 use super::losses::{LOST_TIME, fence};
-use super::record::{self, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored};
+use super::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
 
 impl Scheduler {
     /// What is put on disk of an instance; `None` if nothing is to be there.
