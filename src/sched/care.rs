@@ -27,7 +27,7 @@ use super::session::Session;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
-pub const COMMAND_TIME: Duration = Duration::from_secs(60);
+pub(super) const COMMAND_TIME: Duration = Duration::from_secs(60);
 
 /// Nodes that one START is tried on where it does not say: the one that is chosen.
 const USUAL_ATTEMPTS: u32 = 1;
@@ -661,20 +661,18 @@ impl Scheduler {
         else {
             return;
         };
-        let late = "it did not stop in time";
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        let by = by.unwrap_or(By::Command);
+        self.rolled_back(key, instance, by, "it did not stop in time");
         match then {
-            Then::Wait(preemptor) => {
-                let by = By::Preemptor(preemptor.clone());
-                self.rolled_back(key, instance, by, late);
-                self.victim_stays(&preemptor, instance);
-            }
+            Then::Wait(preemptor) => self.victim_stays(&preemptor, instance),
             Then::Again => {
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.told_to_stop = true;
                 }
-                self.turn(instance, State::Running { node: key }, late);
             }
-            Then::End => self.rolled_back(key, instance, By::Command, late),
+            Then::End => {}
         }
     }
 }

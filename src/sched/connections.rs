@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use proto_frames::payload::{
     ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
 };
-use proto_frames::{Role, Uuid};
+use proto_frames::{Encoding, Role, Uuid};
 
 use super::Scheduler;
 use super::action::{
@@ -55,7 +55,7 @@ impl Scheduler {
         if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
             return Err(RefusedConnect::OperatorAndController);
         }
-        if hello.role.contains(Role::OPERATOR) && hello.encoding == proto_frames::Encoding::Gob {
+        if hello.role.contains(Role::OPERATOR) && hello.encoding == Encoding::Gob {
             return Err(RefusedConnect::OperatorInGob);
         }
         if hello.bound {
@@ -83,6 +83,7 @@ impl Scheduler {
                 key
             }
         };
+        self.nodes.node_mut(key).is_native = hello.encoding == Encoding::Native;
         self.session_mut(id).node = Some(key);
         self.act(Action::RememberNodes);
     }

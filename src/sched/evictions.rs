@@ -10,14 +10,14 @@ use super::ids::{InstanceId, NodeKey};
 
 /// How long an instance that did not make way when it was told to is not told again: its launcher refused or did not
 /// answer, and would hardly do better at once.
-pub const STAYS_FOR: Duration = Duration::from_secs(5 * 60);
+pub(super) const STAYS_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// What is remembered of instances that make way.
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
     /// Who makes way, and for whom. One that has given up waiting may still be named: it then waits for nobody, and the
     /// pair goes with the victim's next step.
-    awaited: BTreeMap<InstanceId, InstanceId>,
+    ways: BTreeMap<InstanceId, InstanceId>,
     /// Those that were stopped to make way, wait, and are looked a node for once the queue has been served.
     seeking: VecDeque<InstanceId>,
     /// Until when those that did not make way are left alone.
@@ -32,17 +32,17 @@ pub(super) struct Evictions {
 impl Evictions {
     /// Notes that one makes way for another.
     pub(super) fn wait_for(&mut self, victim: InstanceId, by: InstanceId) {
-        self.awaited.insert(victim, by);
+        self.ways.insert(victim, by);
     }
 
     /// One has made way, or is gone; for whom.
     pub(super) fn take_awaited(&mut self, victim: &InstanceId) -> Option<InstanceId> {
-        self.awaited.remove(victim)
+        self.ways.remove(victim)
     }
 
     /// For whom one makes way.
     pub(super) fn awaited_by(&self, victim: &InstanceId) -> Option<&InstanceId> {
-        self.awaited.get(victim)
+        self.ways.get(victim)
     }
 
     /// Has a node looked for, for one that waits, at the end of this turn.

@@ -36,13 +36,13 @@ use super::input::StartRequest;
 use super::record::Demand;
 
 /// Events kept of one instance; the oldest are forgotten first.
-pub const MAX_HISTORY: usize = 32;
+pub(super) const MAX_HISTORY: usize = 32;
 
 /// Instances that are gone and whose history is still known; the oldest are forgotten first.
-pub const MAX_PAST: usize = 4096;
+pub(super) const MAX_PAST: usize = 4096;
 
 /// Priority of what does not say any.
-pub const DEFAULT_PRIORITY: u8 = 50;
+pub(super) const DEFAULT_PRIORITY: u8 = 50;
 
 /// One instance that is looked after.
 #[derive(Debug)]
@@ -349,12 +349,10 @@ impl Instance {
     /// Notes who had it suspended, for as long as that counts.
     pub(super) fn note_suspension(&mut self) {
         match &self.state {
-            State::Suspended { by, .. } => self.suspended_by = Some(by.clone()),
-            State::Lost { .. }
-            | State::Suspending { .. }
-            | State::Resuming { .. }
-            | State::Migrating { .. }
-            | State::Stopping { .. } => {}
+            State::Suspending { by, .. }
+            | State::Suspended { by, .. }
+            | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
+            State::Lost { .. } | State::Migrating { .. } | State::Stopping { .. } => {}
             _ => self.suspended_by = None,
         }
     }
@@ -408,11 +406,6 @@ impl Instances {
     /// Whether none is looked after.
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty()
-    }
-
-    /// How many are looked after.
-    pub(super) fn len(&self) -> usize {
-        self.kept.len()
     }
 
     /// Whether this one is looked after.

@@ -19,21 +19,23 @@ use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use super::ledger::Phase;
 use super::node::Presence;
 use super::placement::Refusal;
+use super::session::Session;
 
 /// How long what ran on a lost node is remembered for the case that it comes back with it.
-pub const LOST_TIME: Duration = Duration::from_secs(3600);
+pub(super) const LOST_TIME: Duration = Duration::from_secs(3600);
 
 /// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
 /// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
-pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
+pub(super) const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The part of a lease that is added to it for clocks: one in so many.
 const CLOCK_PART: u32 = 8;
 
 impl Scheduler {
-    /// Answers a STATS that asks for the launcher's lease to be extended.
-    pub(super) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
-        if self.nodes.node(key).can(Capabilities::LEASE) {
+    /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
+    /// be started before.
+    pub(super) fn renew_lease(&mut self, id: SessionId, seq: u64) {
+        if self.sessions.get(&id).is_some_and(Session::is_native) {
             self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
         }
     }
@@ -121,6 +123,10 @@ impl Scheduler {
                 }
                 _ => self.unclaim(key, &instance),
             }
+        }
+        // Nobody waits for a node that is not there any more.
+        for instance in self.queue.waiting_for(key) {
+            self.queue.remove(&instance);
         }
     }
 

@@ -99,6 +99,8 @@ impl IsOther {
 pub(super) struct Node {
     pub(super) uuid: Uuid,
     pub(super) roles: Role,
+    /// Whether its launcher can be sent what the original's do not know.
+    pub(super) is_native: bool,
     pub(super) presence: Presence,
     pub(super) since: Instant,
     pub(super) status: NodeStatus,
@@ -133,6 +135,7 @@ impl Node {
         Self {
             uuid,
             roles,
+            is_native: false,
             presence: Presence::Connected(session),
             since: now,
             status: NodeStatus::Connected,
@@ -257,7 +260,7 @@ impl Node {
 
     /// What its launcher said on this connection that it can do.
     pub(super) fn capabilities(&self) -> Capabilities {
-        match (&self.report, self.has_extras) {
+        match (&self.report, self.has_extras && self.is_native) {
             (Some(report), true) => report
                 .extras
                 .as_ref()

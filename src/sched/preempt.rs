@@ -29,19 +29,19 @@ use self::victims::{Lack, Plan, Victim, Way, cheapest};
 /// Nodes looked at for one START, in the order of the search from where the last one was placed: with
 /// [`MAX_ENTRIES_LOOKED_AT`] what bounds how long a START that fits nowhere keeps everybody else waiting, to about a
 /// millisecond.
-pub const MAX_NODES_LOOKED_AT: usize = 1024;
+pub(super) const MAX_NODES_LOOKED_AT: usize = 1024;
 
 /// Instances looked at for one START, over all nodes.
-pub const MAX_ENTRIES_LOOKED_AT: usize = 8192;
+pub(super) const MAX_ENTRIES_LOOKED_AT: usize = 8192;
 
 /// Instances looked at on one node.
-pub const MAX_ENTRIES_PER_NODE: usize = 256;
+pub(super) const MAX_ENTRIES_PER_NODE: usize = 256;
 
 /// Waiting STARTs for which a node is looked at when more of what runs there could make way: the first in order.
 const PREEMPTORS_TRIED: usize = 4;
 
 /// How long a START waits for those that make way for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
-pub const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
+pub(super) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
 
 /// Instances that were stopped to make way and are looked a node for in one turn, once the queue has been served.
 const SOUGHT_PER_TURN: usize = 64;

@@ -115,11 +115,6 @@ impl Rank {
     fn before(priority: u8) -> Self {
         Self::new(priority, 0)
     }
-
-    /// The priority, higher first.
-    pub(super) fn priority(self) -> u8 {
-        u8::MAX - self.patience
-    }
 }
 
 /// What a waiter waits for.
@@ -138,9 +133,6 @@ pub(super) enum Place {
     Anywhere,
     /// This node alone. Whoever removes a node takes out or moves who waits for it ([`Queue::waiting_for`]).
     Only(NodeKey),
-    /// Wherever its shape allows, there rather than elsewhere. For whoever places it: every node with room is shown it
-    /// in its turn.
-    Prefer(NodeKey),
 }
 
 /// One that waits.
@@ -170,9 +162,9 @@ impl Waiter {
     }
 }
 
-/// There is no room in the queue for a waiter, which comes back.
-#[derive(Debug)]
-pub(super) struct Full(pub(super) Box<Waiter>);
+/// There is no room in the queue for a waiter.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
 
 /// A class of waiters of one shape, by number; a number is never given twice, so that whether a node may run the shape can
 /// be remembered by it.
@@ -264,7 +256,7 @@ impl Queue {
     /// Lets one wait. One of the same instance that waits already is replaced.
     ///
     /// # Errors
-    /// [`Full`] with the waiter, if as many or as many bytes wait as may; then one of the same instance still waits.
+    /// [`Full`], if as many or as many bytes wait as may; then one of the same instance still waits.
     pub(super) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
         let (earlier, bytes) = match self.waiter(&waiter.instance) {
             Some(earlier) => (1, earlier.bytes),
@@ -272,7 +264,7 @@ impl Queue {
         };
         let bytes = (self.bytes - bytes).saturating_add(waiter.bytes);
         if self.len() - earlier >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES {
-            return Err(Full(Box::new(waiter)));
+            return Err(Full);
         }
         self.remove(&waiter.instance);
         self.bytes = bytes;
@@ -324,11 +316,13 @@ impl Queue {
     }
 
     /// How many wait for a pool.
+    #[cfg(test)]
     pub(super) fn len_of(&self, pool: Pool) -> usize {
         self.lines[pool as usize].order.len()
     }
 
     /// Bytes of all that wait.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

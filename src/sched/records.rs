@@ -138,12 +138,11 @@ impl Scheduler {
         let Some(request) = self.request_now(instance) else {
             return self.let_go(instance, "its START cannot be read any more");
         };
-        if let Err(full) = self.enqueue(instance, &request) {
+        if self.enqueue(instance, &request).is_err() {
             let why = super::explain::Explanation::of(&format!(
                 "{} wait already, which is as many as may",
                 self.queue.len()
             ));
-            drop(full);
             self.fail_kept(instance, StartFailureReason::FullCloud, None, why);
         }
     }
@@ -181,7 +180,9 @@ impl Scheduler {
                 Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
                     Some(By::Command)
                 }
-                Life::Suspended | Life::Resuming => Some(By::Preemptor(InstanceId::new(""))),
+                Life::Suspended | Life::Resuming | Life::Suspending => {
+                    Some(By::Preemptor(InstanceId::new("")))
+                }
                 _ => None,
             },
             lease: record.lease_ms.map(Duration::from_millis),

@@ -19,18 +19,19 @@ use super::action::{Message, Order};
 use super::care::COMMAND_TIME;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Capabilities, InstanceState, Target};
-use super::instances::{By, Instance, State, Then};
-use super::ledger::Phase;
+use super::instances::{By, Instance, State};
+use super::ledger::{Entry, Phase};
+use super::migrate::{MOVE_TIME, Plan};
 use super::node::Pool;
 use super::queue::Shape;
 
 /// How long an instance that had to make way waits for vcpus on its node before it is stopped there and placed on
-/// another, if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
+/// another (as a cold move: what it has done is lost), if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
 /// short bursts of urgent work take.
-pub const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
+pub(super) const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
 
 /// How long after a launcher could not resume an instance that had to make way it is asked again.
-pub const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
+pub(super) const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     /// SUSPEND from a controller or operator.
@@ -447,9 +448,10 @@ impl Scheduler {
         by: By,
         detail: &str,
     ) {
+        let is_suspended =
+            |entry: &Entry| entry.is_suspended || entry.reported == Some(InstanceState::ExitPaused);
         let entry = self.nodes.node(key).ledger.get(instance);
-        let reported = entry.and_then(|entry| entry.reported);
-        if reported == Some(InstanceState::ExitPaused) {
+        if entry.is_some_and(is_suspended) {
             self.stays_suspended(key, instance, by, detail);
         } else {
             self.runs_again(key, instance, detail);
@@ -528,15 +530,15 @@ impl Scheduler {
             };
             if let Some(State::Suspended {
                 node,
-                by: By::Preemptor(by),
+                by: By::Preemptor(_),
             }) = self.state_of(&instance)
             {
-                self.look_at_one(node, &instance, by);
+                self.look_at_one(node, &instance);
             }
         }
     }
 
-    fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId, by: InstanceId) {
+    fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId) {
         self.evictions
             .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
         if !self.queue.contains(instance) {
@@ -546,25 +548,17 @@ impl Scheduler {
         if self.resume_evicted(instance, key) {
             return;
         }
-        if self.has_room_elsewhere(key, instance) {
-            let detail = "to be placed on another node: its own has no vcpus for it";
-            self.stop_there(key, instance, Then::Wait(by), detail);
+        if self.instances.get(instance).is_some_and(|it| it.relocates) {
+            let plan = Plan {
+                target: None,
+                due: self.now + MOVE_TIME,
+                asker: None,
+                demand: None,
+                why: "its node has no vcpus for it, and another has",
+            };
+            // Where no other has either, it goes on waiting.
+            let _ = self.move_instance(instance, plan);
         }
-    }
-
-    /// Whether a suspended instance may be moved, can be told to stop, and another node has room for it now.
-    fn has_room_elsewhere(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
-        let node = self.nodes.node(key);
-        let (uuid, is_there) = (node.uuid, node.session().is_some());
-        let relocates = self.instances.get(instance).is_some_and(|it| it.relocates);
-        if !relocates || !is_there {
-            return false;
-        }
-        let Some(mut request) = self.request_now(instance) else {
-            return false;
-        };
-        request.avoid.push(uuid);
-        self.choose(&request).is_some()
     }
 
     /// The state of an instance that is looked after.

@@ -77,7 +77,7 @@ impl Scheduler {
         self.turn(instance, State::Waiting, detail);
         match self.enqueue(instance, request) {
             Ok(()) => self.after_commit(instance, Next::TellQueued),
-            Err(Full(_)) => {
+            Err(Full) => {
                 let reason = self.no_room(request);
                 let why = format!(
                     "{}; and {} wait already, which is as many as may",

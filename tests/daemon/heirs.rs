@@ -16,7 +16,7 @@ use crate::words::{delete, instance, start, start_of, started};
 const MEM_MB: i64 = 10;
 
 /// STARTs that the node has room for.
-const ROOM: u64 = 100;
+const ROOM: u128 = 100;
 
 /// A master, a backup, and a node with room for [`ROOM`] STARTs.
 async fn with_heir(site: &Site, daemon: &Daemon) -> (Peer, Peer, Peer) {
@@ -66,7 +66,7 @@ fn places(rows: &[InstanceView]) -> BTreeSet<(&str, &str, &PlacementState)> {
         .collect()
 }
 
-fn patient(number: u64) -> Bytes {
+fn patient(number: u128) -> Bytes {
     let mut start = start_of(instance(number), MEM_MB);
     start.scheduling = Some(Scheduling {
         queue: "10m".parse().ok(),
@@ -98,7 +98,7 @@ async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_heir(
     // What was read before the end was dealt with in order: nothing in between is missing.
     let dealt_with = runs.len() + failed.len();
     let all: BTreeSet<_> = runs.keys().chain(failed.keys()).copied().collect();
-    let expected: BTreeSet<_> = (0..dealt_with as u64).map(instance).collect();
+    let expected: BTreeSet<_> = (0..dealt_with as u128).map(instance).collect();
     assert_eq!(all, expected);
 
     let mut operator = site.operator(&daemon).await;

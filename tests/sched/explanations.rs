@@ -284,7 +284,8 @@ fn original_controllers_are_told_neither_detail_nor_reasons_nor_never() {
     world.start(controller, "x", 2000);
     for (session, is_native) in [(controller, false), (operator, true)] {
         match world.told_once(session) {
-            ciao_scheduler::sched::Message::StartFailure(failure) => {
+            ciao_scheduler::sched::Message::StartFailure(failure)
+            | ciao_scheduler::sched::Message::StartFailureCopy(failure) => {
                 assert_eq!(failure.reason, StartFailureReason::FullCloud);
                 let said = (
                     failure.detail.is_some(),

@@ -24,6 +24,7 @@ mod plain;
 mod policies;
 mod preempting;
 mod random_batches;
+mod random_evictions;
 mod random_groups;
 mod rare_orders;
 mod rows;

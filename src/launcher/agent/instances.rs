@@ -248,6 +248,9 @@ impl Agent {
             | State::Suspending
             | State::Suspended
             | State::Resuming => {
+                if self.was_cut_off(now, id, code) {
+                    return self.remove(now, id, Outcome::CutOff, code);
+                }
                 let state = State::Exited {
                     code,
                     order: self.next_end(),

@@ -137,6 +137,15 @@ impl Agent {
         }
     }
 
+    /// Whether an instance has ended because its lease was over: its supervisor kills it then, whatever has become of the
+    /// launcher.
+    pub(super) fn was_cut_off(&self, now: Instant, id: &str, code: Option<i32>) -> bool {
+        /// What a workload that was killed has as its code.
+        const KILLED: i32 = -9;
+        let is_leased = self.instances.get(id).is_some_and(|it| it.leased);
+        is_leased && !self.lease_holds(now) && code.is_none_or(|code| code == KILLED)
+    }
+
     fn kill_at_once(&mut self, now: Instant, id: &str) {
         match self.instances.get_mut(id).map(|it| &mut it.state) {
             Some(State::Stopping {
@@ -146,7 +155,7 @@ impl Agent {
                     self.order(Order::Kill(id.to_owned()));
                 }
             }
-            _ => self.stop(now, id, Outcome::Stopped),
+            _ => self.stop(now, id, Outcome::CutOff),
         }
     }
 }

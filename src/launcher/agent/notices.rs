@@ -115,6 +115,14 @@ fn message(id: &str, instance: &Instance) -> Option<Message> {
             cut_off: false,
         })),
         State::Gone {
+            outcome: Outcome::CutOff,
+            code,
+        } => Some(Message::InstanceStopped(InstanceStopped {
+            instance_uuid,
+            exit_code: code.map(i64::from),
+            cut_off: true,
+        })),
+        State::Gone {
             outcome: Outcome::Deleted,
             code,
         } => Some(Message::InstanceDeleted(InstanceDeleted {

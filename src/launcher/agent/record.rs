@@ -60,6 +60,8 @@ pub enum Outcome {
     Deleted,
     /// InstanceStopped: it was only removed from this node.
     Stopped,
+    /// InstanceStopped: it was killed because the node was cut off for longer than its lease.
+    CutOff,
 }
 
 /// What became of a remembered instance's process while no launcher ran.

@@ -251,7 +251,7 @@ impl Scheduler {
 fn attempts(kept: &Instance) -> u32 {
     let is_tried = match &kept.state {
         State::Waiting | State::Lost { .. } => false,
-        State::Placing(placing) => placing.awaits == Awaits::Node,
+        State::Placing(Placing { awaits, .. }) => *awaits == Awaits::Node,
         _ => true,
     };
     let failed = u32::try_from(kept.tried.len()).unwrap_or(u32::MAX);

@@ -139,7 +139,7 @@ impl Line {
     fn class_for(&mut self, waiter: &Waiter) -> u32 {
         let only = match waiter.place {
             Place::Only(node) => Some(node),
-            Place::Anywhere | Place::Prefer(_) => None,
+            Place::Anywhere => None,
         };
         let name = ClassName {
             only,

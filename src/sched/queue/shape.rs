@@ -7,7 +7,6 @@ use std::hash::{Hash, Hasher};
 use proto_frames::Uuid;
 use proto_frames::payload::{Expression, Scheduling};
 
-use super::Room;
 use crate::sched::ids::{InstanceId, canonical_uuid};
 use crate::sched::input::StartRequest;
 use crate::sched::resources::Resources;
@@ -72,16 +71,6 @@ impl Shape {
             (Some(id), _) => canonical_uuid(id).map_or(Pin::Nowhere, Pin::Node),
             (None, Some(hostname)) => Pin::Host(hostname.clone()),
             (None, None) => Pin::None,
-        }
-    }
-
-    /// Whether it names no other node or host than this one.
-    pub(super) fn may_go(&self, room: &Room<'_>) -> bool {
-        match self.pin() {
-            Pin::None => true,
-            Pin::Node(uuid) => uuid == room.uuid,
-            Pin::Host(hostname) => *hostname == *room.hostname,
-            Pin::Nowhere => false,
         }
     }
 }

@@ -101,7 +101,6 @@ impl History {
         let number = self.chance.u64(0..self.kind.instances);
         let place = match self.chance.u64(0..self.kind.pins * 4) {
             0 => Place::Only(self.node()),
-            1 => Place::Prefer(self.node()),
             _ => Place::Anywhere,
         };
         let purpose = match place {
