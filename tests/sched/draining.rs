@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use ciao_scheduler::sched::{
-    Action, Config, Input, Meaning, Message, Record, RecordKey, Rules, SessionId,
-};
+use ciao_scheduler::sched::{Meaning, Message, SessionId};
+use proto_frames::Kind;
 use proto_frames::payload::{
     DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Span, Topic,
 };
-use proto_frames::{Encoding, Frame, Kind, Role};
 
 use crate::moves::{movable, urgent};
 use crate::survival::{crash, durable};
