@@ -385,7 +385,13 @@ fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
     };
     let failures: Vec<_> = told.iter().filter_map(failure).collect();
     let no_instance = DeleteFailureReason::NoInstance;
-    assert_eq!(failures, [("a", no_instance.clone()), ("b", no_instance)]);
+    assert_eq!(
+        failures,
+        [
+            ("a".to_owned(), no_instance.clone()),
+            ("b".to_owned(), no_instance)
+        ]
+    );
 
     // It has failed, so it is not carried out later.
     let back = world.node_with(1, 100);

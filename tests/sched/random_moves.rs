@@ -89,7 +89,7 @@ impl Run {
             mem: MEM,
             ..Size::default()
         };
-        let capabilities = if host.number % 2 == 0 {
+        let capabilities = if host.number.is_multiple_of(2) {
             Capabilities::UPDATE
         } else {
             Capabilities::default()
@@ -242,14 +242,17 @@ impl Run {
             Some(Message::Start(start)) => {
                 host.seen += 1;
                 let name = start.request.instance.to_string();
-                if host.has.contains_key(&name) {
-                    let reason = StartFailureReason::AlreadyRunning;
-                    self.world.start_failed(session, &name, reason);
-                } else if refuses {
-                    let reason = StartFailureReason::FullComputeNode;
-                    self.world.start_failed(session, &name, reason);
-                } else {
-                    host.has.insert(name, start.request.asked.mem_mib);
+                let has_it = host.has.contains_key(&name);
+                let refusal = match (has_it, refuses) {
+                    (true, _) => Some(StartFailureReason::AlreadyRunning),
+                    (false, true) => Some(StartFailureReason::FullComputeNode),
+                    (false, false) => None,
+                };
+                match refusal {
+                    Some(reason) => self.world.start_failed(session, &name, reason),
+                    None => {
+                        host.has.insert(name, start.request.asked.mem_mib);
+                    }
                 }
             }
             Some(Message::Targeted(command)) => {
