@@ -18,6 +18,7 @@ mod cordons;
 mod decide;
 mod drain;
 mod durable;
+mod endings;
 mod evictions;
 mod explain;
 mod facts;

@@ -371,12 +371,13 @@ impl Instance {
     /// there before.
     pub(super) fn note_running(&mut self) {
         self.tried.clear();
+        // What an earlier node was told does not concern this one.
+        self.told_to_stop = false;
         self.pinned = None;
         self.has_run = true;
         if let Some(start) = &mut self.start {
             start.set_restart();
         }
-        self.pinned = None;
     }
 
     /// Notes what became of it.
@@ -564,17 +565,17 @@ impl Instances {
 
     /// Whether the times at which something is due, and who is on no node, are what the states say.
     pub(super) fn is_consistent(&self) -> bool {
-        let of = |(instance, kept): (&InstanceId, &Box<Instance>)| {
+        let of = |(instance, kept): (&InstanceId, &Instance)| {
             Some((kept.state.due()?, instance.clone()))
         };
-        let due: BTreeSet<_> = self.kept.iter().filter_map(of).collect();
+        let due: BTreeSet<_> = self.iter().filter_map(of).collect();
         let nowhere = self.kept.iter().filter(|(_, kept)| kept.node().is_none());
         let nowhere: BTreeSet<_> = nowhere.map(|(instance, _)| instance.clone()).collect();
-        let lost = |(instance, kept): (&InstanceId, &Box<Instance>)| {
+        let lost = |(instance, kept): (&InstanceId, &Instance)| {
             let node = lost_node(&kept.state)?;
             Some((node, instance.clone()))
         };
-        let lost: BTreeSet<_> = self.kept.iter().filter_map(lost).collect();
+        let lost: BTreeSet<_> = self.iter().filter_map(lost).collect();
         let listed = self.lost.iter();
         let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
         due == self.due && nowhere == self.nowhere && lost == listed.collect()

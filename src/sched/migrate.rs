@@ -14,8 +14,9 @@ use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, M
 
 use super::Scheduler;
 use super::action::{Message, Order};
-use super::care::{COMMAND_TIME, Heard, placing};
+use super::care::{COMMAND_TIME, placing};
 use super::durable::Next;
+use super::endings::Heard;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Capabilities, StartRequest};
 use super::instances::{Awaits, By, Move, State, Then};
@@ -290,7 +291,7 @@ impl Scheduler {
     /// The holder says that an instance which moves has ended there.
     pub(super) fn has_left(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
         let Some((from, to, how, _)) = self.moving(instance) else {
-            return Heard::ByAll;
+            return Heard::Everybody;
         };
         debug_assert_eq!(from, key);
         self.release(from, instance);
@@ -300,7 +301,7 @@ impl Scheduler {
             let detail = "it ended before it moved";
             self.tell_mover(instance, from, CommandFailureReason::WrongState, detail);
             self.let_go(instance, "ended");
-            return Heard::ByAll;
+            return Heard::Everybody;
         }
         let mut start = None;
         if let Some(kept) = self.instances.get_mut(instance) {
@@ -322,7 +323,7 @@ impl Scheduler {
             .is_some_and(|entry| entry.phase == Phase::Running);
         if is_listed {
             self.has_arrived(instance, to);
-            return Heard::ByOriginals;
+            return Heard::Originals;
         }
         self.holders.insert(instance.clone(), to);
         if how == Move::Cold {
@@ -342,7 +343,7 @@ impl Scheduler {
             target.ledger.give(instance, unconfirmed);
             self.turn(instance, placing(to, Awaits::Node), "it was shipped");
         }
-        Heard::ByOriginals
+        Heard::Originals
     }
 
     /// A launcher could not ship an instance.

@@ -8,7 +8,7 @@ use proto_frames::{Frame, Kind};
 use super::Scheduler;
 use super::action::{Message, Notice};
 use super::batches::BATCHES_PER_READY;
-use super::care::Heard;
+use super::endings::Heard;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::{Backlog, NodeReport, StatsReport};
 use super::instances::Instance;
@@ -135,7 +135,7 @@ impl Scheduler {
         instance: &InstanceId,
         end: End,
     ) {
-        let mut heard = Heard::ByAll;
+        let mut heard = Heard::Everybody;
         if let Some(key) = self.node_of(id) {
             heard = match end {
                 End::CutOff if self.instances.contains(instance) => {
@@ -145,9 +145,9 @@ impl Scheduler {
             };
         }
         match heard {
-            Heard::ByAll => {}
-            Heard::ByOriginals => return self.carry_to_originals(id, frame),
-            Heard::ByNobody => return,
+            Heard::Everybody => {}
+            Heard::Originals => return self.carry_to_originals(id, frame),
+            Heard::Nobody => return,
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
         self.broadcast(Topic::Instances, id, frame);
@@ -206,7 +206,7 @@ impl Scheduler {
             && no_instance
         {
             let heard = self.ended(key, instance, Ended::NotThere);
-            if heard != Heard::ByAll {
+            if heard != Heard::Everybody {
                 // Nobody but the scheduler had asked for it.
                 return;
             }
@@ -266,16 +266,16 @@ impl Scheduler {
             let kept = self.instances.get(instance);
             let elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
             return if elsewhere {
-                Heard::ByOriginals
+                Heard::Originals
             } else {
-                Heard::ByAll
+                Heard::Everybody
             };
         }
         if self.instances.contains(instance) {
             return self.kept_ended(key, instance);
         }
         self.release(key, instance);
-        Heard::ByAll
+        Heard::Everybody
     }
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.

@@ -3,11 +3,10 @@
 use proto_frames::payload::Fault::{AliasExpansion, Syntax};
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{
-    AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, CommandFailure,
-    Configuration, Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted,
-    InstanceStateEvent, InstanceStopped, Migrate, PayloadError, PayloadErrorKind, Query,
-    RefreshCnci, ReleasePublicIp, Requested, Restore, Resume, StartFailure, Suspend, TenantAdded,
-    TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Update, Watch, peek,
+    AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, Configuration,
+    Delete, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped, PayloadError,
+    PayloadErrorKind, Query, RefreshCnci, ReleasePublicIp, Requested, StartFailure, TenantAdded,
+    TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Watch, peek,
 };
 use proto_frames::{Frame, Kind};
 use serde::Deserialize;
@@ -19,6 +18,7 @@ use crate::sched::{
     NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId,
 };
 
+mod life;
 mod node_extras;
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
@@ -110,57 +110,14 @@ fn parse(frame: &Frame) -> Parsed {
         Kind::STATS => stats(payload),
         Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE => Ok(Meaning::Status),
         Kind::DELETE | Kind::ATTACH_VOLUME => targeted(frame.kind, payload),
-        Kind::EVACUATE => {
-            let it = Evacuate::decode(payload)?;
-            it.check()?;
-            check_names(&[("evacuate.workload_agent_uuid", &it.workload_agent_uuid)])?;
-            Ok(Meaning::Evacuate(Box::new(it)))
-        }
-        Kind::RESTORE => {
-            let it = Restore::decode(payload)?;
-            it.check()?;
-            check_names(&[("restore.workload_agent_uuid", &it.workload_agent_uuid)])?;
-            Ok(Meaning::Restore(Box::new(it)))
-        }
-        Kind::SUSPEND => {
-            let it = Suspend::decode(payload)?;
-            let target = target(SUSPEND_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
-            Ok(Meaning::Suspend(target))
-        }
-        Kind::RESUME => {
-            let it = Resume::decode(payload)?;
-            let target = target(RESUME_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
-            Ok(Meaning::Resume(target))
-        }
-        Kind::MIGRATE => {
-            let it = Migrate::decode(payload)?;
-            it.check()?;
-            check_names(&[
-                ("migrate.instance_uuid", &it.instance_uuid),
-                ("migrate.workload_agent_uuid", &it.workload_agent_uuid),
-                ("migrate.target_node_uuid", &it.target_node_uuid),
-            ])?;
-            Ok(Meaning::Migrate(Box::new(it)))
-        }
-        Kind::UPDATE => {
-            let it = Update::decode(payload)?;
-            it.check()?;
-            check_names(&[
-                ("update.instance_uuid", &it.instance_uuid),
-                ("update.workload_agent_uuid", &it.workload_agent_uuid),
-            ])?;
-            Ok(Meaning::Update(Box::new(it)))
-        }
-        Kind::COMMAND_FAILURE => {
-            let it = CommandFailure::decode(payload)?;
-            check_names(&[("command_failure.instance_uuid", &it.instance_uuid)])?;
-            Ok(Meaning::CommandFailed(Box::new(it)))
-        }
-        Kind::INSTANCE_STATE => {
-            let it = InstanceStateEvent::decode(payload)?;
-            check_names(&[("instance_state.instance_uuid", &it.instance_uuid)])?;
-            Ok(Meaning::InstanceState(Box::new(it)))
-        }
+        Kind::EVACUATE
+        | Kind::RESTORE
+        | Kind::SUSPEND
+        | Kind::RESUME
+        | Kind::MIGRATE
+        | Kind::UPDATE
+        | Kind::COMMAND_FAILURE
+        | Kind::INSTANCE_STATE => life::of(frame.kind, payload),
         Kind::CONFIGURE => configure(payload),
         Kind::ASSIGN_PUBLIC_IP
         | Kind::RELEASE_PUBLIC_IP
@@ -351,10 +308,6 @@ fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
 type TargetKeys = [&'static str; 3];
 
 const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
-
-const SUSPEND_KEYS: TargetKeys = ["suspend.instance_uuid", "suspend.workload_agent_uuid", ""];
-
-const RESUME_KEYS: TargetKeys = ["resume.instance_uuid", "resume.workload_agent_uuid", ""];
 
 const ATTACH_VOLUME_KEYS: TargetKeys = [
     "attach_volume.instance_uuid",

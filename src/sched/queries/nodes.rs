@@ -77,7 +77,6 @@ impl Scheduler {
             lease_ms: lease_ms(node),
             cordoned: node.is_cordoned,
             drain: self.drain_words(node.uuid),
-            ..NodeView::default()
         }
     }
 }

@@ -1,0 +1,72 @@
+//! Commands on what runs, and on nodes, and what launchers say of them: checked here, because their payloads reach the core
+//! as they are.
+
+use proto_frames::Kind;
+use proto_frames::payload::{
+    CommandFailure, Evacuate, InstanceStateEvent, Migrate, Restore, Resume, Suspend, Update,
+};
+
+use super::{Parsed, TargetKeys, check_names, target};
+use crate::sched::Meaning;
+
+const SUSPEND_KEYS: TargetKeys = ["suspend.instance_uuid", "suspend.workload_agent_uuid", ""];
+
+const RESUME_KEYS: TargetKeys = ["resume.instance_uuid", "resume.workload_agent_uuid", ""];
+
+/// What such a frame says.
+pub(super) fn of(kind: Kind, payload: &[u8]) -> Parsed {
+    match kind {
+        Kind::EVACUATE => {
+            let it = Evacuate::decode(payload)?;
+            it.check()?;
+            check_names(&[("evacuate.workload_agent_uuid", &it.workload_agent_uuid)])?;
+            Ok(Meaning::Evacuate(Box::new(it)))
+        }
+        Kind::RESTORE => {
+            let it = Restore::decode(payload)?;
+            it.check()?;
+            check_names(&[("restore.workload_agent_uuid", &it.workload_agent_uuid)])?;
+            Ok(Meaning::Restore(Box::new(it)))
+        }
+        Kind::SUSPEND => {
+            let it = Suspend::decode(payload)?;
+            let target = target(SUSPEND_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
+            Ok(Meaning::Suspend(target))
+        }
+        Kind::RESUME => {
+            let it = Resume::decode(payload)?;
+            let target = target(RESUME_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
+            Ok(Meaning::Resume(target))
+        }
+        Kind::MIGRATE => {
+            let it = Migrate::decode(payload)?;
+            it.check()?;
+            check_names(&[
+                ("migrate.instance_uuid", &it.instance_uuid),
+                ("migrate.workload_agent_uuid", &it.workload_agent_uuid),
+                ("migrate.target_node_uuid", &it.target_node_uuid),
+            ])?;
+            Ok(Meaning::Migrate(Box::new(it)))
+        }
+        Kind::UPDATE => {
+            let it = Update::decode(payload)?;
+            it.check()?;
+            check_names(&[
+                ("update.instance_uuid", &it.instance_uuid),
+                ("update.workload_agent_uuid", &it.workload_agent_uuid),
+            ])?;
+            Ok(Meaning::Update(Box::new(it)))
+        }
+        Kind::COMMAND_FAILURE => {
+            let it = CommandFailure::decode(payload)?;
+            check_names(&[("command_failure.instance_uuid", &it.instance_uuid)])?;
+            Ok(Meaning::CommandFailed(Box::new(it)))
+        }
+        Kind::INSTANCE_STATE => {
+            let it = InstanceStateEvent::decode(payload)?;
+            check_names(&[("instance_state.instance_uuid", &it.instance_uuid)])?;
+            Ok(Meaning::InstanceState(Box::new(it)))
+        }
+        _ => Ok(Meaning::Opaque),
+    }
+}
