@@ -29,6 +29,10 @@ use super::session::Session;
 /// what does not end when asked, after 10 s or so.
 pub(super) const COMMAND_TIME: Duration = Duration::from_secs(60);
 
+/// How long nodes that refused an instance which ran before are not asked again while it waits: it has nowhere else to
+/// go, and a launcher that is asked as fast as it refuses has no time for anything else.
+const REFUSED_TIME: Duration = Duration::from_secs(60);
+
 /// Nodes that one START is tried on where it does not say: the one that is chosen.
 const USUAL_ATTEMPTS: u32 = 1;
 
@@ -433,6 +437,11 @@ impl Scheduler {
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &detail);
+            let kept = self.instances.get(instance);
+            if has_run && kept.is_some_and(|kept| kept.state == State::Waiting) {
+                let at = self.now + REFUSED_TIME;
+                self.instances.ask_again(instance.clone(), at);
+            }
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
             self.fail_kept(instance, reason.clone(), Some(uuid), why);
@@ -474,8 +483,19 @@ impl Scheduler {
         }
     }
 
-    /// Something is due about instances that are looked after; says how many.
+    /// Something is due about instances that are looked after.
     pub(super) fn instances_due(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(instance) = self.instances.take_again(now) else {
+                break;
+            };
+            let kept = self.instances.get_mut(&instance);
+            if let Some(kept) = kept.filter(|kept| kept.state == State::Waiting) {
+                kept.tried.clear();
+                self.leave_queue(&instance);
+                self.seek(&instance, "nodes that refused it may take it by now");
+            }
+        }
         for _ in 0..most {
             let Some(instance) = self.instances.next_due(now) else {
                 return;

@@ -397,6 +397,8 @@ pub(super) struct Instances {
     due: BTreeSet<(Instant, InstanceId)>,
     /// Those on no node.
     nowhere: BTreeSet<InstanceId>,
+    /// Those that wait although nodes refused them, and when those nodes may be asked again.
+    again: BTreeSet<(Instant, InstanceId)>,
     /// Those whose nodes are lost, by node.
     lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
@@ -531,7 +533,20 @@ impl Instances {
 
     /// When something is due next.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+        let due = self.due.first().map(|(due, _)| *due);
+        let again = self.again.first().map(|(again, _)| *again);
+        due.into_iter().chain(again).min()
+    }
+
+    /// Has the nodes that refused one asked again from this moment on, if it still waits then.
+    pub(super) fn ask_again(&mut self, instance: InstanceId, at: Instant) {
+        self.again.insert((at, instance));
+    }
+
+    /// One whose nodes may be asked again.
+    pub(super) fn take_again(&mut self, now: Instant) -> Option<InstanceId> {
+        self.again.first().filter(|(at, _)| *at <= now)?;
+        self.again.pop_first().map(|(_, instance)| instance)
     }
 
     /// One about which something is due.

@@ -468,3 +468,18 @@ fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
     world.delete_fails(source, "a", &DeleteFailureReason::InvalidData);
     assert_eq!(world.turns(controller, "a"), [LifeState::Suspended]);
 }
+
+#[test]
+fn what_every_node_refuses_is_offered_to_them_again_after_a_while() {
+    let (mut world, controller, source, target) = two_nodes();
+    world.migrate(controller, "a", Some(target));
+    world.has_stopped(source, "a");
+    for node in [target, source] {
+        world.look_away();
+        world.start_failed(node, "a", StartFailureReason::FullComputeNode);
+    }
+    world.advance(Duration::from_secs(59));
+    assert_eq!(world.placements(), []);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.placements(), [("a".to_owned(), source)]);
+}
