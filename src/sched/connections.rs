@@ -15,7 +15,7 @@ use super::action::{
 use super::care::placing;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
-use super::instances::{Awaits, State, Then};
+use super::instances::{Awaits, By, State, Then};
 use super::node::{Node, Presence};
 use super::placement::Refusal;
 use super::session::{LAUNCHER, Session, identity};
@@ -293,15 +293,14 @@ impl Scheduler {
         if !is_to_end {
             return;
         }
-        let entry = self.nodes.node(key).ledger.get(instance);
-        let state = if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
-            placing(key, Awaits::Node)
-        } else {
-            // If it is suspended, its node's next STATS say so.
-            State::Running { node: key }
-        };
         let detail = "its node was lost before it was told to stop it";
-        self.turn(instance, state, detail);
+        let entry = self.nodes.node(key).ledger.get(instance);
+        if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
+            return self.turn(instance, placing(key, Awaits::Node), detail);
+        }
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        self.rolled_back(key, instance, by.unwrap_or(By::Command), detail);
     }
 
     /// A START's sender has left before it could be told of the failure: the other controllers are.

@@ -371,12 +371,13 @@ impl Instance {
     /// there before.
     pub(super) fn note_running(&mut self) {
         self.tried.clear();
+        // What an earlier node was told does not concern this one.
+        self.told_to_stop = false;
         self.pinned = None;
         self.has_run = true;
         if let Some(start) = &mut self.start {
             start.set_restart();
         }
-        self.pinned = None;
     }
 
     /// Notes what became of it.

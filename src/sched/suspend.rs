@@ -522,18 +522,25 @@ impl Scheduler {
         }
     }
 
-    /// Looks again at those that had to make way and are suspended since.
+    /// Looks again at those that had to make way and are suspended since, and at those that ran once and wait because no
+    /// node could start them again.
     pub(super) fn look_at_evicted(&mut self, now: Instant, most: usize) {
         for _ in 0..most {
             let Some(instance) = self.evictions.take_due(now) else {
                 return;
             };
-            if let Some(State::Suspended {
-                node,
-                by: By::Preemptor(_),
-            }) = self.state_of(&instance)
-            {
-                self.look_at_one(node, &instance);
+            match self.state_of(&instance) {
+                Some(State::Suspended {
+                    node,
+                    by: By::Preemptor(_),
+                }) => self.look_at_one(node, &instance),
+                // By now nodes that could not start it may.
+                Some(State::Waiting) => {
+                    let kept = self.instances.get_mut(&instance);
+                    kept.into_iter().for_each(|kept| kept.tried.clear());
+                    self.seek(&instance, "it is tried on all nodes again");
+                }
+                _ => {}
             }
         }
     }

@@ -74,7 +74,12 @@ impl Scheduler {
             return self.fail_kept(instance, reason, None, why);
         }
         let detail = if detail.is_empty() { &why.text } else { detail };
+        let is_stuck = kept.has_run && !kept.tried.is_empty();
         self.turn(instance, State::Waiting, detail);
+        if is_stuck {
+            self.evictions
+                .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+        }
         match self.enqueue(instance, request) {
             Ok(()) => self.after_commit(instance, Next::TellQueued),
             Err(Full) => {

@@ -1,18 +1,16 @@
 //! Nodes are cordoned and drained: no new work, and what they have goes elsewhere, as far as it fits.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
-use ciao_scheduler::sched::{
-    Action, Config, Input, Meaning, Message, Record, RecordKey, Rules, SessionId,
-};
+use ciao_scheduler::sched::{Meaning, Message, SessionId};
+use proto_frames::Kind;
 use proto_frames::payload::{
     DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Span, Topic,
 };
-use proto_frames::{Encoding, Frame, Kind, Role};
 
 use crate::moves::{movable, urgent};
-use crate::world::{World, config, id, node_uuid};
+use crate::survival::{crash, durable};
+use crate::world::{World, id, node_uuid};
 
 impl World {
     fn evacuate(&mut self, asker: SessionId, node: SessionId, mode: EvacuateMode) {
@@ -362,53 +360,42 @@ fn a_drain_of_a_node_that_is_lost_does_not_say_that_it_is_done() {
 }
 
 #[test]
-fn cordons_and_drains_are_put_on_disk() {
-    let (mut world, controller, node) = one_node(&["a"]);
-    world.list(node, &["a"]);
-    world.restart(
-        Config {
-            durable: true,
-            ..config()
-        },
-        Rules::default(),
-    );
-    let again = world.node_with(1, 1000);
-    world.list(again, &["a"]);
-    let other = world.join(Role::CONTROLLER, world.uuid_of(again), Encoding::Native);
-    let _ = (controller, other);
-    let mut records = |mode| {
-        let evacuate = Evacuate {
-            workload_agent_uuid: node_uuid(1).to_string(),
-            mode,
-            deadline: Some(Span::from_ms(60_000)),
-            parallel: Some(3),
-        };
-        let frame = Frame::new(Kind::EVACUATE, node_uuid(1), Bytes::new());
-        let meaning = Meaning::Evacuate(Box::new(evacuate));
-        let session = other;
-        let input = Input::Frame {
-            session,
-            frame,
-            meaning,
-        };
-        world.scheduler.handle(Instant::now(), input);
-        let mut records = Vec::new();
-        while let Some(action) = world.scheduler.poll_action() {
-            if let Action::Persist(change) = action {
-                records.extend(change.entries);
-            }
-        }
-        records
+fn a_drain_goes_on_after_a_crash_once_its_node_has_said_what_it_has() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    for (at, name) in ["a", "b"].into_iter().enumerate() {
+        let start = urgent(name, 100, at as i64);
+        assert_eq!(world.place_as(controller, start), Some(node));
+    }
+    world.list(node, &["a", "b"]);
+    let evacuate = Evacuate {
+        workload_agent_uuid: world.uuid_of(node).to_string(),
+        mode: EvacuateMode::Relocate,
+        deadline: Some(Span::from_ms(60_000)),
+        parallel: Some(1),
     };
-    let key = RecordKey::Node(node_uuid(1));
-    let cordoned = records(EvacuateMode::Cordon);
-    assert!(
-        matches!(&cordoned[..], [(at, Some(Record::Node(it)))] if *at == key && it.cordoned && it.drain.is_none())
-    );
-    // Nobody knows how to start it again, so the drain is over at once and the cordon stays.
-    let drained = records(EvacuateMode::Relocate);
-    assert!(
-        matches!(&drained[..], [(_, Some(Record::Node(it)))] if it.cordoned),
-        "{drained:?}"
-    );
+    // Before anything fits elsewhere.
+    world.evacuate_as(controller, evacuate);
+    crash(&mut world, 1);
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    let other = world.node_with(2, 1000);
+    world.list(other, &[]);
+    assert_eq!(world.place(controller, "c", 1), Some(other));
+    assert!(world.stops(node).is_empty());
+    world.list(node, &["a", "b"]);
+    assert_eq!(world.stops(node), ["b"]);
+    let operator = world.operator(&[]);
+    let rows = world.nodes(operator);
+    assert!(rows[0].cordoned && rows[0].drain.starts_with("0 of 2 moved"));
+    world.look_away();
+    world.advance(Duration::from_secs(60));
+    let ends = states(&world.progress(controller));
+    assert_eq!(ends.last(), Some(&DrainState::Incomplete));
+    // The cordon outlives that as well.
+    crash(&mut world, 2);
+    let controller = world.controller();
+    world.node_with(1, 1000);
+    assert_eq!(world.place(controller, "d", 1), None);
 }

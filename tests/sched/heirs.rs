@@ -379,8 +379,8 @@ fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
     world.look_away();
     world.cut_returning(node, deletes);
     let told = world.told(heir);
-    let failure = |message| match message {
-        Message::DeleteFailure(it) => Some((&*it.instance_uuid, it.reason.clone())),
+    let failure = |message: &Message| match message {
+        Message::DeleteFailure(it) => Some((it.instance_uuid.clone(), it.reason.clone())),
         _ => None,
     };
     let failures: Vec<_> = told.iter().filter_map(failure).collect();

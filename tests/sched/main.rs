@@ -26,6 +26,7 @@ mod preempting;
 mod random_batches;
 mod random_evictions;
 mod random_groups;
+mod random_moves;
 mod rare_orders;
 mod rows;
 mod seeds;

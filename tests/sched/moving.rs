@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{Capabilities, Meaning, Message, Order, SessionId};
+use ciao_scheduler::sched::{Capabilities, Input, Meaning, Message, Order, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DeleteFailureReason, LifeCommand, LifeState, Migrate,
@@ -10,8 +10,9 @@ use proto_frames::payload::{
 };
 
 use crate::moves::{able, movable};
+use crate::survival::{crash, durable};
 use crate::words::asking;
-use crate::world::{World, id, node_uuid, request};
+use crate::world::{World, id, node_uuid, request, running};
 
 /// Longer than a move may take, and than a lost node is waited for.
 const LONG: Duration = Duration::from_secs(600);
@@ -181,7 +182,7 @@ fn a_shipped_instance_may_leave_before_it_is_listed_and_is_started_anew_if_it_ne
     world.has_stopped(source, "a");
     world.look_away();
     for _ in 0..3 {
-        world.stats_seen(target, Some(0), vec![crate::world::running("other", 0)]);
+        world.stats_seen(target, Some(0), vec![running("other", 0)]);
     }
     let placed = world.placements();
     assert_eq!(placed.len(), 1, "{placed:?}");
@@ -362,4 +363,108 @@ fn a_start_that_did_not_change_is_given_as_it_came() {
     assert_eq!(world.given(node).changes, None);
     world.start_as(controller, request("b", 1));
     assert_eq!(world.given(node).changes, None);
+}
+
+#[test]
+fn the_holder_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let source = world.node_with(1, 1000);
+    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    let target = world.node_with(2, 1000);
+    world.look_away();
+    world.store.be_slow();
+    world.migrate(controller, "a", Some(target));
+    assert!(world.stops(source).is_empty());
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.stops(source), ["a"]);
+    world.has_stopped(source, "a");
+    assert_eq!(world.placements(), []);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.placements(), [("a".to_owned(), target)]);
+}
+
+#[test]
+fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_nobody_has_it() {
+    for has_stopped in [true, false] {
+        let mut world = World::with(durable());
+        let controller = world.controller();
+        let source = world.node_with(1, 1000);
+        world.run_movable(controller, source, movable("a", 600), &["a"]);
+        let target = world.node_with(2, 1000);
+        world.migrate(controller, "a", Some(target));
+        assert_eq!(world.stops(source), ["a"]);
+        crash(&mut world, 2);
+        world.controller();
+        let source = world.node_with(1, 1000);
+        let target = world.node_with(2, 1000);
+        world.stats_seen(target, Some(0), vec![]);
+        assert_eq!(world.placements(), []);
+        let left = if has_stopped {
+            vec![]
+        } else {
+            vec![running("a", 0)]
+        };
+        world.stats_seen(source, Some(0), left);
+        if !has_stopped {
+            assert_eq!(world.placements(), []);
+            // It was told to before.
+            world.has_stopped(source, "a");
+        }
+        let placed = world.placements();
+        assert_eq!(placed.len(), 1, "{has_stopped} {placed:?}");
+    }
+}
+
+#[test]
+fn a_holder_that_comes_back_without_what_it_was_told_to_stop_is_believed() {
+    let (mut world, controller, source, target) = two_nodes();
+    world.migrate(controller, "a", Some(target));
+    world.cut(source);
+    world.advance(Duration::from_secs(30));
+    world.look_away();
+    let source = world.node_with(1, 1000);
+    assert_eq!(world.placements(), []);
+    world.stats_seen(source, Some(0), vec![]);
+    assert_eq!(world.placements(), [("a".to_owned(), source)]);
+}
+
+#[test]
+fn a_suspended_instance_moves_too_and_runs_then() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let source = world.silent_node(1);
+    world.ready_with(source, able(Capabilities::SUSPEND));
+    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.ask_suspend(controller, "a");
+    world.suspended(source, "a");
+    let target = world.node_with(2, 1000);
+    world.look_away();
+    world.migrate(controller, "a", Some(target));
+    assert_eq!(world.stops(source), ["a"]);
+    world.look_away();
+    world.has_stopped(source, "a");
+    world.list(target, &["a"]);
+    assert_eq!(
+        world.turns(controller, "a"),
+        [LifeState::Placing, LifeState::Running]
+    );
+}
+
+#[test]
+fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let source = world.silent_node(1);
+    world.ready_with(source, able(Capabilities::SUSPEND));
+    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.ask_suspend(controller, "a");
+    world.suspended(source, "a");
+    world.node_with(2, 1000);
+    world.migrate(controller, "a", None);
+    world.look_away();
+    world.delete_fails(source, "a", &DeleteFailureReason::InvalidData);
+    assert_eq!(world.turns(controller, "a"), [LifeState::Suspended]);
 }

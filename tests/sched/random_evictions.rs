@@ -48,6 +48,8 @@ struct Run {
     open: BTreeMap<String, i64>,
     /// How far each of them is, as the controller was told.
     lives: BTreeMap<String, LifeState>,
+    /// Those that some launcher could not start: they do not go back to its node.
+    refused: BTreeSet<String>,
     count: usize,
 }
 
@@ -74,6 +76,7 @@ impl Run {
             hosts: Vec::new(),
             open: BTreeMap::new(),
             lives: BTreeMap::new(),
+            refused: BTreeSet::new(),
             count: 0,
         };
         for number in 1..=3 {
@@ -155,7 +158,7 @@ impl Run {
     }
 
     /// An instance has come to another state. What was suspended to make way is not resumed while anything of higher
-    /// priority waits: every node could run everything.
+    /// priority waits: every node could run everything, but what it could not start.
     fn lives(&mut self, name: String, state: LifeState) {
         if state == LifeState::Gone {
             self.open.remove(&name);
@@ -166,7 +169,9 @@ impl Run {
         if (before, state) == (Some(LifeState::Suspended), LifeState::Resuming) {
             let mut others = self.open.iter();
             let higher = others.find(|(other, priority)| {
-                **priority > self.open[&name] && self.lives.get(*other) == Some(&LifeState::Waiting)
+                **priority > self.open[&name]
+                    && !self.refused.contains(*other)
+                    && self.lives.get(*other) == Some(&LifeState::Waiting)
             });
             assert_eq!(higher, None, "{name} is resumed and they wait");
         }
@@ -181,6 +186,7 @@ impl Run {
                 let name = start.request.instance.to_string();
                 host.starts_seen += 1;
                 if fails {
+                    self.refused.insert(name.clone());
                     let reason = StartFailureReason::LaunchFailure;
                     return self.world.start_failed(session, &name, reason);
                 }

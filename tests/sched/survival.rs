@@ -15,7 +15,7 @@ use crate::world::{AT_THE_BEGINNING, Size, World, config, node_uuid, report, run
 
 const LEASE: Duration = Duration::from_secs(30);
 
-fn durable() -> Config {
+pub(crate) fn durable() -> Config {
     Config {
         durable: true,
         start_unix_ms: AT_THE_BEGINNING,
@@ -28,7 +28,7 @@ fn world() -> World {
 }
 
 /// The scheduler crashes; the nodes it knew are expected back.
-fn crash(world: &mut World, nodes: u64) {
+pub(crate) fn crash(world: &mut World, nodes: u64) {
     let config = Config {
         expected_nodes: (1..=nodes).map(node_uuid).collect(),
         ..config()

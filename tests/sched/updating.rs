@@ -7,11 +7,12 @@ use ciao_scheduler::sched::{
 };
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Query,
-    QueryKind, Scheduling, Span, Update,
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
+    Query, QueryKind, Scheduling, Span, Update,
 };
 
 use crate::moves::{able, movable};
+use crate::survival::{crash, durable};
 use crate::words::asking;
 use crate::world::{World, request, running};
 
@@ -236,9 +237,9 @@ fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
     world.updated(node, "a");
     let other = world.node_with(2, 1000);
     world.look_away();
-    let migrate = proto_frames::payload::Migrate {
+    let migrate = Migrate {
         instance_uuid: "a".to_owned(),
-        ..Default::default()
+        ..Migrate::default()
     };
     world.frame(
         controller,
@@ -339,4 +340,32 @@ fn one_that_is_being_changed_can_be_deleted_and_ends_as_any_other() {
         CommandFailureReason::NoInstance
     );
     assert_eq!(world.place(controller, "b", 1000), Some(node));
+}
+
+#[test]
+fn the_new_amounts_outlive_the_scheduler() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    world.ready_with(node, able(Capabilities::UPDATE));
+    world.run_movable(controller, node, movable("a", 400), &["a"]);
+    world.update(controller, memory("a", 700));
+    world.updated(node, "a");
+    crash(&mut world, 1);
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.list(node, &["a"]);
+    let other = world.node_with(2, 1000);
+    world.look_away();
+    let migrate = Migrate {
+        instance_uuid: "a".to_owned(),
+        ..Migrate::default()
+    };
+    let meaning = Meaning::Migrate(Box::new(migrate));
+    world.frame(controller, Kind::MIGRATE, meaning);
+    world.has_stopped(node, "a");
+    world.told(node);
+    let start = world.given(other);
+    let demand = start.changes.and_then(|changes| changes.demand);
+    assert_eq!(demand.map(|demand| demand.mem_mib), Some(700));
 }
