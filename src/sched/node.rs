@@ -286,6 +286,17 @@ impl Node {
     pub(super) fn is_on_offer(&self) -> bool {
         self.takes_work() && self.backlog == Backlog::Clear
     }
+
+    /// Whether it could be offered once some of what it runs has made way: what is lacking may be room alone.
+    pub(super) fn may_make_room(&self) -> bool {
+        let is_full = self.status == NodeStatus::Full;
+        self.is_on_offer()
+            || is_full
+                && self.session().is_some()
+                && !self.is_cordoned
+                && self.backlog == Backlog::Clear
+                && self.ledger.len() < MAX_INSTANCES_PER_NODE
+    }
 }
 
 /// All nodes known: connected, or lost with claims in doubt.

@@ -92,7 +92,7 @@ impl Scheduler {
         let (mut best, mut left): (Option<(NodeKey, Plan)>, _) = (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
             let may_go =
-                self.nodes.node(key).is_on_offer() && self.is_open_to(pool, key, instance) && {
+                self.nodes.node(key).may_make_room() && self.is_open_to(pool, key, instance) && {
                     let node = view.candidate(key);
                     filters
                         .iter()
@@ -102,6 +102,10 @@ impl Scheduler {
                 continue;
             }
             let lack = self.lack(key, &asked);
+            if lack.is_covered() && !self.nodes.node(key).is_on_offer() {
+                // It calls itself full for another reason, which nobody's making way is known to change.
+                continue;
+            }
             let Some(plan) = cheapest(&lack, self.victims_on(key, priority, &mut left)) else {
                 continue;
             };

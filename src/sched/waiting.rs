@@ -234,11 +234,12 @@ impl Scheduler {
 
     /// Gives a node's room to the first who waits for it and fits.
     fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
-        if !self.nodes.contains(key) || !self.nodes.node(key).is_on_offer() {
+        if !self.nodes.contains(key) {
             return Served::Nobody;
         }
         for pool in Pool::ALL {
-            if self.nodes.node(key).slots[pool as usize].is_none() {
+            let node = self.nodes.node(key);
+            if !node.is_on_offer() || node.slots[pool as usize].is_none() {
                 continue;
             }
             match self.serve_in(pool, key, begin) {

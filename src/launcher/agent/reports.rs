@@ -123,9 +123,9 @@ impl Agent {
         } = &mut self.link
         {
             let starts_seen = *starts_seen;
-            *reported = Some(now);
+            let last = reported.replace(now);
             *report_at = now + interval;
-            self.report(now, &host, starts_seen);
+            self.report(now, &host, starts_seen, last);
         }
         self.host = Some(host);
     }
@@ -205,7 +205,14 @@ impl Agent {
             .filter(|(_, instance)| instance.is_live())
     }
 
-    fn report(&mut self, now: Instant, host: &HostFigures, starts_seen: u64) {
+    /// Reports; `last` is when it last did on this connection.
+    fn report(
+        &mut self,
+        now: Instant,
+        host: &HostFigures,
+        starts_seen: u64,
+        last: Option<Instant>,
+    ) {
         let ready = self.ready(host, starts_seen);
         let lease = self.settings.lease;
         let stats = Stats {
@@ -214,7 +221,12 @@ impl Agent {
         };
         // First what runs here: by the time the scheduler knows of room, it knows what of it is asked for.
         self.send(Message::Stats(Box::new(stats)));
-        self.send(match self.status(host) {
+        let status = self.status(host);
+        if last.is_none() && status == Status::Full {
+            // FULL has no figures, and a scheduler that has just started does not know the node.
+            self.send(Message::Ready(Box::new(ready.clone())));
+        }
+        self.send(match status {
             Status::Ready => Message::Ready(Box::new(ready)),
             Status::Full => Message::Full,
             Status::Maintenance => Message::Maintenance,

@@ -179,7 +179,8 @@ impl Lack {
         }
     }
 
-    fn is_covered(&self) -> bool {
+    /// Whether nothing is lacking.
+    pub(in crate::sched) fn is_covered(&self) -> bool {
         Resources::ZERO.covers(&self.room) && self.custom.iter().all(|&(_, amount)| amount <= 0)
     }
 

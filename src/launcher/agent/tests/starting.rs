@@ -168,6 +168,17 @@ fn what_is_allotted_is_held_whether_or_not_it_is_used() {
 }
 
 #[test]
+fn a_full_node_says_its_figures_once_on_a_new_connection() {
+    let mut world = World::connected();
+    world.running("a", 1000);
+    world.handle(Input::Disconnected);
+    world.connect();
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::READY, Kind::FULL]);
+    world.advance(INTERVAL);
+    assert_eq!(world.kinds(), [Kind::STATS, Kind::FULL]);
+}
+
+#[test]
 fn a_node_without_room_for_anything_is_full_until_there_is() {
     let mut world = World::connected();
     world.running("a", 1000);
