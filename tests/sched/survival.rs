@@ -333,3 +333,18 @@ fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
         assert_eq!(failures.is_empty(), durable, "{failures:?}");
     }
 }
+
+#[test]
+fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.node_with(1, 10);
+    world.look_away();
+    world.start_as(controller, patient("a", 100, 30));
+    assert_eq!(world.failures(controller), []);
+    let node = world.node_with(2, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+}
