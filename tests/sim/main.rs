@@ -19,6 +19,7 @@ mod launcher;
 mod machine;
 mod names;
 mod network;
+mod observer;
 mod plan;
 mod run;
 mod scheduler;
