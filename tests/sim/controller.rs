@@ -206,6 +206,7 @@ impl World {
         let frame = match message {
             Message::Connected(_) => {
                 self.controllers[number].is_connected = true;
+                self.facts.push(Fact::Connected { controller: number });
                 return;
             }
             Message::Frame(frame) => frame,

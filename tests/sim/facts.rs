@@ -44,6 +44,8 @@ pub(crate) enum Fact {
     /// A launcher's word that an instance is gone was lost on a connection that it held for alive long enough to count as
     /// heard.
     Unsaid { instance: u32 },
+    /// A controller was let in by the scheduler.
+    Connected { controller: usize },
     /// A controller learnt what became of a START, or of an instance.
     Heard {
         controller: usize,

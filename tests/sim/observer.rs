@@ -1,6 +1,8 @@
 //! An operator that watches the scheduler from beginning to end, without a network between: what the scheduler itself says
 //! of what it decides, at the moment in which it does.
 
+use std::collections::BTreeSet;
+
 use ciao_scheduler::sched::{Hello, Input, Message, SessionId};
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
@@ -24,6 +26,8 @@ pub(crate) struct Observer {
     /// Instances that were given room while others waited, and what they are given it for.
     given: Vec<(u32, i64, usize, For)>,
     is_asking: bool,
+    /// Instances that have room already, and are on their way to use it.
+    placing: BTreeSet<u32>,
 }
 
 /// What room is given for.
@@ -102,8 +106,12 @@ impl World {
         self.note(format_args!(
             "{instance} is {state} on {machine:?} to {to:?}: {why}"
         ));
+        let is_known = match event.state {
+            LifeState::Placing => !self.observer.placing.insert(instance),
+            _ => self.observer.placing.remove(&instance),
+        };
         let purpose = match event.state {
-            LifeState::Placing => Some(For::Start),
+            LifeState::Placing => Some(For::Start).filter(|_| !is_known),
             LifeState::Resuming => Some(For::Resume),
             _ => None,
         };

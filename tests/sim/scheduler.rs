@@ -157,6 +157,7 @@ impl World {
     pub(crate) fn hand_in(&mut self, input: Input) {
         let now = self.now;
         self.see_input(&input);
+        self.turns += 1;
         if let Some(core) = &mut self.core {
             core.handle(now, input);
             self.take_actions();

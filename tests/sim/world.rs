@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// The scheduler, while it runs.
     pub(crate) core: Option<Scheduler>,
+    /// Turns that all schedulers have had.
+    pub(crate) turns: u64,
     /// Schedulers there have been.
     pub(crate) schedulers: u64,
     /// Sessions there have been.
@@ -89,6 +91,7 @@ impl World {
             agenda: Agenda::default(),
             network: Network::default(),
             core: None,
+            turns: 0,
             schedulers: 0,
             sessions: 0,
             sight: vec![Sight::default(); machines.len()],

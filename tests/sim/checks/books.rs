@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ciao_scheduler::sched::InstanceState;
 use proto_frames::payload::{InstanceView, LifeState, PlacementState, QueryKind};
 
 use super::Check;
@@ -105,7 +106,9 @@ fn is_as_it_says(row: &InstanceView, world: &World) -> bool {
     let ((machine, instance), _) = runs_as(row);
     let process = world.machines[machine].processes.get(&instance);
     let is_frozen = process.is_some_and(|it| it.pace == Pace::Frozen);
-    is_frozen == (row.life == LifeState::Suspended.as_str())
+    // A scheduler that had no store knows after a crash what is suspended, and not who wanted it.
+    let reported = row.reported.as_deref() == Some(InstanceState::ExitPaused.name());
+    is_frozen == (row.life == LifeState::Suspended.as_str()) || is_frozen && row.life.is_empty() && reported
 }
 
 fn runs_as(row: &InstanceView) -> ((usize, u32), Amounts) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::QueryKind;
+use proto_frames::payload::{LifeState, QueryKind};
 
 use super::Check;
 use crate::facts::{Fact, News};
@@ -61,7 +61,17 @@ impl Check for Outcomes {
             }
             Fact::Refused { instance } => return self.book(instance).came(instance),
             Fact::Placed { instance, .. } => self.book(instance).placed += 1,
-            Fact::Turned { instance, .. } => self.book(instance).is_kept = true,
+            Fact::Turned {
+                instance,
+                ref state,
+            } => {
+                let book = self.book(instance);
+                book.is_kept = true;
+                // It has failed or ended, or was deleted before it began.
+                book.is_open &= *state != LifeState::Gone;
+            }
+            // Who is master again is told again what a master alone was told before.
+            Fact::Connected { controller } => self.failures.retain(|(it, _), _| *it != controller),
             Fact::Gone { instance } => {
                 self.book(instance).gone += 1;
                 self.book(instance).is_open = false;

@@ -3,7 +3,7 @@
 use proto_frames::Encoding;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Evacuate, EvacuateMode, Migrate, Restore, RestoreMode, Resume, Suspend, Update,
+    Evacuate, EvacuateMode, Migrate, Restore, RestoreMode, Resume, Scheduling, Suspend, Update,
 };
 
 use crate::names;
@@ -88,8 +88,11 @@ impl World {
     pub(crate) fn is_without_wishes(&self, instance: u32) -> bool {
         self.starts.get(&instance).is_some_and(|sent| {
             let scheduling = sent.start.scheduling.as_ref();
-            !sent.is_pinned
-                && scheduling.is_none_or(|it| it.require.is_empty() && it.group.is_none())
+            let wishes = |it: &Scheduling| {
+                // Not every launcher takes leases.
+                !it.require.is_empty() || it.group.is_some() || it.restarts_on_node_loss()
+            };
+            !sent.is_pinned && !scheduling.is_some_and(wishes)
         })
     }
 }
