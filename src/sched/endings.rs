@@ -47,7 +47,11 @@ impl Scheduler {
                 self.let_go(instance, "ended");
                 Heard::Everybody
             }
-            State::Lost { node, .. } if node == self.nodes.node(key).uuid => {
+            State::Lost { node, then, .. } if node == self.nodes.node(key).uuid => {
+                if kept.told_to_stop && then != AfterLoss::Delete {
+                    self.seek(instance, "its node has ended it, as it was told");
+                    return Heard::Originals;
+                }
                 self.let_go(instance, "ended");
                 Heard::Everybody
             }

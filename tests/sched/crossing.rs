@@ -1,13 +1,13 @@
 //! Commands and news that cross each other on their way, so that who speaks does not know yet what the other has done.
 
 use bytes::{Bytes, BytesMut};
-use ciao_scheduler::sched::{Input, Meaning, Message, SessionId, Target};
+use ciao_scheduler::sched::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
 use ciao_scheduler::server::sim_support;
-use proto_frames::payload::Delete;
+use proto_frames::payload::{Delete, Topic};
 use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
 
-use crate::making_way::{cpus, patient};
-use crate::world::{World, id, running};
+use crate::making_way::{cpus, patient, sized};
+use crate::world::{Size, World, id, report, running};
 
 impl World {
     /// DELETE of an instance on a node that its sender takes for the one that has it.
@@ -72,4 +72,25 @@ fn a_delete_reaches_an_instance_that_was_given_a_node_meanwhile() {
     assert_eq!(delete.workload_agent_uuid, world.uuid_of(node).to_string());
     assert_eq!(delete.instance_uuid, "it");
     assert!(delete.stop);
+}
+
+#[test]
+fn what_made_way_goes_on_although_its_node_says_so_only_after_it_was_lost() {
+    let mut world = World::with_preemption();
+    let operator = world.operator(&[Topic::Instances]);
+    let controller = world.controller();
+    let node = world.node(1, Size::default());
+    let room = Size::default().mem;
+    world.run_on(controller, node, vec![sized("low", room, 10)]);
+    world.start_as(controller, sized("high", room, 90));
+    assert_eq!(world.orders(node), ["stop low"]);
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME);
+    world.look_away();
+    // Its launcher has done it, and could not say so.
+    let node = world.silent_node(1);
+    world.stopped(node, "low");
+    assert_eq!(world.lives(operator).last().unwrap(), "low waiting");
+    world.report(node, report(Size::default()));
+    assert_eq!(world.orders(node), ["start low"]);
 }
