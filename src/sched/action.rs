@@ -192,6 +192,8 @@ pub struct TargetedCommand {
     pub volume: Option<Box<str>>,
     /// The frame, as it came.
     pub frame: Frame,
+    /// Whether the frame names another node than the target: launchers heed only what names theirs.
+    pub is_readdressed: bool,
 }
 
 /// Why a peer was not let in.

@@ -8,7 +8,7 @@ use super::Scheduler;
 use super::action::{Message, TargetedCommand};
 use super::care::COMMAND_TIME;
 use super::explain::Explanation;
-use super::ids::{InstanceId, NodeKey, SessionId};
+use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::Target;
 use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use super::placement::Refusal;
@@ -49,7 +49,11 @@ impl Scheduler {
                 self.let_go(instance, "ended");
                 Heard::Everybody
             }
-            State::Lost { node, .. } if node == self.nodes.node(key).uuid => {
+            State::Lost { node, then, .. } if node == self.nodes.node(key).uuid => {
+                if kept.told_to_stop && then != AfterLoss::Delete {
+                    self.seek(instance, "its node has ended it, as it was told");
+                    return Heard::Originals;
+                }
                 self.let_go(instance, "ended");
                 Heard::Everybody
             }
@@ -132,7 +136,7 @@ impl Scheduler {
             State::Migrating { from, .. } => {
                 let reason = CommandFailureReason::WrongState;
                 self.undo_move(&instance, reason, "it is being deleted");
-                self.delete_on(id, frame, from, &instance);
+                self.delete_on(id, frame, from, target);
             }
             State::Placing(Placing { node, .. })
             | State::Running { node }
@@ -140,13 +144,14 @@ impl Scheduler {
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
             | State::Updating { node, .. }
-            | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
+            | State::Stopping { node, .. } => self.delete_on(id, frame, node, target),
         }
     }
 
     /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
     /// in order.
-    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, instance: &InstanceId) {
+    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, named: &Target) {
+        let instance = &named.instance;
         let node = self.nodes.node(key);
         let (uuid, session) = (node.uuid, node.session());
         let target = Target {
@@ -169,6 +174,7 @@ impl Scheduler {
             target,
             volume: None,
             frame,
+            is_readdressed: canonical_uuid(&named.node) != Some(uuid),
         };
         self.send(session, Message::Targeted(Box::new(command)));
     }

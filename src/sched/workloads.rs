@@ -48,6 +48,7 @@ impl Scheduler {
                     target,
                     volume,
                     frame,
+                    is_readdressed: false,
                 };
                 self.send(node, Message::Targeted(Box::new(command)));
             }
