@@ -221,7 +221,10 @@ impl Scheduler {
             }
         }
         if let Some(kept) = self.instances.get_mut(instance) {
+            // What it was told before may still be on its way to be done.
+            let told_to_stop = kept.told_to_stop;
             kept.note_running();
+            kept.told_to_stop = told_to_stop;
         }
     }
 
