@@ -264,6 +264,7 @@ impl Scheduler {
                         target,
                         volume,
                         frame,
+                        ..
                     } = *command;
                     if volume.is_none() {
                         self.delete_unsent(peer.uuid, &target.instance);

@@ -7,7 +7,7 @@ use proto_frames::{Frame, Kind};
 use super::Scheduler;
 use super::action::{Message, TargetedCommand};
 use super::care::COMMAND_TIME;
-use super::ids::{InstanceId, NodeKey, SessionId};
+use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::Target;
 use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 
@@ -122,7 +122,7 @@ impl Scheduler {
             State::Migrating { from, .. } => {
                 let reason = CommandFailureReason::WrongState;
                 self.undo_move(&instance, reason, "it is being deleted");
-                self.delete_on(id, frame, from, &instance);
+                self.delete_on(id, frame, from, target);
             }
             State::Placing(Placing { node, .. })
             | State::Running { node }
@@ -130,13 +130,14 @@ impl Scheduler {
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
             | State::Updating { node, .. }
-            | State::Stopping { node, .. } => self.delete_on(id, frame, node, &instance),
+            | State::Stopping { node, .. } => self.delete_on(id, frame, node, target),
         }
     }
 
     /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
     /// in order.
-    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, instance: &InstanceId) {
+    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, asked: &Target) {
+        let instance = &asked.instance;
         let node = self.nodes.node(key);
         let (uuid, session) = (node.uuid, node.session());
         let target = Target {
@@ -157,6 +158,7 @@ impl Scheduler {
         let command = TargetedCommand {
             sender: id,
             target,
+            is_readdressed: canonical_uuid(&asked.node) != Some(uuid),
             volume: None,
             frame,
         };

@@ -46,6 +46,7 @@ impl Scheduler {
                 let command = TargetedCommand {
                     sender: id,
                     target,
+                    is_readdressed: false,
                     volume,
                     frame,
                 };

@@ -148,7 +148,7 @@ pub(super) fn encode(
 ) {
     match message {
         Message::Start(start) => forward(&changes::frame(start), own, encoder, dst),
-        Message::Targeted(command) => forward(&command.frame, own, encoder, dst),
+        Message::Targeted(command) => forward(&changes::command(command), own, encoder, dst),
         Message::Forward(frame) => forward(frame, own, encoder, dst),
         Message::Connected { configuration } => {
             let connected = Connected::new(own, peer, configuration.clone());

@@ -24,7 +24,7 @@ async fn a_program_that_one_node_lacks_runs_on_the_other() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let id = ran.out.trim();
     let view = cluster.until(id, "running").await;
-    assert_eq!((&*view.hostname, view.attempts), ("node-b", Some(2)));
+    assert_eq!(view.hostname, "node-b");
     let rows = cluster.history(id).await;
     let told = |row: &&proto_frames::payload::HistoryRow| row.detail.contains("image_failure");
     assert_eq!(rows.iter().filter(told).count(), 1, "{rows:#?}");

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ciao_scheduler::ctl::client::{Client, ClientConfig};
+use ciao_scheduler::ctl::client::{Client, ClientConfig, Listing};
 use proto_frames::payload::{HistoryRow, InstanceView, NodeView, QueryKind};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, interval};
 
 use crate::site::{DEADLINE, Daemon, Site, output, within};
@@ -31,6 +32,8 @@ pub(crate) struct Cluster {
     scheduler: Option<Daemon>,
     pub(crate) address: SocketAddr,
     launchers: Vec<(String, Child)>,
+    /// The session in which it is looked at; a new one is made where that has ended.
+    eyes: Mutex<Option<Client>>,
 }
 
 /// What a run of `ciaoctl` came to.
@@ -38,7 +41,8 @@ pub(crate) struct Cluster {
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
-    pub(crate) err: String,
+    #[expect(dead_code, reason = "printed where a test fails")]
+    err: String,
 }
 
 impl Cluster {
@@ -52,6 +56,7 @@ impl Cluster {
             address: ([127, 0, 0, 1], 0).into(),
             site,
             launchers: Vec::new(),
+            eyes: Mutex::new(None),
         };
         cluster.start_scheduler().await;
         for node in nodes {
@@ -71,6 +76,7 @@ impl Cluster {
             ["--cpu-ratio", NODE_VCPUS],
             ["--in-doubt-time", "1s"],
             ["--settle-time", "5s"],
+            ["--tls-deadline", "60s"],
         ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
         command
@@ -187,7 +193,7 @@ impl Cluster {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciaoctl"));
         command
-            .args(["--server", &self.address.to_string()])
+            .args(["--server", &self.address.to_string(), "--timeout", "60s"])
             .arg("--cert")
             .arg(self.site.path("controller.pem"))
             .arg("--cacert")
@@ -224,18 +230,22 @@ impl Cluster {
         ran.out.trim().to_owned()
     }
 
-    /// All instances.
-    pub(crate) async fn instances(&self) -> Vec<InstanceView> {
-        let mut client = self.client().await;
-        let listed = client.list(QueryKind::Instances, None).await;
-        listed.unwrap().instances
+    /// What the scheduler answers now.
+    async fn list(&self, what: QueryKind, matching: Option<&str>) -> Listing {
+        let mut eyes = self.eyes.lock().await;
+        if let Some(client) = eyes.as_mut()
+            && let Ok(listing) = client.list(what.clone(), matching).await
+        {
+            return listing;
+        }
+        let client = eyes.insert(self.client().await);
+        client.list(what, matching).await.unwrap()
     }
 
     /// One instance; `None` if it is not known.
     pub(crate) async fn instance(&self, id: &str) -> Option<InstanceView> {
-        let mut client = self.client().await;
-        let listed = client.list(QueryKind::Instances, Some(id)).await;
-        listed.unwrap().instances.into_iter().next()
+        let listed = self.list(QueryKind::Instances, Some(id)).await;
+        listed.instances.into_iter().next()
     }
 
     /// Waits until an instance is so, in the words of `ciaoctl instances`; it, as it then is.
@@ -248,7 +258,8 @@ impl Cluster {
                 Some(view) if state_of(view) == state => return listed.unwrap(),
                 other => last.clone_from(other),
             }
-            look.again(|| format!("{id} is not {state}: {last:#?}"))
+            let history = self.history(id).await;
+            look.again(|| format!("{id} is not {state}: {last:#?} {history:#?}"))
                 .await;
         }
     }
@@ -263,15 +274,14 @@ impl Cluster {
 
     /// The instances that wait, in order.
     pub(crate) async fn queue(&self) -> Vec<String> {
-        let mut client = self.client().await;
-        let listed = client.list(QueryKind::Queue, None).await.unwrap();
+        let listed = self.list(QueryKind::Queue, None).await;
         let ids = listed.instances.into_iter().map(|it| it.instance_uuid);
         ids.collect()
     }
 
     /// What became of an instance.
     pub(crate) async fn history(&self, id: &str) -> Vec<HistoryRow> {
-        self.client().await.history(id).await.unwrap()
+        self.list(QueryKind::History, Some(id)).await.history
     }
 
     /// The same in the words alone.
@@ -282,8 +292,7 @@ impl Cluster {
 
     /// A node by its host name.
     pub(crate) async fn node(&self, name: &str) -> Option<NodeView> {
-        let mut client = self.client().await;
-        let listed = client.list(QueryKind::Nodes, None).await.unwrap();
+        let listed = self.list(QueryKind::Nodes, None).await;
         listed.nodes.into_iter().find(|node| node.hostname == name)
     }
 
