@@ -64,6 +64,7 @@ mod update;
 mod view;
 mod waiting;
 mod weighers;
+mod woken;
 mod workloads;
 
 pub use action::{

@@ -1,15 +1,17 @@
 //! How instances that are looked after end: by themselves, because they are deleted or were cut off, or because they had to
 //! make way or move, which is not their end.
 
-use proto_frames::payload::{CommandFailureReason, InstanceDeleted, Topic};
+use proto_frames::payload::{CommandFailureReason, InstanceDeleted, StartFailureReason, Topic};
 use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
 use super::action::{Message, TargetedCommand};
 use super::care::COMMAND_TIME;
+use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::Target;
 use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
+use super::placement::Refusal;
 
 impl Scheduler {
     /// A launcher says that an instance that is looked after has ended on it; whether original controllers alone are to
@@ -88,7 +90,15 @@ impl Scheduler {
         };
         match kept.state.clone() {
             State::Placing(Placing { node, .. }) if node == key => {
-                self.seek(instance, "its node does not have it");
+                let node = self.nodes.node(key);
+                let (uuid, has_run) = (node.uuid, kept.has_run);
+                if has_run || node.ledger.counts_starts() {
+                    return self.seek(instance, "its node does not have it");
+                }
+                // An original launcher may yet begin it: nothing is started elsewhere that may run there.
+                let why = Explanation::of(Refusal::Lost.detail());
+                let reason = StartFailureReason::LaunchFailure;
+                self.fail_kept(instance, reason, Some(uuid), why);
             }
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.kept_ended(key, instance);

@@ -368,6 +368,11 @@ impl Ledger {
         self.claims = self.recomputed().0;
     }
 
+    /// Whether the node's launcher says which STARTs it has seen.
+    pub(super) fn counts_starts(&self) -> bool {
+        self.counts_starts
+    }
+
     /// Notes that the node's launcher says which STARTs it has seen.
     pub(super) fn note_counting(&mut self) {
         self.counts_starts = true;

@@ -24,12 +24,13 @@ use super::ledger::Measured;
 use super::node::NodeStore;
 use super::outcomes::{self, Outcomes};
 use super::policy::Policy;
-use super::queue::{Begin, Queue};
+use super::queue::Queue;
 use super::session::Session;
 use super::settle::Settling;
 use super::snapshot::Briefing;
 use super::table::Table;
 use super::traits::Named;
+use super::woken::Woken;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
 ///
@@ -76,8 +77,7 @@ pub struct Scheduler {
     pub(super) instances: Instances,
     /// Those of them that wait for room.
     pub(super) queue: Queue,
-    /// Nodes that offer more than when the queue was asked about them, and where in it to go on.
-    pub(super) woken: IndexMap<NodeKey, Begin>,
+    pub(super) woken: Woken,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
     /// What masters alone were told of late.
@@ -149,7 +149,7 @@ impl Scheduler {
             settling,
             instances: Instances::default(),
             queue: Queue::default(),
-            woken: IndexMap::new(),
+            woken: Woken::default(),
             evictions: Evictions::default(),
             durable,
             outcomes: Outcomes::default(),

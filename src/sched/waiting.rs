@@ -70,7 +70,8 @@ impl Scheduler {
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
         // What ran once is not given up because of how the cluster happens to be.
-        if !may_wait || (why.never && !kept.has_run) {
+        let is_hopeless = why.never && !kept.has_run && !self.settling.is_open();
+        if !may_wait || is_hopeless {
             if let Some(last) = kept.tried.last() {
                 // Nowhere else is left to be tried: what the last node said is why.
                 let (reason, node) = (last.reason.clone(), Uuid::try_parse(&last.node_uuid).ok());
@@ -159,7 +160,7 @@ impl Scheduler {
             deadline: None,
         };
         if self.queue.push(waiter).is_ok() {
-            self.woken.insert(key, Begin::AtHead);
+            self.woken.wake(key);
         }
         self.evictions
             .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
@@ -210,7 +211,7 @@ impl Scheduler {
     /// Notes that a node offers more than before.
     pub(super) fn wake(&mut self, key: NodeKey) {
         if !self.queue.is_empty() {
-            self.woken.insert(key, Begin::AtHead);
+            self.woken.wake(key);
         }
         self.cordons.note_room(self.now);
     }
@@ -219,19 +220,22 @@ impl Scheduler {
     pub(super) fn serve_waiting(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SERVED_PER_TURN {
-            let Some((key, after)) = self.woken.shift_remove_index(0) else {
+            if self.queue.is_empty() {
+                self.woken.clear();
+            }
+            let Some((key, after)) = self.woken.take() else {
                 return any;
             };
             match self.serve(key, after) {
                 // There may be room for another.
                 Served::One => {
-                    self.woken.insert(key, Begin::AtHead);
+                    self.woken.wake(key);
                     any = true;
                 }
                 Served::Nobody => {}
                 // Its turn comes again behind the others.
                 Served::More(after) => {
-                    self.woken.entry(key).or_insert(after);
+                    self.woken.go_on(key, after);
                 }
             }
         }

@@ -42,11 +42,16 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
     let cluster = Cluster::new(&["node-a", "node-b"]).await;
     let daemon = cluster.scheduler();
     let early = cluster
-        .run("--mem 16 --cpus 1 --priority 30 --wait=running", "exec sleep 600")
+        .run(
+            "--mem 16 --cpus 1 --priority 30 --wait=running",
+            "exec sleep 600",
+        )
         .await;
     cluster.until(&early, "running").await;
     let controller = async || {
-        let dialer = cluster.site.dialer(daemon, Role::CONTROLLER, Encoding::Native);
+        let dialer = cluster
+            .site
+            .dialer(daemon, Role::CONTROLLER, Encoding::Native);
         dialer.connect().await
     };
     let mut master = controller().await;
@@ -54,7 +59,9 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
     let mut heir = controller().await;
     heir.expect_standing(Standing::Backup).await;
     let ids: Vec<Uuid> = (0..STARTS).map(|_| Uuid::new_v4()).collect();
-    let starts = ids.iter().map(|&id| (Kind::START, start(&cluster, id).encode()));
+    let starts = ids
+        .iter()
+        .map(|&id| (Kind::START, start(&cluster, id).encode()));
     master.pour(starts).await;
     drop(master);
 

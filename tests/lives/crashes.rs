@@ -77,5 +77,8 @@ async fn a_torn_store_is_set_aside_and_the_scheduler_starts_with_what_runs() {
     program.runs(1).await;
     let kept = std::fs::read_dir(cluster.site.path("state")).unwrap();
     let kept = kept.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
-    assert!(kept.into_iter().any(|name| name.starts_with("store.redb.damaged")));
+    assert!(
+        kept.into_iter()
+            .any(|name| name.starts_with("store.redb.damaged"))
+    );
 }

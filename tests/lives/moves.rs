@@ -8,7 +8,10 @@ async fn an_instance_moves_to_the_node_that_is_named_and_never_runs_twice() {
     let cluster = Cluster::new(&["node-a", "node-b"]).await;
     let program = Program::new(&cluster, "program");
     let id = cluster
-        .run("--mem 100 --cpus 1 --node node-a --wait=running", "exec sleep 600")
+        .run(
+            "--mem 100 --cpus 1 --node node-a --wait=running",
+            "exec sleep 600",
+        )
         .await;
     let pinned = cluster.ctl(&format!("migrate --to node-b {id}")).await;
     assert_eq!(pinned.code, Some(1), "its START names its node: {pinned:?}");
@@ -55,9 +58,7 @@ async fn a_drained_node_has_nothing_left_and_stays_cordoned_when_the_scheduler_r
     cluster.crash_scheduler().await;
     cluster.ready(&["node-a", "node-b"]).await;
     cluster.until_node("node-a", |node| node.cordoned).await;
-    let full = cluster
-        .ctl("run --mem 100 --cpus 2 -- sleep 600")
-        .await;
+    let full = cluster.ctl("run --mem 100 --cpus 2 -- sleep 600").await;
     assert_eq!(full.code, Some(1), "{full:?}");
     assert!(full.out.contains("1 cordoned"), "{full:?}");
     let open = cluster.ctl("uncordon node-a").await;
@@ -88,7 +89,9 @@ async fn an_instance_is_given_more_where_it_is_or_on_another_node() {
     let refused = cluster.ctl(&format!("update {id} --mem-mb 400")).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.out.contains("no_room"), "{refused:?}");
-    let moved = cluster.ctl(&format!("update {id} --mem-mb 400 --move")).await;
+    let moved = cluster
+        .ctl(&format!("update {id} --mem-mb 400 --move"))
+        .await;
     assert_eq!(moved.code, Some(0), "{moved:?}");
     let (_, node) = program.runs(2).await;
     let view = cluster.until(&id, "running").await;

@@ -59,7 +59,8 @@ async fn funky_a_move_is_commanded_at_the_holder_whatever_node_is_named_as_such(
             if cluster.turns(&id).await.len() == 2 {
                 break;
             }
-            look.again(|| "it is neither moved nor refused".to_owned()).await;
+            look.again(|| "it is neither moved nor refused".to_owned())
+                .await;
         }
     }
     let moved = cluster.ctl(&format!("migrate --to node-b {id}")).await;
@@ -186,7 +187,9 @@ async fn rik_workers_register_by_their_certificate_and_leave_again() {
     let mut cluster = Cluster::new(&["node-a"]).await;
     // One with another authority's certificate is not let in.
     let stranger = TestCa::new();
-    let dialer = cluster.site.dialer(cluster.scheduler(), Role::AGENT, Encoding::Native);
+    let dialer = cluster
+        .site
+        .dialer(cluster.scheduler(), Role::AGENT, Encoding::Native);
     let forged = crate::peer::Dialer {
         tls: stranger.client(Role::AGENT),
         ..dialer
@@ -274,7 +277,9 @@ async fn rik_figures_and_ends_reach_every_controller_with_the_workers_identity()
     let daemon = cluster.scheduler();
     let mut controllers = Vec::new();
     for _ in 0..2 {
-        let dialer = cluster.site.dialer(daemon, Role::CONTROLLER, Encoding::Native);
+        let dialer = cluster
+            .site
+            .dialer(daemon, Role::CONTROLLER, Encoding::Native);
         controllers.push(dialer.connect().await);
     }
     let program = Program::new(&cluster, "program");
@@ -286,7 +291,10 @@ async fn rik_figures_and_ends_reach_every_controller_with_the_workers_identity()
             let turn = controller.skip_to(Kind::INSTANCE_STATE).await;
             let turn = InstanceStateEvent::decode(&turn.payload).unwrap();
             if turn.state == LifeState::Running {
-                assert_eq!((turn.instance_uuid, turn.node_uuid), (id.clone(), node.clone()));
+                assert_eq!(
+                    (turn.instance_uuid, turn.node_uuid),
+                    (id.clone(), node.clone())
+                );
                 break;
             }
         }
@@ -305,7 +313,10 @@ async fn rik_figures_and_ends_reach_every_controller_with_the_workers_identity()
     for controller in &mut controllers {
         let frame = controller.skip_to(Kind::INSTANCE_STOPPED).await;
         let stopped = InstanceStopped::decode(&frame.payload).unwrap();
-        assert_eq!((stopped.instance_uuid, stopped.exit_code), (id.clone(), Some(-9)));
+        assert_eq!(
+            (stopped.instance_uuid, stopped.exit_code),
+            (id.clone(), Some(-9))
+        );
     }
     cluster.until_gone(&id).await;
 }
@@ -316,7 +327,11 @@ async fn rik_workers_work_on_while_the_scheduler_is_gone_and_it_learns_again_wha
     let programs = ["one", "two", "three"].map(|it| Program::new(&cluster, it));
     let mut ids = Vec::new();
     for program in &programs {
-        ids.push(cluster.run("--mem 16 --cpus 1 --wait=running", &program.script).await);
+        ids.push(
+            cluster
+                .run("--mem 16 --cpus 1 --wait=running", &program.script)
+                .await,
+        );
     }
     cluster.kill_scheduler().await;
     for program in &programs {

@@ -57,7 +57,13 @@ async fn instances_the_queue_and_histories_are_shown_and_commands_show_their_ste
 
     let history = cluster.ctl(&format!("history {id}")).await;
     let words = [
-        "placing", "suspending", "suspended", "resuming", "updat", "migrating", "running",
+        "placing",
+        "suspending",
+        "suspended",
+        "resuming",
+        "updat",
+        "migrating",
+        "running",
     ];
     for word in words {
         assert!(history.out.contains(word), "{word}: {history:?}");

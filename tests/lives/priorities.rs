@@ -17,7 +17,10 @@ async fn a_low_priority_stands_still_for_a_high_one_and_goes_on_by_itself() {
 
     let high = Program::new(&cluster, "high");
     let other = cluster
-        .run("--mem 300 --cpus 4 --priority 90 --wait=running", &high.script)
+        .run(
+            "--mem 300 --cpus 4 --priority 90 --wait=running",
+            &high.script,
+        )
         .await;
     let (high_process, _) = high.runs(1).await;
     assert!(stands_still(process));
@@ -37,7 +40,14 @@ async fn a_low_priority_stands_still_for_a_high_one_and_goes_on_by_itself() {
     assert_eq!(low.runs(1).await.0, process, "the same process");
     assert_eq!(
         cluster.turns(&id).await,
-        ["placing", "running", "suspending", "suspended", "resuming", "running"]
+        [
+            "placing",
+            "running",
+            "suspending",
+            "suspended",
+            "resuming",
+            "running"
+        ]
     );
 }
 
@@ -46,11 +56,17 @@ async fn who_has_the_memory_that_a_high_priority_needs_is_stopped_and_started_ag
     let cluster = Cluster::new(&["node-a"]).await;
     let [low, high] = ["low", "high"].map(|it| Program::new(&cluster, it));
     let id = cluster
-        .run("--mem 600 --cpus 1 --priority 10 --wait=running", &low.script)
+        .run(
+            "--mem 600 --cpus 1 --priority 10 --wait=running",
+            &low.script,
+        )
         .await;
     let (process, _) = low.runs(1).await;
     let other = cluster
-        .run("--mem 700 --cpus 1 --priority 90 --wait=running", &high.script)
+        .run(
+            "--mem 700 --cpus 1 --priority 90 --wait=running",
+            &high.script,
+        )
         .await;
     high.runs(1).await;
     assert!(!runs(process));

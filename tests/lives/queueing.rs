@@ -7,7 +7,10 @@ use crate::world::Cluster;
 async fn starts_wait_by_priority_and_each_wait_ends_in_one_way() {
     let cluster = Cluster::new(&["node-a"]).await;
     let taken = cluster
-        .run("--mem 16 --cpus 4 --priority 90 --wait=running", "exec sleep 600")
+        .run(
+            "--mem 16 --cpus 4 --priority 90 --wait=running",
+            "exec sleep 600",
+        )
         .await;
     let [first, second, third] = ["first", "second", "third"].map(|it| Program::new(&cluster, it));
     let start = "run --mem 16 --cpus 2 --queue 10m";

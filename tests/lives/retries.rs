@@ -32,7 +32,7 @@ async fn a_program_that_one_node_lacks_runs_on_the_other() {
     let line = "run --mem 16 --cpus 1 --attempts 5 --wait -- ciao-test-no-program";
     let failed = cluster.ctl(line).await;
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    assert!(failed.out.contains("failed: image_failure"), "{failed:?}");
+    assert!(failed.out.contains(": image_failure"), "{failed:?}");
     for name in ["node-a", "node-b"] {
         let node = cluster.node(name).await.unwrap();
         assert!(failed.out.contains(&node.node_uuid[..8]), "{failed:?}");

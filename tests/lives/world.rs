@@ -342,7 +342,11 @@ impl Look {
     /// Waits for the next look; fails once it has taken too long.
     pub(crate) async fn again(&mut self, what: impl FnOnce() -> String) {
         self.every.tick().await;
-        assert!(Instant::now() < self.deadline, "waited too long: {}", what());
+        assert!(
+            Instant::now() < self.deadline,
+            "waited too long: {}",
+            what()
+        );
     }
 }
 

@@ -333,3 +333,45 @@ fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
         assert_eq!(failures.is_empty(), durable, "{failures:?}");
     }
 }
+
+#[test]
+fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.node_with(1, 10);
+    world.look_away();
+    world.start_as(controller, patient("a", 100, 30));
+    assert_eq!(world.failures(controller), []);
+    let node = world.node_with(2, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+}
+
+#[test]
+fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
+    for counts in [false, true] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = world.node_with(1, 100);
+        world.place_as(controller, patient("a", 50, 30));
+        let other = world.node_with(2, 100);
+        world.look_away();
+        for _ in 0..3 {
+            let seen = counts.then_some(1);
+            world.stats_seen(node, seen, vec![running("b", 1)]);
+        }
+        let placed: Vec<SessionId> = world.placements().into_iter().map(|it| it.1).collect();
+        if counts {
+            assert!(placed == [node] || placed == [other], "{placed:?}");
+        } else {
+            assert_eq!(placed, []);
+            let failures = world.failures(controller);
+            assert_eq!(
+                failures,
+                [("a".to_owned(), StartFailureReason::LaunchFailure)]
+            );
+        }
+    }
+}
