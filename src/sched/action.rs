@@ -188,12 +188,12 @@ pub struct TargetedCommand {
     pub sender: SessionId,
     /// Instance and node.
     pub target: Target,
+    /// Whether that is another node than the payload names: the one that has the instance.
+    pub is_readdressed: bool,
     /// The volume of an AttachVolume; `None` for a DELETE.
     pub volume: Option<Box<str>>,
     /// The frame, as it came.
     pub frame: Frame,
-    /// Whether the frame names another node than the target: launchers heed only what names theirs.
-    pub is_readdressed: bool,
 }
 
 /// Why a peer was not let in.

@@ -382,6 +382,8 @@ impl Scheduler {
         };
         let is_suspended = reported == InstanceState::ExitPaused;
         match kept.state.clone() {
+            // Its launcher is at it, and may yet fail.
+            State::Placing(_) if reported == InstanceState::Pending => {}
             State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
                 kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");

@@ -279,11 +279,13 @@ impl<'a> Tally<'a> {
         }
         self.count_eligible(key);
         let free = candidate.free();
-        if node.status != NodeStatus::Ready {
+        // Of one that calls itself full, it is better to know of what.
+        let is_full = node.status == NodeStatus::Full;
+        if node.status != NodeStatus::Ready && !is_full {
             return (Failed::NotReady, None);
         } else if node.is_cordoned {
             return (Failed::Cordoned, None);
-        } else if node.backlog == Backlog::Stalled || !node.takes_work() {
+        } else if node.backlog == Backlog::Stalled || !is_full && !node.takes_work() {
             return (Failed::BackedUp, None);
         } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
             return (Failed::UnknownFigures, None);
@@ -303,6 +305,9 @@ impl<'a> Tally<'a> {
             if free < amount {
                 return (Failed::Custom(column), Some(free));
             }
+        }
+        if is_full {
+            return (Failed::NotReady, None);
         }
         // Custom resources that nobody has, whose name has no number.
         (Failed::Custom(ColumnId(u16::MAX)), Some(0))

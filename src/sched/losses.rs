@@ -139,6 +139,8 @@ impl Scheduler {
             Presence::Connected(_) => (node.uuid, self.now),
         };
         let fence = self.lease_of(key).map(|lease| lost_at + fence(lease));
+        let entry = node.ledger.get(instance);
+        let is_confirmed = entry.is_some_and(|entry| entry.phase == Phase::Running);
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
@@ -147,7 +149,7 @@ impl Scheduler {
                 then: Then::End, ..
             } => AfterLoss::Delete,
             _ if kept.on_loss == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
-            State::Placing(_) => {
+            State::Placing(_) if !is_confirmed => {
                 self.release(key, instance);
                 let why = Explanation::of(Refusal::Lost.detail());
                 let reason = StartFailureReason::LaunchFailure;

@@ -382,7 +382,10 @@ impl Scheduler {
             .ledger
             .set_suspended(instance, true);
         let state = State::Suspended { node: key, by };
-        self.turn(instance, state, detail);
+        match &preemptor {
+            Some(preemptor) => self.turn(instance, state, &format!("made way for {preemptor}")),
+            None => self.turn(instance, state, detail),
+        }
         self.refresh_offer(key);
         if let Some(preemptor) = preemptor {
             self.wait_for_resume(instance, key);

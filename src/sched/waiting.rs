@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use proto_frames::Uuid;
 use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
 
 use super::Scheduler;
@@ -85,6 +86,11 @@ impl Scheduler {
         // What ran once is not given up because of how the cluster happens to be.
         let is_hopeless = why.never && !kept.has_run && !self.settling.is_open();
         if !may_wait || is_hopeless {
+            if let Some(last) = kept.tried.last() {
+                // Nowhere else is left to be tried: what the last node said is why.
+                let (reason, node) = (last.reason.clone(), Uuid::try_parse(&last.node_uuid).ok());
+                return self.fail_kept(instance, reason, node, why);
+            }
             let reason = self.no_room(request);
             return self.fail_kept(instance, reason, None, why);
         }

@@ -46,9 +46,9 @@ impl Scheduler {
                 let command = TargetedCommand {
                     sender: id,
                     target,
+                    is_readdressed: false,
                     volume,
                     frame,
-                    is_readdressed: false,
                 };
                 self.send(node, Message::Targeted(Box::new(command)));
             }

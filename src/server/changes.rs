@@ -1,5 +1,6 @@
 //! A START's payload as its launcher is to read it, where it no longer says all: a restart, or other amounts since an
-//! UPDATE. One of which nothing has changed leaves as the very bytes that came.
+//! UPDATE. One of which nothing has changed leaves as the very bytes that came. Likewise a DELETE that goes to another node
+//! than it names.
 //!
 //! Original launchers and unknown keys are why the text is edited rather than written anew from what was read. By its
 //! looks first ([`crate::edit`]), which leaves every other byte alone; what reads back as something else is written from
@@ -10,11 +11,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Scheduling, Start, Storage};
+use proto_frames::payload::{Delete, Scheduling, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
 use crate::edit;
-use crate::sched::{Demand, PlacedStart, StartChanges};
+use crate::sched::{Demand, PlacedStart, StartChanges, TargetedCommand};
 
 /// MiB in a GiB: disks are asked for in GiB.
 const MIB_PER_GIB: i64 = 1024;
@@ -31,6 +32,25 @@ pub(super) fn frame(start: &PlacedStart) -> Cow<'_, Frame> {
             ..start.frame.clone()
         }),
     }
+}
+
+/// The command that a launcher is sent: one for an instance on another node than was thought names that node, because
+/// launchers refuse what is not for them.
+pub(super) fn command(command: &TargetedCommand) -> Cow<'_, Frame> {
+    if !command.is_readdressed {
+        return Cow::Borrowed(&command.frame);
+    }
+    let Ok(delete) = Delete::decode(&command.frame.payload) else {
+        return Cow::Borrowed(&command.frame);
+    };
+    let delete = Delete {
+        workload_agent_uuid: command.target.node.to_string(),
+        ..delete
+    };
+    Cow::Owned(Frame {
+        payload: delete.encode(),
+        ..command.frame.clone()
+    })
 }
 
 /// What the changes may add to a START's cost in a queue, in bytes.

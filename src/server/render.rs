@@ -1,15 +1,14 @@
 //! The core's messages as bytes for one peer: payloads written, frames built, traces stamped.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::{Delete, InstanceView, NodeView, QueryResult, Reason};
+use proto_frames::payload::{InstanceView, NodeView, QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
 
 use super::changes;
 use super::session::stamp_sent;
-use crate::sched::{Message, Order, TargetedCommand};
+use crate::sched::{Message, Order};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
 const OWN_MESSAGE_COST: usize = 384;
@@ -149,7 +148,7 @@ pub(super) fn encode(
 ) {
     match message {
         Message::Start(start) => forward(&changes::frame(start), own, encoder, dst),
-        Message::Targeted(command) => forward(&readdressed(command), own, encoder, dst),
+        Message::Targeted(command) => forward(&changes::command(command), own, encoder, dst),
         Message::Forward(frame) => forward(frame, own, encoder, dst),
         Message::Connected { configuration } => {
             let connected = Connected::new(own, peer, configuration.clone());
@@ -159,24 +158,6 @@ pub(super) fn encode(
             let (kind, payload) = payload(own_words);
             encoder.encode_frame(&Frame::new(kind, own, payload), dst);
         }
-    }
-}
-
-/// A command as the node that it goes to is to read it.
-fn readdressed(command: &TargetedCommand) -> Cow<'_, Frame> {
-    let delete = command.is_readdressed.then(|| Delete::decode(&command.frame.payload));
-    match delete {
-        Some(Ok(delete)) => {
-            let delete = Delete {
-                workload_agent_uuid: command.target.node.to_string(),
-                ..delete
-            };
-            Cow::Owned(Frame {
-                payload: delete.encode(),
-                ..command.frame.clone()
-            })
-        }
-        _ => Cow::Borrowed(&command.frame),
     }
 }
 

@@ -542,6 +542,18 @@ fn who_waits_has_room_made_on_a_full_node_as_soon_as_somebody_there_can_make_way
 }
 
 #[test]
+fn what_a_full_node_is_short_of_is_said() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("low", 4, 50)]);
+    world.status(node, proto_frames::Kind::FULL);
+    world.start_as(controller, cpus("high", 4, 50));
+    let said = world.told(controller);
+    let said = format!("{said:?}");
+    assert!(said.contains("short of vcpus"), "{said}");
+}
+
+#[test]
 fn a_node_that_calls_itself_full_for_another_reason_is_left_alone() {
     let mut world = World::with_preemption();
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{InstanceState, Message, NodeReport, SessionId, StartRequest};
+use ciao_scheduler::sched::{
+    InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
+};
 use proto_frames::Kind;
 use proto_frames::payload::{
     GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
@@ -238,6 +240,38 @@ fn a_refused_start_goes_to_the_next_node_and_its_sender_hears_of_the_end_alone()
             StartFailureReason::LaunchFailure
         ]
     );
+}
+
+#[test]
+fn a_start_that_no_node_is_left_for_fails_for_what_the_last_one_said() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place_as(controller, persistent("a", 50, 3));
+    world.start_failed(node, "a", StartFailureReason::ImageFailure);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::ImageFailure)]
+    );
+}
+
+#[test]
+fn a_node_that_is_still_at_it_may_yet_fail_and_the_next_is_tried() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
+    let first = world.place_as(controller, persistent("a", 50, 2));
+    let first = first.expect("a node fits");
+    let second = if first == one { two } else { one };
+    world.look_away();
+    let begins = InstanceReport {
+        state: InstanceState::Pending,
+        ..running("a", 0)
+    };
+    world.stats(first, vec![begins]);
+    world.start_failed(first, "a", StartFailureReason::ImageFailure);
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
+    assert_eq!(world.failures(controller), []);
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! The lives of instances in clusters of real processes: the built scheduler, launchers that run real programs, and
+//! `ciaoctl`, over real TLS. One file for each of what the scheduler does for an instance once it is placed, and one for
+//! what users of other systems would miss.
+//!
+//! What is decided and why is tried in `tests/sched`, what a launcher does with a process in `tests/launcher`, and what
+//! `ciaoctl` prints against a scripted scheduler in `tests/ciaoctl`; here is whether they do it together.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "../common/certs.rs"]
+mod certs;
+#[path = "../common/peer.rs"]
+mod peer;
+#[path = "../common/site.rs"]
+mod site;
+#[path = "../common/words.rs"]
+mod words;
+
+mod controllers;
+mod crashes;
+mod instances;
+mod leases;
+mod moves;
+mod neighbours;
+mod people;
+mod priorities;
+mod program;
+mod queueing;
+mod retries;
+mod world;
