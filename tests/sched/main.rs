@@ -10,6 +10,7 @@ mod defects;
 mod draining;
 mod dry_runs;
 mod explanations;
+mod full_nodes;
 mod groups;
 mod heirs;
 mod in_doubt;
