@@ -164,7 +164,9 @@ pub(super) fn encode(
 
 /// A command as the node that it goes to is to read it.
 fn readdressed(command: &TargetedCommand) -> Cow<'_, Frame> {
-    let delete = command.is_readdressed.then(|| Delete::decode(&command.frame.payload));
+    let delete = command
+        .is_readdressed
+        .then(|| Delete::decode(&command.frame.payload));
     match delete {
         Some(Ok(delete)) => {
             let delete = Delete {

@@ -135,11 +135,14 @@ impl World {
 
     /// Sends a START that was not sent before.
     pub(crate) fn start(&mut self, number: usize, instance: u32, start: Start) {
-        self.starts.insert(instance, Sent {
-            start,
-            is_pinned: false,
-            times: 0,
-        });
+        self.starts.insert(
+            instance,
+            Sent {
+                start,
+                is_pinned: false,
+                times: 0,
+            },
+        );
         self.start_again(number, instance, false);
     }
 

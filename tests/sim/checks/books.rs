@@ -97,7 +97,11 @@ fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
 
 /// Whether nothing is under way with an instance.
 fn is_sure(row: &InstanceView) -> bool {
-    let rests = ["", LifeState::Running.as_str(), LifeState::Suspended.as_str()];
+    let rests = [
+        "",
+        LifeState::Running.as_str(),
+        LifeState::Suspended.as_str(),
+    ];
     row.state == PlacementState::Running && rests.contains(&row.life.as_str())
 }
 
@@ -108,7 +112,8 @@ fn is_as_it_says(row: &InstanceView, world: &World) -> bool {
     let is_frozen = process.is_some_and(|it| it.pace == Pace::Frozen);
     // A scheduler that had no store knows after a crash what is suspended, and not who wanted it.
     let reported = row.reported.as_deref() == Some(InstanceState::ExitPaused.name());
-    is_frozen == (row.life == LifeState::Suspended.as_str()) || is_frozen && row.life.is_empty() && reported
+    is_frozen == (row.life == LifeState::Suspended.as_str())
+        || is_frozen && row.life.is_empty() && reported
 }
 
 fn runs_as(row: &InstanceView) -> ((usize, u32), Amounts) {

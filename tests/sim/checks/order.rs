@@ -81,7 +81,9 @@ impl Order {
             it.priority > given.priority
                 || (it.priority == given.priority
                     && it.asked == given.asked
-                    && came(it).zip(came(given)).is_some_and(|(one, two)| one < two))
+                    && came(it)
+                        .zip(came(given))
+                        .is_some_and(|(one, two)| one < two))
         };
         let mut ahead = waiting.iter().filter(is_before);
         match ahead.find(|it| it.asked.fits_into(room)) {

@@ -161,7 +161,13 @@ impl Book {
         if failures > self.taken {
             return Err(format!("{instance} failed too often: {self:?}"));
         }
-        if self.began > if self.is_kept { self.placed } else { self.taken } {
+        if self.began
+            > if self.is_kept {
+                self.placed
+            } else {
+                self.taken
+            }
+        {
             return Err(format!("{instance} began too often: {self:?}"));
         }
         let lost = u32::from(self.was_lost);

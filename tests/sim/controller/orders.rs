@@ -41,7 +41,9 @@ impl World {
             sent.is_pinned = true;
         }
         let to = names::machine_of(&migrate.target_node_uuid);
-        self.note(format_args!("controller {number} moves {instance} to {to:?}"));
+        self.note(format_args!(
+            "controller {number} moves {instance} to {to:?}"
+        ));
         let migrate = Migrate {
             instance_uuid: names::instance_uuid(instance),
             ..migrate

@@ -116,7 +116,9 @@ impl World {
         let leased = machine.processes.iter().filter(|(_, it)| it.leased);
         let leased: Vec<u32> = leased.map(|(instance, _)| *instance).collect();
         for instance in leased {
-            self.note(format_args!("the lease of {instance} on machine {at} is over"));
+            self.note(format_args!(
+                "the lease of {instance} on machine {at} is over"
+            ));
             self.signal(at, &names::instance_uuid(instance), Cause::Killed);
         }
     }
