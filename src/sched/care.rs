@@ -239,12 +239,33 @@ impl Scheduler {
             return self.let_go(instance, "its START is not known any more");
         };
         if let Some(key) = self.choose_again(instance, &request) {
-            return self.claim_kept(instance, key, detail);
+            return self.claim_in_turn(instance, &request, key, detail);
         }
         if self.preempt(instance, &request) {
             return;
         }
         self.wait_or_fail(instance, &request, detail);
+    }
+
+    /// Claims room on a node for an instance that is placed again, unless others wait: what its own end may just have
+    /// freed is theirs first, if their turn is before its own.
+    fn claim_in_turn(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+        key: NodeKey,
+        detail: &str,
+    ) {
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if !has_run || self.queue.is_empty() {
+            return self.claim_kept(instance, key, detail);
+        }
+        self.turn(instance, State::Waiting, detail);
+        if self.enqueue(instance, request).is_err() {
+            return self.claim_kept(instance, key, detail);
+        }
+        self.after_commit(instance, Next::TellQueued);
+        self.wake(key);
     }
 
     /// The node for an instance that is placed again: the one it had last, if it fits there.

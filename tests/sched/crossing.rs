@@ -7,6 +7,7 @@ use proto_frames::payload::{Delete, Topic};
 use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
 
 use crate::making_way::{cpus, patient, sized};
+use crate::survival::{leased, restarting};
 use crate::world::{Size, World, id, report, running};
 
 impl World {
@@ -93,4 +94,20 @@ fn what_made_way_goes_on_although_its_node_says_so_only_after_it_was_lost() {
     assert_eq!(world.lives(operator).last().unwrap(), "low waiting");
     world.report(node, report(Size::default()));
     assert_eq!(world.orders(node), ["start low"]);
+}
+
+#[test]
+fn what_was_cut_off_does_not_go_before_who_waits_for_the_same_room() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    world.run_on(controller, node, vec![restarting("low", 60)]);
+    world.start_as(controller, patient(sized("high", 90, 90), 600));
+    assert_eq!(world.orders(node), [""; 0]);
+    world.frame(
+        node,
+        Kind::INSTANCE_STOPPED,
+        Meaning::InstanceCutOff(id("low")),
+    );
+    assert_eq!(world.orders(node), ["start high"]);
 }

@@ -37,7 +37,7 @@ pub(crate) fn crash(world: &mut World, nodes: u64) {
 }
 
 /// A node whose launcher stops what it runs when it is cut off.
-fn leased(world: &mut World, number: u64, mem: i64) -> SessionId {
+pub(crate) fn leased(world: &mut World, number: u64, mem: i64) -> SessionId {
     let node = world.silent_node(number);
     leased_ready(world, node, mem);
     node
@@ -61,7 +61,7 @@ fn leased_ready(world: &mut World, node: SessionId, mem: i64) {
 }
 
 /// A START that is placed again when its node is lost.
-fn restarting(name: &str, mem: i64) -> StartRequest {
+pub(crate) fn restarting(name: &str, mem: i64) -> StartRequest {
     let scheduling = Scheduling {
         on_node_loss: OnNodeLoss::Restart,
         ..Scheduling::default()

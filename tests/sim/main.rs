@@ -35,7 +35,7 @@ use crate::run::run;
 use crate::seeds::for_each_seed;
 
 /// Seeds of an ordinary run of the tests: well under a minute of two cores that are free, in a debug build.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 
 #[test]
 fn whatever_breaks_no_promise_does() {
