@@ -49,7 +49,11 @@ impl Scheduler {
                 self.let_go(instance, "ended");
                 Heard::Everybody
             }
-            State::Lost { node, .. } if node == self.nodes.node(key).uuid => {
+            State::Lost { node, then, .. } if node == self.nodes.node(key).uuid => {
+                if kept.told_to_stop && then != AfterLoss::Delete {
+                    self.seek(instance, "its node has ended it, as it was told");
+                    return Heard::Originals;
+                }
                 self.let_go(instance, "ended");
                 Heard::Everybody
             }
@@ -146,8 +150,8 @@ impl Scheduler {
 
     /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
     /// in order.
-    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, asked: &Target) {
-        let instance = &asked.instance;
+    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, named: &Target) {
+        let instance = &named.instance;
         let node = self.nodes.node(key);
         let (uuid, session) = (node.uuid, node.session());
         let target = Target {
@@ -168,9 +172,9 @@ impl Scheduler {
         let command = TargetedCommand {
             sender: id,
             target,
-            is_readdressed: canonical_uuid(&asked.node) != Some(uuid),
             volume: None,
             frame,
+            is_readdressed: canonical_uuid(&named.node) != Some(uuid),
         };
         self.send(session, Message::Targeted(Box::new(command)));
     }

@@ -101,6 +101,8 @@ impl Scheduler {
         relatives
             .into_iter()
             .for_each(|relative| self.offer(relative));
+        // It may be what somebody waits for now.
+        self.wake(key);
     }
 
     /// Puts a node into the tables of its roles. It takes no work yet, but one that is back has what it had.
@@ -190,6 +192,7 @@ impl Scheduler {
             self.nodes.node_mut(key).ledger.set_measured(measured);
             if are_rules_new {
                 self.refresh_traits(key);
+                self.wake(key);
             }
             self.refresh_offer(key);
         }

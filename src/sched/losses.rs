@@ -132,6 +132,7 @@ impl Scheduler {
 
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
         let may_have_ended = self.moved_with_node(instance, state);
+        self.note_told_to_stop(instance, state);
         let node = self.nodes.node(key);
         let (uuid, lost_at) = match node.presence {
             Presence::Lost(at) => (node.uuid, at),
@@ -174,6 +175,18 @@ impl Scheduler {
         );
         self.queue.remove(instance);
         self.release(key, instance);
+    }
+
+    /// If a node was told to stop what is to go on elsewhere, its end there is not the instance's, however late it comes.
+    fn note_told_to_stop(&mut self, instance: &InstanceId, state: &State) {
+        if let State::Stopping {
+            then: Then::Wait(_) | Then::Again,
+            ..
+        } = state
+            && let Some(kept) = self.instances.get_mut(instance)
+        {
+            kept.told_to_stop = true;
+        }
     }
 
     /// How long a node's launcher lets instances run without hearing from here.

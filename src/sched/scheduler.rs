@@ -30,6 +30,7 @@ use super::settle::Settling;
 use super::snapshot::Briefing;
 use super::table::Table;
 use super::traits::Named;
+use super::waiting::Sweep;
 use super::woken::Woken;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
@@ -78,6 +79,7 @@ pub struct Scheduler {
     /// Those of them that wait for room.
     pub(super) queue: Queue,
     pub(super) woken: Woken,
+    pub(super) sweep: Sweep,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
     /// What masters alone were told of late.
@@ -150,6 +152,7 @@ impl Scheduler {
             instances: Instances::default(),
             queue: Queue::default(),
             woken: Woken::default(),
+            sweep: Sweep::default(),
             evictions: Evictions::default(),
             durable,
             outcomes: Outcomes::default(),
@@ -231,6 +234,7 @@ impl Scheduler {
             batches,
             self.instances.due(),
             self.queue.due(),
+            self.sweep_due(),
             self.evictions.due(),
             self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),

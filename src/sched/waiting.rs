@@ -4,7 +4,7 @@
 //! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto_frames::Uuid;
 use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
@@ -18,7 +18,7 @@ use super::input::StartRequest;
 use super::instances::{By, State};
 use super::node::Pool;
 use super::placement::{Refusal, pool_of};
-use super::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
+use super::queue::{Begin, Found, Full, Place, Purpose, Rank, Room, Shape, Waiter};
 use super::records::ms;
 use super::suspend::RESUME_ELSEWHERE_AFTER;
 
@@ -29,6 +29,20 @@ const SERVED_PER_TURN: usize = 64;
 /// Waiting instances tried on one node that the queue thinks fit there and that do not, for reasons it does not know,
 /// before the next node has its turn.
 const MISFITS_PER_NODE: usize = 4;
+
+/// Time between two looks at some of those that wait, whatever has become of nodes: that a member of a group has left
+/// another rack, or that a node starts less at a time, makes no node offer more.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Those looked at then, of each pool; the next ones have their turn the next time.
+const SWEPT_AT_ONCE: usize = 16;
+
+/// Where the looks at those that wait are.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    at: Option<Instant>,
+    after: [Option<Rank>; 2],
+}
 
 impl Scheduler {
     /// A START fits nowhere: room is made for it, or it waits, or it fails.
@@ -320,15 +334,52 @@ impl Scheduler {
                 by: By::Preemptor(_),
                 ..
             } => self.resume_evicted(instance, key),
-            _ => {
-                let Some(request) = self.request_now(instance) else {
-                    return false;
-                };
-                let Some(chosen) = self.choose_again(instance, &request) else {
-                    return false;
-                };
-                self.claim_kept(instance, chosen, "there is room");
-                true
+            _ => self.serve_start(instance),
+        }
+    }
+
+    /// Gives an instance that waits to be started a node, if one fits; whether one does.
+    fn serve_start(&mut self, instance: &InstanceId) -> bool {
+        let Some(request) = self.request_now(instance) else {
+            return false;
+        };
+        let Some(chosen) = self.choose_again(instance, &request) else {
+            return false;
+        };
+        self.claim_kept(instance, chosen, "there is room");
+        true
+    }
+
+    /// When some of those that wait are looked at next.
+    pub(super) fn sweep_due(&self) -> Option<Instant> {
+        let waits = !self.queue.is_empty();
+        waits.then(|| self.sweep.at.unwrap_or(self.now))
+    }
+
+    /// Looks at some of those that wait, if it is time to.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        if self.sweep_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let is_first = self.sweep.at.is_none_or(|at| at + SWEEP_EVERY < now);
+        self.sweep.at = Some(now + SWEEP_EVERY);
+        if is_first {
+            // Whoever waits now was looked at when it came.
+            return;
+        }
+        for pool in Pool::ALL {
+            let after = self.sweep.after[pool as usize];
+            let waiting = self.queue.iter_after(pool, after).take(SWEPT_AT_ONCE);
+            let waiting: Vec<_> = waiting
+                .map(|waiter| (waiter.instance.clone(), waiter.purpose, waiter.rank()))
+                .collect();
+            let is_last = waiting.len() < SWEPT_AT_ONCE;
+            let last = waiting.last().map(|(_, _, rank)| *rank);
+            self.sweep.after[pool as usize] = last.filter(|_| !is_last);
+            for (instance, purpose, _) in waiting {
+                if purpose == Purpose::Start {
+                    self.serve_start(&instance);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ mod batches;
 mod claims;
 mod connections;
 mod constraints;
+mod crossing;
 mod defects;
 mod draining;
 mod dry_runs;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{InstanceReport, InstanceState, Message, SessionId, StartRequest};
+use ciao_scheduler::sched::{
+    InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
+};
 use proto_frames::Kind;
-use proto_frames::payload::{InstanceQueued, LifeState, Scheduling, Span, StartFailureReason};
+use proto_frames::payload::{
+    GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
+};
 
-use crate::words::asking;
-use crate::world::{World, running};
+use crate::words::{asking, expressions, group, labels, member};
+use crate::world::{Size, World, report, running};
 
 /// A START that waits so many seconds at most.
 pub(crate) fn patient(name: &str, mem: i64, seconds: u64) -> StartRequest {
@@ -307,4 +311,51 @@ fn those_who_follow_an_instance_are_told_each_of_its_states() {
     ];
     assert_eq!(of_b, expected);
     assert_eq!(running("b", 1).state, InstanceState::Active);
+}
+
+#[test]
+fn a_node_that_becomes_what_somebody_waits_for_serves_it() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.labelled(1, &[("disk", "ssd")]);
+    world.place(controller, "a", 1000);
+    let second = world.labelled(2, &[("disk", "hdd")]);
+    let scheduling = Scheduling {
+        require: expressions(&["disk = ssd"]),
+        queue: Some(Span::from_ms(30_000)),
+        ..Scheduling::default()
+    };
+    world.start_as(controller, asking("b", 100, scheduling));
+    world.look_away();
+    let report = NodeReport {
+        extras: Some(Box::new(labels(&[("disk", "ssd")]))),
+        ..report(Size::default())
+    };
+    world.report(second, report);
+    assert_eq!(world.placements(), [("b".to_owned(), second)]);
+}
+
+#[test]
+fn who_waits_for_what_no_node_tells_of_is_looked_at_now_and_then() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let nodes = [1, 2].map(|number| world.labelled(number, &[("rack", "r1")]));
+    let mut apart = group("g", GroupPolicy::AntiAffinity);
+    apart.scope = "rack".to_owned();
+    let placed = world.place_as(controller, member("a", &apart));
+    let placed = placed.expect("a node fits");
+    let mut waits = member("b", &apart);
+    if let Some(scheduling) = &mut waits.scheduling {
+        scheduling.queue = Some(Span::from_ms(30_000));
+    }
+    world.start_as(controller, waits);
+    world.look_away();
+    // Its own node takes no work, so that it does not offer more; the other one has no part in it.
+    world.status(placed, Kind::FULL);
+    world.gone(placed, Kind::INSTANCE_DELETED, "a");
+    world.advance(Duration::from_secs(3));
+    let placements = world.placements();
+    assert_eq!(placements.len(), 1);
+    assert_ne!(placements[0].1, placed);
+    assert!(nodes.contains(&placements[0].1));
 }

@@ -39,6 +39,8 @@ pub(crate) enum Event {
         spawn: u64,
         cause: Cause,
     },
+    /// A machine's lease may be over.
+    LeaseEnds(usize),
     /// A launcher hears of something on its machine, if it is still that launcher.
     Hears {
         machine: usize,

@@ -54,7 +54,7 @@ impl Checks {
     pub(crate) fn all() -> Self {
         Self {
             checks: vec![
-                Box::new(core::Core),
+                Box::new(core::Core::default()),
                 Box::new(capacity::Capacity),
                 Box::new(once::Once::default()),
                 Box::new(forgotten::Forgotten),

@@ -1,6 +1,8 @@
 //! Controllers: they send STARTs and commands, and each keeps what it hears. Which STARTs were sent all of them know, as
 //! from a database that they share.
 
+mod orders;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto_frames::payload::{
@@ -41,7 +43,9 @@ pub(crate) struct View {
 /// A START as the controllers remember it.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    start: Start,
+    pub(crate) start: Start,
+    /// Whether it was asked for on a machine of its own later.
+    pub(crate) is_pinned: bool,
     /// How often it was sent.
     pub(crate) times: u32,
 }
@@ -131,7 +135,14 @@ impl World {
 
     /// Sends a START that was not sent before.
     pub(crate) fn start(&mut self, number: usize, instance: u32, start: Start) {
-        self.starts.insert(instance, Sent { start, times: 0 });
+        self.starts.insert(
+            instance,
+            Sent {
+                start,
+                is_pinned: false,
+                times: 0,
+            },
+        );
         self.start_again(number, instance, false);
     }
 
@@ -184,7 +195,7 @@ impl World {
         self.command(number, Kind::RESTORE, restore.encode());
     }
 
-    fn command(&mut self, number: usize, kind: Kind, payload: bytes::Bytes) {
+    pub(crate) fn command(&mut self, number: usize, kind: Kind, payload: bytes::Bytes) {
         if let Some(link) = self.controllers[number].link() {
             self.send_up(
                 link,
@@ -198,6 +209,7 @@ impl World {
         let frame = match message {
             Message::Connected(_) => {
                 self.controllers[number].is_connected = true;
+                self.facts.push(Fact::Connected { controller: number });
                 return;
             }
             Message::Frame(frame) => frame,

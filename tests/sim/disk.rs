@@ -85,6 +85,11 @@ impl Disk {
             .collect()
     }
 
+    /// Records that are kept.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (&RecordKey, &Record)> {
+        self.records.iter()
+    }
+
     fn apply(&mut self, change: Change) {
         for (key, record) in change.entries {
             match record {

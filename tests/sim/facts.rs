@@ -1,5 +1,7 @@
 //! What really happened, as checks see it: told by the world as it happens, true whatever the peers believe.
 
+use proto_frames::payload::LifeState;
+
 use crate::work::Amounts;
 
 /// One thing that happened. Instances, machines and controllers by number.
@@ -12,11 +14,11 @@ pub(crate) enum Fact {
     Taken { instance: u32, is_unseen: bool },
     /// The scheduler gave a START to this machine's launcher.
     Placed { instance: u32, machine: usize },
-    /// The scheduler answered a START with a failure of its own. `is_lost`: the machine it was given to last was out of
+    /// A START has failed, as the scheduler says or passes on. `is_lost`: the machine it was given to last was out of
     /// the scheduler's sight.
     Failed { instance: u32, is_lost: bool },
-    /// A launcher's StartFailure reached the scheduler; `fatal` unless it says that the instance is there.
-    Refused { instance: u32, fatal: bool },
+    /// A launcher's StartFailure reached the scheduler that says that the instance is there already.
+    Refused { instance: u32 },
     /// A launcher's word that an instance is gone reached the scheduler.
     Gone { instance: u32 },
     /// A launcher's STATS reached the scheduler.
@@ -42,26 +44,39 @@ pub(crate) enum Fact {
     /// A launcher's word that an instance is gone was lost on a connection that it held for alive long enough to count as
     /// heard.
     Unsaid { instance: u32 },
+    /// A controller was let in by the scheduler.
+    Connected { controller: usize },
     /// A controller learnt what became of a START, or of an instance.
     Heard {
         controller: usize,
         instance: u32,
         news: News,
     },
-    /// The scheduler says that an instance waits for room; one that may run on any machine.
-    Waits {
+    /// The scheduler told that an instance waits in its queue.
+    Queued { instance: u32 },
+    /// An instance that the scheduler looks after has come to another state.
+    Turned { instance: u32, state: LifeState },
+    /// The scheduler gave room to an instance, to be started or resumed, while others waited: what it asks for; how much
+    /// room there was, without what it now holds; and who still waits that may run anywhere.
+    Given {
         instance: u32,
         priority: i64,
         asked: Amounts,
-    },
-    /// A suspended process runs on, in this much room: what it took up again, and what was free beside it.
-    Resumed {
-        instance: u32,
-        priority: i64,
         room: Amounts,
+        waiting: Vec<Waiting>,
     },
+    /// The scheduler said that a machine is drained.
+    Drained { machine: usize },
     /// The scheduler crashed: what it had in memory alone is gone.
-    SchedulerCrashed,
+    SchedulerCrashed { is_durable: bool },
+}
+
+/// Who waits for room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) instance: u32,
+    pub(crate) priority: i64,
+    pub(crate) asked: Amounts,
 }
 
 /// What a controller learns of an instance.

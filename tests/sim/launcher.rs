@@ -35,6 +35,9 @@ impl World {
         machine.launchers += 1;
         let mut agent = Agent::new(machine.agent_settings(&self.settings));
         let recovered = machine.recover();
+        if let Some(until) = machine.lease_left(self.now) {
+            agent.recover_lease(until);
+        }
         agent.recover(self.now, machine.maintenance, recovered);
         machine.launcher = Some(Launcher {
             agent,

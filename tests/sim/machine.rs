@@ -4,6 +4,8 @@
 //! A machine knows the truth. Its launcher, which has its own file, is told of it late; while there is none, everything
 //! goes on as under supervisors of their own.
 
+mod life;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,7 @@ pub(crate) struct Machine {
     records: BTreeMap<String, Record>,
     pub(crate) maintenance: bool,
     /// Processes ordered that have not begun.
-    spawning: BTreeMap<u32, u64>,
+    spawning: BTreeMap<u32, Spawn>,
     pub(crate) processes: BTreeMap<u32, Process>,
     /// Exit codes of processes whose launcher may not have heard of their end.
     ended: BTreeMap<u32, i32>,
@@ -52,6 +54,16 @@ pub(crate) struct Machine {
     pub(crate) launchers: u64,
     /// When the last of what the launcher was told reaches it.
     told_until: Instant,
+    /// Whether its launchers take leases, and when the latest one is over.
+    takes_leases: bool,
+    lease_until: Option<Instant>,
+}
+
+/// A process that was ordered.
+#[derive(Debug, Clone, Copy)]
+struct Spawn {
+    number: u64,
+    leased: bool,
 }
 
 /// A process that runs.
@@ -63,6 +75,19 @@ pub(crate) struct Process {
     used_disk: i64,
     /// Whether it ends only when it is killed.
     is_stubborn: bool,
+    /// Whether it may run only under the lease.
+    leased: bool,
+    pub(crate) pace: Pace,
+}
+
+/// Whether a process takes processor time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Runs,
+    /// Frozen: it keeps its memory, and its vcpus are free for others.
+    Frozen,
+    /// It was frozen, and goes on only to end: nobody took back its vcpus for that.
+    Ends,
 }
 
 impl Machine {
@@ -92,12 +117,14 @@ impl Machine {
             launcher: None,
             launchers: 0,
             told_until: now,
+            takes_leases: chance.u8(..3) > 0,
+            lease_until: None,
         }
     }
 
-    /// What the processes that run asked for.
+    /// What the processes that run asked for; those that are suspended without vcpus.
     pub(crate) fn asked(&self) -> Amounts {
-        let asked = self.processes.values().map(|process| process.asked);
+        let asked = self.processes.values().map(Process::holds);
         asked.fold(Amounts::default(), Amounts::plus)
     }
 
@@ -126,7 +153,7 @@ impl Machine {
                 shares: None,
             },
             runs: Runs::Processes,
-            lease: None,
+            lease: self.takes_leases.then_some(settings.lease),
         }
     }
 
@@ -181,18 +208,32 @@ impl Machine {
     }
 }
 
+impl Process {
+    fn holds(&self) -> Amounts {
+        let vcpus = match self.pace {
+            Pace::Runs => self.asked.vcpus,
+            Pace::Frozen | Pace::Ends => 0,
+        };
+        Amounts {
+            vcpus,
+            ..self.asked
+        }
+    }
+}
+
 impl World {
     /// Does what a launcher wants done on its machine.
     pub(crate) fn perform(&mut self, at: usize, order: Order) {
         let machine = &mut self.machines[at];
         match order {
-            Order::Spawn(workload) => self.spawn(at, &workload.instance),
+            Order::Spawn(workload) => self.spawn(at, &workload.instance, workload.leased),
             Order::Terminate(id) => self.signal(at, &id, Cause::Terminated),
             Order::Kill(id) => self.signal(at, &id, Cause::Killed),
             Order::Persist(record) => {
                 if let Stage::Starting | Stage::Gone(..) = record.stage {
                     machine.ended.remove(&named(&record.instance));
                 }
+                machine.follow(&record);
                 machine.records.insert(record.instance.clone(), record);
             }
             Order::Forget(id) => {
@@ -206,20 +247,17 @@ impl World {
                     is_alive,
                 });
             }
-            Order::Freeze(instance) => {
-                let result = Ok(());
-                self.tell_launcher(at, Input::Frozen { instance, result });
+            Order::Freeze(instance) => self.freeze(at, instance),
+            Order::Thaw(instance) => self.thaw(at, instance),
+            Order::SetLimits {
+                instance,
+                mem_mb,
+                vcpus,
+            } => self.set_limits(at, instance, mem_mb, vcpus),
+            Order::ExtendLease(until) => {
+                machine.lease_until = Some(until);
+                self.agenda.put(until, Event::LeaseEnds(at));
             }
-            Order::Thaw(instance) => {
-                let result = Ok(());
-                self.tell_launcher(at, Input::Thawed { instance, result });
-            }
-            Order::SetLimits { instance, .. } => {
-                let result = Ok(());
-                self.tell_launcher(at, Input::LimitsSet { instance, result });
-            }
-            // Without a lease of its own no launcher extends it.
-            Order::ExtendLease(_) => {}
             Order::PersistMaintenance(maintenance) => machine.maintenance = maintenance,
             Order::Sample => {
                 let sample = machine.sample();
@@ -229,7 +267,7 @@ impl World {
     }
 
     /// A process was ordered; it begins in a moment, or cannot.
-    fn spawn(&mut self, at: usize, id: &str) {
+    fn spawn(&mut self, at: usize, id: &str, leased: bool) {
         let instance = named(id);
         let begins = self.within_ms(BEGIN_MS);
         let machine = &mut self.machines[at];
@@ -239,7 +277,8 @@ impl World {
         );
         machine.spawns += 1;
         let spawn = machine.spawns;
-        machine.spawning.insert(instance, spawn);
+        let number = spawn;
+        machine.spawning.insert(instance, Spawn { number, leased });
         let event = Event::Begins {
             machine: at,
             instance,
@@ -257,12 +296,14 @@ impl World {
     /// A process that was ordered begins, or cannot.
     pub(crate) fn begins(&mut self, at: usize, instance: u32, spawn: u64) {
         let machine = &mut self.machines[at];
-        if machine.spawning.get(&instance) != Some(&spawn) {
+        let ordered = machine.spawning.get(&instance).copied();
+        let Some(Spawn { leased, .. }) = ordered.filter(|it| it.number == spawn) else {
             return;
-        }
+        };
         machine.spawning.remove(&instance);
         let id = names::instance_uuid(instance);
-        if self.chance.u8(..12) == 0 {
+        let may_run = !leased || machine.lease_until.is_some_and(|until| self.now < until);
+        if !may_run || self.chance.u8(..12) == 0 {
             let failed = Input::StartFailed {
                 instance: id,
                 fault: [LaunchFault::Image, LaunchFault::Launch][self.chance.usize(..2)],
@@ -270,18 +311,14 @@ impl World {
             };
             return self.tell_launcher(at, failed);
         }
-        let demand = &machine.records[&id].demand;
         let process = Process {
             spawn,
-            asked: Amounts {
-                mem: demand.mem_mb,
-                vcpus: demand.vcpus,
-                disk: demand.disk_mb,
-                gpus: demand.resources.get(GPU).copied().unwrap_or(0),
-            },
+            asked: life::amounts(&machine.records[&id].demand),
             used_mem: 0,
             used_disk: 0,
             is_stubborn: self.chance.u8(..5) == 0,
+            leased,
+            pace: Pace::Runs,
         };
         machine.processes.insert(instance, process);
         self.note(format_args!("{instance} begins on machine {at}"));
@@ -298,9 +335,13 @@ impl World {
     /// A process is asked to end, or killed; it does in a moment.
     fn signal(&mut self, at: usize, id: &str, cause: Cause) {
         let instance = named(id);
-        let Some(process) = self.machines[at].processes.get(&instance).copied() else {
+        let Some(process) = self.machines[at].processes.get_mut(&instance) else {
             return;
         };
+        if process.pace == Pace::Frozen {
+            process.pace = Pace::Ends;
+        }
+        let process = *process;
         if cause == Cause::Terminated && process.is_stubborn {
             return;
         }
@@ -317,9 +358,12 @@ impl World {
     /// A process ends. Once the cluster is to come to rest, none does by itself.
     pub(crate) fn ends(&mut self, at: usize, instance: u32, spawn: u64, cause: Cause) {
         let machine = &mut self.machines[at];
-        let is_it = |process: &Process| process.spawn == spawn;
-        let is_late = cause == Cause::Itself && self.is_calm;
-        if !machine.processes.get(&instance).is_some_and(is_it) || is_late {
+        let is_it = |process: &&Process| process.spawn == spawn;
+        let Some(process) = machine.processes.get(&instance).filter(is_it) else {
+            return;
+        };
+        // What is frozen gets nowhere.
+        if cause == Cause::Itself && (self.is_calm || process.pace == Pace::Frozen) {
             return;
         }
         machine.processes.remove(&instance);
@@ -345,6 +389,7 @@ impl World {
         self.launcher_crashes(at);
         let machine = &mut self.machines[at];
         machine.spawning.clear();
+        machine.lease_until = None;
         for (instance, _) in std::mem::take(&mut machine.processes) {
             machine.ended.insert(instance, -9);
             let machine = at;

@@ -2,7 +2,9 @@
 //! that are made up, and one virtual clock.
 //!
 //! A run draws a cluster and a time of trouble from its seed ([`plan`]): workloads come and go, connections break,
-//! launchers, machines, controllers and the scheduler crash and come back, the clock jumps. After every step the
+//! launchers, machines, controllers and the scheduler crash and come back, the clock jumps. Instances wait for room, make
+//! way for each other, are suspended and resumed, moved, changed and restarted, machines are cordoned and drained. An
+//! operator without a network between ([`observer`]) tells what the scheduler decides. After every step the
 //! [`checks`] are asked. Then trouble ends, the cluster comes to rest, and the books of all are held against what really
 //! runs; at last everything is deleted, and nothing may be left anywhere. How to run more seeds, or one: see [`seeds`].
 //!
@@ -19,6 +21,7 @@ mod launcher;
 mod machine;
 mod names;
 mod network;
+mod observer;
 mod plan;
 mod run;
 mod scheduler;

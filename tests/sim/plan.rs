@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::Workloads;
 use fastrand::Rng;
+use proto_frames::payload::{Evacuate, EvacuateMode, Migrate, Span};
 
+use crate::names;
 use crate::work;
 use crate::world::World;
 
@@ -13,6 +15,9 @@ const OPERATIONS_IN_RUN: u32 = 150;
 
 /// Longest time between two operations, in ms.
 const PAUSE_MS: u64 = 500;
+
+/// Longest time that moves and drains are given, in ms.
+const DEADLINE_MS: u64 = 40_000;
 
 /// Longest step that the clock jumps, in ms.
 const JUMP_MS: u64 = 40_000;
@@ -26,11 +31,40 @@ const OPERATIONS: &[Operation] = &[
     ("start with wishes", 15, |plan, world| {
         plan.start(world, work::with_wishes);
     }),
+    ("start what may wait", 25, |plan, world| {
+        plan.start(world, work::waiting);
+    }),
     ("start a batch", 2, Plan::start_batch),
     ("start again", 8, Plan::start_again),
     ("delete", 12, Plan::delete),
     ("evacuate", 2, Plan::evacuate),
     ("restore", 6, Plan::restore),
+    ("suspend", 6, |plan, world| {
+        plan.command(world, World::suspend);
+    }),
+    ("resume", 6, |plan, world| {
+        plan.command(world, World::resume);
+    }),
+    ("migrate", 8, Plan::migrate),
+    ("update", 8, Plan::update),
+    ("drain", 4, |plan, world| {
+        plan.evacuate_as(world, EvacuateMode::Relocate);
+    }),
+    ("cordon", 2, |plan, world| {
+        plan.evacuate_as(world, EvacuateMode::Cordon);
+    }),
+    ("abort a drain", 2, |plan, world| {
+        plan.evacuate_as(world, EvacuateMode::Abort);
+    }),
+    ("look at a drain", 1, |plan, world| {
+        plan.evacuate_as(world, EvacuateMode::Check);
+    }),
+    ("uncordon", 5, |plan, world| {
+        let machine = plan.machine(world);
+        if let Some(number) = plan.native(world) {
+            world.uncordon(number, machine);
+        }
+    }),
     ("use otherwise", 15, |plan, world| {
         let at = plan.machine(world);
         world.use_otherwise(at);
@@ -158,6 +192,12 @@ impl Plan {
         world.master().filter(|_| !is_any).unwrap_or(any)
     }
 
+    /// The controller that gives the next command, if it knows more commands than original ones.
+    fn native(&mut self, world: &World) -> Option<usize> {
+        let number = self.controller(world);
+        Some(number).filter(|&number| world.is_native(number))
+    }
+
     /// One of the latest instances: most of the earlier ones are history.
     fn instance(&mut self) -> u32 {
         let back = self.chance.u32(..12).min(self.instances);
@@ -218,5 +258,49 @@ impl Plan {
         let evacuated = machines.find(|it| it.maintenance).map(|it| it.number);
         let machine = evacuated.unwrap_or_else(|| self.machine(world));
         world.restore(number, machine);
+    }
+
+    fn command(&mut self, world: &mut World, command: fn(&mut World, usize, u32)) {
+        let instance = self.instance();
+        if let Some(number) = self.native(world) {
+            command(world, number, instance);
+        }
+    }
+
+    fn migrate(&mut self, world: &mut World) {
+        let instance = self.instance();
+        let machine = self.chance.bool().then(|| self.machine(world));
+        let target = machine.map(|it| names::machine_uuid(it).to_string());
+        let migrate = Migrate {
+            target_node_uuid: target.unwrap_or_default(),
+            deadline: Some(Span::from_ms(self.chance.u64(1_000..DEADLINE_MS))),
+            ..Migrate::default()
+        };
+        if let Some(number) = self.native(world) {
+            world.migrate(number, instance, migrate);
+        }
+    }
+
+    fn update(&mut self, world: &mut World) {
+        let instance = self.instance();
+        let update = work::change(&mut self.chance);
+        if let Some(number) = self.native(world)
+            && !update.changes_nothing()
+        {
+            world.update(number, instance, update);
+        }
+    }
+
+    fn evacuate_as(&mut self, world: &mut World, mode: EvacuateMode) {
+        let machine = self.machine(world);
+        let evacuate = Evacuate {
+            mode,
+            deadline: Some(Span::from_ms(self.chance.u64(1_000..DEADLINE_MS))),
+            parallel: self.chance.bool().then(|| self.chance.u32(1..4)),
+            ..Evacuate::default()
+        };
+        if let Some(number) = self.native(world) {
+            world.evacuate_as(number, machine, evacuate);
+        }
     }
 }

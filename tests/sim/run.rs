@@ -1,6 +1,9 @@
 //! One run: trouble, rest, and everything deleted; checked all the way.
 
+use proto_frames::payload::{PlacementState, QueryKind};
+
 use crate::checks::Checks;
+use crate::names;
 use crate::plan::Plan;
 use crate::seeds::Sums;
 use crate::world::World;
@@ -62,19 +65,22 @@ impl World {
         }
     }
 
-    /// Has everything deleted that runs, on machines that take work again.
+    /// Has everything deleted that runs or waits, on machines that take work again.
     fn clear_away(&mut self) {
         self.note(format_args!("all is cleared away"));
         let master = self.master().expect("a controller is back by now");
         for at in 0..self.machines.len() {
-            if self.machines[at].maintenance {
-                self.restore(master, at);
-            }
+            self.restore(master, at);
             let view = &self.controllers[master].view;
             let listed = view.on.get(&at).cloned().unwrap_or_default();
             for instance in listed {
                 self.delete(master, instance, at, false);
             }
+        }
+        let rows = self.ask(&QueryKind::Instances).instances;
+        let waiting = rows.iter().filter(|it| it.state == PlacementState::Waiting);
+        for instance in waiting.filter_map(|it| names::instance_of(&it.instance_uuid)) {
+            self.delete(master, instance, 0, false);
         }
     }
 }

@@ -6,14 +6,14 @@ use ciao_scheduler::sched::{
     Action, ClusterConfiguration, Config, Input, Notice, Scheduler, SessionId,
 };
 use ciao_scheduler::server::sim_support;
-use proto_frames::payload::{Query, QueryKind, QueryResult};
-use proto_frames::{Encoding, Frame, Kind, Role};
+use proto_frames::{Frame, Kind};
 
 use crate::agenda::Event;
 use crate::controller;
 use crate::facts::{Fact, News};
-use crate::names::{self, OBSERVER, SCHEDULER};
+use crate::names::{self, SCHEDULER};
 use crate::network::Peer;
+use crate::observer::Observer;
 use crate::world::World;
 
 /// How long the scheduler is away after a crash, at most, in ms.
@@ -50,13 +50,13 @@ impl World {
         }
         self.schedulers += 1;
         self.sight.fill(Sight::default());
-        self.core = Some(Scheduler::new(
-            config,
-            ClusterConfiguration::default(),
-            self.now,
-        ));
+        let mut configuration = ClusterConfiguration::default();
+        configuration.rules.policy.preemption = settings.preemption;
+        configuration.rules.policy.relocation = settings.relocation;
+        self.core = Some(Scheduler::new(config, configuration, self.now));
         self.note(format_args!("the scheduler starts"));
         self.take_actions();
+        self.observe();
     }
 
     pub(crate) fn scheduler_crashes(&mut self) {
@@ -64,7 +64,9 @@ impl World {
             return;
         }
         self.note(format_args!("the scheduler crashes"));
-        self.facts.push(Fact::SchedulerCrashed);
+        let is_durable = self.settings.is_durable;
+        self.facts.push(Fact::SchedulerCrashed { is_durable });
+        self.observer = Observer::default();
         self.lose_all_sessions();
         self.disk.crash(&mut self.chance);
         let back = self.within_ms(AWAY_MS);
@@ -135,11 +137,12 @@ impl World {
         let Some((instance, news)) = controller::news_of(frame) else {
             return;
         };
-        let fatal = news == News::Failed;
-        self.facts.push(match news {
-            News::Gone => Fact::Gone { instance },
-            _ => Fact::Refused { instance, fatal },
-        });
+        match news {
+            News::Gone => self.facts.push(Fact::Gone { instance }),
+            // Whether that is the end of its START the scheduler says.
+            News::Failed => return,
+            _ => self.facts.push(Fact::Refused { instance }),
+        }
         if self.has_no_controller() {
             self.facts.push(Fact::Unheard { instance });
         }
@@ -154,11 +157,13 @@ impl World {
     pub(crate) fn hand_in(&mut self, input: Input) {
         let now = self.now;
         self.see_input(&input);
+        self.turns += 1;
         if let Some(core) = &mut self.core {
             core.handle(now, input);
             self.take_actions();
         }
         self.look_at_queues();
+        self.look_at_waiting();
     }
 
     /// Takes note of machines that come into sight and go out of it.
@@ -202,36 +207,43 @@ impl World {
 
     fn take_actions(&mut self) {
         while let Some(action) = self.core.as_mut().and_then(Scheduler::poll_action) {
-            match action {
-                Action::Send { to, message } => {
-                    if let Some(link) = self.network.of_session(to) {
-                        self.queue(link, message);
-                    }
-                }
-                Action::Refuse { why, .. } => panic!("a peer is refused: {why}"),
-                Action::Disconnect { session, why } => {
-                    self.note(format_args!("{session:?} is ended: {why}"));
-                    let link = self.network.of_session(session);
-                    let taken = link.and_then(|link| self.take_session(link));
-                    if let (Some((session, unsent)), Some(core)) = (taken, &mut self.core) {
-                        core.handle(self.now, Input::Disconnected { session, unsent });
-                    }
-                }
-                Action::RememberNodes => {
-                    let nodes = self.core.as_ref().map(Scheduler::known_nodes);
-                    self.disk.remember_nodes(nodes.unwrap_or_default());
-                    self.write_soon();
-                }
-                Action::Persist(change) => {
-                    assert!(
-                        self.settings.is_durable,
-                        "there is nowhere to keep {change:?}"
-                    );
-                    self.disk.persist(change);
-                    self.write_soon();
-                }
-                Action::Notice(notice) => self.see_notice(&notice),
+            self.act_on(action);
+        }
+    }
+
+    fn act_on(&mut self, action: Action) {
+        match action {
+            Action::Send { to, message } if Some(to) == self.observer.session => {
+                self.observed(message);
             }
+            Action::Send { to, message } => {
+                if let Some(link) = self.network.of_session(to) {
+                    self.queue(link, message);
+                }
+            }
+            Action::Refuse { why, .. } => panic!("a peer is refused: {why}"),
+            Action::Disconnect { session, why } => {
+                self.note(format_args!("{session:?} is ended: {why}"));
+                let link = self.network.of_session(session);
+                let taken = link.and_then(|link| self.take_session(link));
+                if let (Some((session, unsent)), Some(core)) = (taken, &mut self.core) {
+                    core.handle(self.now, Input::Disconnected { session, unsent });
+                }
+            }
+            Action::RememberNodes => {
+                let nodes = self.core.as_ref().map(Scheduler::known_nodes);
+                self.disk.remember_nodes(nodes.unwrap_or_default());
+                self.write_soon();
+            }
+            Action::Persist(change) => {
+                assert!(
+                    self.settings.is_durable,
+                    "there is nowhere to keep {change:?}"
+                );
+                self.disk.persist(change);
+                self.write_soon();
+            }
+            Action::Notice(notice) => self.see_notice(&notice),
         }
     }
 
@@ -247,17 +259,21 @@ impl World {
                 }
             }
             Notice::Failed(id, _) => {
-                let Some(instance) = names::instance_of(&id.to_string()) else {
-                    return;
-                };
-                let machine = self.placed.get(&instance);
-                let is_lost = machine.is_some_and(|&machine| self.is_out_of_sight(machine));
-                self.facts.push(Fact::Failed { instance, is_lost });
-                if self.has_no_controller() {
-                    self.facts.push(Fact::Unheard { instance });
+                if let Some(instance) = names::instance_of(&id.to_string()) {
+                    self.see_failure(instance);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A START has failed, for good.
+    pub(crate) fn see_failure(&mut self, instance: u32) {
+        let machine = self.placed.get(&instance);
+        let is_lost = machine.is_some_and(|&machine| self.is_out_of_sight(machine));
+        self.facts.push(Fact::Failed { instance, is_lost });
+        if self.has_no_controller() {
+            self.facts.push(Fact::Unheard { instance });
         }
     }
 
@@ -276,57 +292,5 @@ impl World {
         {
             self.hand_in(Input::Committed(ticket));
         }
-    }
-
-    /// Everything that the scheduler answers to a query, over all pages.
-    pub(crate) fn ask(&mut self, what: &QueryKind) -> QueryResult {
-        self.sessions += 1;
-        let session = SessionId(self.sessions);
-        let hello = ciao_scheduler::sched::Hello {
-            uuid: OBSERVER,
-            role: Role::OPERATOR,
-            encoding: Encoding::Native,
-            bound: false,
-        };
-        self.hand_in(Input::Connect { session, hello });
-        let mut all = QueryResult::default();
-        let mut query = Query {
-            what: what.clone(),
-            ..Query::default()
-        };
-        loop {
-            let page = self.ask_page(session, &query);
-            assert_eq!(page.error, None);
-            all.nodes.extend(page.nodes);
-            all.instances.extend(page.instances);
-            query.after = page.next;
-            if query.after.is_none() {
-                break;
-            }
-        }
-        let unsent = Vec::new();
-        self.hand_in(Input::Disconnected { session, unsent });
-        all
-    }
-
-    fn ask_page(&mut self, session: SessionId, query: &Query) -> QueryResult {
-        let frame = Frame::new(Kind::QUERY, OBSERVER, query.encode());
-        let meaning = sim_support::understand(&frame);
-        let core = self.core.as_mut().expect("the scheduler is back by now");
-        let input = Input::Frame {
-            session,
-            frame,
-            meaning,
-        };
-        core.handle(self.now, input);
-        let mut result = None;
-        while let Some(action) = core.poll_action() {
-            if let Action::Send { message, .. } = action
-                && let ciao_scheduler::sched::Message::QueryResult(rows) = message
-            {
-                result = Some(*rows);
-            }
-        }
-        result.expect("a query is answered at once")
     }
 }

@@ -3,13 +3,16 @@
 //! ```text
 //! SIM_SEED=17 cargo test --test sim                     one seed, with SIM_TRACE=5000 for more of what happened
 //! SIM_SEEDS=5000 cargo test --test sim                  so many instead of the usual number
+//! SIM_GO_ON=1 SIM_SEEDS=5000 cargo test --test sim whatever_breaks -- --nocapture    names all that fail, and how
 //! SIM_FROM=1000000 SIM_SEEDS=1000000 cargo test --release --test sim whatever_breaks -- --nocapture
 //! ```
 //! The last is how millions are run: `SIM_FROM` has each run try other seeds than the one before. Seeds are spread over
 //! all cores; which of them runs a seed changes nothing.
 
+use std::any::Any;
 use std::env::{self, VarError};
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -65,6 +68,7 @@ pub(crate) fn for_each_seed(usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sum
     }
     let from = number("SIM_FROM").unwrap_or(0);
     let end = from + number("SIM_SEEDS").unwrap_or(usual);
+    let goes_on = env::var_os("SIM_GO_ON").is_some();
     let (next, has_failed) = (AtomicU64::new(from), AtomicBool::new(false));
     let work = || {
         let mut sums = Sums::default();
@@ -72,6 +76,14 @@ pub(crate) fn for_each_seed(usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sum
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end {
                 break;
+            }
+            if goes_on {
+                let ran = panic::catch_unwind(AssertUnwindSafe(|| run(seed)));
+                ran.iter().for_each(|ran| sums.add(ran));
+                ran.err()
+                    .iter()
+                    .for_each(|why| eprintln!("SIM_SEED={seed}: {}", text(why)));
+                continue;
             }
             let _named = Named(seed);
             let _stops = Stops(&has_failed);
@@ -88,6 +100,13 @@ pub(crate) fn for_each_seed(usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sum
         }
         sums
     })
+}
+
+/// What a panic says.
+fn text(why: &Box<dyn Any + Send>) -> &str {
+    let text = why.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| why.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic")
 }
 
 fn number(variable: &str) -> Option<u64> {

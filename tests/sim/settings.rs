@@ -15,6 +15,12 @@ pub(crate) struct Settings {
     pub(crate) stop_grace: Duration,
     /// Whether the scheduler has a state directory.
     pub(crate) is_durable: bool,
+    /// Whether lower priorities make way.
+    pub(crate) preemption: bool,
+    /// Whether every instance may be moved.
+    pub(crate) relocation: bool,
+    /// How long launchers that take leases let leased instances run unheard.
+    pub(crate) lease: Duration,
     /// Longest time that a frame is on its way.
     pub(crate) latency: Duration,
     /// Frames that may be on their way in one direction; more wait in the sender's queue.
@@ -28,13 +34,17 @@ impl Settings {
         let ms = |choices: &[u64], chance: &mut Rng| {
             Duration::from_millis(choices[chance.usize(..choices.len())])
         };
+        let report_interval = ms(&[1_000, 3_000, 6_000], chance);
         Self {
             cpu_ratio: [1.0, 2.0, 1.5][chance.usize(..3)],
             in_doubt_time: ms(&[2_000, 5_000, 15_000], chance),
             settle_time: ms(&[3_000, 10_000], chance),
-            report_interval: ms(&[1_000, 3_000, 6_000], chance),
+            report_interval,
             stop_grace: ms(&[300, 2_000, 10_000], chance),
             is_durable: chance.bool(),
+            preemption: chance.bool(),
+            relocation: chance.u8(..3) == 0,
+            lease: report_interval * chance.u32(2..5),
             latency: ms(&[2, 20, 300], chance),
             window: [2, 8, 64][chance.usize(..3)],
             high_water: [2, 4, 20][chance.usize(..3)],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use fastrand::Rng;
 use proto_frames::payload::{
-    Batch, Group, GroupPolicy, Requirements, Scheduling, Span, Start, Storage,
+    Batch, Group, GroupPolicy, OnNodeLoss, Requirements, Scheduling, Span, Start, Storage, Update,
 };
 
 use crate::names;
@@ -98,9 +98,47 @@ pub(crate) fn with_wishes(chance: &mut Rng, instance: u32) -> Start {
     if chance.u8(..3) == 0 {
         scheduling.attempts = Some(chance.u32(1..=4));
     }
+    scheduling.relocate = chance.bool();
+    if chance.u8(..3) == 0 {
+        scheduling.on_node_loss = OnNodeLoss::Restart;
+    }
     Start {
         scheduling: Some(scheduling),
         ..plain(chance, instance)
+    }
+}
+
+/// Draws a START that waits for room, and asks for much of it.
+pub(crate) fn waiting(chance: &mut Rng, instance: u32) -> Start {
+    let start = plain(chance, instance);
+    let requirements = Requirements {
+        mem_mb: chance.i64(20..100),
+        ..start.requirements
+    };
+    let restarts = [OnNodeLoss::Report, OnNodeLoss::Restart];
+    Start {
+        requirements,
+        scheduling: Some(Scheduling {
+            priority: Some([10, 50, 50, 90][chance.usize(..4)]),
+            queue: Some(Span::from_ms(chance.u64(1_000..120_000))),
+            attempts: Some(chance.u32(1..=4)),
+            relocate: chance.bool(),
+            on_node_loss: restarts[chance.usize(..2)].clone(),
+            ..Scheduling::default()
+        }),
+        ..start
+    }
+}
+
+/// Draws a change of what an instance asks for.
+pub(crate) fn change(chance: &mut Rng) -> Update {
+    Update {
+        mem_mb: chance.bool().then(|| chance.i64(1..90)),
+        vcpus: chance.bool().then(|| chance.i64(0..4)),
+        disk_mb: (chance.u8(..4) == 0).then(|| chance.i64(0..3) * 1024),
+        priority: (chance.u8(..3) == 0).then(|| chance.i64(0..=100)),
+        may_move: chance.bool(),
+        ..Update::default()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::facts::Fact;
 use crate::machine::Machine;
 use crate::names;
 use crate::network::{Link, Network, Peer};
+use crate::observer::Observer;
 use crate::scheduler::Sight;
 use crate::settings::Settings;
 use crate::trace::Trace;
@@ -40,11 +41,14 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// The scheduler, while it runs.
     pub(crate) core: Option<Scheduler>,
+    /// Turns that all schedulers have had.
+    pub(crate) turns: u64,
     /// Schedulers there have been.
     pub(crate) schedulers: u64,
     /// Sessions there have been.
     pub(crate) sessions: u64,
     pub(crate) sight: Vec<Sight>,
+    pub(crate) observer: Observer,
     pub(crate) disk: Disk,
     pub(crate) machines: Vec<Machine>,
     pub(crate) controllers: Vec<Controller>,
@@ -87,9 +91,11 @@ impl World {
             agenda: Agenda::default(),
             network: Network::default(),
             core: None,
+            turns: 0,
             schedulers: 0,
             sessions: 0,
             sight: vec![Sight::default(); machines.len()],
+            observer: Observer::default(),
             disk: Disk::default(),
             machines,
             starts: BTreeMap::new(),
@@ -193,6 +199,7 @@ impl World {
                 spawn,
                 cause,
             } => self.ends(machine, instance, spawn, cause),
+            Event::LeaseEnds(at) => self.lease_ends(at),
             Event::Hears {
                 machine,
                 launcher,

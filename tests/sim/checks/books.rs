@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{InstanceView, PlacementState, QueryKind};
+use ciao_scheduler::sched::InstanceState;
+use proto_frames::payload::{InstanceView, LifeState, PlacementState, QueryKind};
 
 use super::Check;
+use crate::machine::Pace;
 use crate::names;
+use crate::observer;
 use crate::work::Amounts;
 use crate::world::World;
 
@@ -32,6 +35,7 @@ impl Check for Books {
         if let Some((machine, instance)) = runs.keys().next() {
             return Err(format!("{instance} still runs on {machine}"));
         }
+        nothing_is_known(world)?;
         nodes_are_free(world)
     }
 }
@@ -74,11 +78,15 @@ fn controllers_know(world: &World, runs: &Runs) -> Result<(), String> {
 }
 
 fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
-    let rows = world.ask(&QueryKind::Instances).instances;
-    if let Some(row) = rows.iter().find(|it| it.state != PlacementState::Running) {
+    let mut rows = world.ask(&QueryKind::Instances).instances;
+    rows.retain(|it| it.state != PlacementState::Waiting);
+    if let Some(row) = rows.iter().find(|it| !is_sure(it)) {
         return Err(format!("the scheduler is not sure of {row:?}"));
     }
-    let listed: Runs = rows.iter().map(amounts).collect();
+    if let Some(row) = rows.iter().find(|it| !is_as_it_says(it, world)) {
+        return Err(format!("{row:?} is suspended, or is not"));
+    }
+    let listed: Runs = rows.iter().map(runs_as).collect();
     if listed != *runs {
         return Err(format!(
             "the scheduler believes in {listed:?}, not {runs:?}"
@@ -87,16 +95,45 @@ fn scheduler_knows(world: &mut World, runs: &Runs) -> Result<(), String> {
     Ok(())
 }
 
-fn amounts(row: &InstanceView) -> ((usize, u32), Amounts) {
+/// Whether nothing is under way with an instance.
+fn is_sure(row: &InstanceView) -> bool {
+    let rests = [
+        "",
+        LifeState::Running.as_str(),
+        LifeState::Suspended.as_str(),
+    ];
+    row.state == PlacementState::Running && rests.contains(&row.life.as_str())
+}
+
+/// Whether an instance is suspended if the scheduler says so.
+fn is_as_it_says(row: &InstanceView, world: &World) -> bool {
+    let ((machine, instance), _) = runs_as(row);
+    let process = world.machines[machine].processes.get(&instance);
+    let is_frozen = process.is_some_and(|it| it.pace == Pace::Frozen);
+    // A scheduler that had no store knows after a crash what is suspended, and not who wanted it.
+    let reported = row.reported.as_deref() == Some(InstanceState::ExitPaused.name());
+    is_frozen == (row.life == LifeState::Suspended.as_str())
+        || is_frozen && row.life.is_empty() && reported
+}
+
+fn runs_as(row: &InstanceView) -> ((usize, u32), Amounts) {
     let machine = names::machine_of(&row.node_uuid).expect("machines are named here");
     let instance = names::instance_of(&row.instance_uuid).expect("instances are named here");
-    let asked = Amounts {
-        mem: row.mem_mb,
-        vcpus: row.vcpus,
-        disk: row.disk_mb,
-        gpus: row.resources.values().sum(),
-    };
-    ((machine, instance), asked)
+    ((machine, instance), observer::amounts(row))
+}
+
+/// Nothing is left in the scheduler's tables and on its disk.
+fn nothing_is_known(world: &mut World) -> Result<(), String> {
+    for what in [QueryKind::Instances, QueryKind::Queue] {
+        let rows = world.ask(&what).instances;
+        if let Some(row) = rows.first() {
+            return Err(format!("the scheduler still has {row:?}"));
+        }
+    }
+    match world.disk.records().next() {
+        Some(record) => Err(format!("on disk there is still {record:?}")),
+        None => Ok(()),
+    }
 }
 
 /// Every node offers all that its machine has.
@@ -107,12 +144,7 @@ fn nodes_are_free(world: &mut World) -> Result<(), String> {
     }
     for row in rows {
         let machine = names::machine_of(&row.node_uuid).expect("machines are named here");
-        let free = Amounts {
-            mem: row.mem_free_mb,
-            vcpus: row.vcpus_free,
-            disk: row.disk_free_mb,
-            gpus: row.resources_free.values().sum(),
-        };
+        let free = observer::free(&row);
         let capacity = world.machines[machine].capacity;
         let is_empty = row.instances == 0 && row.unconfirmed == 0;
         if !is_empty || free != capacity || row.status != "READY" {

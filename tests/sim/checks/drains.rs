@@ -1,4 +1,4 @@
-//! Drains are what they say: a machine that is evacuated begins nothing.
+//! Drains are what they say: a machine that is evacuated begins nothing, and one that is drained has nothing.
 
 use super::Check;
 use crate::facts::Fact;
@@ -8,16 +8,20 @@ pub(super) struct Drains;
 
 impl Check for Drains {
     fn name(&self) -> &'static str {
-        "a machine that is evacuated begins nothing"
+        "evacuations and drains are what they say"
     }
 
-    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
         match *fact {
             Fact::Ordered {
                 instance,
                 machine,
                 is_evacuated: true,
             } => Err(format!("{instance} was ordered on {machine}")),
+            Fact::Drained { machine } if !world.machines[machine].processes.is_empty() => {
+                let runs = &world.machines[machine].processes;
+                Err(format!("machine {machine} is drained and runs {runs:?}"))
+            }
             _ => Ok(()),
         }
     }

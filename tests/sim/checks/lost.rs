@@ -1,17 +1,25 @@
-//! No instance is lost: what a launcher once listed runs, or its end was told.
+//! No instance is lost: what was once listed, or promised to wait, runs, waits, or its end was told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto_frames::payload::{LifeState, QueryKind};
 
 use super::Check;
 use crate::facts::Fact;
+use crate::names;
 use crate::world::World;
 
 /// Let off are instances whose end a launcher told on a connection that was dead already and that it held for alive for
 /// one more report interval: nothing in the protocol is acknowledged, so a launcher takes that for being heard.
+///
+/// Without a store a scheduler that crashes takes with it what was on no machine then: those that sent it know by the
+/// crash that they have to look.
 #[derive(Default)]
 pub(super) struct Lost {
-    /// Instances that a STATS listed and of whose end the scheduler has not been told since.
+    /// Instances that were listed, or told to wait, and of whose end nobody has been told since.
     alive: BTreeSet<u32>,
+    /// How the scheduler says that those are that it looks after.
+    states: BTreeMap<u32, LifeState>,
     excused: BTreeSet<u32>,
 }
 
@@ -20,31 +28,35 @@ impl Check for Lost {
         "no instance is lost"
     }
 
-    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
         match fact {
             Fact::Listed { instances, .. } => self.alive.extend(instances),
-            Fact::Gone { instance }
-            | Fact::Failed { instance, .. }
-            | Fact::Refused {
-                instance,
-                fatal: true,
-            } => {
+            Fact::Queued { instance } => {
+                self.alive.insert(*instance);
+            }
+            Fact::Turned { instance, state } => self.turns(*instance, state),
+            Fact::Gone { instance } => self.leaves_machine(*instance),
+            Fact::Failed { instance, .. } => {
                 self.alive.remove(instance);
             }
             Fact::Unsaid { instance } => {
                 self.excused.insert(*instance);
             }
+            Fact::SchedulerCrashed { is_durable } => self.crashes(*is_durable, world),
             _ => {}
         }
         Ok(())
     }
 
     fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
+        let queue = world.ask(&QueryKind::Queue).instances;
+        let waiting = queue.iter().map(|row| &row.instance_uuid);
+        let waiting: BTreeSet<u32> = waiting.filter_map(|it| names::instance_of(it)).collect();
         let runs = |instance: u32| world.machines.iter().any(|it| it.has(instance));
         let mut alive = self.alive.difference(&self.excused);
-        match alive.find(|&&instance| !runs(instance)) {
+        match alive.find(|&&it| !runs(it) && !waiting.contains(&it)) {
             Some(instance) => Err(format!(
-                "{instance} was listed, is gone, and nobody was told"
+                "{instance} was there, is gone, and nobody was told"
             )),
             None => Ok(()),
         }
@@ -52,5 +64,37 @@ impl Check for Lost {
 
     fn excused(&self) -> u64 {
         self.excused.len() as u64
+    }
+}
+
+impl Lost {
+    fn turns(&mut self, instance: u32, state: &LifeState) {
+        if *state == LifeState::Gone {
+            self.states.remove(&instance);
+            self.alive.remove(&instance);
+            return;
+        }
+        self.states.insert(instance, state.clone());
+        // What only has a node to go to is in memory alone, and no one has been told of it.
+        if *state != LifeState::Placing {
+            self.alive.insert(instance);
+        }
+    }
+
+    /// It has ended on a machine, which is its end unless it was to go on elsewhere.
+    fn leaves_machine(&mut self, instance: u32) {
+        let goes_on = [LifeState::Stopping, LifeState::Migrating, LifeState::Lost];
+        let state = self.states.get(&instance);
+        if !state.is_some_and(|state| goes_on.contains(state)) {
+            self.alive.remove(&instance);
+        }
+    }
+
+    fn crashes(&mut self, is_durable: bool, world: &World) {
+        self.states.clear();
+        if !is_durable {
+            let has = |instance: &u32| world.machines.iter().any(|it| it.has(*instance));
+            self.alive.retain(has);
+        }
     }
 }

@@ -1,97 +1,125 @@
-//! No instance of a lower priority is resumed before a waiting one of a higher.
+//! Whoever waits for room has its turn: higher priorities first, and of one priority those that came first.
 
 use std::collections::BTreeMap;
 
+use proto_frames::payload::{LifeState, QueryKind};
+
 use super::Check;
-use crate::facts::Fact;
+use crate::facts::{Fact, Waiting};
+use crate::observer;
 use crate::work::Amounts;
 use crate::world::World;
 
-/// Who waits for room, with priority and demand. Only those that may run anywhere: of others nobody but the core can say
-/// whether this room was theirs.
+/// Held against each other are those alone that may run anywhere: of others nobody but the core can say whether a room was
+/// theirs. Among those of one priority only those count that ask for the same: a small one may go first where a big one
+/// does not fit, and the big one has the room reserved in the end.
 #[derive(Default)]
 pub(super) struct Order {
-    waiting: BTreeMap<u32, (i64, Amounts)>,
+    /// Instances that are looked after, in the order in which they came.
+    came: BTreeMap<u32, u64>,
+    count: u64,
 }
 
 impl Check for Order {
     fn name(&self) -> &'static str {
-        "no lower priority is resumed before a waiting higher one"
+        "whoever waits has its turn"
     }
 
     fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
         self.learn(fact)
     }
+
+    fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
+        let queue = world.ask(&QueryKind::Queue).instances;
+        let nodes = world.ask(&QueryKind::Nodes).nodes;
+        let open = nodes
+            .iter()
+            .filter(|it| it.status == "READY" && !it.cordoned);
+        for waits in queue.iter().filter_map(|row| world.waiting(row)) {
+            let mut open = open.clone();
+            if let Some(node) = open.find(|it| waits.asked.fits_into(observer::free(it))) {
+                return Err(format!("{waits:?} while there is room on {node:?}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Order {
     fn learn(&mut self, fact: &Fact) -> Result<(), String> {
-        match *fact {
-            Fact::Waits {
+        match fact {
+            Fact::Turned { instance, state } if *state == LifeState::Gone => {
+                self.came.remove(instance);
+            }
+            Fact::Turned { instance, .. } => {
+                self.count += 1;
+                self.came.entry(*instance).or_insert(self.count);
+            }
+            Fact::SchedulerCrashed { .. } => self.came.clear(),
+            Fact::Given {
                 instance,
                 priority,
                 asked,
-            } => {
-                self.waiting.insert(instance, (priority, asked));
-            }
-            // Whatever else becomes of it, it waits no longer, or is said to wait anew.
-            Fact::Placed { instance, .. }
-            | Fact::Failed { instance, .. }
-            | Fact::Began { instance, .. } => {
-                self.waiting.remove(&instance);
-            }
-            Fact::SchedulerCrashed => self.waiting.clear(),
-            Fact::Resumed {
-                instance,
-                priority,
                 room,
-            } => return self.may_resume(instance, priority, room),
+                waiting,
+            } => {
+                let given = Waiting {
+                    instance: *instance,
+                    priority: *priority,
+                    asked: *asked,
+                };
+                return self.may_have(&given, *room, waiting);
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn may_resume(&self, instance: u32, priority: i64, room: Amounts) -> Result<(), String> {
-        let mut waiting = self.waiting.iter();
-        let ahead =
-            waiting.find(|(_, (higher, asked))| *higher > priority && asked.fits_into(room));
-        match ahead {
-            Some((first, (higher, _))) => Err(format!(
-                "{instance} ({priority}) was resumed in {room:?} while {first} ({higher}) waits"
-            )),
+    fn may_have(&self, given: &Waiting, room: Amounts, waiting: &[Waiting]) -> Result<(), String> {
+        let came = |it: &Waiting| self.came.get(&it.instance);
+        let is_before = |it: &&Waiting| {
+            it.priority > given.priority
+                || (it.priority == given.priority
+                    && it.asked == given.asked
+                    && came(it)
+                        .zip(came(given))
+                        .is_some_and(|(one, two)| one < two))
+        };
+        let mut ahead = waiting.iter().filter(is_before);
+        match ahead.find(|it| it.asked.fits_into(room)) {
+            Some(first) => Err(format!("{given:?} was given {room:?} while {first:?}")),
             None => Ok(()),
         }
     }
 }
 
 #[test]
-fn a_resumed_instance_is_held_against_who_waits() {
+fn who_is_given_room_is_held_against_who_waits() {
     let room = Amounts {
         mem: 10,
         vcpus: 2,
         ..Amounts::default()
     };
-    let resumed = |priority| Fact::Resumed {
-        instance: 1,
-        priority,
-        room,
-    };
-    let waits = |instance, priority, asked| Fact::Waits {
+    let too_much = Amounts { mem: 11, ..room };
+    let waits = |instance, priority, asked| Waiting {
         instance,
         priority,
         asked,
     };
-    let mut order = Order::default();
-    let too_much = Amounts { mem: 11, ..room };
-    for fact in [waits(2, 50, room), waits(3, 90, too_much)] {
-        order.learn(&fact).expect("waiting is no fault");
-    }
-    assert_eq!(order.learn(&resumed(50)), Ok(()));
-    assert!(order.learn(&resumed(49)).is_err());
-    let placed = Fact::Placed {
-        instance: 2,
-        machine: 0,
+    let given = |instance, priority| Fact::Given {
+        instance,
+        priority,
+        asked: room,
+        room,
+        waiting: vec![waits(2, 50, room), waits(3, 90, too_much)],
     };
-    order.learn(&placed).expect("being placed is no fault");
-    assert_eq!(order.learn(&resumed(49)), Ok(()));
+    let mut order = Order::default();
+    for instance in [1, 2, 3, 4] {
+        let state = LifeState::Waiting;
+        let turned = Fact::Turned { instance, state };
+        order.learn(&turned).expect("waiting is no fault");
+    }
+    assert_eq!(order.learn(&given(1, 50)), Ok(()), "it came before");
+    assert!(order.learn(&given(4, 50)).is_err(), "it came later");
+    assert!(order.learn(&given(1, 49)).is_err());
 }

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proto_frames::payload::{LifeState, QueryKind};
+
 use super::Check;
 use crate::facts::{Fact, News};
+use crate::names;
 use crate::world::World;
 
 /// Let off, beside what each line below says, are the STARTs that a scheduler had taken in and not settled when it
@@ -23,11 +26,14 @@ pub(super) struct Outcomes {
 struct Book {
     sent: u32,
     taken: u32,
-    /// Failures that the scheduler said, and launchers.
+    /// Failures that the scheduler said or passed on.
     failed: u32,
-    refused: u32,
+    /// How often a START was given to a machine.
+    placed: u32,
     began: u32,
     gone: u32,
+    /// Whether it may begin more than once for one START: it is looked after, and moves, makes way or is restarted.
+    is_kept: bool,
     /// Whether a START was taken in of which nothing has come yet.
     is_open: bool,
     /// Whether one failed because its machine was lost for too long; it may be there when the machine is back.
@@ -53,24 +59,32 @@ impl Check for Outcomes {
                 self.book(instance).was_lost |= is_lost;
                 return self.book(instance).came(instance);
             }
-            Fact::Refused { instance, fatal } => {
-                self.book(instance).refused += u32::from(fatal);
-                return self.book(instance).came(instance);
+            Fact::Refused { instance } => return self.book(instance).came(instance),
+            Fact::Placed { instance, .. } => self.book(instance).placed += 1,
+            Fact::Turned {
+                instance,
+                ref state,
+            } => {
+                let book = self.book(instance);
+                book.is_kept = true;
+                // It has failed or ended, or was deleted before it began.
+                book.is_open &= *state != LifeState::Gone;
             }
+            // Who is master again is told again what a master alone was told before.
+            Fact::Connected { controller } => self.failures.retain(|(it, _), _| *it != controller),
             Fact::Gone { instance } => {
                 self.book(instance).gone += 1;
                 self.book(instance).is_open = false;
             }
             Fact::Began { instance, .. } => {
-                self.book(instance).began += 1;
-                return self.book(instance).came(instance);
+                return self.book(instance).begins(instance);
             }
             Fact::Listed { ref instances, .. } => {
                 for &instance in instances {
                     self.book(instance).is_open = false;
                 }
             }
-            Fact::SchedulerCrashed => {
+            Fact::SchedulerCrashed { .. } => {
                 for book in self.books.values_mut().filter(|book| book.taken > 0) {
                     book.has_crashed = true;
                     self.excused += u64::from(book.is_open);
@@ -95,12 +109,17 @@ impl Check for Outcomes {
         Ok(())
     }
 
-    fn at_rest(&mut self, _world: &mut World) -> Result<(), String> {
+    fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
+        let queue = world.ask(&QueryKind::Queue).instances;
+        let waits = |instance: u32| {
+            let uuid = names::instance_uuid(instance);
+            queue.iter().any(|row| row.instance_uuid == uuid)
+        };
         for (instance, book) in &self.books {
-            if book.is_open {
+            if book.is_open && !waits(*instance) {
                 return Err(format!("nothing came of {instance}: {book:?}"));
             }
-            let came = book.failed + book.refused + book.began + book.gone;
+            let came = book.failed + book.began + book.gone;
             // Who lost the frame that said so has lost it; a scheduler tells nobody twice.
             let is_known = self.heard.contains(instance) || self.unheard.contains(instance);
             if came > 0 && !is_known {
@@ -138,17 +157,32 @@ impl Book {
     /// Something came of a START: of as many as were taken in, no more.
     fn came(&mut self, instance: u32) -> Result<(), String> {
         self.is_open = false;
-        let failures = self.failed + self.refused;
+        let failures = self.failed;
         if failures > self.taken {
             return Err(format!("{instance} failed too often: {self:?}"));
         }
-        if self.began > self.taken {
+        if self.began
+            > if self.is_kept {
+                self.placed
+            } else {
+                self.taken
+            }
+        {
             return Err(format!("{instance} began too often: {self:?}"));
         }
         let lost = u32::from(self.was_lost);
-        if failures + self.began > self.taken + lost {
+        if !self.is_kept && failures + self.began > self.taken + lost {
             return Err(format!("{instance} failed and ran: {self:?}"));
         }
         Ok(())
+    }
+
+    /// A process begins: not if all STARTs have failed before.
+    fn begins(&mut self, instance: u32) -> Result<(), String> {
+        self.began += 1;
+        if self.failed >= self.taken && !self.was_lost && !self.has_crashed {
+            return Err(format!("{instance} began although it has failed: {self:?}"));
+        }
+        self.came(instance)
     }
 }

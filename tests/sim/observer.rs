@@ -1,0 +1,243 @@
+//! An operator that watches the scheduler from beginning to end, without a network between: what the scheduler itself says
+//! of what it decides, at the moment in which it does.
+
+use std::collections::BTreeSet;
+
+use ciao_scheduler::sched::{Hello, Input, Message, SessionId};
+use ciao_scheduler::server::sim_support;
+use proto_frames::payload::{
+    DrainProgress, DrainState, InstanceStateEvent, InstanceView, LifeState, NodeView, Query,
+    QueryKind, QueryResult, Topic, Watch,
+};
+use proto_frames::{Encoding, Frame, Kind, Role};
+
+use crate::controller;
+use crate::facts::{Fact, News, Waiting};
+use crate::names::{self, OBSERVER};
+use crate::work::Amounts;
+use crate::world::World;
+
+/// The operator's connection with the scheduler that runs.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    pub(crate) session: Option<SessionId>,
+    /// The answer to its query.
+    answer: Option<QueryResult>,
+    /// Instances that were given room while others waited, and what they are given it for.
+    given: Vec<(u32, i64, usize, For)>,
+    is_asking: bool,
+    /// Instances that have room already, and are on their way to use it.
+    placing: BTreeSet<u32>,
+}
+
+/// What room is given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    Start,
+    Resume,
+}
+
+impl World {
+    /// The operator connects and watches.
+    pub(crate) fn observe(&mut self) {
+        self.sessions += 1;
+        let session = SessionId(self.sessions);
+        self.observer.session = Some(session);
+        let hello = Hello {
+            uuid: OBSERVER,
+            role: Role::OPERATOR,
+            encoding: Encoding::Native,
+            bound: false,
+        };
+        self.hand_in(Input::Connect { session, hello });
+        let topics = vec![Topic::Nodes, Topic::Instances, Topic::Failures];
+        let watch = Watch { topics };
+        self.operate(Kind::WATCH, watch.encode());
+    }
+
+    /// The operator sends a frame.
+    fn operate(&mut self, kind: Kind, payload: bytes::Bytes) {
+        let Some(session) = self.observer.session else {
+            return;
+        };
+        let frame = Frame::new(kind, OBSERVER, payload);
+        let meaning = sim_support::understand(&frame);
+        self.hand_in(Input::Frame {
+            session,
+            frame,
+            meaning,
+        });
+    }
+
+    /// The scheduler says something to the operator.
+    pub(crate) fn observed(&mut self, message: Message) {
+        match message {
+            Message::QueryResult(rows) => self.observer.answer = Some(*rows),
+            Message::InstanceState(event) => self.turned(&event),
+            Message::InstanceQueued(event) => {
+                if let Some(instance) = names::instance_of(&event.instance_uuid) {
+                    self.note(format_args!("{instance} is queued: {}", event.detail));
+                    self.facts.push(Fact::Queued { instance });
+                }
+            }
+            Message::CommandFailure(failure) => {
+                let instance = names::instance_of(&failure.instance_uuid);
+                let (command, reason) = (failure.command.as_str(), failure.reason.as_str());
+                let why = &failure.detail;
+                self.note(format_args!("{command} of {instance:?}: {reason}: {why}"));
+            }
+            Message::DrainProgress(progress) => self.drained(&progress),
+            Message::Forward(frame) => {
+                if let Some((instance, News::Failed)) = controller::news_of(&frame) {
+                    self.see_failure(instance);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn turned(&mut self, event: &InstanceStateEvent) {
+        let Some(instance) = names::instance_of(&event.instance_uuid) else {
+            return;
+        };
+        let machine = names::machine_of(&event.node_uuid);
+        let (state, why) = (event.state.as_str(), &event.detail);
+        let to = names::machine_of(&event.target_node_uuid);
+        self.note(format_args!(
+            "{instance} is {state} on {machine:?} to {to:?}: {why}"
+        ));
+        let is_known = match event.state {
+            LifeState::Placing => !self.observer.placing.insert(instance),
+            _ => self.observer.placing.remove(&instance),
+        };
+        let purpose = match event.state {
+            LifeState::Placing => Some(For::Start).filter(|_| !is_known),
+            LifeState::Resuming => Some(For::Resume),
+            _ => None,
+        };
+        if let (Some(purpose), Some(priority), Some(machine)) = (purpose, event.priority, machine) {
+            let given = (instance, priority, machine, purpose);
+            self.observer.given.push(given);
+        }
+        self.facts.push(Fact::Turned {
+            instance,
+            state: event.state.clone(),
+        });
+    }
+
+    fn drained(&mut self, progress: &DrainProgress) {
+        let Some(machine) = names::machine_of(&progress.node_uuid) else {
+            return;
+        };
+        let state = &progress.state;
+        let (moved, total) = (progress.moved, progress.total);
+        let (moving, left) = (progress.moving, progress.left);
+        self.note(format_args!(
+            "drain of {machine}: {}, {moved} of {total} moved, {moving} moving, {left} left: {}",
+            state.as_str(),
+            progress.detail
+        ));
+        if *state == DrainState::Done {
+            self.facts.push(Fact::Drained { machine });
+        }
+    }
+
+    /// Where room was given to somebody: who still waits, and what is left.
+    pub(crate) fn look_at_waiting(&mut self) {
+        if self.observer.is_asking {
+            return;
+        }
+        let given = std::mem::take(&mut self.observer.given);
+        if given.is_empty() {
+            return;
+        }
+        let queue = self.ask(&QueryKind::Queue).instances;
+        let waiting: Vec<Waiting> = queue.iter().filter_map(|row| self.waiting(row)).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let nodes = self.ask(&QueryKind::Nodes).nodes;
+        let held = self.ask(&QueryKind::Instances).instances;
+        for (instance, priority, machine, purpose) in given {
+            let uuid = names::instance_uuid(instance);
+            let row = held.iter().find(|row| row.instance_uuid == uuid);
+            let node = nodes
+                .iter()
+                .find(|it| names::machine_of(&it.node_uuid) == Some(machine));
+            let (Some(row), Some(node)) = (row, node) else {
+                continue;
+            };
+            let asked = amounts(row);
+            let taken = match purpose {
+                For::Start => asked,
+                For::Resume => Amounts {
+                    vcpus: asked.vcpus,
+                    ..Amounts::default()
+                },
+            };
+            self.facts.push(Fact::Given {
+                instance,
+                priority,
+                asked,
+                room: free(node).plus(taken),
+                waiting: waiting.clone(),
+            });
+        }
+    }
+
+    /// One that waits to be started and may run anywhere: of others nobody but the core can say whether room was theirs.
+    pub(crate) fn waiting(&self, row: &InstanceView) -> Option<Waiting> {
+        let instance = names::instance_of(&row.instance_uuid)?;
+        let is_tried = row.attempts.is_some_and(|attempts| attempts > 0);
+        let may_run_anywhere = self.is_without_wishes(instance) && !is_tried;
+        (row.life == LifeState::Waiting.as_str() && may_run_anywhere).then(|| Waiting {
+            instance,
+            priority: row.priority.unwrap_or_default(),
+            asked: amounts(row),
+        })
+    }
+
+    /// Everything that the scheduler answers to a query, over all pages.
+    pub(crate) fn ask(&mut self, what: &QueryKind) -> QueryResult {
+        self.observer.is_asking = true;
+        let mut all = QueryResult::default();
+        let mut query = Query {
+            what: what.clone(),
+            ..Query::default()
+        };
+        loop {
+            self.operate(Kind::QUERY, query.encode());
+            let page = self.observer.answer.take();
+            let page = page.expect("a query is answered at once");
+            assert_eq!(page.error, None);
+            all.nodes.extend(page.nodes);
+            all.instances.extend(page.instances);
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        self.observer.is_asking = false;
+        all
+    }
+}
+
+/// What an instance asks for, as the scheduler says.
+pub(crate) fn amounts(row: &InstanceView) -> Amounts {
+    Amounts {
+        mem: row.mem_mb,
+        vcpus: row.vcpus,
+        disk: row.disk_mb,
+        gpus: row.resources.values().sum(),
+    }
+}
+
+/// What a node offers, as the scheduler says.
+pub(crate) fn free(row: &NodeView) -> Amounts {
+    Amounts {
+        mem: row.mem_free_mb,
+        vcpus: row.vcpus_free,
+        disk: row.disk_free_mb,
+        gpus: row.resources_free.values().sum(),
+    }
+}
