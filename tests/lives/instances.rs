@@ -1,5 +1,8 @@
 //! What is known of an instance: that it is there already, what became of it, and that nobody here started it.
 
+use proto_frames::Kind;
+use proto_frames::payload::{StartFailure, Topic};
+
 use crate::program::{Program, runs};
 use crate::world::Cluster;
 
@@ -18,6 +21,19 @@ fn write_start(cluster: &Cluster, script: &str, scheduling: &str) -> String {
     path.display().to_string()
 }
 
+/// Sends a START; why it failed.
+async fn answer(cluster: &Cluster, file: &str) -> String {
+    let mut operator = cluster.site.operator(cluster.scheduler()).await;
+    operator.watch(&[Topic::Failures]).await;
+    operator
+        .send(Kind::START, std::fs::read(file).unwrap())
+        .await;
+    let failure = operator.skip_to(Kind::START_FAILURE).await;
+    let failure = StartFailure::decode(&failure.payload).unwrap();
+    assert_eq!(failure.instance_uuid, ID);
+    failure.reason.to_string()
+}
+
 #[tokio::test]
 async fn a_start_of_what_lives_is_answered_and_what_nobody_here_started_is_adopted() {
     let mut cluster = Cluster::new(&["node-a", "node-b"]).await;
@@ -27,9 +43,7 @@ async fn a_start_of_what_lives_is_answered_and_what_nobody_here_started_is_adopt
     assert_eq!(started.code, Some(0), "{started:?}");
     let (process, node) = program.runs(1).await;
     cluster.until(ID, "running").await;
-    let again = cluster.ctl(&format!("start --wait=running {file}")).await;
-    assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.out.contains("already_running"), "{again:?}");
+    assert_eq!(answer(&cluster, &file).await, "already_running");
     program.runs(1).await;
     assert_eq!(cluster.turns(ID).await, ["placing", "running"]);
 
@@ -40,8 +54,7 @@ async fn a_start_of_what_lives_is_answered_and_what_nobody_here_started_is_adopt
     let found = cluster.until(ID, "running").await;
     assert_eq!(found.node_uuid, node);
     assert_eq!((found.mem_mb, found.vcpus), (16, 1));
-    let again = cluster.ctl(&format!("start --wait=running {file}")).await;
-    assert!(again.out.contains("already_running"), "{again:?}");
+    assert_eq!(answer(&cluster, &file).await, "already_running");
     assert!(runs(process));
     program.runs(1).await;
 
