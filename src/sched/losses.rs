@@ -4,13 +4,13 @@
 //! what its launcher has promised to stop by itself when it is cut off for longer than its lease, and only once that
 //! time is over. Everything else is reported, and taken up again if its node comes back with it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proto_frames::Uuid;
 use proto_frames::payload::{Delete, LeaseRenewed, StartFailureReason};
 
 use super::Scheduler;
-use super::action::{Message, Order};
+use super::action::{Action, DisconnectReason, Message, Order};
 use super::care::COMMAND_TIME;
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
@@ -28,15 +28,49 @@ pub(super) const LOST_TIME: Duration = Duration::from_secs(3600);
 /// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
 pub(super) const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
+/// How long after its first report a launcher with a lease is looked at: by then it has said how long that is.
+const LEASE_LOOK: Duration = Duration::from_secs(10);
+
 /// The part of a lease that is added to it for clocks: one in so many.
 const CLOCK_PART: u32 = 8;
 
 impl Scheduler {
     /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
     /// be started before.
-    pub(super) fn renew_lease(&mut self, id: SessionId, seq: u64) {
-        if self.sessions.get(&id).is_some_and(Session::is_native) {
-            self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
+    pub(super) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
+        if !self.sessions.get(&id).is_some_and(Session::is_native) {
+            return;
+        }
+        self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
+        let now = self.now;
+        let earlier = self.nodes.node_mut(key).leased_at.replace(now);
+        if earlier.is_none() {
+            // Looked at again when it is due; meanwhile each report costs no more than the time it came.
+            self.leases.insert((now + LEASE_LOOK, key));
+        }
+    }
+
+    /// Ends connections over which nothing came for longer than a lease: a launcher that hangs keeps its connection, and
+    /// nobody else would hear that it has lost what ran under its lease.
+    pub(super) fn end_silent(&mut self, now: Instant) {
+        while let Some(&(due, key)) = self.leases.first()
+            && due <= now
+        {
+            self.leases.pop_first();
+            if !self.nodes.contains(key) {
+                continue;
+            }
+            let node = self.nodes.node(key);
+            let (Some(session), Some(heard)) = (node.session(), node.leased_at) else {
+                continue;
+            };
+            let silent = self.lease_of(key).map_or(LEASE_LOOK, fence);
+            if heard + silent > now {
+                self.leases.insert((heard + silent, key));
+                continue;
+            }
+            let why = DisconnectReason::Silent;
+            self.act(Action::Disconnect { session, why });
         }
     }
 

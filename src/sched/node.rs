@@ -112,6 +112,8 @@ pub(super) struct Node {
     pub(super) traits: Traits,
     pub(super) ledger: Ledger,
     pub(super) failures: Failures,
+    /// When it last had its lease extended on this connection.
+    pub(super) leased_at: Option<Instant>,
     /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
     pub(super) has_listed: bool,
     /// Whether it gets no new work, because somebody said so.
@@ -144,6 +146,7 @@ impl Node {
             has_extras: false,
             traits: Traits::new(config),
             failures: Failures::new(now),
+            leased_at: None,
             has_listed: false,
             is_cordoned: false,
             ledger: Ledger::new(measured),
@@ -159,6 +162,7 @@ impl Node {
         self.status = NodeStatus::Connected;
         self.backlog = Backlog::Clear;
         self.starts_sent = 0;
+        self.leased_at = None;
         self.has_extras = false;
     }
 

@@ -80,7 +80,7 @@ impl Scheduler {
         }
         self.note_back(now, key);
         if let Some(seq) = report.lease_seq {
-            self.renew_lease(id, seq);
+            self.renew_lease(id, key, seq);
         }
         let counts = report.starts_seen.is_some();
         let strangers = self.take_note_of_strangers(key, counts, &report.instances);

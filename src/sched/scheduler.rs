@@ -1,7 +1,7 @@
 //! The state machine itself: its parts, and the three calls that drive it. What happens on each input is in the arms
 //! beside this file: `connections`, `reports`, `placement`, `workloads`, `forwarding`, `timers`, `queries`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use indexmap::{IndexMap, IndexSet};
@@ -80,6 +80,8 @@ pub struct Scheduler {
     pub(super) queue: Queue,
     pub(super) woken: Woken,
     pub(super) sweep: Sweep,
+    /// When to see whether a launcher with a lease still reports.
+    pub(super) leases: BTreeSet<(Instant, NodeKey)>,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
     /// What masters alone were told of late.
@@ -153,6 +155,7 @@ impl Scheduler {
             queue: Queue::default(),
             woken: Woken::default(),
             sweep: Sweep::default(),
+            leases: BTreeSet::new(),
             evictions: Evictions::default(),
             durable,
             outcomes: Outcomes::default(),
@@ -235,6 +238,7 @@ impl Scheduler {
             self.instances.due(),
             self.queue.due(),
             self.sweep_due(),
+            self.leases.first().map(|(due, _)| *due),
             self.evictions.due(),
             self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ciao_scheduler::sched::{
-    Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, NodeReport, Rules, SessionId,
-    StartRequest,
+    Capabilities, Config, IN_DOUBT_TIME, Input, Meaning, Message, NodeExtras, NodeReport, Rules,
+    SessionId, StartRequest, StatsReport,
 };
 use proto_frames::Kind;
 use proto_frames::payload::{Batch, OnNodeLoss, Scheduling, StartFailureReason};
@@ -240,7 +240,7 @@ fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
     let other = leased(&mut world, 2, 200);
     world.look_away();
-    let meaning = ciao_scheduler::sched::Meaning::InstanceCutOff(crate::world::id("a"));
+    let meaning = Meaning::InstanceCutOff(crate::world::id("a"));
     world.frame(node, Kind::INSTANCE_STOPPED, meaning);
     let placed = world.placements();
     assert_eq!(placed.len(), 1);
@@ -374,4 +374,40 @@ fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
             );
         }
     }
+}
+
+#[test]
+fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    let other = leased(&mut world, 2, 100);
+    for _ in 0..20 {
+        leased_stats(&mut world, node, &["a"]);
+        leased_stats(&mut world, other, &[]);
+        world.advance(Duration::from_secs(6));
+    }
+    world.look_away();
+    let mut placed = Vec::new();
+    for _ in 0..30 {
+        if placed.is_empty() {
+            leased_stats(&mut world, other, &[]);
+            world.advance(Duration::from_secs(6));
+            placed = world.placements();
+        }
+    }
+    assert_eq!(placed, [("a".to_owned(), other)]);
+}
+
+/// A report that asks for the lease to be extended.
+fn leased_stats(world: &mut World, node: SessionId, names: &[&str]) {
+    let report = StatsReport {
+        node: world.uuid_of(node).to_string().into(),
+        starts_seen: Some(1),
+        lease_seq: Some(1),
+        extras: None,
+        instances: names.iter().map(|name| running(name, 1)).collect(),
+    };
+    world.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
 }
