@@ -22,6 +22,7 @@ mod endings;
 mod evictions;
 mod explain;
 mod facts;
+mod failing;
 mod failures;
 mod filters;
 mod forwarding;

@@ -287,7 +287,7 @@ impl Scheduler {
                 return Some(key);
             }
         }
-        self.choose(request)
+        self.choose_wary(request)
     }
 
     /// What an instance's START asks for now: not to be on nodes that could not start it.

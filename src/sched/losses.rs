@@ -409,7 +409,8 @@ impl Scheduler {
             .filter_map(|uuid| self.nodes.by_uuid(uuid))
             .collect();
         if alike.is_empty() {
-            return self.nodes.node_mut(key).failures.add(now);
+            self.nodes.node_mut(key).failures.add(now);
+            return self.note_failing(key);
         }
         if let [first] = alike[..] {
             self.nodes.node_mut(first).failures.forgive(now);

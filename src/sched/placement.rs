@@ -67,7 +67,12 @@ impl Scheduler {
         } else {
             start
         };
-        match self.choose(&start.request) {
+        let chosen = if self.is_to_keep(&start.request) {
+            self.choose_wary(&start.request)
+        } else {
+            self.choose(&start.request)
+        };
+        match chosen {
             Some(key) => self.claim(now, key, start),
             None => self.without_room(start),
         }

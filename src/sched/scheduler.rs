@@ -80,6 +80,8 @@ pub struct Scheduler {
     pub(super) queue: Queue,
     pub(super) woken: Woken,
     pub(super) sweep: Sweep,
+    /// Nodes that failed often of late, as far as they were not found to do well since.
+    pub(super) failing: IndexSet<NodeKey>,
     /// When to see whether a launcher with a lease still reports.
     pub(super) leases: BTreeSet<(Instant, NodeKey)>,
     pub(super) evictions: Evictions,
@@ -155,6 +157,7 @@ impl Scheduler {
             queue: Queue::default(),
             woken: Woken::default(),
             sweep: Sweep::default(),
+            failing: IndexSet::new(),
             leases: BTreeSet::new(),
             evictions: Evictions::default(),
             durable,

@@ -359,3 +359,30 @@ fn who_waits_for_what_no_node_tells_of_is_looked_at_now_and_then() {
     assert_ne!(placements[0].1, placed);
     assert!(nodes.contains(&placements[0].1));
 }
+
+#[test]
+fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for_a_while() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let bad = world.node_with(1, 1000);
+    for name in ["x", "y", "z"] {
+        assert_eq!(world.place(controller, name, 10), Some(bad));
+        world.start_failed(bad, name, StartFailureReason::LaunchFailure);
+    }
+    let good = world.node_with(2, 100);
+    assert_eq!(
+        world.place_as(controller, persistent("a", 50, 2)),
+        Some(good)
+    );
+    assert_eq!(
+        world.place_as(controller, persistent("b", 50, 2)),
+        Some(good)
+    );
+    let last = world.place_as(controller, persistent("c", 50, 2));
+    assert_eq!(last, Some(bad), "nothing else fits");
+    world.advance(Duration::from_secs(3600));
+    assert_eq!(
+        world.place_as(controller, persistent("d", 10, 2)),
+        Some(bad)
+    );
+}
