@@ -132,7 +132,7 @@ async fn what_cannot_be_understood_is_refused_by_its_key_and_place() {
             "must_understand: [colour]",
             "start.scheduling.must_understand[0]",
         ),
-        ("must_understand: [queue]", "'queue' has no effect here"),
+        ("must_understand: [image]", "'image' has no effect here"),
         ("version: 2", "start.scheduling.version"),
         (
             "group: {id: web, policy: together}",
