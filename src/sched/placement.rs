@@ -241,6 +241,7 @@ impl Scheduler {
                 self.settling.put_back(start);
                 continue;
             }
+            self.serve_before(&start.request);
             match self.choose(&start.request) {
                 Some(key) => self.claim(now, key, start),
                 None if self.settling.is_open() => self.settling.put_back(start),

@@ -256,6 +256,15 @@ impl Scheduler {
         any
     }
 
+    /// Serves those that wait, if one of them stands before a START that is about to be placed and is in no queue.
+    pub(super) fn serve_before(&mut self, request: &StartRequest) {
+        let rank = self.rank_of(request);
+        let first = self.queue.iter_after(pool_of(request), None).next();
+        if first.is_some_and(|first| first.rank() < rank) {
+            self.serve_waiting();
+        }
+    }
+
     /// Gives a node's room to the first who waits for it and fits.
     fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
         if !self.nodes.contains(key) {

@@ -281,7 +281,10 @@ impl Cluster {
 
     /// What became of an instance.
     pub(crate) async fn history(&self, id: &str) -> Vec<HistoryRow> {
-        self.list(QueryKind::History, Some(id)).await.history
+        let mut client = self.client().await;
+        let listed = client.list(QueryKind::History, Some(id)).await;
+        // Of an instance that is not known, or not known again yet, there is an error instead.
+        listed.map(|it| it.history).unwrap_or_default()
     }
 
     /// The same in the words alone.
