@@ -6,12 +6,8 @@ use proto_frames::payload::{
     CommandFailure, Evacuate, InstanceStateEvent, Migrate, Restore, Resume, Suspend, Update,
 };
 
-use super::{Parsed, TargetKeys, check_names, target};
-use crate::sched::Meaning;
-
-const SUSPEND_KEYS: TargetKeys = ["suspend.instance_uuid", "suspend.workload_agent_uuid", ""];
-
-const RESUME_KEYS: TargetKeys = ["resume.instance_uuid", "resume.workload_agent_uuid", ""];
+use super::{Parsed, Unusable, check_names};
+use crate::sched::{InstanceId, Meaning, Target};
 
 /// What such a frame says.
 pub(super) fn of(kind: Kind, payload: &[u8]) -> Parsed {
@@ -30,13 +26,21 @@ pub(super) fn of(kind: Kind, payload: &[u8]) -> Parsed {
         }
         Kind::SUSPEND => {
             let it = Suspend::decode(payload)?;
-            let target = target(SUSPEND_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
-            Ok(Meaning::Suspend(target))
+            it.check()?;
+            Ok(Meaning::Suspend(named(
+                "suspend.instance_uuid",
+                &it.instance_uuid,
+                it.workload_agent_uuid,
+            )?))
         }
         Kind::RESUME => {
             let it = Resume::decode(payload)?;
-            let target = target(RESUME_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
-            Ok(Meaning::Resume(target))
+            it.check()?;
+            Ok(Meaning::Resume(named(
+                "resume.instance_uuid",
+                &it.instance_uuid,
+                it.workload_agent_uuid,
+            )?))
         }
         Kind::MIGRATE => {
             let it = Migrate::decode(payload)?;
@@ -69,4 +73,13 @@ pub(super) fn of(kind: Kind, payload: &[u8]) -> Parsed {
         }
         _ => Ok(Meaning::Opaque),
     }
+}
+
+/// An instance on a node, which may be left out: the scheduler knows who has it.
+fn named(key: &'static str, instance: &str, node: String) -> Result<Target, Unusable> {
+    check_names(&[(key, instance), ("workload_agent_uuid", &node)])?;
+    Ok(Target {
+        instance: InstanceId::new(instance),
+        node: node.into(),
+    })
 }
