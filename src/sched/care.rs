@@ -74,7 +74,19 @@ impl Scheduler {
             });
         });
         self.remember(instance);
+        if what == LifeState::Waiting && self.config.durable {
+            // Who hears of it counts on it.
+            return self.after_commit(instance, Next::TellWaiting);
+        }
         self.tell_state(instance, what, node, detail);
+    }
+
+    /// Tells that an instance waits.
+    pub(super) fn tell_waiting(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        let why = kept.and_then(|kept| kept.history.back());
+        let why = why.map(|event| event.detail.clone()).unwrap_or_default();
+        self.tell_state(instance, LifeState::Waiting, None, &why);
     }
 
     /// No longer looks after an instance: it is on no node any more, or needs it no longer.

@@ -18,6 +18,8 @@ use super::record::{Change, RecordKey, Ticket};
 pub(super) enum Next {
     /// The instance's START is given to its node.
     Give,
+    /// Those who follow it are told that it waits.
+    TellWaiting,
     /// Its sender is told that it waits.
     TellQueued,
     /// Its move begins.
@@ -120,6 +122,7 @@ impl Scheduler {
             }
             match ready.next {
                 Next::Give => self.give(&ready.instance),
+                Next::TellWaiting => self.tell_waiting(&ready.instance),
                 Next::TellQueued => self.tell_queued(&ready.instance),
                 Next::Move => self.begin_move(&ready.instance),
             }
