@@ -16,7 +16,7 @@ impl Program {
     /// One with this name.
     ///
     /// It holds a lock while it lives, however it ends, and says so if somebody else does; then a line for each time it
-    /// begins, with its process and its node; and then a beat for as long as it is not stopped.
+    /// begins, with its process and its node; and then a beat for as long as it is not stopped and its directory is there.
     pub(crate) fn new(cluster: &Cluster, name: &str) -> Self {
         let dir = cluster.site.path(name);
         std::fs::create_dir(&dir).unwrap();
@@ -24,7 +24,7 @@ impl Program {
         let script = format!(
             "exec 9>>{at}/lock; flock -n 9 || echo $$ >>{at}/twice; \
              echo $$ $CIAO_NODE_UUID >>{at}/begun; \
-             while :; do echo >>{at}/beats; sleep 0.02; done"
+             while echo >>{at}/beats; do sleep 0.02; done"
         );
         Self { dir, script }
     }

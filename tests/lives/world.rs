@@ -45,6 +45,33 @@ pub(crate) struct Ran {
     err: String,
 }
 
+impl Drop for Cluster {
+    /// Leaves no workload behind: they outlive their launchers.
+    fn drop(&mut self) {
+        for (_, launcher) in &mut self.launchers {
+            let _ = launcher.start_kill();
+        }
+        // Also those of launchers that were killed before.
+        let directories = std::fs::read_dir(self.site.path("."));
+        for directory in directories.into_iter().flatten().flatten() {
+            let instances = std::fs::read_dir(directory.path().join("instances"));
+            for instance in instances.into_iter().flatten().flatten() {
+                if let Some(supervisor) = supervisor_in(&instance.path()) {
+                    let _ = kill_process(supervisor, Signal::USR1);
+                    let _ = kill_process(supervisor, Signal::CONT);
+                }
+            }
+        }
+    }
+}
+
+/// The process that looks after an instance, by its files.
+fn supervisor_in(instance: &Path) -> Option<Pid> {
+    let text = std::fs::read(instance.join("process.json")).ok()?;
+    let file: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    Pid::from_raw(file["By"]["pid"].as_i64()?.try_into().ok()?)
+}
+
 impl Cluster {
     /// A scheduler that lets high priorities take the room of low ones, and these nodes.
     pub(crate) async fn new(nodes: &[&str]) -> Self {
