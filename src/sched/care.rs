@@ -383,7 +383,7 @@ impl Scheduler {
                 }
                 self.tell_queued(&instance);
             }
-            State::Placing(Placing { node, awaits }) if *awaits == Awaits::Node => {
+            State::Placing(Placing { node, pending_on }) if *pending_on == Awaits::Node => {
                 let node = *node;
                 self.repeat(node, start);
             }
@@ -417,7 +417,9 @@ impl Scheduler {
         match kept.state.clone() {
             // Its launcher is at it, and may yet fail.
             State::Placing(_) if reported == InstanceState::Pending => {}
-            State::Placing(Placing { node, awaits }) if node == key && awaits == Awaits::Node => {
+            State::Placing(Placing { node, pending_on })
+                if node == key && pending_on == Awaits::Node =>
+            {
                 kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");
                 self.wake_for_preemption(key);
@@ -554,8 +556,8 @@ impl Scheduler {
 }
 
 /// A START on its way to a node.
-pub(super) fn placing(node: NodeKey, awaits: Awaits) -> State {
-    State::Placing(Placing { node, awaits })
+pub(super) fn placing(node: NodeKey, pending_on: Awaits) -> State {
+    State::Placing(Placing { node, pending_on })
 }
 
 /// Whether another node may do better.

@@ -373,9 +373,9 @@ impl Scheduler {
         instance: &InstanceId,
     ) -> Result<(), (CommandFailureReason, Misfitted)> {
         let state = self.instances.get(instance).map(|kept| kept.state.clone());
-        if let Some(State::Placing(Placing { node, awaits })) = state
+        if let Some(State::Placing(Placing { node, pending_on })) = state
             && node == key
-            && awaits == Awaits::Commit
+            && pending_on == Awaits::Commit
         {
             // Its node was not told of it yet.
             self.release(key, instance);

@@ -74,7 +74,9 @@ impl Scheduler {
         let uuid = self.nodes.node(key).uuid;
         let is_here = match &kept.state {
             State::Running { node } | State::Suspended { node, .. } => *node == key,
-            State::Placing(Placing { node, awaits }) => *node == key && *awaits == Awaits::Node,
+            State::Placing(Placing { node, pending_on }) => {
+                *node == key && *pending_on == Awaits::Node
+            }
             State::Lost { node, then, .. } => *node == uuid && *then != AfterLoss::Delete,
             _ => false,
         };
@@ -123,7 +125,7 @@ impl Scheduler {
         };
         match kept.state.clone() {
             State::Waiting => self.deleted_here(id, &frame, &instance),
-            State::Placing(Placing { node, awaits }) if awaits != Awaits::Node => {
+            State::Placing(Placing { node, pending_on }) if pending_on != Awaits::Node => {
                 self.release(node, &instance);
                 self.deleted_here(id, &frame, &instance);
             }

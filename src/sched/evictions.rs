@@ -41,7 +41,7 @@ impl Evictions {
     }
 
     /// For whom one makes way.
-    pub(super) fn awaited_by(&self, victim: &InstanceId) -> Option<&InstanceId> {
+    pub(super) fn wanted_away_by(&self, victim: &InstanceId) -> Option<&InstanceId> {
         self.ways.get(victim)
     }
 

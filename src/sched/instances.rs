@@ -182,7 +182,7 @@ pub(super) struct Placing {
     /// The node.
     pub(super) node: NodeKey,
     /// What it waits for.
-    pub(super) awaits: Awaits,
+    pub(super) pending_on: Awaits,
 }
 
 /// What a START that has a node waits for.
@@ -274,7 +274,7 @@ impl State {
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
             Self::Placing(Placing {
-                awaits: Awaits::Victims(_, due),
+                pending_on: Awaits::Victims(_, due),
                 ..
             })
             | Self::Suspending { due, .. }

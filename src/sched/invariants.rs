@@ -166,13 +166,13 @@ impl Scheduler {
         ensure(has_it, || {
             format!("{instance} is placed on a node that does not hold it")
         })?;
-        if placing.awaits == Awaits::Node {
+        if placing.pending_on == Awaits::Node {
             return Ok(());
         }
         let entry = self.nodes.node(placing.node).ledger.get(instance);
         let is_claimed = entry.is_some_and(|entry| entry.phase == Phase::Claimed);
         ensure(is_claimed, || format!("no room is claimed for {instance}"))?;
-        let Awaits::Victims(victims, _) = &placing.awaits else {
+        let Awaits::Victims(victims, _) = &placing.pending_on else {
             return Ok(());
         };
         ensure(!victims.is_empty(), || {
@@ -184,7 +184,7 @@ impl Scheduler {
                 .get(victim)
                 .is_some_and(|victim| victim.node() == Some(placing.node));
             ensure(
-                is_there && self.evictions.awaited_by(victim) == Some(instance),
+                is_there && self.evictions.wanted_away_by(victim) == Some(instance),
                 || format!("{victim} does not make way for {instance}"),
             )?;
         }

@@ -126,9 +126,9 @@ impl Scheduler {
             let Some(kept) = self.instances.get(&instance) else {
                 continue;
             };
-            if let State::Placing(Placing { node, awaits }) = &kept.state
+            if let State::Placing(Placing { node, pending_on }) = &kept.state
                 && *node == key
-                && *awaits != Awaits::Node
+                && *pending_on != Awaits::Node
             {
                 self.release(key, &instance);
                 self.seek(&instance, "its node was lost before it was told");
@@ -326,7 +326,7 @@ impl Scheduler {
                 self.take_up(key, instance);
                 self.turn(instance, State::Running { node: key }, "a node has it");
             }
-            State::Placing(Placing { node, awaits }) if *awaits != Awaits::Node => {
+            State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
                 self.release(*node, instance);
                 self.take_up(key, instance);
                 self.turn(instance, State::Running { node: key }, "a node has it");

@@ -206,7 +206,7 @@ impl Scheduler {
         self.fail_batches();
         let is_untold = |kept: &Instance| match &kept.state {
             State::Waiting => true,
-            State::Placing(placing) => placing.awaits != Awaits::Node,
+            State::Placing(placing) => placing.pending_on != Awaits::Node,
             _ => false,
         };
         let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));

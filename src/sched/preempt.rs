@@ -189,8 +189,8 @@ impl Scheduler {
             Some(only) if set.len() == 1 => format!("{only} makes way for it"),
             _ => format!("{} instances make way for it", set.len()),
         };
-        let awaits = Awaits::Victims(set, self.now + VICTIMS_TIME);
-        self.turn(instance, placing(key, awaits), &detail);
+        let pending_on = Awaits::Victims(set, self.now + VICTIMS_TIME);
+        self.turn(instance, placing(key, pending_on), &detail);
         self.count_placement(instance);
         let detail = format!("makes way for {instance}");
         for (victim, way) in &plan.victims {
@@ -271,7 +271,7 @@ impl Scheduler {
         };
         let Some(State::Placing(Placing {
             node,
-            awaits: Awaits::Victims(mut set, due),
+            pending_on: Awaits::Victims(mut set, due),
         })) = self.state_of(&preemptor)
         else {
             return;
@@ -292,13 +292,13 @@ impl Scheduler {
     /// An instance that was to make way for another does not.
     pub(super) fn victim_stays(&mut self, preemptor: &InstanceId, victim: &InstanceId) {
         self.evictions.stay(victim.clone(), self.now);
-        let is_awaited = self.evictions.awaited_by(victim) == Some(preemptor);
+        let is_awaited = self.evictions.wanted_away_by(victim) == Some(preemptor);
         if is_awaited {
             self.evictions.take_awaited(victim);
         }
         if let Some(State::Placing(Placing {
             node,
-            awaits: Awaits::Victims(set, _),
+            pending_on: Awaits::Victims(set, _),
         })) = self.state_of(preemptor)
             && set.contains(victim)
         {
@@ -309,7 +309,7 @@ impl Scheduler {
     /// Those that were to make way for an instance have not in time.
     pub(super) fn victims_are_late(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(State::Placing(Placing {
-            awaits: Awaits::Victims(set, _),
+            pending_on: Awaits::Victims(set, _),
             ..
         })) = self.state_of(instance)
         {

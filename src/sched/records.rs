@@ -292,7 +292,7 @@ fn attempt_of(record: &record::Attempt) -> AttemptFailed {
 fn life(state: &State) -> Life {
     match state {
         State::Waiting => Life::Waiting,
-        State::Placing(placing) => match placing.awaits {
+        State::Placing(placing) => match placing.pending_on {
             // Nobody was told: it is still to be placed.
             Awaits::Victims(..) => Life::Waiting,
             Awaits::Commit | Awaits::Node => Life::Placing,

@@ -251,7 +251,7 @@ impl Scheduler {
 fn attempts(kept: &Instance) -> u32 {
     let is_tried = match &kept.state {
         State::Waiting | State::Lost { .. } => false,
-        State::Placing(Placing { awaits, .. }) => *awaits == Awaits::Node,
+        State::Placing(Placing { pending_on, .. }) => *pending_on == Awaits::Node,
         _ => true,
     };
     let failed = u32::try_from(kept.tried.len()).unwrap_or(u32::MAX);
@@ -269,7 +269,7 @@ fn waits_for(kept: &Instance) -> String {
             ..
         } => last().unwrap_or_default(),
         State::Placing(Placing {
-            awaits: Awaits::Victims(victims, _),
+            pending_on: Awaits::Victims(victims, _),
             ..
         }) => match victims.len() {
             1 => "one instance to make way for it".to_owned(),
