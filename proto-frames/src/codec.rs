@@ -203,6 +203,15 @@ impl Encoder {
         Self { format }
     }
 
+    /// The encoding it writes.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        match self.format {
+            Format::Native => Encoding::Native,
+            Format::Gob(_) => Encoding::Gob,
+        }
+    }
+
     /// Appends the message's bytes to `dst`.
     ///
     /// # Panics

@@ -66,4 +66,19 @@ impl Connected {
             payload: configuration,
         }
     }
+
+    /// The same from a scheduler that answers ends in STATS with EndsRecorded ([`Version::RECORDS_ENDS`]).
+    #[must_use]
+    pub fn recording_ends(self) -> Self {
+        Self {
+            version: Version::RECORDS_ENDS,
+            ..self
+        }
+    }
+
+    /// Whether it is from such a scheduler.
+    #[must_use]
+    pub fn records_ends(&self) -> bool {
+        self.version.major == 0 && self.version.minor >= Version::RECORDS_ENDS.minor
+    }
 }

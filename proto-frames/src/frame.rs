@@ -12,13 +12,18 @@ use crate::trace::Trace;
 pub struct Version {
     /// Major version, 7 bits; 0 today.
     pub major: u8,
-    /// Minor version; 1 today.
+    /// Minor version; 1 today, but for [`Version::RECORDS_ENDS`].
     pub minor: u8,
 }
 
 impl Version {
     /// The version this crate speaks: 0.1.
     pub const CURRENT: Self = Self { major: 0, minor: 1 };
+
+    /// What a scheduler says in CONNECTED, in the native encoding, if it answers `ended` in STATS with EndsRecorded: 0.2.
+    /// The layout is that of 0.1. Launchers have to know from the beginning of a connection whether ends are
+    /// acknowledged on it, and CONNECTED has room for nothing else that older ones would not stumble over.
+    pub const RECORDS_ENDS: Self = Self { major: 0, minor: 2 };
 }
 
 /// Any message but CONNECT and CONNECTED. The payload is opaque here; see [`crate::payload`].

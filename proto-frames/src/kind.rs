@@ -96,6 +96,9 @@ kinds! {
     /// A STATS with a `lease_seq` has come (added; to launchers that announced `lease`;
     /// [`crate::payload::LeaseRenewed`]).
     LEASE_RENEWED = STATUS, 0x40, "LeaseRenewed";
+    /// Ends that a STATS told are on record (added; to launchers that number them;
+    /// [`crate::payload::EndsRecorded`]).
+    ENDS_RECORDED = STATUS, 0x41, "EndsRecorded";
 
     /// The frame's type is none of the four.
     INVALID_FRAME_TYPE = ERROR, 0, "InvalidFrameType";

@@ -10,6 +10,7 @@ pub mod attach_volume;
 pub mod command_failure;
 pub mod concentrator;
 pub mod configure;
+pub mod cut;
 pub mod deadline;
 pub mod decision;
 pub mod delete;
@@ -17,6 +18,7 @@ pub mod drain_progress;
 pub mod evacuate;
 pub mod expression;
 pub mod guard;
+pub mod instance_end;
 pub mod instance_event;
 pub mod lease_renewed;
 pub mod migrate;
@@ -61,6 +63,7 @@ pub use drain_progress::{DrainProgress, DrainState, Misfit};
 pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
 pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
 pub use expression::{Expression, ExpressionError, ExpressionProblem, Number, Test, Word};
+pub use instance_end::{EndKind, EndsRecorded, InstanceEnd};
 pub use instance_event::{
     InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, LifeState,
 };

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use proto_frames::payload::{
-    CommandRefused, DeleteFailure, InstanceDeleted, InstancePlaced, InstanceStat, InstanceState,
-    Network, NodeConnected, NodeType, NodeView, Query, QueryKind, QueryResult, Ready, RefreshCnci,
-    RefusalReason, Requested, Requirements, Start, StartFailure, StartFailureReason, Stats,
-    Storage, TenantAdded, Topic, Watch,
+    CommandRefused, DeleteFailure, EndKind, InstanceDeleted, InstanceEnd, InstancePlaced,
+    InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView, Query, QueryKind,
+    QueryResult, Ready, RefreshCnci, RefusalReason, Requested, Requirements, Start, StartFailure,
+    StartFailureReason, Stats, Storage, TenantAdded, Topic, Watch,
 };
 
 fn start(rest: &str) -> Start {
@@ -125,6 +125,7 @@ fn added_keys_are_written_only_where_there_is_something_to_say() {
     let event = |exit_code| InstanceDeleted {
         instance_uuid: "a".to_owned(),
         exit_code,
+        ..InstanceDeleted::default()
     };
     assert_eq!(
         event(None).encode(),
@@ -340,6 +341,7 @@ proptest! {
         capabilities in prop::collection::vec(text(), 0..3),
         starts_seen in any::<Option<u64>>(),
         states in prop::collection::vec((text(), any::<i64>(), any::<bool>()), 0..4),
+        ends in prop::collection::vec((any::<u64>(), text(), any::<Option<i64>>(), any::<bool>()), 0..4),
     ) {
         let networks = vec![Network { ip: texts[0].clone(), mac: texts[1].clone() }];
         let ready = Ready {
@@ -363,7 +365,26 @@ proptest! {
             group: texts[3].clone(),
             ..InstanceStat::default()
         });
-        let stats = Stats { instances: instances.collect(), networks, labels, status: texts[4].clone(), shares: texts[5].clone(), ..Stats::default() };
+        let ended = ends.into_iter().map(|(seq, text, exit_code, restart)| InstanceEnd {
+            seq,
+            instance_uuid: text.clone(),
+            how: EndKind::from(text.as_str()),
+            exit_code,
+            reason: StartFailureReason::from(text.as_str()),
+            detail: text,
+            restart,
+        });
+        let stats = Stats {
+            instances: instances.collect(),
+            networks,
+            labels,
+            status: texts[4].clone(),
+            shares: texts[5].clone(),
+            ends_incarnation: texts[0].clone(),
+            ends_seq: starts_seen,
+            ended: ended.collect(),
+            ..Stats::default()
+        };
         prop_assert_eq!(Stats::decode(&stats.encode()), Ok(stats));
     }
 }

@@ -10,6 +10,8 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// Exit status of its process, or minus the signal that ended it (added by this project).
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// Number of this end, where its launcher numbers them: the same as in `ended` of STATS (added by this project).
+        seq: Option<u64> as "seq" unless empty,
     }
 }
 
@@ -22,6 +24,8 @@ record! {
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Whether its launcher stopped it because it was cut off for longer than its lease (added by this project).
         cut_off: bool as "cut_off" unless empty,
+        /// As in InstanceDeleted (added by this project).
+        seq: Option<u64> as "seq" unless empty,
     }
 }
 

@@ -110,6 +110,8 @@ record! {
         resources_total: BTreeMap<String, i64> as "resources_total" unless empty,
         /// How much of each of these is free after claims.
         resources_free: BTreeMap<String, i64> as "resources_free" unless empty,
+        /// Those that it reports and that do not count, because nodes have too many different ones.
+        resources_left_out: Vec<String> as "resources_left_out" unless empty,
         /// How often STARTs failed on it of late, older failures counting less: a decimal number, empty for none.
         failures: String as "failures" unless empty,
         /// Whether an operator keeps new work from it.

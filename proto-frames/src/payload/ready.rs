@@ -41,6 +41,8 @@ record! {
         /// The node whose resources it shares, such as the whole machine of a NUMA node; empty for none (added by this
         /// project).
         shares: String as "shares" unless empty,
+        /// The nodes that share its resources (added by this project). Sharing counts where both sides say so.
+        shared_by: Vec<String> as "shared_by" unless empty,
         /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
         /// `None` where it does not (added by this project).
         lease: Option<Span> as "lease" unless empty,

@@ -140,7 +140,9 @@ macro_rules! words {
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $name {
             $($(#[$word_doc])* $variant,)*
-            /// A word that this version does not know, as it came; empty where there was none.
+            /// A word that this version does not know, as it came up to [`MAX_WORD_LEN`]; empty where there was none.
+            ///
+            /// [`MAX_WORD_LEN`]: crate::payload::cut::MAX_WORD_LEN
             Other(String),
         }
 
@@ -168,7 +170,10 @@ macro_rules! words {
             fn from(word: &str) -> Self {
                 match word {
                     $($word => Self::$variant,)*
-                    other => Self::Other(other.to_owned()),
+                    other => {
+                        let max_len = $crate::payload::cut::MAX_WORD_LEN;
+                        Self::Other($crate::payload::cut::cut(other, max_len).into_owned())
+                    }
                 }
             }
         }

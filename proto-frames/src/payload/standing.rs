@@ -44,6 +44,12 @@ words! {
         InvalidPayload = "invalid_payload",
         /// It asks for something that is not done here.
         Unsupported = "unsupported",
+        /// Part of it does not count; the rest was taken in.
+        LeftOut = "left_out",
+        /// Its sender has as many under way as it may.
+        TooMany = "too_many",
+        /// Its payload is longer than peers of this encoding take.
+        TooLong = "too_long",
     }
 }
 

@@ -23,6 +23,8 @@ record! {
         never: bool as "never" unless empty,
         /// The nodes it was tried on before, in order, and why each could not start it (added by this project).
         attempts: Vec<AttemptFailed> as "attempts" unless empty,
+        /// Number of this end, where its launcher numbers them: the same as in `ended` of STATS (added by this project).
+        seq: Option<u64> as "seq" unless empty,
     }
 }
 

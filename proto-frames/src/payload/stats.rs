@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::guard::LARGE;
+use super::instance_end::InstanceEnd;
 use super::ready::{Network, UNKNOWN};
 use super::record::{payload, record, words};
 use super::span::Span;
@@ -43,11 +44,20 @@ record! {
         /// The node whose resources it shares, such as the whole machine of a NUMA node; empty for none (added by this
         /// project).
         shares: String as "shares" unless empty,
+        /// The nodes that share its resources (added by this project). Sharing counts where both sides say so.
+        shared_by: Vec<String> as "shared_by" unless empty,
         /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
         /// `None` where it does not (added by this project).
         lease: Option<Span> as "lease" unless empty,
         /// Number of this STATS, for LeaseRenewed to answer (added by this project).
         lease_seq: Option<u64> as "lease_seq" unless empty,
+        /// UUID of what counts the ends on this node; drawn anew where a launcher has lost its count (added by this
+        /// project).
+        ends_incarnation: String as "ends_incarnation" unless empty,
+        /// The number of the latest end (added by this project).
+        ends_seq: Option<u64> as "ends_seq" unless empty,
+        /// Ends that EndsRecorded has not named yet, oldest first; as many as one STATS carries (added by this project).
+        ended: Vec<InstanceEnd> as "ended" unless empty,
     }
 }
 

@@ -114,6 +114,19 @@ starts_seen: 3
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
 lease: 1500ms
 lease_seq: 1071
+ends_incarnation: 1f5b2fe6-4493-4561-904a-8f4e956218d9
+ends_seq: 4294967298
+ended:
+- seq: 4294967297
+  instance_uuid: 67d86208-b46c-4465-9018-e14187d4010
+  how: stopped
+  exit_code: -9
+- seq: 4294967298
+  instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+  how: failed
+  reason: image_failure
+  detail: no such program
+  restart: true
 ";
 
 /// How a START is to be placed, a value a line, as encoders write it.

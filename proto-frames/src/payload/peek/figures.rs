@@ -33,6 +33,8 @@ pub struct Figures<'a> {
     pub starts_seen: Option<u64>,
     /// The node whose resources it shares; empty for none.
     pub shares: Cow<'a, str>,
+    /// The nodes that share its resources.
+    pub shared_by: Vec<Cow<'a, str>>,
     /// How long it lets instances run when it is cut off.
     pub lease: Option<Span>,
     /// A number for LeaseRenewed to answer.
@@ -61,6 +63,7 @@ impl<'a> Figures<'a> {
                 self.resources.insert(Cow::Borrowed(at.key), amount);
             }
             ("", "capabilities", Found::Text(text)) => self.capabilities.push(borrowed(text)?),
+            ("", "shared_by", Found::Text(text)) => self.shared_by.push(borrowed(text)?),
             _ => {}
         }
         Some(())
@@ -118,6 +121,7 @@ macro_rules! figures_of {
             capabilities: $from.capabilities.into_iter().map(Into::into).collect(),
             starts_seen: $from.starts_seen,
             shares: $from.shares.into(),
+            shared_by: $from.shared_by.into_iter().map(Into::into).collect(),
             lease: $from.lease,
             lease_seq: $from.lease_seq,
         }

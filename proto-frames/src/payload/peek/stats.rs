@@ -6,6 +6,7 @@ use super::figures::{Figures, borrowed, figures_of};
 use super::walk::{Found, Place, Sink, walk};
 use crate::payload::error::PayloadError;
 use crate::payload::guard::LARGE;
+use crate::payload::instance_end::InstanceEnd;
 use crate::payload::stats::{InstanceStat, InstanceState, Requested, Stats};
 use crate::payload::value::Record;
 
@@ -20,6 +21,12 @@ pub struct StatsPeek<'a> {
     pub figures: Figures<'a>,
     /// Its instances.
     pub instances: Vec<InstancePeek<'a>>,
+    /// UUID of what counts its ends; empty where nothing does.
+    pub ends_incarnation: Cow<'a, str>,
+    /// The number of its latest end.
+    pub ends_seq: Option<u64>,
+    /// Ends that it has not been told are on record.
+    pub ended: Vec<InstanceEnd>,
 }
 
 /// One instance of a STATS.
@@ -59,6 +66,9 @@ impl From<Stats> for StatsPeek<'_> {
         Self {
             node_uuid: stats.node_uuid.into(),
             status: stats.status.into(),
+            ends_incarnation: stats.ends_incarnation.into(),
+            ends_seq: stats.ends_seq,
+            ended: stats.ended,
             instances: stats
                 .instances
                 .into_iter()
@@ -116,7 +126,22 @@ impl<'a> Sink<'a> for StatsSink<'a> {
             let requested = &mut self.peek.instances.last_mut()?.requested;
             return requested_found(requested.get_or_insert_default(), at, what);
         }
+        if at.record == "ended" {
+            return match what {
+                Found::Mapping => {
+                    self.peek.ended.push(InstanceEnd::default());
+                    Some(())
+                }
+                what => end_found(self.peek.ended.last_mut()?, at.key, what),
+            };
+        }
         match (at.record, at.key, what) {
+            ("", "ends_incarnation", Found::Text(text)) => {
+                self.peek.ends_incarnation = borrowed(text)?;
+            }
+            ("", "ends_seq", Found::Int(seq)) => {
+                self.peek.ends_seq = Some(u64::try_from(seq).ok()?);
+            }
             ("", "node_uuid", Found::Text(text)) => self.peek.node_uuid = borrowed(text)?,
             ("", "status", Found::Text(text)) => self.peek.status = borrowed(text)?,
             (_, _, what) => self.peek.figures.found(at, what)?,
@@ -139,6 +164,22 @@ impl<'a> InstancePeek<'a> {
         }
         Some(())
     }
+}
+
+/// Takes in what was found of an end.
+fn end_found(end: &mut InstanceEnd, key: &str, what: Found<'_>) -> Option<()> {
+    let word = |text| std::str::from_utf8(text).ok();
+    match (key, what) {
+        ("seq", Found::Int(seq)) => end.seq = u64::try_from(seq).ok()?,
+        ("instance_uuid", Found::Text(text)) => end.instance_uuid = word(text)?.to_owned(),
+        ("how", Found::Text(text)) => end.how = word(text)?.into(),
+        ("exit_code", Found::Int(code)) => end.exit_code = Some(code),
+        ("reason", Found::Text(text)) => end.reason = word(text)?.into(),
+        ("detail", Found::Text(text)) => end.detail = word(text)?.to_owned(),
+        ("restart", Found::Bool(restart)) => end.restart = restart,
+        _ => {}
+    }
+    Some(())
 }
 
 /// Takes in what was found in an instance's `requested`, beginning with that there is one.

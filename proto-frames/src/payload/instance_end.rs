@@ -1,0 +1,56 @@
+//! How an instance ended on its node, as a launcher keeps it until the scheduler has it on record, and the scheduler's
+//! word that it has (added by this project).
+
+use super::guard::SMALL;
+use super::record::{payload, record, words};
+use super::start_failure::StartFailureReason;
+
+record! {
+    /// `{seq, instance_uuid, how, …}`: one end, an entry of `ended` in [`crate::payload::Stats`]. Said again in each STATS
+    /// until EndsRecorded names it.
+    pub struct InstanceEnd {
+        /// Its number among the ends on that node: they are numbered in the order in which they happened.
+        seq: u64 as "seq",
+        /// The instance.
+        instance_uuid: String as "instance_uuid",
+        /// How it ended.
+        how: EndKind as "how",
+        /// Exit status of its process, or minus the signal that ended it.
+        exit_code: Option<i64> as "exit_code" unless empty,
+        /// Why its START failed; empty unless `how` is `failed`.
+        reason: StartFailureReason as "reason" unless empty,
+        /// More about that, for people.
+        detail: String as "detail" unless empty,
+        /// Whether that START was a restart.
+        restart: bool as "restart" unless empty,
+    }
+}
+
+words! {
+    /// How an instance ended.
+    pub enum EndKind {
+        /// By itself; its launcher keeps its output until it is deleted.
+        Exited = "exited",
+        /// It was removed from this node only.
+        Stopped = "stopped",
+        /// It was deleted.
+        Deleted = "deleted",
+        /// Its launcher stopped it because it was cut off for longer than its lease.
+        CutOff = "cut_off",
+        /// It could not be started.
+        Failed = "failed",
+    }
+}
+
+record! {
+    /// `ends_recorded: {incarnation, seq}`: the scheduler has the ends up to this number on record, on disk if it has a
+    /// state directory. Their launcher need not tell them again.
+    pub struct EndsRecorded {
+        /// Whose numbers these are: `ends_incarnation` of the STATS.
+        incarnation: String as "incarnation",
+        /// The latest end recorded.
+        seq: u64 as "seq",
+    }
+}
+
+payload!(EndsRecorded under "ends_recorded", SMALL);
