@@ -1,4 +1,5 @@
-//! How many bytes one peer may have waiting in other peers' queues: what slows a fast sender down to its receivers.
+//! What slows a fast sender down to its receivers: how many bytes it may have waiting in other peers' queues, and the long
+//! queues that it waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,11 +7,31 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
+/// Bytes read in one go from a sender that is held by long queues. What a thousand of them may read before a writer that
+/// was woken behind them gets its turn: 16 MiB, which is some 50 ms of work.
+pub(super) const REPORT_BATCH: usize = 16 * 1024;
+
+/// Batches read in one turn from such a sender.
+const REPORT_BATCHES: usize = 4;
+
+/// What keeps a sender from being read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Its budget alone. For a peer that talks to many others, of which none may keep it from the rest.
+    Budget,
+    /// Also each long queue that it adds to. For one of many peers that all report to the same few: all their budgets
+    /// together are more than a receiver can take in for seconds.
+    Queues,
+}
+
 /// Bytes of one sender's frames, and of the answers to them, that are queued anywhere.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
     limit: usize,
+    pace: Pace,
+    /// Long queues that hold the sender; see [`Hold`].
+    holds: AtomicUsize,
     is_closed: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
@@ -22,13 +43,21 @@ pub struct Charge {
     cost: usize,
 }
 
+/// A long queue's hold on a sender, which is not read from until this is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    budget: Arc<Budget>,
+}
+
 impl Budget {
     /// A budget of `limit` bytes. One frame always fits, however large.
     #[must_use]
-    pub fn new(limit: usize) -> Arc<Self> {
+    pub fn new(limit: usize, pace: Pace) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicUsize::new(0),
             limit,
+            pace,
+            holds: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             reader: Mutex::new(None),
         })
@@ -44,32 +73,71 @@ impl Budget {
         }
     }
 
+    /// Keeps the sender from being read from; `None` if it does not wait for queues.
+    pub(super) fn hold(self: &Arc<Self>) -> Option<Hold> {
+        if self.pace != Pace::Queues {
+            return None;
+        }
+        self.holds.fetch_add(1, Ordering::SeqCst);
+        Some(Hold {
+            budget: Arc::clone(self),
+        })
+    }
+
     /// From now on the sender is not read from any more, however little it has queued.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Ready while the sender may be read from; else the task is woken once half of the budget is free again.
+    /// Ready while the sender may be read from; else the task is woken once half of the budget is free again and no queue
+    /// holds the sender.
     pub fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Poll::Pending;
         }
-        if self.used.load(Ordering::Relaxed) < self.limit {
+        if self.is_free() {
             return Poll::Ready(());
         }
         let mut reader = self.reader.lock();
-        // Looked at again under the lock: whoever frees the last byte after this sees the waker.
-        if self.used.load(Ordering::SeqCst) < self.limit {
+        // Looked at again under the lock: whoever frees the last byte, or drops the last hold, after this sees the waker.
+        if self.is_free() {
             return Poll::Ready(());
         }
         *reader = Some(cx.waker().clone());
         Poll::Pending
     }
 
+    fn is_free(&self) -> bool {
+        self.used.load(Ordering::SeqCst) < self.limit && self.holds.load(Ordering::SeqCst) == 0
+    }
+
+    /// Bytes to read from the sender in one go, `most` if no queue can hold it.
+    pub(super) fn batch(&self, most: usize) -> usize {
+        match self.pace {
+            Pace::Budget => most,
+            Pace::Queues => REPORT_BATCH.min(most),
+        }
+    }
+
+    /// Batches to read from the sender in one turn of its task, `most` if no queue can hold it.
+    pub(super) fn batches(&self, most: usize) -> usize {
+        match self.pace {
+            Pace::Budget => most,
+            Pace::Queues => REPORT_BATCHES.min(most),
+        }
+    }
+
     /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    fn wake_reader(&self) {
+        let reader = self.reader.lock().take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
     }
 }
 
@@ -79,6 +147,18 @@ impl Charge {
     pub fn is_of(&self, budget: &Arc<Budget>) -> bool {
         Arc::ptr_eq(&self.budget, budget)
     }
+
+    /// The budget that it is a part of.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+}
+
+impl Hold {
+    /// Whether it holds this sender.
+    pub(super) fn is_of(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
 }
 
 impl Drop for Charge {
@@ -86,10 +166,15 @@ impl Drop for Charge {
         let before = self.budget.used.fetch_sub(self.cost, Ordering::SeqCst);
         let resume_below = self.budget.limit / 2;
         if before > resume_below && before - self.cost <= resume_below {
-            let reader = self.budget.reader.lock().take();
-            if let Some(reader) = reader {
-                reader.wake();
-            }
+            self.budget.wake_reader();
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.budget.holds.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.budget.wake_reader();
         }
     }
 }
@@ -98,12 +183,12 @@ impl Drop for Charge {
 mod tests {
     use std::task::{Context, Poll, Waker};
 
-    use super::Budget;
+    use super::{Budget, Pace};
 
     #[test]
     fn a_sender_over_its_budget_waits_until_half_of_it_is_free() {
         let cx = Context::from_waker(Waker::noop());
-        let budget = Budget::new(100);
+        let budget = Budget::new(100, Pace::Budget);
         let first = budget.charge(60);
         assert_eq!(budget.poll_ready(&cx), Poll::Ready(()));
         let second = budget.charge(60);
@@ -118,14 +203,28 @@ mod tests {
     #[test]
     fn a_closed_budget_lets_nothing_more_be_read() {
         let cx = Context::from_waker(Waker::noop());
-        let budget = Budget::new(100);
+        let budget = Budget::new(100, Pace::Budget);
         budget.close();
         assert_eq!(budget.poll_ready(&cx), Poll::Pending);
     }
 
     #[test]
+    fn a_sender_waits_until_no_queue_holds_it_unless_its_budget_alone_slows_it() {
+        let cx = Context::from_waker(Waker::noop());
+        let launcher = Budget::new(100, Pace::Queues);
+        let (one, other) = (launcher.hold(), launcher.hold());
+        drop(one);
+        assert_eq!(launcher.poll_ready(&cx), Poll::Pending);
+        drop(other);
+        assert_eq!(launcher.poll_ready(&cx), Poll::Ready(()));
+        let controller = Budget::new(100, Pace::Budget);
+        assert!(controller.hold().is_none());
+        assert_eq!(controller.poll_ready(&cx), Poll::Ready(()));
+    }
+
+    #[test]
     fn a_charge_knows_its_budget() {
-        let (one, other) = (Budget::new(1), Budget::new(1));
+        let (one, other) = (Budget::new(1, Pace::Budget), Budget::new(1, Pace::Budget));
         assert!(one.charge(1).is_of(&one));
         assert!(!one.charge(1).is_of(&other));
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use proto_frames::{Role, Uuid};
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The URI in a certificate's alternative names that binds it to a UUID begins so (RFC 9562).
@@ -101,13 +101,47 @@ pub(crate) fn parse(certificate: &[u8]) -> Result<X509Certificate<'_>, IdentityE
     }
 }
 
+/// No limit on roles, those included that nobody knows yet.
+const EVERY_ROLE: Role = Role(u32::MAX);
+
 /// Every role the extended key usage grants; may be none.
 pub(crate) fn roles(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
+    Ok(usage(x509)?.map_or(Role::default(), roles_in))
+}
+
+/// The roles that an intermediate CA may pass on: those it has itself; every role where its extended key usage says
+/// nothing or is for anything and names none; none where it is for other things alone, such as mail.
+pub(crate) fn limit_of_issuer(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
+    Ok(
+        usage(x509)?.map_or(EVERY_ROLE, |usage| match roles_in(usage) {
+            Role(0) if usage.any => EVERY_ROLE,
+            own => own,
+        }),
+    )
+}
+
+/// The roles that a trust anchor may pass on. The original's is the scheduler's own certificate as well, so that its
+/// roles say what it is rather than what it may pass on: as long as it has `anyExtendedKeyUsage`, which the original
+/// always puts in, it limits nothing.
+pub(crate) fn limit_of_anchor(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
+    match usage(x509)? {
+        Some(usage) if usage.any => Ok(EVERY_ROLE),
+        _ => limit_of_issuer(x509),
+    }
+}
+
+fn usage<'x>(
+    x509: &'x X509Certificate<'_>,
+) -> Result<Option<&'x ExtendedKeyUsage<'x>>, IdentityError> {
     let usage = x509
         .extended_key_usage()
         .map_err(|error| IdentityError::Malformed(error.to_string()))?;
+    Ok(usage.map(|usage| usage.value))
+}
+
+fn roles_in(usage: &ExtendedKeyUsage<'_>) -> Role {
     let mut roles = Role::default();
-    for oid in usage.iter().flat_map(|usage| &usage.value.other) {
+    for oid in &usage.other {
         let Some(arcs) = oid.iter() else { continue };
         let arcs: Vec<u64> = arcs.collect();
         let Some(arc) = arcs
@@ -125,7 +159,7 @@ pub(crate) fn roles(x509: &X509Certificate<'_>) -> Result<Role, IdentityError> {
     if roles.contains(Role::CONTROLLER) {
         roles |= Role::OPERATOR;
     }
-    Ok(roles)
+    roles
 }
 
 /// The UUID in the alternative names, if there is one.

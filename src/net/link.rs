@@ -76,6 +76,15 @@ impl LinkSender {
         self.held.0.written().await
     }
 
+    /// Waits until more than so many of the frames queued since the connection began have been written to the socket; how
+    /// many have.
+    ///
+    /// # Errors
+    /// [`LinkClosed`] if the connection ends before that.
+    pub async fn written_beyond(&self, frames: u64) -> Result<u64, LinkClosed> {
+        self.held.0.written_beyond(frames).await
+    }
+
     /// Ends the connection after what is queued has been written; [`LinkSender::closed`] waits for that.
     pub fn close(&self) {
         self.held.0.begin_close();

@@ -6,15 +6,30 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use super::budget::{Budget, Charge};
+use super::budget::{Budget, Charge, Hold, REPORT_BATCH};
 
 /// Queue slots kept after a burst; more are given back once the queue is empty.
 const KEEP_SLOTS: usize = 64;
 
-/// The queue of one peer. Bounded by its senders' budgets: whoever fills it is no longer read from.
+/// A queue of more bytes holds the senders that add to it and that wait for queues ([`super::budget::Pace::Queues`]): as
+/// much as a connection on loopback takes in 20 ms, so that its writer has something to write until they are read again.
+pub const LONG_QUEUE: usize = 4 * 1024 * 1024;
+
+/// Uncharged bytes of a stalled queue from which on it holds senders as a long one does, at first…
+const STALLED_QUEUE: usize = 16 * 1024 * 1024;
+
+/// …and by how much that grows in a second. So a peer that stalls in a burst has 8 s to read again before 64 MiB are
+/// queued, rather than the fraction of a second in which a thousand senders say as much; and meanwhile the senders are
+/// read from, each in its turn.
+pub const STALLED_RATE: usize = 6 * 1024 * 1024;
+
+/// The queue of one peer. Bounded by its senders' budgets, and by holding senders once it is long: whoever fills it is no
+/// longer read from.
 #[derive(Debug)]
 pub struct Outbox<M> {
     state: Mutex<State<M>>,
+    /// The receiver's own budget: what it caused itself stays charged, and it is not held by its own queue.
+    own: Arc<Budget>,
 }
 
 #[derive(Debug)]
@@ -24,8 +39,21 @@ struct State<M> {
     /// Bytes of queued messages that are charged to nobody.
     uncharged: usize,
     released: Option<Released>,
+    /// Senders that wait for the queue, each once, in the order in which they are read again.
+    held: VecDeque<Hold>,
     phase: Phase,
     writer: Option<Waker>,
+    /// Whether the writer waits for its socket: then nothing that is queued is news to it.
+    is_blocked: bool,
+}
+
+/// Who else gets what is queued for a peer that has stalled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// Others, who read: senders are not held on its account.
+    Read,
+    /// Nobody who reads: senders are held where they would fill its queue at once.
+    None,
 }
 
 /// A queue whose senders are not to wait for it.
@@ -33,8 +61,8 @@ struct State<M> {
 struct Released {
     /// Bytes that may be queued uncharged; what is beyond stays charged.
     limit: usize,
-    /// The receiver's own budget: what it caused itself stays charged.
-    own: Arc<Budget>,
+    /// Uncharged bytes beyond which senders are held; more from second to second.
+    allowed: usize,
 }
 
 /// A message in the queue.
@@ -80,22 +108,25 @@ pub struct Pushed {
     pub writer: Option<Waker>,
 }
 
-impl<M> Default for Outbox<M> {
-    fn default() -> Self {
+impl<M> Outbox<M> {
+    /// The queue of the peer whose own frames are charged to `own`.
+    #[must_use]
+    pub fn new(own: Arc<Budget>) -> Self {
         Self {
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 bytes: 0,
                 uncharged: 0,
                 released: None,
+                held: VecDeque::new(),
                 phase: Phase::Open,
                 writer: None,
+                is_blocked: false,
             }),
+            own,
         }
     }
-}
 
-impl<M> Outbox<M> {
     /// Queues a message of `cost` bytes; gives it back if the connection is over.
     ///
     /// # Errors
@@ -112,11 +143,16 @@ impl<M> Outbox<M> {
             charge,
         });
         state.bytes += cost;
-        state.release_last();
+        state.count_last(&self.own);
+        let writer = if state.is_blocked {
+            None
+        } else {
+            state.writer.take()
+        };
         Ok(Pushed {
             bytes: state.bytes,
             uncharged: state.uncharged,
-            writer: state.writer.take(),
+            writer,
         })
     }
 
@@ -139,14 +175,14 @@ impl<M> Outbox<M> {
 
     /// Gives back what the queued messages hold of their senders' budgets, and what later ones would, until
     /// [`Self::keep_charges`]: the peer has stopped reading, and nobody else is to wait for it. The oldest `limit`
-    /// bytes at most; what the peer caused itself, charged to its `own` budget, stays charged. Returns how many bytes
-    /// are charged to nobody now.
-    pub fn release_charges(&self, limit: usize, own: &Arc<Budget>) -> usize {
+    /// bytes at most; what the peer caused itself stays charged. Senders are held only if no others read, and beyond
+    /// `STALLED_QUEUE` and what [`Self::allow_more`] adds. Returns how many bytes are charged to nobody now.
+    pub fn release_charges(&self, limit: usize, others: Others) -> usize {
         let mut state = self.state.lock();
         let mut uncharged = state.uncharged;
         let mut given_back = Vec::new();
         for queued in &mut state.queue {
-            if queued.is_charged_to_others(own) {
+            if queued.is_charged_to_others(&self.own) {
                 if uncharged + queued.cost > limit {
                     break;
                 }
@@ -157,12 +193,29 @@ impl<M> Outbox<M> {
         state.uncharged = uncharged;
         state.released = Some(Released {
             limit,
-            own: Arc::clone(own),
+            allowed: match others {
+                Others::Read => usize::MAX,
+                Others::None => STALLED_QUEUE,
+            },
         });
+        let held = state.release_allowed();
         drop(state);
         // Wakes the senders, which is not to happen under the lock.
-        drop(given_back);
+        drop((given_back, held));
         uncharged
+    }
+
+    /// While charges are given back, lets so many more bytes be queued without holding their senders.
+    pub fn allow_more(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        let Some(released) = &mut state.released else {
+            return;
+        };
+        released.allowed = released.allowed.saturating_add(bytes);
+        let held = state.release_allowed();
+        drop(state);
+        // Wakes the senders, which is not to happen under the lock.
+        drop(held);
     }
 
     /// What is queued from now on stays charged to its senders again.
@@ -197,7 +250,14 @@ impl<M> Outbox<M> {
             taken.push_back(queued);
         }
         state.bytes -= bytes;
+        state.is_blocked = false;
         if bytes > 0 || !taken.is_empty() {
+            // It runs: it looks here again before it sleeps.
+            state.writer = None;
+            let held = state.release_held(bytes);
+            drop(state);
+            // Wakes the senders, which is not to happen under the lock.
+            drop(held);
             return Poll::Ready(Turn::Taken);
         }
         if state.queue.capacity() > KEEP_SLOTS {
@@ -214,6 +274,7 @@ impl<M> Outbox<M> {
     pub(super) fn is_shut(&self, cx: &Context<'_>) -> bool {
         let mut state = self.state.lock();
         state.writer = Some(cx.waker().clone());
+        state.is_blocked = true;
         state.phase == Phase::Shut
     }
 
@@ -223,10 +284,13 @@ impl<M> Outbox<M> {
         state.phase = Phase::Shut;
         state.bytes = 0;
         state.uncharged = 0;
-        std::mem::take(&mut state.queue)
-            .into_iter()
-            .map(|queued| queued.message)
-            .collect()
+        let (queue, held) = (
+            std::mem::take(&mut state.queue),
+            std::mem::take(&mut state.held),
+        );
+        drop(state);
+        drop(held);
+        queue.into_iter().map(|queued| queued.message).collect()
     }
 
     fn set_phase(&self, phase: Phase) {
@@ -260,13 +324,28 @@ impl<M> Outbox<M> {
 }
 
 impl<M> State<M> {
-    /// Counts the message queued last, without its charge if that is to be given back.
-    fn release_last(&mut self) {
+    /// Counts the message queued last, without its charge if that is to be given back; holds its sender if the queue is
+    /// long.
+    fn count_last(&mut self, own: &Arc<Budget>) {
         let Some(last) = self.queue.back_mut() else {
             return;
         };
+        let is_long = match &self.released {
+            None => self.bytes > LONG_QUEUE,
+            Some(released) => self.uncharged > released.allowed,
+        };
+        let is_others = last.is_charged_to_others(own);
+        // While some wait they are not overtaken either: all get their turns in order.
+        if let Some(charge) = &last.charge
+            && is_others
+            && (is_long || !self.held.is_empty())
+            // Who is held is not read from: its frames come in a row, and it stands here once.
+            && !self.held.back().is_some_and(|last| last.is_of(charge.budget()))
+        {
+            self.held.extend(charge.budget().hold());
+        }
         if let Some(released) = &self.released
-            && last.is_charged_to_others(&released.own)
+            && is_others
             && self.uncharged + last.cost <= released.limit
         {
             last.charge = None;
@@ -274,6 +353,29 @@ impl<M> State<M> {
         if last.charge.is_none() {
             self.uncharged += last.cost;
         }
+    }
+
+    /// Takes out the senders that may be read again although the queue has stalled: as many as will add what is allowed.
+    fn release_allowed(&mut self) -> VecDeque<Hold> {
+        let Some(released) = &self.released else {
+            return VecDeque::new();
+        };
+        let room = released.allowed.saturating_sub(self.uncharged);
+        let count = (room / REPORT_BATCH).min(self.held.len());
+        self.held.drain(..count).collect()
+    }
+
+    /// Takes out the senders that may be read again after the writer has taken `bytes`: as many as will add as much, so
+    /// that they take turns and the queue does not grow; all of them when it is empty.
+    fn release_held(&mut self, bytes: usize) -> VecDeque<Hold> {
+        if self.held.is_empty() || self.bytes > LONG_QUEUE {
+            return VecDeque::new();
+        }
+        if self.bytes == 0 {
+            return std::mem::take(&mut self.held);
+        }
+        let count = bytes.div_ceil(REPORT_BATCH).min(self.held.len());
+        self.held.drain(..count).collect()
     }
 }
 
@@ -289,37 +391,42 @@ impl<M> Queued<M> {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::sync::Arc;
     use std::task::{Context, Waker};
 
-    use super::Outbox;
-    use crate::net::budget::Budget;
+    use super::{LONG_QUEUE, Others, Outbox, STALLED_QUEUE};
+    use crate::net::budget::{Budget, Pace, REPORT_BATCH};
+
+    fn budget() -> Arc<Budget> {
+        Budget::new(1000, Pace::Budget)
+    }
 
     #[test]
     fn charges_are_given_back_up_to_the_limit_and_those_of_the_receiver_itself_never() {
-        let outbox = Outbox::default();
-        let (sender, own) = (Budget::new(1000), Budget::new(1000));
+        let (sender, own) = (budget(), budget());
+        let outbox = Outbox::new(Arc::clone(&own));
         for _ in 0..10 {
             outbox.push((), 10, Some(sender.charge(10))).unwrap();
             outbox.push((), 10, Some(own.charge(10))).unwrap();
         }
-        assert_eq!(outbox.release_charges(40, &own), 40);
+        assert_eq!(outbox.release_charges(40, Others::Read), 40);
         assert_eq!((sender.used(), own.used()), (60, 100));
         // The limit counts over all releases, until something leaves.
         outbox.keep_charges();
-        assert_eq!(outbox.release_charges(40, &own), 40);
+        assert_eq!(outbox.release_charges(40, Others::Read), 40);
         assert_eq!(sender.used(), 60);
         let mut taken = VecDeque::new();
         let cx = Context::from_waker(Waker::noop());
         assert!(outbox.poll_take(&cx, 80, &mut taken).is_ready());
-        assert_eq!(outbox.release_charges(40, &own), 40);
+        assert_eq!(outbox.release_charges(40, Others::Read), 40);
         assert_eq!(sender.used(), 20);
     }
 
     #[test]
     fn what_is_queued_behind_a_release_is_not_charged_either() {
-        let outbox = Outbox::default();
-        let (sender, own) = (Budget::new(1000), Budget::new(1000));
-        outbox.release_charges(20, &own);
+        let (sender, own) = (budget(), budget());
+        let outbox = Outbox::new(Arc::clone(&own));
+        outbox.release_charges(20, Others::Read);
         for uncharged in [10, 20, 20] {
             let pushed = outbox.push((), 10, Some(sender.charge(10))).unwrap();
             assert_eq!(pushed.uncharged, uncharged);
@@ -332,10 +439,109 @@ mod tests {
 
     #[test]
     fn a_charge_is_given_back_with_a_message_that_is_not_taken_in() {
-        let outbox = Outbox::default();
-        let sender = Budget::new(1000);
+        let outbox = Outbox::new(budget());
+        let sender = budget();
         assert_eq!(outbox.shut(), Vec::<()>::new());
         assert!(outbox.push((), 10, Some(sender.charge(10))).is_err());
         assert_eq!(sender.used(), 0);
+    }
+
+    /// Whether a sender may be read from.
+    fn is_free(sender: &Arc<Budget>) -> bool {
+        let cx = Context::from_waker(Waker::noop());
+        sender.poll_ready(&cx).is_ready()
+    }
+
+    fn push(outbox: &Outbox<()>, sender: &Arc<Budget>, cost: usize) {
+        outbox.push((), cost, Some(sender.charge(cost))).unwrap();
+    }
+
+    fn take(outbox: &Outbox<()>, bytes: usize) {
+        let cx = Context::from_waker(Waker::noop());
+        assert!(
+            outbox
+                .poll_take(&cx, bytes, &mut VecDeque::new())
+                .is_ready()
+        );
+    }
+
+    #[test]
+    fn a_long_queue_holds_its_senders_and_lets_them_go_in_turn_as_it_gets_shorter() {
+        let outbox = Outbox::new(budget());
+        let senders: [_; 4] = std::array::from_fn(|_| Budget::new(usize::MAX, Pace::Queues));
+        for _ in 0..LONG_QUEUE / REPORT_BATCH {
+            outbox.push((), REPORT_BATCH, None).unwrap();
+        }
+        for sender in &senders {
+            assert!(is_free(sender));
+            push(&outbox, sender, REPORT_BATCH);
+            push(&outbox, sender, REPORT_BATCH);
+        }
+        let free = || senders.each_ref().map(is_free);
+        assert_eq!(free(), [false; 4]);
+        // The queue is still long after the first; then as many go on as the writer took batches.
+        for (taken, expected) in [
+            (7 * REPORT_BATCH, [false, false, false, false]),
+            (1, [true, false, false, false]),
+            (2 * REPORT_BATCH, [true, true, true, false]),
+        ] {
+            take(&outbox, taken);
+            assert_eq!(free(), expected);
+        }
+        push(&outbox, &senders[0], 1);
+        assert_eq!(free(), [false, true, true, false], "nobody is overtaken");
+        take(&outbox, usize::MAX);
+        assert_eq!(free(), [true; 4]);
+    }
+
+    #[test]
+    fn a_queue_that_stalled_or_ended_holds_nobody() {
+        let sender = Budget::new(usize::MAX, Pace::Queues);
+        let outbox = Outbox::new(budget());
+        push(&outbox, &sender, LONG_QUEUE + 1);
+        assert!(!is_free(&sender));
+        outbox.release_charges(usize::MAX, Others::Read);
+        push(&outbox, &sender, 1);
+        assert!(is_free(&sender));
+        outbox.keep_charges();
+        push(&outbox, &sender, 1);
+        assert!(!is_free(&sender));
+        outbox.shut();
+        assert!(is_free(&sender));
+    }
+
+    #[test]
+    fn a_burst_for_a_peer_that_stalled_is_spread_over_time() {
+        let outbox = Outbox::new(budget());
+        let senders: [_; 3] = std::array::from_fn(|_| Budget::new(usize::MAX, Pace::Queues));
+        outbox.release_charges(usize::MAX, Others::None);
+        push(&outbox, &senders[0], STALLED_QUEUE + 1);
+        let free = || senders.each_ref().map(is_free);
+        assert_eq!(free(), [true; 3]);
+        for sender in &senders {
+            push(&outbox, sender, REPORT_BATCH - 1);
+            push(&outbox, sender, 1);
+        }
+        assert_eq!(free(), [false; 3]);
+        // What is queued beyond what was allowed, and then a batch for each.
+        outbox.allow_more(4 * REPORT_BATCH + 1);
+        assert_eq!(free(), [true, false, false]);
+        outbox.allow_more(2 * REPORT_BATCH);
+        assert_eq!(free(), [true; 3]);
+        // Nobody waits for what is queued.
+        assert!(senders.iter().all(|sender| sender.used() == 0));
+    }
+
+    #[test]
+    fn a_peer_is_not_held_by_its_own_queue_nor_one_that_only_its_budget_slows() {
+        let (own, controller) = (
+            Budget::new(usize::MAX, Pace::Queues),
+            Budget::new(usize::MAX, Pace::Budget),
+        );
+        let outbox = Outbox::new(Arc::clone(&own));
+        for sender in [&own, &controller] {
+            push(&outbox, sender, LONG_QUEUE + 1);
+            assert!(is_free(sender));
+        }
     }
 }

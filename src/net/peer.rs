@@ -2,10 +2,12 @@
 //!
 //! An idle connection keeps no buffers. Everything queued is encoded together and written with one call. A peer is
 //! given up only when its writes make no progress to speak of for a deadline, or when a frame once begun does not arrive
-//! in time.
+//! in time; and only for what its kernel says, never because this side had no processor.
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,7 +23,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::budget::Budget;
-use super::outbox::{Outbox, Queued, Turn};
+use super::outbox::{Outbox, Queued, STALLED_RATE, Turn};
+use super::socket::Socket;
 
 /// How long a peer's writes may make no progress, and a frame once begun may take (the original's write deadline).
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
@@ -36,7 +39,11 @@ const TLS_BUFFER: usize = 64 * 1024;
 /// After this long without progress a peer's queue counts as stalled.
 pub const STALL_TIME: Duration = Duration::from_secs(1);
 
-/// Bytes read in one go before they are decoded: large enough for a batch to share one turn of the scheduler's lock.
+/// How often a stalled queue lets more be queued without holding their senders.
+const ALLOW_EVERY: Duration = Duration::from_millis(200);
+
+/// Bytes read in one go before they are decoded: large enough for a batch to share one turn of the scheduler's lock. Of a
+/// sender that long queues hold, fewer ([`Budget::batch`]).
 const READ_BATCH: usize = 64 * 1024;
 
 /// Room for the first read of a batch: one TLS record.
@@ -176,11 +183,13 @@ struct WriteSide<M> {
     /// Bytes that the socket had taken then.
     progress_mark: u64,
     flow: Flow,
+    /// While stalled: up to when more was let be queued.
+    allowed_until: Option<Instant>,
 }
 
 impl<S, H> Peer<S, H>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Socket,
     H: Handler,
 {
     /// A connection past its handshake; `incoming` is what was read beyond it.
@@ -201,6 +210,7 @@ where
             waiting_since: None,
             progress_mark: 0,
             flow: Flow::Moving,
+            allowed_until: None,
         };
         Self {
             stream,
@@ -246,7 +256,7 @@ where
     }
 
     fn poll_batches(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
-        for _ in 0..BATCHES_PER_TURN {
+        for _ in 0..self.budget.batches(BATCHES_PER_TURN) {
             let written = match self.poll_write(cx) {
                 Poll::Ready(Err(reason)) => return Poll::Ready(self.end_of_writing(cx, reason)),
                 Poll::Ready(Ok(())) => true,
@@ -290,8 +300,9 @@ where
             self.frame_begun = Some(Instant::now());
         }
         let before = self.incoming.len();
+        let batch = self.budget.batch(READ_BATCH);
         let mut result = Poll::Pending;
-        while self.incoming.len() - before < READ_BATCH {
+        while self.incoming.len() - before < batch {
             self.incoming.reserve(READ_CHUNK);
             match pin!(self.stream.read_buf(&mut self.incoming)).poll(cx) {
                 Poll::Ready(Ok(0)) => {
@@ -464,37 +475,84 @@ where
         }
     }
 
+    /// When the frame that was begun must be complete; an error if it should be by now.
+    fn reading_deadline(
+        &mut self,
+        cx: &Context<'_>,
+        now: Instant,
+    ) -> Result<Option<Instant>, EndReason> {
+        let progress = self.deadlines.progress;
+        // While the peer is not read from, an incomplete frame is not its fault.
+        let (Some(begun), Poll::Ready(())) = (self.frame_begun, self.budget.poll_ready(cx)) else {
+            return Ok(None);
+        };
+        if begun + progress > now {
+            return Ok(Some(begun + progress));
+        }
+        if !self.stream.readiness().readable {
+            return Err(EndReason::ReadStuck(progress));
+        }
+        // Nor if more of it is here, and this side has not come to reading it.
+        self.frame_begun = Some(now);
+        Ok(Some(now + progress))
+    }
+
+    /// When what waits must have moved; an error if it should have by now. Notes a stall.
+    fn writing_deadline(&mut self, now: Instant) -> Result<Option<Instant>, EndReason> {
+        let Deadlines { progress, stall } = self.deadlines;
+        let Some(mut since) = self.write.waiting_since else {
+            return Ok(None);
+        };
+        let due = |flow| match flow {
+            Flow::Moving => stall.min(progress),
+            Flow::Stalled => progress,
+        };
+        if since + due(self.write.flow) <= now {
+            if self.stream.readiness().writable {
+                // It does take bytes, and this side has not come to writing them: the time begins anew.
+                since = now;
+                self.write.waiting_since = Some(now);
+                self.write.progress_mark = self.write.written;
+            } else if since + progress <= now {
+                return Err(EndReason::WriteStuck(progress));
+            } else {
+                self.stall();
+            }
+        }
+        let due = since + due(self.write.flow);
+        Ok(Some(self.allow_more(now).map_or(due, |next| next.min(due))))
+    }
+
+    /// While stalled, lets more be queued as time passes; when next.
+    fn allow_more(&mut self, now: Instant) -> Option<Instant> {
+        if self.write.flow == Flow::Moving {
+            self.write.allowed_until = None;
+            return None;
+        }
+        let until = self.write.allowed_until.get_or_insert(now);
+        let passed = now.saturating_duration_since(*until);
+        if passed >= ALLOW_EVERY {
+            *until = now;
+            let millis = usize::try_from(passed.as_millis()).unwrap_or(usize::MAX);
+            self.outbox
+                .allow_more((STALLED_RATE / 1000).saturating_mul(millis));
+        }
+        Some(*until + ALLOW_EVERY)
+    }
+
     /// Looks at the deadlines in force, and arms the timer for the next.
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<EndReason> {
         loop {
             let now = Instant::now();
-            let Deadlines { progress, stall } = self.deadlines;
-            let mut next: Option<Instant> = None;
-            let mut arm = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
-            // While the peer is not read from, an incomplete frame is not its fault.
-            if let Some(begun) = self.frame_begun
-                && self.budget.poll_ready(cx).is_ready()
-            {
-                if begun + progress <= now {
-                    return Poll::Ready(EndReason::ReadStuck(progress));
-                }
-                arm(begun + progress);
-            }
-            if let Some(since) = self.write.waiting_since {
-                if since + progress <= now {
-                    return Poll::Ready(EndReason::WriteStuck(progress));
-                }
-                if self.write.flow == Flow::Moving && since + stall <= now {
-                    self.stall();
-                }
-                arm(since
-                    + if self.write.flow == Flow::Moving {
-                        stall
-                    } else {
-                        progress
-                    });
-            }
-            let Some(due) = next else {
+            let reading = match self.reading_deadline(cx, now) {
+                Ok(due) => due,
+                Err(reason) => return Poll::Ready(reason),
+            };
+            let writing = match self.writing_deadline(now) {
+                Ok(due) => due,
+                Err(reason) => return Poll::Ready(reason),
+            };
+            let Some(due) = reading.into_iter().chain(writing).min() else {
                 self.timer = None;
                 return Poll::Pending;
             };

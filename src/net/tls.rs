@@ -3,7 +3,6 @@
 //! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate check.
 //! What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +17,7 @@ use x509_parser::prelude::X509Certificate;
 
 use crate::net::identity::{self, PeerIdentity};
 use crate::net::tls::verify::{ChainVerifier, PeerVerifier, SchedulerVerifier};
+use crate::private;
 
 mod anchors;
 mod error;
@@ -33,9 +33,6 @@ pub use explain::{explain, explain_certificate};
 /// The protocol versions spoken, preferred first. The original also accepted TLS 1.1.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] =
     [&rustls::version::TLS13, &rustls::version::TLS12];
-
-/// The mode bits by which a group or everybody may read or write.
-const OTHERS: u32 = 0o066;
 
 /// Our own certificate with its key.
 #[derive(Debug)]
@@ -53,22 +50,56 @@ struct Validity {
     not_after: UnixTime,
 }
 
+/// What is done about a private key that others can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyFiles {
+    /// It is said. The original's tool makes its files so.
+    #[default]
+    Lenient,
+    /// It is refused (`--strict-files`).
+    Strict,
+}
+
+impl KeyFiles {
+    /// As a flag has it.
+    #[must_use]
+    pub fn new(is_strict: bool) -> Self {
+        if is_strict {
+            Self::Strict
+        } else {
+            Self::Lenient
+        }
+    }
+
+    /// Looks at who can read a file with a private key; `say` is told where that is not its owner alone. Of a file that
+    /// is not there, who reads it says more.
+    ///
+    /// # Errors
+    /// [`TlsError::Exposed`], where files are strict.
+    pub fn check(self, path: &Path, say: impl FnOnce(String)) -> Result<(), TlsError> {
+        let Some(mode) = private::open_to_others(path) else {
+            return Ok(());
+        };
+        if self == Self::Strict {
+            return Err(TlsError::Exposed {
+                path: path.into(),
+                mode,
+            });
+        }
+        let path = path.display();
+        say(format!(
+            "{path}: the private key in it can be read by others (mode {mode:04o}); chmod 600 {path}"
+        ));
+        Ok(())
+    }
+}
+
 /// Reads certificate and private key from one PEM file, and checks that they belong together and are in time.
 ///
 /// # Errors
-/// [`TlsError`] but `NotACa`, `NotSignedByCa`, `Config`.
+/// [`TlsError`] but `Exposed`, `NotACa`, `NotSignedByCa`, `Config`.
 pub fn load_identity(path: &Path) -> Result<Identity, TlsError> {
-    let identity = Identity::from_pem(&read(path)?, path, UnixTime::now())?;
-    // The original's tool makes its files so.
-    if let Ok(metadata) = path.metadata()
-        && metadata.permissions().mode() & OTHERS != 0
-    {
-        tracing::warn!(
-            "{}: the private key in it can be read by others; chmod 600",
-            path.display()
-        );
-    }
-    Ok(identity)
+    Identity::from_pem(&read(path)?, path, UnixTime::now())
 }
 
 /// Reads the CA certificates from a PEM file, and checks that they are CAs and at least one is in time.

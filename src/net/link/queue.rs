@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use proto_frames::{Encoder, Frame, Message};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::net::budget::{Budget, Charge};
+use crate::net::budget::{Budget, Charge, Pace};
 use crate::net::link::LinkClosed;
 use crate::net::outbox::Outbox;
 use crate::net::peer::Handler;
@@ -75,9 +75,10 @@ pub(super) struct Pumped {
 /// For senders.
 impl Queues {
     pub(super) fn new() -> Arc<Self> {
+        let budget = Budget::new(MAX_INBOUND_BYTES, Pace::Budget);
         Arc::new(Self {
-            outbox: Arc::default(),
-            budget: Budget::new(MAX_INBOUND_BYTES),
+            outbox: Arc::new(Outbox::new(Arc::clone(&budget))),
+            budget,
             room: Arc::new(Semaphore::new(MAX_OUTBOUND_BYTES)),
             state: Mutex::default(),
             progress: Notify::new(),
@@ -126,6 +127,17 @@ impl Queues {
         self.progress_until(|state| {
             if state.written >= goal {
                 return Some(Ok(()));
+            }
+            state.ended.clone().map(Err)
+        })
+        .await
+    }
+
+    /// Waits until more than so many frames have been written; how many have.
+    pub(super) async fn written_beyond(&self, frames: u64) -> Result<u64, LinkClosed> {
+        self.progress_until(|state| {
+            if state.written > frames {
+                return Some(Ok(state.written));
             }
             state.ended.clone().map(Err)
         })
@@ -230,6 +242,13 @@ impl Pumped {
     }
 }
 
+impl Drop for Pumped {
+    /// A link whose task was cut short, by a panic for one, has ended as well: nobody waits for it for ever.
+    fn drop(&mut self) {
+        self.end("internal error: its task has ended".to_owned());
+    }
+}
+
 impl Handler for Pumped {
     type Outgoing = Outgoing;
 
@@ -262,4 +281,31 @@ impl Handler for Pumped {
 
 fn cost(frame: &Frame) -> usize {
     FRAME_COST + frame.payload.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pumped, Queues};
+
+    #[tokio::test]
+    async fn a_link_whose_task_was_cut_short_has_ended() {
+        let queues = Queues::new();
+        let pumped = Pumped::new(queues.clone());
+        let task = tokio::spawn(async move {
+            let _pumped = pumped;
+            panic!("injected");
+        });
+        let ended = queues.ended().await.to_string();
+        assert!(ended.contains("its task has ended"), "{ended}");
+        assert!(task.await.unwrap_err().is_panic());
+    }
+
+    #[tokio::test]
+    async fn a_link_that_has_ended_keeps_its_reason() {
+        let queues = Queues::new();
+        let pumped = Pumped::new(queues.clone());
+        pumped.end("closed".to_owned());
+        drop(pumped);
+        assert!(queues.ended().await.to_string().contains("closed"));
+    }
 }

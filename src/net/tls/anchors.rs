@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use proto_frames::Role;
 use rustls::CertificateError;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
@@ -28,6 +29,8 @@ pub(super) struct TrustedCertificate {
     pub(super) der: CertificateDer<'static>,
     pub(super) trust: TrustAnchor<'static>,
     pub(super) validity: Validity,
+    /// The roles that it may pass on.
+    pub(super) limit: Role,
 }
 
 impl TrustAnchors {
@@ -53,6 +56,7 @@ impl TrustAnchors {
             }
             names.extend(server_names(&x509));
             let validity = Validity::of(&x509);
+            let limit = identity::limit_of_anchor(&x509).map_err(damaged)?;
             let trust = webpki::anchor_from_trusted_cert(&der)
                 .map_err(|error| damaged(IdentityError::Malformed(error.to_string())))?
                 .to_owned();
@@ -60,6 +64,7 @@ impl TrustAnchors {
                 der,
                 trust,
                 validity,
+                limit,
             });
         }
         let in_time = anchors

@@ -20,6 +20,17 @@ pub enum TlsError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Others than its owner can read the private key, and files are strict.
+    #[error(
+        "{0}: others can read the private key in it (mode {mode:04o}), which --strict-files does not allow; chmod 600 {0}",
+        path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The file lacks a certificate or a key, or is damaged.
     #[error("{}: {source}", path.display())]
     Pem {

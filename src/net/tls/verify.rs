@@ -2,8 +2,10 @@
 //!
 //! SSNTP certificates carry `anyExtendedKeyUsage` and role OIDs instead of `clientAuth`/`serverAuth`, and the original's
 //! trust anchor is CA and server certificate in one; the stock verifiers refuse both. These check the chain with
-//! `rustls-webpki`, leave the handshake's signatures to the provider, and demand a role of the leaf.
+//! `rustls-webpki`, leave the handshake's signatures to the provider, and demand a role of the leaf that every CA above
+//! it may pass on.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use proto_frames::Role;
@@ -14,10 +16,11 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
 };
-use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter};
+use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, VerifiedPath};
 
 use crate::net::identity::{self, IdentityError};
 use crate::net::tls::TrustAnchors;
+use crate::net::tls::anchors::TrustedCertificate;
 
 /// The server's certificate does not say that it is a scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +28,14 @@ use crate::net::tls::TrustAnchors;
     "the server's certificate does not grant the SCHEDULER role (it grants {0}); is this address a scheduler?"
 )]
 struct NotAScheduler(Role);
+
+/// A certificate grants roles that a CA above it may not pass on.
+#[derive(Debug, thiserror::Error)]
+#[error("it grants {granted}, and a CA above it is limited to {limit} by its extended key usage")]
+struct BeyondItsIssuer {
+    granted: Role,
+    limit: Role,
+}
 
 /// Checks chains against the configured anchors.
 #[derive(Debug, Clone)]
@@ -71,18 +82,52 @@ impl ChainVerifier {
         if in_time.is_empty() {
             return Err(out_of_time);
         }
+        let granted = leaf_roles(leaf)?;
         let leaf = EndEntityCert::try_from(leaf).map_err(error)?;
-        leaf.verify_for_usage(
+        // Of several paths to an anchor, one that may pass on the roles is enough. The limit that was in the way is noted
+        // here, because `webpki` has no error for it.
+        let limited = Cell::new(None);
+        let verify_path = |path: &VerifiedPath<'_>| {
+            let limit = self.limit_of(path)?;
+            if limit.contains(granted) {
+                return Ok(());
+            }
+            limited.set(Some(limit));
+            Err(webpki::Error::UnknownIssuer)
+        };
+        let verified = leaf.verify_for_usage(
             self.algorithms.all,
             &in_time,
             intermediates,
             now,
             AnyUsage,
             None,
-            None,
-        )
-        .map(drop)
-        .map_err(error)
+            Some(&verify_path),
+        );
+        match (verified, limited.get()) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(limit)) => Err(other(BeyondItsIssuer { granted, limit })),
+            (Err(reason), None) => Err(error(reason)),
+        }
+    }
+
+    /// The roles that all CAs of a path together may pass on.
+    fn limit_of(&self, path: &VerifiedPath<'_>) -> Result<Role, webpki::Error> {
+        let anchor = path.anchor();
+        let is_it = |known: &&TrustedCertificate| {
+            known.trust.subject == anchor.subject
+                && known.trust.subject_public_key_info == anchor.subject_public_key_info
+        };
+        // One certificate of the CA file may be there in several versions; each says what it may pass on.
+        let of_anchor = self.anchors.anchors.iter().filter(is_it);
+        let mut limit = of_anchor.fold(Role::default(), |all, known| all | known.limit);
+        for ca in path.intermediate_certificates() {
+            let der = ca.der();
+            let x509 = identity::parse(&der).map_err(|_| webpki::Error::BadDer)?;
+            let own = identity::limit_of_issuer(&x509).map_err(|_| webpki::Error::BadDer)?;
+            limit = Role(limit.0 & own.0);
+        }
+        Ok(limit)
     }
 }
 
