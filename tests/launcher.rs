@@ -11,10 +11,16 @@ mod cgroups;
 mod connections;
 #[path = "launcher/features.rs"]
 mod features;
+#[path = "launcher/files.rs"]
+mod files;
+#[path = "launcher/identity.rs"]
+mod identity;
 #[path = "launcher/leases.rs"]
 mod leases;
 #[path = "launcher/life.rs"]
 mod life;
+#[path = "launcher/orphans.rs"]
+mod orphans;
 #[path = "launcher/restarts.rs"]
 mod restarts;
 #[path = "launcher/workloads.rs"]

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
-//! change in between), `lease` (until when some of them may run), `notices` (ends that the scheduler must hear of),
+//! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
 //! `reports` (figures, READY or FULL, STATS), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,17 +20,18 @@ use bytes::Bytes;
 use proto_frames::Uuid;
 
 mod commands;
+mod ends;
 mod instances;
 mod lease;
 mod life;
 mod messages;
-mod notices;
 mod record;
 mod reports;
 #[cfg(test)]
 mod tests;
 
 pub use commands::Command;
+pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;
 pub use messages::Message;
 pub use record::{Found, Outcome, Record, Recovered, Stage};
@@ -69,6 +70,8 @@ pub struct Settings {
     /// How long after a report that the scheduler has heard this node's leased instances may run; `None` = the node
     /// takes no leases.
     pub lease: Option<Duration>,
+    /// What ends are numbered by.
+    pub numbering: Numbering,
 }
 
 /// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.
@@ -80,6 +83,8 @@ pub struct Features {
     pub resources: BTreeMap<String, i64>,
     /// The node whose resources it shares, such as the whole machine of a NUMA node.
     pub shares: Option<Uuid>,
+    /// The nodes that share its resources.
+    pub shared_by: Vec<Uuid>,
 }
 
 /// Which workloads a node can run.
@@ -98,7 +103,12 @@ pub enum Input {
     Connected {
         /// The cluster configuration (YAML), may be empty.
         configuration: Bytes,
+        /// Whether the scheduler says that it records ends.
+        records_ends: bool,
     },
+    /// So many frames of this connection, of those handed out by [`Action::Send`], have been written to the socket. Told
+    /// only while [`Agent::waits_for_writes`].
+    Written(u64),
     /// The connection is over. Frames handed out may or may not have arrived.
     Disconnected,
     /// The scheduler asks for something.
@@ -272,7 +282,8 @@ pub struct Agent {
     /// The cluster's word on whether memory and disk are limited.
     limits: reports::Limits,
     /// Orders the ends of instances.
-    ends: u64,
+    exits: u64,
+    ends: ends::Ends,
     lease: lease::Lease,
     link: Link,
     /// Whether a sample was asked for and has not come.
@@ -285,6 +296,8 @@ pub struct Agent {
 enum Link {
     Down,
     Up {
+        /// Whether the scheduler records ends.
+        records_ends: bool,
         /// STARTs taken in on this connection.
         starts_seen: u64,
         /// When the last report was sent.
@@ -294,17 +307,30 @@ enum Link {
     },
 }
 
+impl Link {
+    fn records_ends(&self) -> bool {
+        matches!(
+            self,
+            Self::Up {
+                records_ends: true,
+                ..
+            }
+        )
+    }
+}
+
 impl Agent {
     /// An agent with nothing running.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
+            ends: ends::Ends::new(settings.numbering),
             settings,
             duty: Duty::InService,
             instances: BTreeMap::new(),
             host: None,
             limits: reports::Limits::default(),
-            ends: 0,
+            exits: 0,
             lease: lease::Lease::default(),
             link: Link::Down,
             sampling: false,
@@ -315,7 +341,11 @@ impl Agent {
     /// Takes in one thing that happened.
     pub fn handle(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Connected { configuration } => self.connected(now, &configuration),
+            Input::Connected {
+                configuration,
+                records_ends,
+            } => self.connected(now, &configuration, records_ends),
+            Input::Written(frames) => self.written(frames),
             Input::Disconnected => self.disconnected(),
             Input::Command(command) => self.command(now, command),
             Input::Started { instance } => self.started(now, &instance),
@@ -347,12 +377,7 @@ impl Agent {
             Link::Up { report_at, .. } if !self.sampling => Some(*report_at),
             _ => None,
         };
-        let settle = self.settings.report_interval;
-        let instances = self
-            .instances
-            .values()
-            .filter_map(|instance| instance.timeout(settle))
-            .min();
+        let instances = self.instances.values().filter_map(Instance::timeout).min();
         let lease = self.lease_timeout();
         report.into_iter().chain(instances).chain(lease).min()
     }
@@ -363,20 +388,20 @@ impl Agent {
         self.duty == Duty::Leaving && !self.instances.values().any(Instance::is_stopping)
     }
 
-    fn connected(&mut self, now: Instant, configuration: &[u8]) {
+    fn connected(&mut self, now: Instant, configuration: &[u8], records_ends: bool) {
         self.limits = reports::Limits::from_configuration(configuration);
         self.link = Link::Up {
+            records_ends,
             starts_seen: 0,
             reported: None,
             report_at: now,
         };
-        self.give_all_notices(now);
+        self.tell_ends();
     }
 
     fn disconnected(&mut self) {
         self.link = Link::Down;
         self.lease.disconnected();
-        self.lose_notices();
     }
 
     fn shutdown(&mut self, now: Instant, workloads: Workloads) {
@@ -391,7 +416,6 @@ impl Agent {
     fn pass_time(&mut self, now: Instant) {
         self.end_lease(now);
         self.kill_the_late(now);
-        self.settle_notices(now);
         if let Link::Up { report_at, .. } = &self.link
             && *report_at <= now
             && !self.sampling
@@ -408,6 +432,7 @@ impl Agent {
     /// Sends, if there is a connection.
     fn send(&mut self, message: Message) {
         if let Link::Up { .. } = self.link {
+            self.ends.count_frame(&message);
             self.actions.push_back(Action::Send(message));
         }
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto_frames::Uuid;
-use rustix::process::{Pid, Signal, geteuid};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
@@ -237,10 +237,20 @@ impl Group {
             .and_then(|mut file| io::Write::write_all(&mut file, b"1"))
             .is_err()
         {
-            for pid in pids_in(&self.path) {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let opened = |pid: Pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?));
+            let opened: Vec<_> = pids_in(&self.path).into_iter().filter_map(opened).collect();
+            // Those that are still in it now were when they were opened.
+            let still = pids_in(&self.path);
+            for (_, pidfd) in opened.iter().filter(|(pid, _)| still.contains(pid)) {
+                let _ = pidfd_send_signal(pidfd, Signal::KILL);
             }
         }
+    }
+
+    /// Whether processes are in it, or in groups below.
+    pub(crate) fn is_populated(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        value_of(&events, "populated") == Some(1)
     }
 
     /// Kills what is left and removes the group.

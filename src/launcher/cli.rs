@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use proto_frames::{Encoding, Role, Uuid};
+use tracing::warn;
 
 use super::agent::{Features, Workloads};
 use super::config::{
@@ -14,9 +15,10 @@ use super::config::{
 use super::features::{FeatureFlags, FeaturesError};
 use super::host::Share;
 use super::simulate::Simulation;
+use super::state::known_uuid;
 use crate::logging::LogFlags;
 use crate::net::address::{Endpoint, candidates};
-use crate::net::tls::{self, TlsError};
+use crate::net::tls::{self, KeyFiles, TlsError};
 
 /// Most made-up nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
 const MAX_COUNT: u32 = 50_000;
@@ -48,6 +50,9 @@ pub struct Cli {
         default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
     )]
     pub cacert: PathBuf,
+    /// Refuse a certificate file whose private key others can read, rather than warn of it
+    #[arg(long)]
+    pub strict_files: bool,
     /// Where the scheduler is: HOST or HOST:PORT; tried before the names in the CA certificate and localhost
     #[arg(long, value_name = "ADDR")]
     pub server: Option<Endpoint>,
@@ -58,7 +63,7 @@ pub struct Cli {
     #[arg(long, value_enum, default_value = "native")]
     pub encoding: EncodingName,
 
-    /// UUID of this node; kept in the state directory unless given
+    /// UUID of this node; the one that its certificate is bound to, or else is kept in the state directory, unless given
     #[arg(long)]
     pub uuid: Option<Uuid>,
     /// Host name to report; the machine's unless given
@@ -161,6 +166,48 @@ pub enum CliError {
         /// What it grants.
         granted: Role,
     },
+    /// The certificate is bound to another UUID than was given.
+    #[error(
+        "--uuid {given} is not the UUID that {} is bound to, {bound}; leave --uuid out or use another certificate",
+        path.display()
+    )]
+    OtherUuid {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it is bound to.
+        bound: Uuid,
+        /// What was given.
+        given: Uuid,
+    },
+    /// The certificate is bound to another node than the state directory is of.
+    #[error(
+        "{} is bound to the UUID {bound}, and the state directory {} is that of node {known}; make a certificate for this \
+         node (ciao-cert -node NAME -uuid {known}), give another --state-dir, or say --uuid {bound} to make it that node",
+        path.display(), state_dir.display()
+    )]
+    OtherNode {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it is bound to.
+        bound: Uuid,
+        /// The state directory.
+        state_dir: PathBuf,
+        /// The node it is of.
+        known: Uuid,
+    },
+    /// Several nodes are to share a certificate that is bound to one.
+    #[error(
+        "{} is bound to the UUID {bound}: it is for one node, not for {count}; use one that is not bound (ciao-cert -role)",
+        path.display()
+    )]
+    BoundToOne {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it is bound to.
+        bound: Uuid,
+        /// How many nodes there were to be.
+        count: u32,
+    },
     /// The node cannot say so of itself.
     #[error(transparent)]
     Features(#[from] FeaturesError),
@@ -185,11 +232,13 @@ impl Cli {
     /// # Errors
     /// [`CliError`].
     pub fn config(self) -> Result<Config, CliError> {
+        let key_files = KeyFiles::new(self.strict_files);
+        key_files.check(&self.cert, |said| warn!("{said}"))?;
         let identity = tls::load_identity(&self.cert)?;
         let anchors = tls::load_anchors(&self.cacert)?;
         let role = self.role(identity.peer().roles)?;
         let endpoints = candidates(self.server.as_ref(), anchors.server_names());
-        let machine = self.machine(identity.peer().bound_uuid)?;
+        let machine = self.machine(self.uuid(identity.peer().bound_uuid)?)?;
         let lease = self.lease()?;
         let found = match machine {
             MachineConfig::Real { .. } => self.features.detect().find(),
@@ -261,8 +310,43 @@ impl Cli {
         }
     }
 
-    fn machine(&self, certified: Option<Uuid>) -> Result<MachineConfig, CliError> {
-        let uuid = self.uuid.or(certified);
+    /// The node's UUID where it is known before its state directory is opened: that of the certificate, if it is bound
+    /// to one, since the scheduler takes no other with it.
+    fn uuid(&self, bound: Option<Uuid>) -> Result<Option<Uuid>, CliError> {
+        let Some(bound) = bound else {
+            return Ok(self.uuid);
+        };
+        let path = || self.cert.clone();
+        if let Some(given) = self.uuid.filter(|given| *given != bound) {
+            return Err(CliError::OtherUuid {
+                path: path(),
+                bound,
+                given,
+            });
+        }
+        if self.simulate.is_some() {
+            return match self.count {
+                1 => Ok(Some(bound)),
+                count => Err(CliError::BoundToOne {
+                    path: path(),
+                    bound,
+                    count,
+                }),
+            };
+        }
+        // With --uuid it is said that the directory is to become this node's.
+        match known_uuid(&self.state_dir) {
+            Some(known) if known != bound && self.uuid.is_none() => Err(CliError::OtherNode {
+                path: path(),
+                bound,
+                state_dir: self.state_dir.clone(),
+                known,
+            }),
+            _ => Ok(Some(bound)),
+        }
+    }
+
+    fn machine(&self, uuid: Option<Uuid>) -> Result<MachineConfig, CliError> {
         Ok(match self.simulate {
             Some(simulation) => MachineConfig::Simulated {
                 simulation,

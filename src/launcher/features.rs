@@ -17,8 +17,11 @@ use super::detect;
 /// Most labels of a node: what a dozen agents and administrators think of, and still a small part of a report.
 pub const MAX_LABELS: usize = 64;
 
-/// Most further resources of a node; the scheduler searches a column for each.
-pub const MAX_RESOURCES: usize = 64;
+/// Most further resources of a node: as many as the scheduler takes from one.
+pub const MAX_RESOURCES: usize = 32;
+
+/// Most nodes that share the resources of one: as many as the scheduler takes.
+pub const MAX_PARTS: usize = 32;
 
 /// Longest value of a label, in bytes: a host name or a path fits.
 pub const MAX_LABEL_VALUE_LEN: usize = 255;
@@ -36,9 +39,13 @@ pub struct FeatureFlags {
     /// How much the node has of a further resource that is counted, e.g. gpu=4; may be repeated
     #[arg(long, value_name = "NAME=AMOUNT", value_parser = parse_resource)]
     pub resource: Vec<(String, i64)>,
-    /// The node whose resources this one shares, e.g. the whole machine's where this is one of its NUMA nodes
+    /// The node whose resources this one shares, e.g. the whole machine's where this is one of its NUMA nodes; that one
+    /// has to say so as well, by --shared-by
     #[arg(long, value_name = "UUID")]
     pub shares: Option<Uuid>,
+    /// A node that shares the resources of this one; may be repeated
+    #[arg(long, value_name = "UUID")]
+    pub shared_by: Vec<Uuid>,
     /// What to report of what is found on this machine
     #[arg(
         long,
@@ -75,6 +82,9 @@ pub enum FeaturesError {
     /// The command line has too many resources.
     #[error("--resource: {0} resources; a node may have {MAX_RESOURCES}")]
     TooManyResources(usize),
+    /// The command line has too many nodes that share what this one has.
+    #[error("--shared-by: {0} nodes; at most {MAX_PARTS} may share what one has")]
+    TooManyParts(usize),
     /// One label or resource has two values.
     #[error("--{flag}: {name} is given twice")]
     Twice {
@@ -122,10 +132,14 @@ impl FeatureFlags {
         if self.resource.len() > MAX_RESOURCES {
             return Err(FeaturesError::TooManyResources(self.resource.len()));
         }
+        if self.shared_by.len() > MAX_PARTS {
+            return Err(FeaturesError::TooManyParts(self.shared_by.len()));
+        }
         let mut features = Features {
             labels: unique("label", self.label)?,
             resources: unique("resource", self.resource)?,
             shares: self.shares,
+            shared_by: self.shared_by,
         };
         fill(&mut features.labels, found.labels, MAX_LABELS);
         fill(&mut features.resources, found.resources, MAX_RESOURCES);
@@ -230,7 +244,7 @@ mod tests {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into(),
             resources: [("gpu".to_owned(), 8)].into(),
-            shares: None,
+            ..Features::default()
         }
     }
 
@@ -332,7 +346,7 @@ mod tests {
         let mut many = flags(&[]);
         many.resource = (0..=MAX_RESOURCES).map(|n| (n.to_string(), 1)).collect();
         let error = many.features(Features::default()).unwrap_err();
-        assert_eq!(error, FeaturesError::TooManyResources(65));
+        assert_eq!(error, FeaturesError::TooManyResources(33));
         let error = flags(&["--label=zone=a", "--label=zone=b"])
             .features(Features::default())
             .unwrap_err();

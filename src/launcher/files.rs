@@ -5,16 +5,22 @@
 //! left that a record could describe wrongly for long.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::Group;
 use super::limits::Limits;
 use super::procfs::ProcessId;
+
+/// Largest file that is read here, in bytes: a START's payload has 4 MiB at most, and JSON takes up to six times as much for
+/// a byte of it. A workload can make any of its instance's files larger.
+const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Where an instance keeps what; `<state>/instances/<instance>/`.
 #[derive(Debug, Clone)]
@@ -49,6 +55,11 @@ impl InstanceDir {
     /// The part of the output before the current file, where it grew too large.
     pub(crate) fn older_output(&self) -> PathBuf {
         self.0.join("output.log.1")
+    }
+
+    /// What every process of the workload has open ([`super::orphans`]).
+    pub(crate) fn mark(&self) -> PathBuf {
+        self.0.join("mark")
     }
 
     /// Working directory of a workload that names none.
@@ -124,17 +135,49 @@ pub(crate) fn create_json(path: &Path, value: &impl Serialize) -> io::Result<boo
 
 /// Reads what [`write_json`] wrote; `None` if there is no such file.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(careful())
+        .open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
+        let text = format!("is no file of at most {MAX_FILE_BYTES} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
+    let mut text = Vec::new();
+    file.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
+    Ok(Some(serde_json::from_slice(&text)?))
+}
+
+/// How to open what may be something else than it should, by a workload's doing: pipes do not block, links are not
+/// followed.
+pub(crate) fn careful() -> i32 {
+    const FLAGS: OFlags = OFlags::NOFOLLOW
+        .union(OFlags::NONBLOCK)
+        .union(OFlags::CLOEXEC);
+    FLAGS.bits().cast_signed()
 }
 
 fn write_temporary(path: &Path, value: &impl Serialize) -> io::Result<PathBuf> {
     // The process id keeps a launcher and a supervisor that race for one file apart.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temporary, serde_json::to_vec(value)?)?;
+    let create = || {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+    };
+    let mut file = create().or_else(|error| match error.kind() {
+        // Of an earlier process with this id that was killed.
+        io::ErrorKind::AlreadyExists => fs::remove_file(&temporary).and_then(|()| create()),
+        _ => Err(error),
+    })?;
+    file.write_all(&serde_json::to_vec(value)?)?;
     Ok(temporary)
 }
 
@@ -153,5 +196,19 @@ mod tests {
         write_json(&path, &2).unwrap();
         assert_eq!(read_json(&path).unwrap(), Some(2));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_small_file_is_an_error_and_blocks_nobody() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert!(read_json::<Supervision>(&pipe).is_err());
+        let large = dir.path().join("large");
+        let file = std::fs::File::create(&large).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let error = read_json::<Supervision>(&large).unwrap_err();
+        assert!(error.to_string().contains("bytes"), "{error}");
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, error, warn};
 
 use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, Workload};
-use super::cgroup::{Group, Tree};
+use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
 use super::files::{
     Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json, write_json,
@@ -29,10 +29,11 @@ use super::files::{
 use super::host::{self, Share};
 use super::lease::Keeper;
 use super::limits::Limits;
-use super::procfs::{self, ProcessId};
+use super::orphans::{self, DIR_VARIABLE};
+use super::procfs::ProcessId;
 use super::state::StateDir;
 use super::supervise::{KILL_WORKLOAD, WORD};
-use super::usage::Meter;
+use super::usage::{Disks, Meter};
 
 /// Supervisors being started at a time: enough to use the machine, few enough that a burst of STARTs does not choke it.
 const STARTS_AT_ONCE: usize = 8;
@@ -46,11 +47,8 @@ const EVENT_QUEUE_LEN: usize = 256;
 /// Longest line a supervisor may say, in bytes.
 const MAX_VERDICT_LEN: u64 = 64 * 1024;
 
-/// The variable that tells a workload where its instance's files are, and the launcher which processes belong to it: no
-/// two instances on a machine share it.
-const DIR_VARIABLE: &str = "CIAO_INSTANCE_DIR";
-
-/// The variables a workload inherits from its launcher, where they are set there; nothing else gets through.
+/// The variables a workload inherits from its launcher, where they are set there; nothing else gets through. Its
+/// supervisor has only these as well: a workload may read the environment of its parent.
 const INHERITED_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME",
 ];
@@ -72,6 +70,7 @@ pub(crate) struct Processes {
     keeper: Keeper,
     supervisors: BTreeMap<String, Supervisor>,
     meter: Arc<Mutex<Meter>>,
+    disks: Arc<Disks>,
     starts: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     happened: mpsc::Receiver<Event>,
@@ -115,6 +114,7 @@ impl Processes {
             lease,
             supervisors: BTreeMap::new(),
             meter: Arc::default(),
+            disks: Arc::default(),
             starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
             events,
             happened,
@@ -124,13 +124,38 @@ impl Processes {
     /// What is known from before, and what became of it.
     pub(crate) fn recover(&mut self) -> Vec<Recovered> {
         let records = self.state.records();
-        records
-            .into_iter()
-            .map(|record| Recovered {
-                found: self.find(&record),
-                record,
-            })
-            .collect()
+        let found: Vec<Option<Found>> = records.iter().map(|record| self.find(record)).collect();
+        let silent = records.iter().zip(&found).filter(|(_, it)| it.is_none());
+        let silent: Vec<InstanceDir> = silent
+            .map(|(record, _)| self.state.instance(&record.instance))
+            .collect();
+        let mut are_gone = orphans::without_any(&silent).into_iter();
+        let mut known = |(record, found): (Record, Option<Found>)| {
+            let found = found.unwrap_or_else(|| {
+                let is_gone = are_gone.next().unwrap_or(false);
+                self.end(&record.instance, is_gone)
+            });
+            Recovered { record, found }
+        };
+        records.into_iter().zip(found).map(&mut known).collect()
+    }
+
+    /// Ends an instance whose supervisor is gone and has not said how it ended. It runs until nothing is left of it.
+    fn end(&self, id: &str, is_gone: bool) -> Found {
+        let (events, instance, dir) = (self.events.clone(), id.to_owned(), self.state.instance(id));
+        if is_gone {
+            tokio::spawn(orphans::remove_group(dir));
+            return Found::Ended(None);
+        }
+        tokio::spawn(async move {
+            orphans::end(dir).await;
+            let exited = Input::Exited {
+                instance,
+                code: None,
+            };
+            let _ = events.send(Event::Other(exited)).await;
+        });
+        Found::Running
     }
 
     /// When the lease that an earlier launcher had is over; `None` = it is.
@@ -220,14 +245,20 @@ impl Processes {
         let supervisor = self.supervisor.clone();
         let launch = self.launch(workload, &dir);
         tokio::spawn(async move {
-            let _turn = starts.acquire().await;
-            let event = match start(supervisor, dir, launch).await {
+            let turn = starts.acquire().await;
+            let started = start(supervisor, dir.clone(), launch).await;
+            drop(turn);
+            let event = match started {
                 Ok((supervisor, child)) => Event::Started {
                     instance,
                     supervisor,
                     child,
                 },
-                Err(Obstacle { image, detail }) => {
+                Err(NotStarted { obstacle, rest }) => {
+                    if rest == Rest::Unknown {
+                        orphans::end(dir).await;
+                    }
+                    let Obstacle { image, detail } = obstacle;
                     let fault = if image {
                         LaunchFault::Image
                     } else {
@@ -292,11 +323,15 @@ impl Processes {
                 return;
             }
             if let Some(mut child) = child {
-                let _ = child.wait();
+                orphans::reap_supervisor(&mut child);
             }
             let code = match ended(&dir) {
-                Found::Ended(code) => code,
-                Found::Running | Found::NeverRan => None,
+                Some(Found::Ended(code)) => code,
+                Some(Found::Running | Found::NeverRan) => None,
+                None => {
+                    orphans::end(dir).await;
+                    None
+                }
             };
             let _ = events
                 .send(Event::Other(Input::Exited { instance, code }))
@@ -304,16 +339,16 @@ impl Processes {
         });
     }
 
-    /// What became of an instance while no launcher ran.
-    fn find(&mut self, record: &Record) -> Found {
+    /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.
+    fn find(&mut self, record: &Record) -> Option<Found> {
         let id = record.instance.as_str();
         if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
-            return Found::Ended(None);
+            return Some(Found::Ended(None));
         }
         let dir = self.state.instance(id);
         // From here on a supervisor that has not begun will not.
         match create_json(&dir.supervision(), &Supervision::Abandoned) {
-            Ok(true) => return Found::NeverRan,
+            Ok(true) => return Some(Found::NeverRan),
             Ok(false) => {}
             Err(error) => warn!(instance = id, %error, "cannot give up an instance"),
         }
@@ -322,11 +357,11 @@ impl Processes {
             None
         });
         match supervision {
-            Some(Supervision::Abandoned) => Found::NeverRan,
+            Some(Supervision::Abandoned) => Some(Found::NeverRan),
             Some(Supervision::By(process)) => match open(&process) {
                 Some(supervisor) => {
                     self.watch(id, supervisor, None);
-                    Found::Running
+                    Some(Found::Running)
                 }
                 None => ended(&dir),
             },
@@ -339,9 +374,16 @@ impl Processes {
         let root = self.state.root().to_owned();
         let instance =
             |(id, it): (&String, &Supervisor)| (it.pid, (id.clone(), self.state.instance(id).0));
-        let instances = self.supervisors.iter().map(instance).collect();
+        let instances: BTreeMap<_, _> = self.supervisors.iter().map(instance).collect();
+        let disks = self.disks.clone();
+        let dirs = instances.values().map(|(_, dir)| dir.clone()).collect();
+        // Not waited for: a report is due, whatever the files of an instance are like.
+        tokio::task::spawn_blocking({
+            let disks = disks.clone();
+            move || disks.measure(dirs)
+        });
         tokio::task::spawn_blocking(move || {
-            let usage = meter.lock().read(&instances);
+            let usage = meter.lock().read(&instances, &disks);
             let mem_used_mb = usage.values().map(|usage| usage.mem_mb).sum();
             let disk_used_mb = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
             let host = share.of(host::sample(&root), mem_used_mb, disk_used_mb);
@@ -350,58 +392,72 @@ impl Processes {
     }
 }
 
+/// A workload that could not be started.
+#[derive(Debug)]
+struct NotStarted {
+    obstacle: Obstacle,
+    rest: Rest,
+}
+
+/// Whether something may be left of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Its supervisor says so itself, or there was none.
+    Nothing,
+    Unknown,
+}
+
 /// Starts a supervisor and waits for its word.
 async fn start(
     program: PathBuf,
     dir: InstanceDir,
     launch: Launch,
-) -> Result<(Supervisor, Child), Obstacle> {
-    let failed = |error: io::Error| Obstacle {
-        image: false,
-        detail: format!("cannot start a supervisor: {error}"),
+) -> Result<(Supervisor, Child), NotStarted> {
+    let failed = |rest: Rest, error: io::Error| NotStarted {
+        obstacle: Obstacle {
+            image: false,
+            detail: format!("cannot start a supervisor: {error}"),
+        },
+        rest,
     };
-    let place = dir.clone();
     let spawn = move || {
-        write_json(&place.launch(), &launch)?;
-        Command::new(program)
-            .arg0("ciao-supervisor")
-            .arg(WORD)
-            .arg(&place.0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
+        write_json(&dir.launch(), &launch)?;
+        let mut command = Command::new(program);
+        command.arg0("ciao-supervisor").arg(WORD).arg(&dir.0);
+        command.env_clear().envs(inherited());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        orphans::spawn_supervisor(command.stderr(Stdio::null()))
     };
     let mut child = tokio::task::spawn_blocking(spawn)
         .await
         .map_err(io::Error::other)
         .flatten()
-        .map_err(failed)?;
+        .map_err(|error| failed(Rest::Nothing, error))?;
     let verdict = match child.stdout.take() {
         Some(stdout) => tokio::time::timeout(START_DEADLINE, verdict(stdout.into())).await,
         None => Ok(Err(io::Error::other("no pipe"))),
     };
-    match verdict {
+    let error = match verdict {
         Ok(Ok(None)) => match open_child(&child) {
-            Ok(supervisor) => Ok((supervisor, child)),
-            Err(error) => {
-                give_up(child, &dir);
-                Err(failed(error))
-            }
+            Ok(supervisor) => return Ok((supervisor, child)),
+            Err(error) => error,
         },
         Ok(Ok(Some(obstacle))) => {
-            let _ = child.wait();
-            Err(obstacle)
+            let rest = Rest::Nothing;
+            reap(child).await;
+            return Err(NotStarted { obstacle, rest });
         }
-        Ok(Err(error)) => {
-            give_up(child, &dir);
-            Err(failed(error))
-        }
-        Err(_) => {
-            give_up(child, &dir);
-            Err(failed(io::Error::from(io::ErrorKind::TimedOut)))
-        }
-    }
+        Ok(Err(error)) => error,
+        Err(_) => io::ErrorKind::TimedOut.into(),
+    };
+    let _ = child.kill();
+    reap(child).await;
+    Err(failed(Rest::Unknown, error))
+}
+
+/// Waits for a supervisor that is about to end.
+async fn reap(mut child: Child) {
+    let _ = tokio::task::spawn_blocking(move || orphans::reap_supervisor(&mut child)).await;
 }
 
 /// What a supervisor says of its start: nothing to complain of, or what stood in the way.
@@ -419,13 +475,6 @@ async fn verdict(pipe: OwnedFd) -> io::Result<Option<Obstacle>> {
     }
 }
 
-/// Ends a supervisor that did not do its part, and whatever it may have started.
-fn give_up(mut child: Child, dir: &InstanceDir) {
-    let _ = child.kill();
-    let _ = child.wait();
-    kill_orphans(dir);
-}
-
 /// The whole environment of a workload.
 fn environment(
     workload: &Workload,
@@ -433,8 +482,7 @@ fn environment(
     dir: &InstanceDir,
 ) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]);
-    let inherited = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-    env.extend(INHERITED_VARIABLES.into_iter().filter_map(inherited));
+    env.extend(inherited());
     env.extend(workload.env.clone());
     env.insert("CIAO_NODE_UUID".to_owned(), node_uuid.to_owned());
     env.insert("CIAO_TENANT_UUID".to_owned(), workload.tenant.clone());
@@ -444,6 +492,12 @@ fn environment(
         dir.0.to_string_lossy().into_owned(),
     );
     env
+}
+
+/// What workloads and supervisors have of this process's environment.
+fn inherited() -> impl Iterator<Item = (String, String)> {
+    let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    INHERITED_VARIABLES.into_iter().filter_map(variable)
 }
 
 fn open_child(child: &Child) -> io::Result<Supervisor> {
@@ -480,35 +534,14 @@ async fn until_ended(pidfd: Arc<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// How an instance without a supervisor ended. Where the supervisor was killed and could not say, its workload is
-/// killed too: an instance that nobody watches must not go on holding what it was given.
-fn ended(dir: &InstanceDir) -> Found {
+/// How an instance without a supervisor ended; `None` = its supervisor was killed and could not say.
+fn ended(dir: &InstanceDir) -> Option<Found> {
     match read_json(&dir.ended()) {
-        Ok(Some(Ended::Exited(code))) => Found::Ended(code),
+        Ok(Some(Ended::Exited(code))) => Some(Found::Ended(code)),
         Ok(Some(Ended::NeverRan(obstacle))) => {
             debug!(dir = %dir.0.display(), detail = obstacle.detail, "instance never ran");
-            Found::NeverRan
+            Some(Found::NeverRan)
         }
-        Ok(None) | Err(_) => {
-            kill_orphans(dir);
-            Found::Ended(None)
-        }
+        Ok(None) | Err(_) => None,
     }
-}
-
-/// Kills what carries the instance's directory in its environment, and what is in its cgroup.
-fn kill_orphans(dir: &InstanceDir) {
-    let group = read_json::<Launch>(&dir.launch()).map(|launch| launch?.group);
-    if let Ok(Some(group)) = group {
-        tokio::spawn(remove(group));
-    }
-    let orphans = procfs::with_environment(DIR_VARIABLE, &dir.0.to_string_lossy());
-    for pid in orphans.into_iter().filter_map(Pid::from_raw) {
-        warn!(dir = %dir.0.display(), pid = pid.as_raw_pid(), "killing a process whose supervisor is gone");
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
-    }
-}
-
-async fn remove(group: Group) {
-    group.remove().await;
 }

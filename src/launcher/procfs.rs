@@ -1,11 +1,13 @@
 //! What `/proc` says of processes: just the fields the launcher and its supervisors need.
 //!
-//! A process is named by pid, start time and boot, because pids are reused. Not here: figures of the whole machine
-//! ([`super::host`]).
+//! A process is named by pid, start time and boot, because pids are reused; for the same reason signals are sent through
+//! pidfds. Not here: figures of the whole machine ([`super::host`]).
 
 use std::collections::BTreeMap;
 use std::fs;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// One line of `/proc/<pid>/stat` (see `proc_pid_stat(5)`).
@@ -17,6 +19,8 @@ pub(crate) struct ProcStat {
     pub(crate) state: u8,
     /// Parent's process id.
     pub(crate) ppid: i32,
+    /// Its session: the process id of the process that began it.
+    pub(crate) session: i32,
     /// Processor time used, user and kernel, in clock ticks.
     pub(crate) cpu_ticks: u64,
     /// When it started, in clock ticks after boot.
@@ -42,6 +46,32 @@ impl ProcStat {
             .collect()
     }
 
+    /// Whether it has ended and only waits for its parent to ask how.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Sends this very process a signal, and no other that has its pid meanwhile; one that has ended is sent none.
+    ///
+    /// # Errors
+    /// The system's: that it may not, above all.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return Ok(());
+        };
+        let done = pidfd_open(pid, PidfdFlags::empty()).and_then(|pidfd| {
+            // Only after opening: the process that has this pid and that start time now had it then.
+            match Self::of(self.pid) {
+                Some(it) if it.start_ticks == self.start_ticks => pidfd_send_signal(pidfd, signal),
+                _ => Ok(()),
+            }
+        });
+        match done {
+            Err(Errno::SRCH) => Ok(()),
+            done => done,
+        }
+    }
+
     fn parse(line: &str) -> Option<Self> {
         // The name stands in parentheses and may hold anything, also spaces and parentheses.
         let (pid, rest) = line.split_once(" (")?;
@@ -51,6 +81,7 @@ impl ProcStat {
             pid: pid.parse().ok()?,
             state: *fields.first()?.as_bytes().first()?,
             ppid: fields.get(1)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
             cpu_ticks: number(11)?.saturating_add(number(12)?),
             start_ticks: number(19)?,
             rss_pages: fields.get(21)?.parse().ok()?,
@@ -96,51 +127,56 @@ pub(crate) fn boot_id() -> Option<String> {
     )
 }
 
-/// Which of `roots` a process descends from, itself included.
+/// Which of the processes for which `is_root` holds each process descends from, the nearest one, itself included. Those that
+/// descend from none are left out.
 ///
-/// The walk is bounded by the number of processes, because a picture taken while parents change may hold a loop.
-pub(crate) fn root_of(
+/// Each process is walked over once, however long the chains are that a workload makes. A picture that was taken while
+/// parents changed may hold a loop: what is in it descends from none.
+pub(crate) fn roots_of(
     processes: &BTreeMap<i32, ProcStat>,
-    roots: impl Fn(i32) -> bool,
-    pid: i32,
-) -> Option<i32> {
-    let mut at = pid;
-    for _ in 0..processes.len() {
-        if roots(at) {
-            return Some(at);
-        }
-        at = processes.get(&at)?.ppid;
+    is_root: impl Fn(i32) -> bool,
+) -> BTreeMap<i32, i32> {
+    let mut known: BTreeMap<i32, Option<i32>> = BTreeMap::new();
+    let mut walked = Vec::new();
+    for &pid in processes.keys() {
+        let mut at = pid;
+        let root = loop {
+            if let Some(root) = known.get(&at) {
+                break *root;
+            }
+            if is_root(at) {
+                known.insert(at, Some(at));
+                break Some(at);
+            }
+            // Until it is known, for loops.
+            known.insert(at, None);
+            walked.push(at);
+            match processes.get(&at) {
+                Some(process) => at = process.ppid,
+                None => break None,
+            }
+        };
+        known.extend(walked.drain(..).map(|pid| (pid, root)));
     }
-    None
+    known.retain(|pid, _| processes.contains_key(pid));
+    let found = known.into_iter();
+    found.filter_map(|(pid, root)| Some((pid, root?))).collect()
 }
 
 /// Every process that descends from `root`, without `root`.
 pub(crate) fn descendants(root: i32) -> Vec<ProcStat> {
     let processes = ProcStat::all();
-    let below = |process: &&ProcStat| {
-        process.pid != root && root_of(&processes, |at| at == root, process.pid).is_some()
-    };
-    processes.values().filter(below).copied().collect()
-}
-
-/// Every process that was started with this variable in its environment. Environments that may not be read do not
-/// match.
-pub(crate) fn with_environment(name: &str, value: &str) -> Vec<i32> {
-    let wanted = format!("{name}={value}");
-    let matches = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes())
-    };
-    ProcStat::all().into_keys().filter(matches).collect()
+    let mut below = roots_of(&processes, |pid| pid == root);
+    below.remove(&root);
+    below.keys().map(|pid| processes[pid]).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
-    use super::{ProcStat, ProcessId, root_of};
+    use super::{ProcStat, ProcessId, roots_of};
 
     fn stat(pid: i32, ppid: i32) -> (i32, ProcStat) {
         (
@@ -149,6 +185,7 @@ mod tests {
                 pid,
                 state: b'S',
                 ppid,
+                session: 0,
                 cpu_ticks: 0,
                 start_ticks: 0,
                 rss_pages: 0,
@@ -158,11 +195,12 @@ mod tests {
 
     #[test]
     fn a_name_with_spaces_and_parentheses_is_no_trouble() {
-        let line = "4711 (a) R (b) S 12 4711 4711 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1 0 88123 1000000 321 18446";
+        let line = "4711 (a) R (b) S 12 4711 4712 0 -1 4194304 1 2 3 4 50 7 0 0 20 0 1 0 88123 1000000 321 18446";
         let expected = ProcStat {
             pid: 4711,
             state: b'S',
             ppid: 12,
+            session: 4712,
             cpu_ticks: 57,
             start_ticks: 88123,
             rss_pages: 321,
@@ -172,16 +210,34 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_under_its_ancestor_and_a_loop_ends() {
+    fn a_process_is_found_under_its_nearest_ancestor_and_a_loop_ends() {
         let processes = BTreeMap::from([
             stat(10, 1),
             stat(11, 10),
             stat(12, 11),
+            stat(13, 12),
             stat(20, 21),
             stat(21, 20),
+            stat(22, 21),
         ]);
-        assert_eq!(root_of(&processes, |pid| pid == 10, 12), Some(10));
-        assert_eq!(root_of(&processes, |pid| pid == 10, 20), None);
+        let found = roots_of(&processes, |pid| pid == 10 || pid == 12);
+        let expected = [(10, 10), (11, 10), (12, 12), (13, 12)];
+        assert_eq!(found, BTreeMap::from(expected));
+        assert_eq!(roots_of(&processes, |pid| pid == 1).len(), 4);
+    }
+
+    #[test]
+    fn a_long_chain_of_processes_is_walked_over_once() {
+        const LEN: i32 = 20_000;
+        // Each is the child of the one after it, so that every walk begins at the far end.
+        let processes: BTreeMap<_, _> = (2..LEN).map(|pid| stat(pid, pid + 1)).collect();
+        let looks = Cell::new(0);
+        let found = roots_of(&processes, |pid| {
+            looks.set(looks.get() + 1);
+            pid == LEN
+        });
+        assert_eq!(found.len(), processes.len());
+        assert!(looks.get() <= LEN, "{}", looks.get());
     }
 
     #[test]

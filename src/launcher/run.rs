@@ -12,11 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::agent::{Action, Agent, Command, Input, Order, Runs, Settings};
+use super::agent::{Action, Agent, Command, Input, Numbering, Order, Runs, Settings};
 use super::cgroup;
 use super::config::{Config, LauncherError, MachineConfig};
 use super::dial::Dialler;
 use super::host;
+use super::orphans;
 use super::process::Processes;
 use super::simulate::Simulated;
 use super::state::StateDir;
@@ -88,8 +89,10 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             supervisor,
             cgroup,
         } => {
+            orphans::adopt();
             let state = StateDir::open(state_dir, *uuid)?;
             let (uuid, maintenance) = (state.uuid(), state.maintenance());
+            let numbering = state.numbering();
             check_shares(config, &[uuid])?;
             let tree = cgroup::find(cgroup.as_deref())?;
             let lease = lease(config);
@@ -103,6 +106,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
                 uuid,
                 hostname,
                 Machine::Real(Box::new(processes)),
+                numbering,
                 dials,
             );
             if let Some(until) = lease_until {
@@ -117,11 +121,17 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             let name = config.hostname.as_deref().unwrap_or("simulated");
             let node = |(number, uuid): (usize, &Uuid)| {
                 let machine = Machine::Simulated(Simulated::new(*simulation));
+                // It remembers nothing, so that its ends are others' than those of one before it.
+                let numbering = Numbering {
+                    incarnation: Uuid::new_v4(),
+                    after: 0,
+                };
                 Node::new(
                     config,
                     *uuid,
                     format!("{name}-{}", number + 1),
                     machine,
+                    numbering,
                     dials,
                 )
             };
@@ -181,7 +191,12 @@ struct Node {
 /// The state of a node's connection.
 enum Connection {
     Dialling(Pin<Box<dyn Future<Output = Result<Link, LauncherError>> + Send>>),
-    Up { link: Link, since: Instant },
+    Up {
+        link: Link,
+        since: Instant,
+        /// Frames known to be written to the socket.
+        written: u64,
+    },
 }
 
 /// What a node waits for.
@@ -191,6 +206,8 @@ enum Woken {
     Received(Frame),
     /// The first frame of the outbox was taken.
     Sent,
+    /// So many frames have been written to the socket.
+    Written(u64),
     Lost(LinkClosed),
     Ending,
 }
@@ -201,6 +218,7 @@ impl Node {
         uuid: Uuid,
         hostname: String,
         machine: Machine,
+        numbering: Numbering,
         dials: &Arc<Semaphore>,
     ) -> Self {
         let agent = Agent::new(Settings {
@@ -215,6 +233,7 @@ impl Node {
                 Machine::Simulated(_) => Runs::Anything,
             },
             lease: lease(config),
+            numbering,
         });
         let hello = Hello {
             role: config.role,
@@ -292,11 +311,31 @@ impl Node {
                 None => std::future::pending().await,
             }
         };
+        let writes = self.writes();
         tokio::select! {
+            frames = writes => Ok(Woken::Written(frames)),
             woken = exchange(&mut self.connection, self.outbox.front()) => woken,
             input = self.machine.event() => Ok(Woken::Happened(input)),
             () = timer => Ok(Woken::Happened(Input::Tick)),
             _ = ending => Ok(Woken::Ending),
+        }
+    }
+
+    /// When more frames have been written than were known to be; never where nobody wants to know.
+    fn writes(&self) -> impl Future<Output = u64> + use<> {
+        let watched = match &self.connection {
+            Connection::Up { link, written, .. } if self.agent.waits_for_writes() => {
+                Some((link.sender.clone(), *written))
+            }
+            _ => None,
+        };
+        async move {
+            if let Some((sender, written)) = watched
+                && let Ok(frames) = sender.written_beyond(written).await
+            {
+                return frames;
+            }
+            std::future::pending().await
         }
     }
 
@@ -310,15 +349,29 @@ impl Node {
             Woken::Sent => {
                 self.outbox.pop_front();
             }
+            Woken::Written(frames) => {
+                if let Connection::Up { written, .. } = &mut self.connection {
+                    *written = frames;
+                }
+                self.agent.handle(now, Input::Written(frames));
+            }
             Woken::Received(frame) => match Command::decode(&frame) {
                 Some(command) => self.agent.handle(now, Input::Command(command)),
                 None => debug!(node = %self.uuid, kind = %frame.kind, "frame ignored"),
             },
             Woken::Connected(link) => {
                 info!(node = %self.uuid, scheduler = %link.connected.source, "connected");
-                let configuration = link.connected.payload.clone();
-                self.connection = Connection::Up { link, since: now };
-                self.agent.handle(now, Input::Connected { configuration });
+                let connected = Input::Connected {
+                    configuration: link.connected.payload.clone(),
+                    records_ends: link.connected.records_ends()
+                        && self.config.encoding == Encoding::Native,
+                };
+                self.connection = Connection::Up {
+                    link,
+                    since: now,
+                    written: 0,
+                };
+                self.agent.handle(now, connected);
             }
             Woken::Lost(reason) => {
                 warn!(node = %self.uuid, %reason, "disconnected");

@@ -253,6 +253,7 @@ mod tests {
             update: None,
             stage: Stage::Starting,
             unheard: false,
+            ends: Vec::new(),
         }));
         machine.perform(Order::Spawn(Box::new(Workload {
             instance: "a".to_owned(),

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! <state>/lock                  held by the running launcher
-//! <state>/node.json             this node: UUID, whether it is evacuated
+//! <state>/node.json             this node: UUID, whether it is evacuated, what its ends are numbered by
 //! <state>/lease.json            until when instances under the lease may run
 //! <state>/instances/<instance>/ see the files of one instance
+//! <state>/new/<instance>/       a directory of an instance that is about to take the place of the earlier one
+//! <state>/trash/                what is being deleted
 //! ```
+//! Nothing here takes the longer the more files a workload makes: what is deleted is set aside first ([`Trash`]).
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -17,8 +20,10 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::agent::{Record, Stage};
+use super::agent::{Numbering, Record, Stage};
 use super::files::{InstanceDir, read_json, write_json};
+use super::trash::Trash;
+use crate::private;
 
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +35,24 @@ pub enum StateError {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// It is another node's, some of whose instances may still run: under another UUID they would be reported as this
+    /// node's, while the scheduler may start them again for the one that it has lost.
+    #[error(
+        "state directory {} is that of node {known}, whose instance {instance} may still run; it cannot become node \
+         {uuid} before that has ended: start the launcher as {known} and stop its instances, or give another with \
+         --state-dir",
+        path.display()
+    )]
+    HasInstances {
+        /// The directory.
+        path: PathBuf,
+        /// The node it is of.
+        known: Uuid,
+        /// The node it was to be of.
+        uuid: Uuid,
+        /// One that may run.
+        instance: String,
     },
     /// Another launcher runs with it.
     #[error("state directory {} is in use by another launcher; give each its own with --state-dir", path.display())]
@@ -45,7 +68,17 @@ struct Node {
     uuid: String,
     #[serde(default)]
     maintenance: bool,
+    /// Whose numbers the ends of instances have; drawn with this directory. Launchers that did not number them lack it.
+    #[serde(default)]
+    incarnation: Option<Uuid>,
+    /// How often a launcher has started with this directory: each numbers ends from where none before it can have come.
+    #[serde(default)]
+    starts: u32,
 }
+
+/// Ends that one launcher numbers at most, as a power of two: more than it can live to see. With it and the number of
+/// starts in the other half, a number is never given twice although it is not put on disk for each end.
+const ENDS_PER_START_BITS: u32 = 32;
 
 /// An opened state directory; nobody else has it open.
 #[derive(Debug)]
@@ -53,6 +86,8 @@ pub(crate) struct StateDir {
     root: PathBuf,
     node: Node,
     uuid: Uuid,
+    numbering: Numbering,
+    trash: Trash,
     /// Unlocked when this is dropped, or the process ends.
     _lock: File,
 }
@@ -60,11 +95,14 @@ pub(crate) struct StateDir {
 impl StateDir {
     /// Opens the directory, making it if needed. The node keeps its UUID between runs; `uuid` sets another.
     pub(crate) fn open(root: &Path, uuid: Option<Uuid>) -> Result<Self, StateError> {
-        // Private: instances' environments and outputs are nobody else's business.
         let unusable = |source| StateError::Unusable {
             path: root.to_owned(),
             source,
         };
+        // Instances' environments and outputs are nobody else's business.
+        for remark in private::open_directory(root, is_own).map_err(unusable)? {
+            warn!("{remark}");
+        }
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -86,17 +124,68 @@ impl StateDir {
         let known: Option<Node> = read_json(&path).map_err(unusable)?;
         let known_uuid = known.as_ref().and_then(|node| node.uuid.parse().ok());
         let uuid = uuid.or(known_uuid).unwrap_or_else(Uuid::new_v4);
+        if let Some(known) = known_uuid.filter(|known| *known != uuid)
+            && let Some(instance) = records_in(&root).into_iter().find(|it| !it.has_ended())
+        {
+            return Err(StateError::HasInstances {
+                path: root,
+                known,
+                uuid,
+                instance: instance.instance,
+            });
+        }
+        let before = known.as_ref();
+        let starts = before.map_or(0, |node| node.starts).saturating_add(1);
+        let incarnation = before.and_then(|node| node.incarnation);
+        let incarnation = incarnation.unwrap_or_else(Uuid::new_v4);
         let node = Node {
             uuid: uuid.to_string(),
-            maintenance: known.is_some_and(|node| node.maintenance),
+            maintenance: before.is_some_and(|node| node.maintenance),
+            incarnation: Some(incarnation),
+            starts,
         };
         write_json(&path, &node).map_err(unusable)?;
-        Ok(Self {
+        let path = root.join("trash");
+        let trash = Trash::open(path.clone());
+        let state = Self {
+            trash: trash.map_err(|source| StateError::Unusable { path, source })?,
             root,
             node,
             uuid,
+            numbering: Numbering {
+                incarnation,
+                after: u64::from(starts) << ENDS_PER_START_BITS,
+            },
             _lock: lock,
-        })
+        };
+        state.tidy();
+        Ok(state)
+    }
+
+    /// Finishes what an earlier launcher began to replace or to delete.
+    fn tidy(&self) {
+        for path in entries(&self.root.join("new")) {
+            let place = path
+                .file_name()
+                .map(|id| self.root.join("instances").join(id));
+            let is_missing = place.as_ref().is_some_and(|place| !place.exists());
+            let done = match place.filter(|_| is_missing) {
+                Some(place) => fs::rename(&path, place),
+                // It was not in its place yet: as if it had not been begun.
+                None => self.trash.take(&path),
+            };
+            if let Err(error) = done {
+                warn!(path = %path.display(), %error, "cannot be put in its place");
+            }
+        }
+        for path in entries(&self.root.join("instances")) {
+            let record = InstanceDir(path.clone()).record();
+            let is_gone = fs::symlink_metadata(record)
+                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if is_gone && let Err(error) = self.trash.take(&path) {
+                warn!(path = %path.display(), %error, "cannot be deleted");
+            }
+        }
     }
 
     /// The directory itself.
@@ -107,6 +196,11 @@ impl StateDir {
     /// The node's UUID.
     pub(crate) fn uuid(&self) -> Uuid {
         self.uuid
+    }
+
+    /// What this launcher numbers ends by.
+    pub(crate) fn numbering(&self) -> Numbering {
+        self.numbering
     }
 
     /// Whether the node is evacuated.
@@ -134,42 +228,76 @@ impl StateDir {
     /// run.
     pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
         let dir = self.instance(&record.instance);
+        match make_dir(&dir.0) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(()) => return write_json(&dir.record(), record),
+        }
+        match record.stage {
+            Stage::Starting | Stage::Gone(..) => self.replace(&dir, record),
+            _ => write_json(&dir.record(), record),
+        }
+    }
+
+    /// Has the directory of an instance hold this record alone. Whenever that is interrupted, the record or the one before
+    /// it is found again.
+    fn replace(&self, dir: &InstanceDir, record: &Record) -> io::Result<()> {
+        let new = InstanceDir(self.root.join("new").join(&record.instance));
+        self.trash.take(&new.0)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&dir.0)?;
-        if let Stage::Starting | Stage::Gone(..) = record.stage {
-            remove_all_but(&dir.record(), &dir.0)?;
-        }
-        write_json(&dir.record(), record)
+            .create(&new.0)?;
+        write_json(&new.record(), record)?;
+        self.trash.take(&dir.0)?;
+        fs::rename(&new.0, &dir.0)
     }
 
     /// Forgets an instance with all its files.
     pub(crate) fn forget(&self, id: &str) -> io::Result<()> {
-        remove_if_there(&self.instance(id).0)
+        self.trash.take(&self.instance(id).0)
     }
 
     /// Everything remembered, in order of instance id. What cannot be read is left where it is, with a warning.
     pub(crate) fn records(&self) -> Vec<Record> {
-        let entries = fs::read_dir(self.root.join("instances"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut records: Vec<Record> = entries
-            .filter_map(|entry| {
-                let dir = InstanceDir(entry.path());
-                match read_json::<Record>(&dir.record()) {
-                    Ok(record) => record,
-                    Err(error) => {
-                        warn!(path = %dir.record().display(), %error, "instance record cannot be read; ignored");
-                        None
-                    }
-                }
-            })
-            .collect();
-        records.sort_by(|a, b| a.instance.cmp(&b.instance));
-        records
+        records_in(&self.root)
     }
+}
+
+fn records_in(root: &Path) -> Vec<Record> {
+    let mut records: Vec<Record> = entries(&root.join("instances"))
+        .filter_map(|path| {
+            let dir = InstanceDir(path);
+            match read_json::<Record>(&dir.record()) {
+                Ok(record) => record,
+                Err(error) => {
+                    warn!(path = %dir.record().display(), %error, "instance record cannot be read; ignored");
+                    None
+                }
+            }
+        })
+        .collect();
+    records.sort_by(|a, b| a.instance.cmp(&b.instance));
+    records
+}
+
+/// Whether what is in the directory is the launcher's.
+fn is_own(name: &str) -> bool {
+    let own = [
+        "lock",
+        "node.json",
+        "lease.json",
+        "instances",
+        "new",
+        "trash",
+    ];
+    own.contains(&name) || name.ends_with(".tmp")
+}
+
+/// The UUID of the node whose state directory this is, if it is one.
+pub(crate) fn known_uuid(root: &Path) -> Option<Uuid> {
+    let node: Option<Node> = read_json(&root.join("node.json")).ok()?;
+    node?.uuid.parse().ok()
 }
 
 /// Where an instance keeps its files, in the state directory `root`.
@@ -177,23 +305,14 @@ pub(crate) fn instance_dir(root: &Path, id: &str) -> InstanceDir {
     InstanceDir(root.join("instances").join(id))
 }
 
-fn remove_all_but(kept: &Path, dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        match entry.path() {
-            path if path == kept => {}
-            path if entry.file_type()?.is_dir() => fs::remove_dir_all(path)?,
-            path => fs::remove_file(path)?,
-        }
-    }
-    Ok(())
+/// What is in a directory; nothing where it cannot be read.
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
 }
 
-fn remove_if_there(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
+fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(dir)
 }
 
 #[cfg(test)]
@@ -216,6 +335,7 @@ mod tests {
             update: None,
             stage,
             unheard: false,
+            ends: Vec::new(),
         }
     }
 
@@ -233,6 +353,17 @@ mod tests {
         let other = proto_frames::Uuid::new_v4();
         assert_eq!(StateDir::open(&root, Some(other)).unwrap().uuid(), other);
         assert_eq!(StateDir::open(&root, None).unwrap().uuid(), other);
+    }
+
+    #[test]
+    fn no_two_launchers_number_ends_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbering = || StateDir::open(dir.path(), None).unwrap().numbering();
+        let (first, second) = (numbering(), numbering());
+        assert_eq!(first.incarnation, second.incarnation);
+        assert!(second.after > first.after + u64::from(u32::MAX) - 1);
+        std::fs::remove_file(dir.path().join("node.json")).unwrap();
+        assert_ne!(numbering().incarnation, first.incarnation);
     }
 
     #[test]
@@ -291,5 +422,42 @@ mod tests {
         state.save(&gone).unwrap();
         assert!(!state.instance("a").output().exists());
         assert_eq!(state.records(), [gone]);
+    }
+
+    #[test]
+    fn a_replacement_that_was_interrupted_loses_neither_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path(), None).unwrap();
+        let gone = record("a", Stage::Gone(Outcome::Deleted, Some(0)));
+        state.save(&record("a", Stage::Running)).unwrap();
+        std::fs::write(state.instance("a").output(), "text").unwrap();
+        let (place, new) = (state.instance("a").0, dir.path().join("new/a"));
+        // As it is before the old directory is set aside, and after.
+        std::fs::create_dir_all(&new).unwrap();
+        super::write_json(&new.join("record.json"), &gone).unwrap();
+        drop(state);
+        let state = StateDir::open(dir.path(), None).unwrap();
+        assert_eq!(state.records(), [record("a", Stage::Running)]);
+        assert!(!new.exists());
+        std::fs::rename(&place, &new).unwrap();
+        drop(state);
+        let state = StateDir::open(dir.path(), None).unwrap();
+        assert_eq!(state.records(), [record("a", Stage::Running)]);
+        assert!(!new.exists() && place.exists());
+    }
+
+    #[test]
+    fn what_has_no_record_is_deleted_and_what_is_broken_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path(), None).unwrap();
+        for id in ["left", "broken"] {
+            state.save(&record(id, Stage::Running)).unwrap();
+        }
+        std::fs::remove_file(state.instance("left").record()).unwrap();
+        std::fs::write(state.instance("broken").record(), "{").unwrap();
+        drop(state);
+        let state = StateDir::open(dir.path(), None).unwrap();
+        assert!(!state.instance("left").0.exists());
+        assert!(state.instance("broken").0.exists());
     }
 }

@@ -11,10 +11,10 @@
 //! all of it; either way a frozen workload goes on to its end. To freeze, thaw or limit it is asked over a socket
 //! (`control`). A workload under the node's lease is killed when that is over (`lease`), whatever has
 //! become of the launcher. It never outlives the workload and has no other duty but keeping the output file within its
-//! limit.
+//! limit (`output`). Its loop does nothing that takes the longer the more a workload makes of it, but for a look at the
+//! processes there are: while it did, nobody would obey.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -33,10 +33,14 @@ use super::files::{
 };
 use super::lease;
 use super::procfs::ProcessId;
+use output::Output;
 use processes::{Processes, signal_each};
 
 mod exec;
+mod output;
 mod processes;
+
+pub use output::MAX_OUTPUT_BYTES;
 
 /// The first argument that makes a program of this package a supervisor (with the instance's directory) or the last
 /// step before the workload (with `exec` after that).
@@ -46,10 +50,6 @@ const EXEC: &str = "exec";
 
 /// Asks a supervisor to kill its workload at once; SIGKILL would end the supervisor instead.
 pub(crate) const KILL_WORKLOAD: Signal = Signal::USR1;
-
-/// Size at which the output file becomes the older output and starts anew: with the older one and what comes between
-/// two looks, an instance's output takes little more than twice this.
-pub const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Longest time that stopping every process may take; the launcher waits longer than that.
 const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
@@ -220,6 +220,7 @@ impl Watch {
         desk: Desk,
     ) -> io::Result<Ended> {
         let mut look = tokio::time::interval(OUTPUT_LOOK_INTERVAL);
+        let mut output = Output::new(dir);
         while self.reap()? {
             tokio::select! {
                 asked = signals.next() => self.asked(asked),
@@ -229,10 +230,11 @@ impl Watch {
                     self.job = Some(Box::pin(serve(asked, self.processes.clone(), ending)));
                 }
                 () = done(&mut self.job) => self.job = None,
-                _ = look.tick() => limit_output(dir),
+                _ = look.tick() => output.limit(),
             }
         }
         self.processes.gone().await;
+        output.finish();
         Ok(Ended::Exited(self.status.and_then(exit_code)))
     }
 
@@ -261,9 +263,11 @@ impl Watch {
 
     /// Waits for every process that has ended; whether some are left.
     fn reap(&mut self) -> io::Result<bool> {
-        loop {
+        let mut any = false;
+        let are_left = loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
+                    any = true;
                     if self.leader == Some(pid) {
                         self.leader = None;
                         self.status = Some(status);
@@ -271,17 +275,19 @@ impl Watch {
                             self.ask = Ask::Kill;
                         }
                     }
-                    if self.ask == Ask::Kill {
-                        // Again after each one: what it left behind may have forked in between.
-                        self.signal_all(Signal::KILL);
-                    }
                 }
-                Ok(None) => return Ok(true),
-                Err(Errno::CHILD) => return Ok(false),
+                Ok(None) => break true,
+                Err(Errno::CHILD) => break false,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+        };
+        if any && are_left && self.ask == Ask::Kill {
+            // Again: what they left behind may have forked in between. Once for all of them: each look is at every
+            // process of the machine.
+            self.signal_all(Signal::KILL);
         }
+        Ok(are_left)
     }
 
     /// Signals the main process's group, and whatever of the instance is outside of it.
@@ -374,42 +380,4 @@ fn exit_code(status: WaitStatus) -> Option<i32> {
     status
         .exit_status()
         .or_else(|| Some(-status.terminating_signal()?))
-}
-
-/// Makes a too large output file the older output. What is written between the two steps is lost; the workload writes
-/// on at the new end, because its file is opened for appending.
-fn limit_output(dir: &InstanceDir) {
-    let output = dir.output();
-    if fs::metadata(&output).is_ok_and(|file| file.len() > MAX_OUTPUT_BYTES) {
-        let _ = fs::copy(&output, dir.older_output());
-        let _ = fs::OpenOptions::new()
-            .write(true)
-            .open(&output)
-            .and_then(|file| file.set_len(0));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{File, metadata};
-
-    use super::super::files::InstanceDir;
-    use super::{MAX_OUTPUT_BYTES, limit_output};
-
-    #[test]
-    fn output_beyond_its_limit_becomes_the_older_output_and_the_file_starts_anew() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = InstanceDir(dir.path().to_owned());
-        let output = File::create(dir.output()).unwrap();
-        output.set_len(MAX_OUTPUT_BYTES).unwrap();
-        limit_output(&dir);
-        assert!(!dir.older_output().exists());
-        output.set_len(MAX_OUTPUT_BYTES + 1).unwrap();
-        limit_output(&dir);
-        assert_eq!(metadata(dir.output()).unwrap().len(), 0);
-        assert_eq!(
-            metadata(dir.older_output()).unwrap().len(),
-            MAX_OUTPUT_BYTES + 1
-        );
-    }
 }

@@ -2,16 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use super::agent::Usage;
-use super::procfs::{ProcStat, root_of};
+use super::procfs::{ProcStat, roots_of};
 
 /// Most files that are looked at to find an instance's disk usage; with more it is unknown (-1) rather than dear.
 const MAX_FILES_COUNTED: usize = 4096;
 
+/// Files after which a round over all instances stops, to go on with the others in the next: some hundred milliseconds of
+/// work. An instance that is looked at is looked at to its end, so a round may take as many more as one may have.
+const MAX_FILES_PER_ROUND: usize = 16 * MAX_FILES_COUNTED;
+
 const MIB: u64 = 1024 * 1024;
+
+/// What a figure says that could not be found out.
+const UNKNOWN: i64 = -1;
 
 /// STATS count disk in units of 10⁶ bytes, as the original does.
 const DISK_UNIT: u64 = 1_000_000;
@@ -37,12 +46,13 @@ impl Meter {
     /// What the instances use whose supervisors' pids and directories these are.
     pub(crate) fn read(
         &mut self,
-        instances: &BTreeMap<i32, (String, std::path::PathBuf)>,
+        instances: &BTreeMap<i32, (String, PathBuf)>,
+        disks: &Disks,
     ) -> BTreeMap<String, Usage> {
         let now = Instant::now();
         let sums = sum_processes(&ProcStat::all(), |pid| instances.contains_key(&pid));
         let last = std::mem::take(&mut self.last);
-        let usage = |(pid, (id, dir)): (&i32, &(String, std::path::PathBuf))| {
+        let usage = |(pid, (id, dir)): (&i32, &(String, PathBuf))| {
             let sum = sums.get(pid).copied().unwrap_or_default();
             self.last.insert(*pid, (sum.ticks, now));
             let cpu_percent = last.get(pid).map_or(0, |(ticks, at)| {
@@ -52,7 +62,7 @@ impl Meter {
                 id.clone(),
                 Usage {
                     mem_mb: pages_to_mib(sum.pages),
-                    disk_mb: disk_mb(dir),
+                    disk_mb: disks.of(dir),
                     cpu_percent,
                 },
             )
@@ -66,14 +76,11 @@ fn sum_processes(
     supervises: impl Fn(i32) -> bool,
 ) -> BTreeMap<i32, Sum> {
     let mut sums: BTreeMap<i32, Sum> = BTreeMap::new();
-    for process in processes
-        .values()
-        .filter(|process| !supervises(process.pid))
-    {
-        if let Some(root) = root_of(processes, &supervises, process.pid) {
+    for (pid, root) in roots_of(processes, supervises) {
+        if pid != root {
             let sum = sums.entry(root).or_default();
-            sum.pages += process.rss_pages;
-            sum.ticks += process.cpu_ticks;
+            sum.pages += processes[&pid].rss_pages;
+            sum.ticks += processes[&pid].cpu_ticks;
         }
     }
     sums
@@ -92,8 +99,49 @@ fn pages_to_mib(pages: i64) -> i64 {
     i64::try_from(bytes / MIB).unwrap_or(i64::MAX)
 }
 
-/// Disk that the files under `dir` take, in 10⁶ bytes; -1 where there are too many.
-fn disk_mb(dir: &Path) -> i64 {
+/// Disk that instances use, as it was found out last. To find it out takes as long as workloads and their file systems make
+/// it take, so that nobody waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Disks {
+    known: Mutex<BTreeMap<PathBuf, i64>>,
+    /// The directory that was looked at last; held while a round is under way.
+    last: Mutex<PathBuf>,
+}
+
+impl Disks {
+    /// Disk that the files under `dir` take, in 10⁶ bytes; [`UNKNOWN`] where that has not been found out.
+    fn of(&self, dir: &Path) -> i64 {
+        self.known.lock().get(dir).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// Looks at these directories, or at as many as one round allows, the others first in the next. Does nothing while
+    /// another round is under way.
+    pub(crate) fn measure(&self, mut dirs: Vec<PathBuf>) {
+        let Some(mut last) = self.last.try_lock() else {
+            return;
+        };
+        dirs.sort_unstable();
+        self.known
+            .lock()
+            .retain(|dir, _| dirs.binary_search(dir).is_ok());
+        let after = dirs.partition_point(|dir| *dir <= *last);
+        dirs.rotate_left(after);
+        let mut left = MAX_FILES_PER_ROUND;
+        for dir in dirs {
+            let (mb, counted) = disk_mb(&dir);
+            last.clone_from(&dir);
+            self.known.lock().insert(dir, mb);
+            left = left.saturating_sub(counted);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Disk that the files under `dir` take, in 10⁶ bytes, [`UNKNOWN`] where there are too many; and how many there are, or
+/// were looked at.
+fn disk_mb(dir: &Path) -> (i64, usize) {
     use std::os::unix::fs::MetadataExt;
     let mut blocks: u64 = 0;
     let mut counted = 0;
@@ -105,7 +153,7 @@ fn disk_mb(dir: &Path) -> i64 {
         for entry in entries.flatten() {
             counted += 1;
             if counted > MAX_FILES_COUNTED {
-                return -1;
+                return (UNKNOWN, counted);
             }
             // Of the link itself, where it is one.
             let Ok(metadata) = entry.metadata() else {
@@ -117,7 +165,8 @@ fn disk_mb(dir: &Path) -> i64 {
             }
         }
     }
-    i64::try_from(blocks.saturating_mul(BLOCK_BYTES) / DISK_UNIT).unwrap_or(i64::MAX)
+    let mb = blocks.saturating_mul(BLOCK_BYTES) / DISK_UNIT;
+    (i64::try_from(mb).unwrap_or(i64::MAX), counted)
 }
 
 #[cfg(test)]
@@ -126,6 +175,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::procfs::ProcStat;
+    use super::{Disks, MAX_FILES_COUNTED, MAX_FILES_PER_ROUND, PathBuf, UNKNOWN};
     use super::{disk_mb, percent, sum_processes};
 
     #[test]
@@ -137,6 +187,7 @@ mod tests {
                     pid,
                     state: b'S',
                     ppid,
+                    session: 0,
                     cpu_ticks,
                     start_ticks: 0,
                     rss_pages,
@@ -169,10 +220,36 @@ mod tests {
         let below = dir.path().join("below");
         std::fs::create_dir(&below).unwrap();
         std::fs::write(below.join("file"), vec![1; 3 << 20]).unwrap();
-        assert_eq!(disk_mb(dir.path()), 3);
-        for number in 0..=super::MAX_FILES_COUNTED {
+        assert_eq!(disk_mb(dir.path()), (3, 2));
+        for number in 0..=MAX_FILES_COUNTED {
             std::fs::write(below.join(number.to_string()), "").unwrap();
         }
-        assert_eq!(disk_mb(dir.path()), -1);
+        assert_eq!(disk_mb(dir.path()).0, -1);
+    }
+
+    #[test]
+    fn a_round_ends_at_its_limit_and_the_next_one_goes_on_where_it_did() {
+        let root = tempfile::tempdir().unwrap();
+        // Each has as many files as one may have, so that a round comes as far as this.
+        let fits = MAX_FILES_PER_ROUND / MAX_FILES_COUNTED;
+        let full = root.path().join("full");
+        std::fs::create_dir(&full).unwrap();
+        for number in 0..MAX_FILES_COUNTED {
+            std::fs::write(full.join(number.to_string()), "").unwrap();
+        }
+        let dirs: Vec<PathBuf> = (0..fits + 2)
+            .map(|number| root.path().join(format!("{number:02}")))
+            .collect();
+        for dir in &dirs {
+            std::os::unix::fs::symlink(&full, dir).unwrap();
+        }
+        let disks = Disks::default();
+        let known = || dirs.iter().filter(|dir| disks.of(dir) != UNKNOWN).count();
+        disks.measure(dirs.clone());
+        assert_eq!(known(), fits);
+        disks.measure(dirs.clone());
+        assert_eq!(known(), dirs.len());
+        disks.measure(Vec::new());
+        assert_eq!(known(), 0);
     }
 }

@@ -42,6 +42,7 @@ fn sleeper(id: &str, gpus: i64) -> Start {
 async fn a_connected_node_says_at_once_what_it_is_and_whose_resources_it_has() {
     let world = World::new().await;
     let whole = Uuid::from_u128(7).to_string();
+    let part = Uuid::from_u128(8).to_string();
     let _launcher = world.launch(&[
         NEVER,
         "-label=zone=a",
@@ -49,6 +50,7 @@ async fn a_connected_node_says_at_once_what_it_is_and_whose_resources_it_has() {
         "image.ubuntu=24.04",
         "-resource=gpu=2",
         &format!("-shares={whole}"),
+        &format!("-shared-by={part}"),
     ]);
     let mut peer = world.admit().await;
     let (ready, stats) = report(&mut peer).await;
@@ -57,6 +59,10 @@ async fn a_connected_node_says_at_once_what_it_is_and_whose_resources_it_has() {
     assert_eq!(ready.labels["os"], "linux");
     assert_eq!(ready.resources, [("gpu".to_owned(), 2)].into());
     assert_eq!(ready.shares, whole);
+    assert_eq!(
+        (&ready.shared_by, &stats.shared_by),
+        (&vec![part.clone()], &vec![part])
+    );
     assert_eq!(
         (stats.labels, stats.resources, stats.shares),
         (ready.labels, ready.resources, ready.shares)

@@ -4,10 +4,11 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use ciao_scheduler::launcher::supervise::MAX_OUTPUT_BYTES;
 use proto_frames::payload::{LifeState, StartFailureReason};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{Launcher, Peer, World, is_stopped, leased, runs, until};
+use crate::world::{Launcher, Peer, World, is_stopped, leased, runs, until, within};
 
 /// Three reports and more, so that a loaded machine does not break it while it is renewed.
 const LEASE: &str = "-lease=3s";
@@ -163,4 +164,64 @@ async fn a_supervisor_that_begins_after_the_end_of_the_lease_starts_nothing() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("lease is over"), "{said}");
     assert!(!dir.join("output.log").exists());
+}
+
+#[tokio::test]
+async fn a_longer_lease_of_an_earlier_launcher_is_announced_as_long_as_supervisors_obey_it() {
+    let (world, mut launcher, mut peer) = World::connected(&["-lease=100s"]).await;
+    peer.renews = true;
+    peer.reports(1).await;
+    peer.start(&leased("leased", "echo $$; exec sleep 1000"))
+        .await;
+    peer.listed("leased", "active").await;
+    let under = world.pids("leased", 1).await[0];
+    launcher.signal(Signal::KILL);
+    launcher.ended().await;
+    drop(peer);
+    let left = world.lease_left();
+    assert!(left > LEASE_TIME * 2, "{left:?}");
+    // The default is shorter as well, and follows from the report interval.
+    for shorter in [&[LEASE][..], &[]] {
+        let before = world.lease_left();
+        let mut launcher = world.launch(shorter);
+        let mut peer = world.admit().await;
+        peer.renews = true;
+        let announced = peer.stats(|_| true).await.lease.unwrap().ms();
+        let announced = Duration::from_millis(announced);
+        assert!(announced >= world.lease_left(), "{announced:?}");
+        assert!(announced < before + LEASE_TIME, "{announced:?}");
+        // Renewed for a shorter time, it ends no later than before.
+        peer.listed("leased", "active").await;
+        peer.reports(3).await;
+        assert!(world.lease_left() < before);
+        launcher.signal(Signal::KILL);
+        launcher.ended().await;
+    }
+    assert!(runs(under));
+}
+
+#[tokio::test]
+async fn a_workload_with_more_output_than_can_be_copied_in_time_ends_with_its_lease() {
+    let (world, launcher, mut peer) = World::connected(&[LEASE]).await;
+    peer.renews = true;
+    peer.reports(1).await;
+    // Nobody ever reads from the pipe, which stands where the older output would.
+    let script = "cd $CIAO_INSTANCE_DIR; mkfifo output.log.1; echo $$ > pid; \
+        truncate -s 10G output.log; exec sleep 1000";
+    peer.start(&leased("a", script)).await;
+    let dir = world.state_dir().join("instances/a");
+    let len = |name: &str| std::fs::metadata(dir.join(name)).map_or(0, |it| it.len());
+    let is_cut = || len("output.log.1") == MAX_OUTPUT_BYTES && len("output.log") == 0;
+    within(async {
+        while !is_cut() {
+            peer.reports(1).await;
+        }
+    })
+    .await;
+    let pid = std::fs::read_to_string(dir.join("pid")).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    peer.reports(1).await;
+    assert!(runs(pid));
+    launcher.signal(Signal::STOP);
+    until("the end of what is under the lease", || !runs(pid)).await;
 }

@@ -38,6 +38,16 @@ async fn a_killed_launchers_processes_run_on_and_the_next_one_finds_them_and_the
 }
 
 #[tokio::test]
+async fn a_launcher_ignores_sighup() {
+    let (_world, launcher, mut peer) = World::connected(&[]).await;
+    launcher.signal(Signal::HUP);
+    // A launcher that the signal ends, or that says goodbye, sends no three further reports.
+    peer.reports(3).await;
+    peer.shell("a", "echo $$; exec sleep 1000").await;
+    peer.listed("a", "active").await;
+}
+
+#[tokio::test]
 async fn a_process_found_again_can_be_deleted() {
     let (world, mut launcher, mut peer) = World::connected(&[]).await;
     peer.shell("a", "echo $$; trap '' TERM; while :; do sleep 0.05; done")

@@ -25,8 +25,7 @@ async fn a_process_that_a_signal_ends_is_reported_with_minus_the_signal() {
 }
 
 #[tokio::test]
-async fn a_process_gets_its_own_environment_and_directory_and_only_a_few_variables_of_the_launchers()
- {
+async fn a_process_and_its_supervisor_get_only_a_few_variables_of_the_launchers() {
     let world = World::new().await;
     let mut command = world.command(&[]);
     command.env("LANG", "C").env("SECRET_OF_THE_LAUNCHER", "x");
@@ -36,7 +35,7 @@ async fn a_process_gets_its_own_environment_and_directory_and_only_a_few_variabl
         .map(Guard)
         .unwrap();
     let mut peer = world.accept().await;
-    let mut start = shell("a", "pwd; env | sort");
+    let mut start = shell("a", "pwd; env | sort; tr '\\0' '\\n' < /proc/$PPID/environ");
     start
         .env
         .insert("GREETING".to_owned(), "hello = world".to_owned());
@@ -60,7 +59,8 @@ async fn a_process_gets_its_own_environment_and_directory_and_only_a_few_variabl
         );
     }
     assert!(!output.contains("SECRET_OF_THE_LAUNCHER"), "{output}");
-    assert!(output.contains("PATH="), "{output}");
+    let path = output.lines().filter(|line| line.starts_with("PATH="));
+    assert_eq!(path.count(), 2, "{output}");
 }
 
 struct Guard(std::process::Child);

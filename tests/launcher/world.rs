@@ -145,12 +145,27 @@ impl World {
         .await
     }
 
+    /// The authority of its certificates.
+    pub(crate) fn ca(&self) -> &TestCa {
+        &self.ca
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.path("state")
+    }
+
+    /// How long supervisors still let instances under the lease run.
+    pub(crate) fn lease_left(&self) -> Duration {
+        let text = std::fs::read(self.state_dir().join("lease.json")).unwrap();
+        let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let until = Duration::from_millis(file["until_ms"].as_u64().unwrap());
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = Duration::from_secs(now.tv_sec.try_into().unwrap());
+        until.saturating_sub(seconds + Duration::from_nanos(now.tv_nsec.try_into().unwrap()))
     }
 
     /// What the instance has written.

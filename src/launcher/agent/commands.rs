@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use proto_frames::payload::{
-    AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, Delete, DeleteFailure,
-    DeleteFailureReason, Evacuate, EvacuateMode, LeaseRenewed, Migrate, PayloadError,
-    PayloadErrorKind, Restore, Resume, Start, StartFailureReason, Suspend, Update,
+    AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, CommandRefused, Delete,
+    DeleteFailure, DeleteFailureReason, EndsRecorded, Evacuate, EvacuateMode, LeaseRenewed,
+    Migrate, PayloadError, PayloadErrorKind, Restore, Resume, Start, StartFailureReason, Suspend,
+    Update,
 };
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
@@ -40,6 +41,10 @@ pub enum Command {
     Migrate(Result<Migrate, PayloadError>),
     /// A STATS was heard: its lease counts.
     LeaseRenewed(Result<LeaseRenewed, PayloadError>),
+    /// Something that this node said does not count, or not all of it: for people.
+    Refused(Result<CommandRefused, PayloadError>),
+    /// Ends are on record.
+    EndsRecorded(Result<EndsRecorded, PayloadError>),
 }
 
 impl Command {
@@ -58,6 +63,8 @@ impl Command {
             Kind::UPDATE => Self::Update(Update::decode(payload).map(Box::new)),
             Kind::MIGRATE => Self::Migrate(Migrate::decode(payload)),
             Kind::LEASE_RENEWED => Self::LeaseRenewed(LeaseRenewed::decode(payload)),
+            Kind::COMMAND_REFUSED => Self::Refused(CommandRefused::decode(payload)),
+            Kind::ENDS_RECORDED => Self::EndsRecorded(EndsRecorded::decode(payload)),
             _ => return None,
         })
     }
@@ -94,6 +101,14 @@ impl Agent {
             Command::Update(update) => self.update(now, update),
             Command::Migrate(migrate) => self.migrate(migrate),
             Command::LeaseRenewed(renewed) => self.lease_renewed(now, renewed),
+            Command::Refused(Ok(it)) => warn!(
+                reason = it.reason.as_str(),
+                "the scheduler takes {} from this node in part or not at all: {}",
+                it.name,
+                it.detail
+            ),
+            Command::Refused(Err(error)) => warn!(%error, "unreadable CommandRefused ignored"),
+            Command::EndsRecorded(recorded) => self.ends_recorded(now, recorded),
         }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! each of Starting to Resuming -> Exited                                ended by itself
 //!                              -> Stopping -> Gone -> forgotten         DELETE, EVACUATE, end of the lease
-//!                                             (Gone lasts until the scheduler has heard)
+//!                                             (Gone lasts until the scheduler has it on record: `ends`)
 //! ```
 //! What holds an instance back (Suspending, Suspended, Resuming) is undone by the machine when it is to end. A suspended
 //! instance holds its memory, disk and further resources, and no vcpus.
@@ -19,12 +19,12 @@
 //! more. So it is not listed in STATS from then on and holds nothing; it is only kept here, with its output, for a
 //! DELETE that may come or for a START that runs it again.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proto_frames::payload::{Start, StartFailure, StartFailureReason};
 
-use super::notices::Notice;
-use super::{Agent, Demand, Link, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+use super::ends::How;
+use super::{Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
 
 /// What the agent knows of one instance.
 #[derive(Debug)]
@@ -41,8 +41,11 @@ pub(super) struct Instance {
     pub(super) leased: bool,
     /// What it is to ask for, while its limits are being changed to that.
     pub(super) update: Option<Demand>,
+    /// How often it is still ordered to be thawed if that fails, after it could not be frozen in time.
+    pub(super) thaws_left: u8,
     pub(super) state: State,
-    pub(super) notice: Notice,
+    /// The numbers of its ends that are not on record, oldest first: also of earlier runs.
+    pub(super) ends: Vec<u64>,
 }
 
 /// How far an instance is.
@@ -127,15 +130,11 @@ impl Instance {
     }
 
     /// When something is to be done about it if nothing happens.
-    pub(super) fn timeout(&self, settle: Duration) -> Option<Instant> {
-        let kill_at = match self.state {
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        match self.state {
             State::Stopping { kill_at, .. } => kill_at,
             _ => None,
-        };
-        kill_at
-            .into_iter()
-            .chain(self.notice.heard_at(settle))
-            .min()
+        }
     }
 }
 
@@ -145,7 +144,9 @@ impl Agent {
         let id = &start.instance_uuid;
         let (mem_mb, vcpus) = (demand.mem_mb, demand.vcpus);
         let leased = self.takes_lease(start);
-        let notice = Notice::None;
+        // What is not on record of an earlier run is told beside this one.
+        let earlier = self.instances.remove(id);
+        let ends = earlier.map(|earlier| earlier.ends).unwrap_or_default();
         let instance = Instance {
             demand,
             group: group_id(start).unwrap_or_default(),
@@ -153,8 +154,9 @@ impl Agent {
             usage: None,
             leased,
             update: None,
+            thaws_left: 0,
             state: State::Starting,
-            notice,
+            ends,
         };
         self.instances.insert(id.clone(), instance);
         self.persist(id);
@@ -207,9 +209,8 @@ impl Agent {
                     LaunchFault::Image => StartFailureReason::ImageFailure,
                     LaunchFault::Launch => StartFailureReason::LaunchFailure,
                 };
-                self.refuse_start(id, reason, restart, detail);
-                self.keep_until_heard(now, id);
-                self.report_soon(now);
+                let failure = self.failure(id, reason, restart, detail);
+                self.could_not_start(now, id, failure);
             }
             State::Stopping {
                 outcome,
@@ -220,21 +221,15 @@ impl Agent {
         }
     }
 
-    /// A failure that is lost with its connection cannot be told again, lest one START fail twice. But a STATS may have
-    /// listed the instance while it was to be started, and who was told of it must hear of its end: that is what the
-    /// next connection begins with then.
-    fn keep_until_heard(&mut self, now: Instant, id: &str) {
+    /// The failure is an end like any other: whoever gave the START hears of it also where this connection is lost.
+    fn could_not_start(&mut self, now: Instant, id: &str, failure: StartFailure) {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = State::Gone {
                 outcome: Outcome::Stopped,
                 code: None,
             };
-            instance.notice = match self.link {
-                Link::Up { .. } => Notice::Sent(now),
-                Link::Down => Notice::Due,
-            };
         }
-        self.persist(id);
+        self.ended(now, id, How::failed(&failure), None, Some(failure));
     }
 
     pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>) {
@@ -318,7 +313,7 @@ impl Agent {
     /// Forgets the oldest of too many instances that ended by themselves and that the scheduler knows of.
     pub(super) fn limit_exited(&mut self) {
         let ended = |instance: &Instance| match instance.state {
-            State::Exited { order, .. } if instance.notice == Notice::None => Some(order),
+            State::Exited { order, .. } if instance.ends.is_empty() => Some(order),
             _ => None,
         };
         let mut known: Vec<(u64, String)> = Vec::new();
@@ -335,8 +330,8 @@ impl Agent {
     }
 
     pub(super) fn next_end(&mut self) -> u64 {
-        self.ends += 1;
-        self.ends
+        self.exits += 1;
+        self.exits
     }
 
     /// Answers a START that cannot be done.
@@ -347,14 +342,25 @@ impl Agent {
         restart: bool,
         detail: String,
     ) {
-        self.send(Message::StartFailure(StartFailure {
+        let failure = self.failure(id, reason, restart, detail);
+        self.send(Message::StartFailure(failure));
+    }
+
+    fn failure(
+        &self,
+        id: &str,
+        reason: StartFailureReason,
+        restart: bool,
+        detail: String,
+    ) -> StartFailure {
+        StartFailure {
             node_uuid: self.settings.node_uuid.to_string(),
             instance_uuid: id.to_owned(),
             reason,
             restart,
             detail: Some(detail),
             ..StartFailure::default()
-        }));
+        }
     }
 
     /// Asks its processes to end, and sets when they are killed: at once where the lease they run under is over.
@@ -383,16 +389,18 @@ impl Agent {
         self.end(now, id, State::Gone { outcome, code });
     }
 
-    fn end(&mut self, now: Instant, id: &str, state: State) {
+    pub(super) fn end(&mut self, now: Instant, id: &str, state: State) {
         self.give_up_change(id);
+        let (how, code) = match state {
+            State::Gone { outcome, code } => (How::Removed(outcome), code),
+            State::Exited { code, .. } => (How::Exited, code),
+            _ => return,
+        };
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
             instance.usage = None;
-            instance.notice = Notice::Due;
         }
-        self.persist(id);
-        self.give_notice(now, id);
-        self.report_soon(now);
+        self.ended(now, id, how, code, None);
     }
 }
 

@@ -10,6 +10,10 @@
 //! before the scheduler can have heard it: so it is over here before it is over there, whatever the frames took. Under the
 //! lease are instances whose START says `on_node_loss: restart`; they are killed, not asked, because there is no time. The
 //! machine does the same by itself ([`Order::ExtendLease`]), for the launcher that dies or hangs.
+//!
+//! A launcher may find a lease that an earlier one with a longer `--lease` left. It cannot be shortened: supervisors wait
+//! for the end that they have read. So until that end the longer length is announced, and the scheduler waits for it. What
+//! is announced follows from the deadline that is kept, so a crash in between changes nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -38,9 +42,34 @@ pub(super) struct Lease {
     seq: u64,
     /// STATS sent on this connection and not answered, and when they were made; the oldest first.
     unanswered: VecDeque<(u64, Instant)>,
+    /// The lease that an earlier launcher left, until that is over.
+    inherited: Option<Inherited>,
+}
+
+/// The lease of an earlier launcher.
+#[derive(Debug, Clone, Copy)]
+struct Inherited {
+    /// When killing begins by it.
+    until: Instant,
+    /// The length that covers it from the first report on. One figure for all reports, because schedulers work through
+    /// each change of what a node says of itself.
+    length: Option<Duration>,
 }
 
 impl Lease {
+    /// The length to announce in a report made now, where launchers are configured to take leases of `configured`: no
+    /// supervisor waits longer than that from now on.
+    fn announced(&mut self, now: Instant, configured: Duration) -> Duration {
+        let Some(inherited) = self.inherited.as_mut().filter(|it| now < it.until) else {
+            self.inherited = None;
+            return configured;
+        };
+        let left = inherited.until - now;
+        // The margin is part of every lease that is announced.
+        let length = *inherited.length.get_or_insert(left + MAX_MARGIN);
+        length.max(configured)
+    }
+
     /// The number for a STATS made now.
     pub(super) fn number_report(&mut self, now: Instant) -> u64 {
         self.seq += 1;
@@ -75,6 +104,14 @@ impl Agent {
     /// machine sees to instances under that lease until the next renewal.
     pub fn recover_lease(&mut self, until: Instant) {
         self.lease.until = Some(until);
+        let length = None;
+        self.lease.inherited = Some(Inherited { until, length });
+    }
+
+    /// The length of the lease as a report made now announces it; `None` = the node takes no leases.
+    pub(super) fn announced_lease(&mut self, now: Instant) -> Option<Duration> {
+        let configured = self.settings.lease?;
+        Some(self.lease.announced(now, configured))
     }
 
     /// Whether the instance is to be under the lease.

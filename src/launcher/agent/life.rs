@@ -12,6 +12,10 @@ use tracing::warn;
 use super::instances::{Instance, State};
 use super::{Agent, Demand, Message, Order};
 
+/// How often an instance that could not be frozen is ordered to be thawed: it may have been frozen too late, and a single
+/// failure to undo that would leave it frozen while it is listed as running.
+const MAX_THAWS: u8 = 5;
+
 /// Why a command is not done, and more about it for people.
 type Refusal = (Reason, String);
 
@@ -56,6 +60,9 @@ impl Agent {
             }
             Err(detail) => {
                 self.enter(now, id, State::Running);
+                if let Some(instance) = self.instances.get_mut(id) {
+                    instance.thaws_left = MAX_THAWS - 1;
+                }
                 // It may have been frozen after all, too late.
                 self.order(Order::Thaw(id.to_owned()));
                 self.refuse(LifeCommand::Suspend, id, (Reason::Failed, detail));
@@ -95,10 +102,31 @@ impl Agent {
         Ok(())
     }
 
-    pub(super) fn thawed(&mut self, now: Instant, id: &str, result: Result<(), String>) {
-        let state = self.instances.get(id).map(|instance| instance.state);
-        if state != Some(State::Resuming) {
+    /// An instance that could not be frozen was ordered to be thawed. If that fails as well as often as it is tried, it
+    /// is listed as what it most likely is, suspended, so that it can be resumed.
+    fn thawed_to_make_sure(&mut self, now: Instant, id: &str, result: Result<(), String>) {
+        let Some(instance) = self.instances.get_mut(id) else {
             return;
+        };
+        match (result, instance.thaws_left) {
+            (Ok(()), _) => instance.thaws_left = 0,
+            (Err(detail), 0) => {
+                warn!("instance {id} could not be frozen, and not be thawed either: {detail}");
+                self.enter(now, id, State::Suspended);
+                self.tell(id, LifeState::Suspended);
+            }
+            (Err(_), left) => {
+                instance.thaws_left = left - 1;
+                self.order(Order::Thaw(id.to_owned()));
+            }
+        }
+    }
+
+    pub(super) fn thawed(&mut self, now: Instant, id: &str, result: Result<(), String>) {
+        match self.instances.get(id).map(|instance| instance.state) {
+            Some(State::Resuming) => {}
+            Some(State::Running) => return self.thawed_to_make_sure(now, id, result),
+            _ => return,
         }
         match result {
             Ok(()) => {

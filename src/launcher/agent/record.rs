@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::ends::End;
 use super::instances::{Instance, State};
-use super::notices::Notice;
 use super::{Agent, Demand, Duty, Order};
 
 /// An instance as it is kept in the state directory.
@@ -28,8 +28,11 @@ pub struct Record {
     pub update: Option<Demand>,
     /// How far it is.
     pub stage: Stage,
-    /// Whether its end may not have reached the scheduler yet.
+    /// Whether some of its ends may not be on record: all that launchers knew that did not number them.
     pub unheard: bool,
+    /// Its ends that are not on record, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<End>,
 }
 
 /// How far an instance is, as remembered.
@@ -51,6 +54,13 @@ pub enum Stage {
     Exited(Option<i32>),
     /// It was removed, and had ended with this code.
     Gone(Outcome, Option<i32>),
+}
+
+impl Record {
+    /// Whether nothing of the instance runs any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.stage, Stage::Exited(_) | Stage::Gone(..))
+    }
 }
 
 /// What an instance's removal is reported as.
@@ -118,11 +128,11 @@ impl Agent {
             Stage::Gone(outcome, code) => State::Gone { outcome, code },
         };
         let had_ended = matches!(state, State::Exited { .. } | State::Gone { .. });
-        let notice = if record.unheard {
-            Notice::Due
-        } else {
-            Notice::None
-        };
+        let is_unnumbered = record.unheard && record.ends.is_empty();
+        let ends = record.ends.iter().map(|end| end.seq).collect();
+        for end in record.ends {
+            self.ends.recover(&id, end);
+        }
         let instance = Instance {
             demand: record.demand,
             group: record.group,
@@ -130,11 +140,13 @@ impl Agent {
             usage: None,
             leased: record.leased,
             update: record.update,
+            thaws_left: 0,
             state,
-            notice,
+            ends,
         };
         self.instances.insert(id.clone(), instance);
         match found {
+            _ if had_ended && is_unnumbered => self.end(now, &id, state),
             _ if had_ended => {}
             // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its end.
             Found::NeverRan => self.exited(now, &id, None),
@@ -173,7 +185,8 @@ impl Agent {
             leased: instance.leased,
             update: instance.update.clone(),
             stage,
-            unheard: instance.notice != Notice::None,
+            unheard: !instance.ends.is_empty(),
+            ends: self.ends.of(&instance.ends).cloned().collect(),
         };
         self.order(Order::Persist(record));
     }

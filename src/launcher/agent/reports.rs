@@ -8,6 +8,7 @@ use proto_frames::payload::{
 };
 use tracing::warn;
 
+use super::ends::{MAX_UNRECORDED_ENDS, Reported};
 use super::instances::{Instance, State};
 use super::{Agent, Demand, Duty, Link, MAX_INSTANCES, MIN_REPORT_GAP, Message};
 
@@ -19,6 +20,9 @@ const UPDATE: &str = "update";
 
 /// Capability: instances with `on_node_loss: restart` end when the node is cut off for longer than its lease.
 const LEASE: &str = "lease";
+
+/// Capability: ends are numbered, and told until they are on record.
+const ENDS: &str = "ends";
 
 /// A sample of the machine; [`UNKNOWN`] where a figure could not be found out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -120,6 +124,7 @@ impl Agent {
             starts_seen,
             reported,
             report_at,
+            ..
         } = &mut self.link
         {
             let starts_seen = *starts_seen;
@@ -135,6 +140,11 @@ impl Agent {
         if self.live().count() >= MAX_INSTANCES {
             return Err(format!(
                 "the node runs {MAX_INSTANCES} instances, its limit"
+            ));
+        }
+        if self.ends.len() >= MAX_UNRECORDED_ENDS {
+            return Err(format!(
+                "the scheduler has not recorded the ends of {MAX_UNRECORDED_ENDS} instances yet, as many as the node keeps"
             ));
         }
         self.check_amounts(demand)
@@ -213,10 +223,21 @@ impl Agent {
         starts_seen: u64,
         last: Option<Instant>,
     ) {
-        let ready = self.ready(host, starts_seen);
-        let lease = self.settings.lease;
+        let lease = self.announced_lease(now);
+        let ready = Ready {
+            lease: lease.map(span),
+            ..self.ready(host, starts_seen)
+        };
+        let Reported {
+            incarnation,
+            seq,
+            rows,
+        } = self.ends_to_report();
         let stats = Stats {
             lease_seq: lease.map(|_| self.lease.number_report(now)),
+            ends_incarnation: incarnation,
+            ends_seq: seq,
+            ended: rows,
             ..self.stats(&ready, host)
         };
         // First what runs here: by the time the scheduler knows of room, it knows what of it is asked for.
@@ -250,6 +271,7 @@ impl Agent {
             || free.vcpus <= 0
             || (self.limits.disk && host.disk_available_mb == 0)
             || self.live().count() >= MAX_INSTANCES
+            || self.ends.len() >= MAX_UNRECORDED_ENDS
     }
 
     fn ready(&self, host: &HostFigures, starts_seen: u64) -> Ready {
@@ -271,8 +293,8 @@ impl Agent {
             labels: features.labels.clone(),
             resources: features.resources.clone(),
             shares: features.shares.map(|it| it.to_string()).unwrap_or_default(),
+            shared_by: features.shared_by.iter().map(ToString::to_string).collect(),
             capabilities: self.capabilities(),
-            lease: self.settings.lease.map(span),
             starts_seen: Some(starts_seen),
             ..Ready::default()
         }
@@ -282,7 +304,8 @@ impl Agent {
     fn capabilities(&self) -> Vec<String> {
         let always = [SUSPEND, UPDATE];
         let lease = self.settings.lease.map(|_| LEASE);
-        let all = always.into_iter().chain(lease);
+        let ends = self.records_ends().then_some(ENDS);
+        let all = always.into_iter().chain(lease).chain(ends);
         all.map(str::to_owned).collect()
     }
 
@@ -305,6 +328,7 @@ impl Agent {
             labels: ready.labels.clone(),
             resources: ready.resources.clone(),
             shares: ready.shares.clone(),
+            shared_by: ready.shared_by.clone(),
             capabilities: ready.capabilities.clone(),
             lease: ready.lease,
             starts_seen: ready.starts_seen,

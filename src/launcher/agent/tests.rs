@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailureReason, CommandFailureReason, Delete, DeleteFailureReason,
-    Evacuate, EvacuateMode, InstanceState, LeaseRenewed, LifeCommand, LifeState, OnNodeLoss,
-    Restore, Resume, Scheduling, Start, StartFailureReason, Stats, Storage, Suspend, Update,
+    EndsRecorded, Evacuate, EvacuateMode, InstanceState, LeaseRenewed, LifeCommand, LifeState,
+    OnNodeLoss, Restore, Resume, Scheduling, Start, StartFailureReason, Stats, Storage, Suspend,
+    Update,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
     Action, Agent, Command, Features, Found, HostFigures, Input, LaunchFault, MAX_EXITED,
-    MIN_REPORT_GAP, Message, Order, Record, Recovered, Runs, Settings, Usage, Workloads,
+    MIN_REPORT_GAP, Message, Numbering, Order, Record, Recovered, Runs, Settings, Usage, Workloads,
 };
 
+mod ends;
 mod features;
 mod leases;
 mod life;
@@ -27,6 +29,10 @@ mod starting;
 
 const INTERVAL: Duration = Duration::from_secs(6);
 const GRACE: Duration = Duration::from_secs(10);
+const NUMBERING: Numbering = Numbering {
+    incarnation: Uuid::from_u128(0x1c),
+    after: 0,
+};
 
 /// The agent, and everything around it.
 struct World {
@@ -45,6 +51,15 @@ struct World {
     records: BTreeMap<String, Record>,
     maintenance: bool,
     samples: usize,
+    /// Whether the scheduler says that it records ends.
+    records_ends: bool,
+    /// Frames sent on the present connection, and whether the socket takes them.
+    frames: u64,
+    is_stuck: bool,
+    /// Launchers there have been.
+    launchers: u64,
+    /// Until when, by the latest STATS, a scheduler that has heard it takes what is under the lease to run at most.
+    promised: Option<Instant>,
 }
 
 impl World {
@@ -79,6 +94,11 @@ impl World {
             records: BTreeMap::new(),
             maintenance: false,
             samples: 0,
+            records_ends: false,
+            frames: 0,
+            is_stuck: false,
+            launchers: 0,
+            promised: None,
         }
     }
 
@@ -96,12 +116,17 @@ impl World {
         Agent::new(Settings {
             features: self.features.clone(),
             lease: self.lease,
+            numbering: Numbering {
+                after: self.launchers << 32,
+                ..NUMBERING
+            },
             ..settings(self.node)
         })
     }
 
     /// Another launcher takes over what this one remembers; `found` says what became of each process.
     fn restart(&mut self, found: impl Fn(&str) -> Found) {
+        self.launchers += 1;
         self.agent = self.new_agent();
         self.sent.clear();
         self.orders.clear();
@@ -117,8 +142,10 @@ impl World {
     }
 
     fn connect(&mut self) {
+        self.frames = 0;
         self.handle(Input::Connected {
             configuration: Bytes::new(),
+            records_ends: self.records_ends,
         });
     }
 
@@ -129,9 +156,24 @@ impl World {
 
     /// Does what the agent wants done; samples are answered at once.
     fn settle(&mut self) {
+        self.act();
+        if self.agent.waits_for_writes() && !self.is_stuck {
+            self.agent.handle(self.now, Input::Written(self.frames));
+            self.act();
+        }
+    }
+
+    fn act(&mut self) {
         while let Some(action) = self.agent.poll_action() {
             match action {
-                Action::Send(message) => self.sent.push(message),
+                Action::Send(message) => {
+                    self.frames += 1;
+                    if let Message::Stats(stats) = &message {
+                        let length = stats.lease.map(|it| Duration::from_millis(it.ms()));
+                        self.promised = length.map(|length| self.now + length);
+                    }
+                    self.sent.push(message);
+                }
                 Action::Machine(Order::Sample) => {
                     self.samples += 1;
                     let (host, usage) = (self.host.clone(), self.usage.clone());
@@ -351,6 +393,7 @@ fn settings(node_uuid: Uuid) -> Settings {
         features: Features::default(),
         runs: Runs::Processes,
         lease: None,
+        numbering: NUMBERING,
     }
 }
 

@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal};
 
 use super::super::files::{InstanceDir, Launch, Obstacle, Supervision, read_json};
+use super::super::orphans;
 
 /// Files a workload may have open unless it raises that itself: what most systems give, and less than the launcher takes
 /// for itself.
@@ -65,6 +66,7 @@ fn prepare(dir: &InstanceDir) -> Result<Command, String> {
     end_with_supervisor(dir)?;
     limit_open_files()?;
     limit(&launch)?;
+    orphans::put_mark(dir).map_err(|error| format!("cannot mark the process: {error}"))?;
 
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(&launch.env);

@@ -10,7 +10,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 
 use super::super::cgroup::Group;
 use super::super::limits::Limits;
@@ -111,7 +111,8 @@ impl Processes {
 /// Sends each of them a signal.
 pub(super) fn signal_each(signal: Signal) {
     for process in below() {
-        send(&process, signal);
+        // One that may not be signalled is not ours to end, and one that has ended needs nothing.
+        let _ = process.signal(signal);
     }
 }
 
@@ -128,7 +129,7 @@ async fn stop_each() {
                 _ => {
                     busy = true;
                     sent.insert(process.pid);
-                    send(&process, Signal::STOP);
+                    let _ = process.signal(Signal::STOP);
                 }
             }
         }
@@ -156,10 +157,4 @@ async fn limit_each(limits: Limits) -> io::Result<()> {
 
 fn below() -> Vec<ProcStat> {
     procfs::descendants(rustix::process::getpid().as_raw_pid())
-}
-
-fn send(process: &ProcStat, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(process.pid) {
-        let _ = kill_process(pid, signal);
-    }
 }

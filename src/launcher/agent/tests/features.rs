@@ -10,6 +10,7 @@ fn features() -> Features {
         labels: [("zone".to_owned(), "a".to_owned())].into(),
         resources: [("gpu".to_owned(), 4)].into(),
         shares: Some(Uuid::from_u128(8)),
+        shared_by: vec![Uuid::from_u128(9)],
     }
 }
 
@@ -48,16 +49,19 @@ fn every_report_says_the_nodes_labels_and_resources_and_whose_they_are() {
     };
     let expected = features();
     let shares = Uuid::from_u128(8).to_string();
+    let shared_by = vec![Uuid::from_u128(9).to_string()];
     assert_eq!(
         (&ready.labels, &ready.resources, &ready.shares),
         (&expected.labels, &expected.resources, &shares)
     );
+    assert_eq!(ready.shared_by, shared_by);
     world.evacuate();
     let stats = world.stats();
     assert_eq!(
         (&stats.labels, &stats.resources, &stats.shares),
         (&expected.labels, &expected.resources, &shares)
     );
+    assert_eq!(stats.shared_by, shared_by);
 }
 
 #[test]

@@ -202,6 +202,40 @@ fn the_next_launcher_goes_on_with_the_lease_it_is_told() {
 }
 
 #[test]
+fn a_longer_lease_of_an_earlier_launcher_is_announced_until_it_is_over() {
+    let mut world = with_lease();
+    world.leased("a");
+    world.lease = Some(Duration::from_secs(3));
+    let until = world.now + Duration::from_secs(118);
+    world.restart(|_| Found::Running);
+    world.agent.recover_lease(until);
+    world.connect();
+    let announced = |message: &Message| match message {
+        Message::Stats(stats) => stats.lease,
+        Message::Ready(ready) => ready.lease,
+        _ => None,
+    };
+    let both: Vec<_> = world.sent.iter().filter_map(announced).collect();
+    assert_eq!(both.len(), 2, "{:?}", world.sent);
+    assert!(both.iter().all(|lease| lease.ms() >= 118_000), "{both:?}");
+    let earlier = world.stats().lease;
+    assert_eq!(
+        earlier,
+        Some(both[0]),
+        "one figure, not one for each report"
+    );
+    while world.now + INTERVAL < until {
+        world.advance(INTERVAL);
+        assert!(world.promised.unwrap() >= until);
+        world.sent.clear();
+    }
+    assert_eq!(world.orders(), []);
+    world.advance_to(until);
+    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    assert_eq!(world.stats().lease.map(|it| it.ms()), Some(3000));
+}
+
+#[test]
 fn a_node_without_leases_says_so_and_takes_such_workloads_as_any() {
     let mut world = World::connected();
     world.start(leased("a"));

@@ -122,6 +122,24 @@ fn what_cannot_be_frozen_or_thawed_stays_as_it_was() {
 }
 
 #[test]
+fn what_could_be_neither_frozen_nor_thawed_is_thawed_again_and_at_last_listed_as_suspended() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.suspend("a");
+    world.frozen("a", Err("too late"));
+    world.forget_what_happened();
+    for _ in 1..5 {
+        world.thawed("a", Err("no"));
+        assert_eq!(world.orders(), [thaw("a")]);
+    }
+    world.thawed("a", Err("no"));
+    assert_eq!(world.orders(), []);
+    assert!(world.stats().instances[0].suspended);
+    world.resume("a");
+    assert_eq!(world.orders(), [thaw("a")]);
+}
+
+#[test]
 fn what_an_instance_is_not_ready_for_is_refused() {
     let mut world = World::connected();
     world.start(process("a", 1));

@@ -7,7 +7,7 @@ fn stopped(id: &str, code: i64) -> Message {
     Message::InstanceStopped(proto_frames::payload::InstanceStopped {
         instance_uuid,
         exit_code: Some(code),
-        cut_off: false,
+        ..Default::default()
     })
 }
 
@@ -16,6 +16,7 @@ fn deleted(id: &str, code: i64) -> Message {
     Message::InstanceDeleted(proto_frames::payload::InstanceDeleted {
         instance_uuid,
         exit_code: Some(code),
+        ..Default::default()
     })
 }
 

@@ -7,7 +7,13 @@ use super::*;
 
 const SEEDS: u64 = 300;
 const STEPS: usize = 200;
-const LEASE: Duration = Duration::from_secs(30);
+
+/// What leases launchers of the node take, one after the other.
+const LEASES: [Duration; 3] = [
+    Duration::from_secs(18),
+    Duration::from_secs(30),
+    Duration::from_secs(120),
+];
 
 /// Vcpus of the node.
 const VCPUS: i64 = 4;
@@ -34,6 +40,8 @@ enum Unanswered {
 struct Life {
     world: World,
     rng: Rng,
+    /// Draws leases, so that everything else is drawn as it was without.
+    leases: Rng,
     processes: BTreeMap<String, Process>,
     unanswered: Vec<Unanswered>,
     lease_until: Option<Instant>,
@@ -42,12 +50,14 @@ struct Life {
 impl Life {
     fn new(seed: u64) -> Self {
         let mut world = World::disconnected();
-        world.lease = Some(LEASE);
+        world.lease = Some(LEASES[1]);
+        world.records_ends = seed % 2 == 1;
         world.agent = world.new_agent();
         world.connect();
         Self {
             world,
             rng: Rng::with_seed(seed),
+            leases: Rng::with_seed(!seed),
             processes: BTreeMap::new(),
             unanswered: Vec::new(),
             lease_until: None,
@@ -109,13 +119,17 @@ impl Life {
         self.world.connect();
     }
 
-    /// The launcher is killed and another takes over; the machine sees to the lease meanwhile.
+    /// The launcher is killed and another takes over, maybe with another lease; the machine sees to the lease meanwhile.
     fn restart(&mut self) {
+        if self.leases.bool() {
+            self.world.lease = Some(LEASES[self.leases.usize(..LEASES.len())]);
+        }
         // What the supervisors were just told happens; nobody hears that it has.
         while !self.unanswered.is_empty() {
             let pending = self.unanswered.remove(0);
             self.does(&pending);
         }
+        self.world.launchers += 1;
         if let Some(until) = self.lease_until.filter(|until| *until > self.world.now) {
             self.world.agent = self.world.new_agent();
             self.world.agent.recover_lease(until);
@@ -150,6 +164,25 @@ impl Life {
             let renewed = LeaseRenewed { seq };
             self.world
                 .handle(Input::Command(Command::LeaseRenewed(Ok(renewed))));
+        }
+        if self.rng.bool() {
+            self.record();
+        }
+    }
+
+    /// The scheduler has all ends on record that the latest STATS told.
+    fn record(&mut self) {
+        let told = |message: &Message| match message {
+            Message::Stats(stats) => stats.ended.last().map(|end| end.seq),
+            _ => None,
+        };
+        if let Some(seq) = self.world.sent.iter().rev().find_map(told) {
+            let recorded = EndsRecorded {
+                incarnation: NUMBERING.incarnation.to_string(),
+                seq,
+            };
+            self.world
+                .handle(Input::Command(Command::EndsRecorded(Ok(recorded))));
         }
     }
 
@@ -205,7 +238,7 @@ impl Life {
             return;
         }
         let pending = self.unanswered.remove(0);
-        let fails = self.rng.u32(..5) == 0;
+        let fails = self.rng.u32(..5) == 0 && !self.is_done(&pending);
         let done = if fails { None } else { self.does(&pending) };
         let result = done.ok_or_else(|| "no".to_owned());
         let input = match pending {
@@ -220,6 +253,17 @@ impl Life {
             Unanswered::Limit(instance, _) => Input::LimitsSet { instance, result },
         };
         self.world.handle(input);
+    }
+
+    /// Whether it was done before a restart, of which nobody heard: then it can be done again.
+    fn is_done(&self, pending: &Unanswered) -> bool {
+        let is_so =
+            |id: &String, of: &dyn Fn(&Process) -> bool| self.processes.get(id).is_some_and(of);
+        match pending {
+            Unanswered::Limit(id, vcpus) => is_so(id, &|it| it.vcpus == *vcpus),
+            Unanswered::Thaw(id) => is_so(id, &|it| !it.frozen),
+            Unanswered::Spawn(..) | Unanswered::Freeze(_) => false,
+        }
     }
 
     fn does(&mut self, pending: &Unanswered) -> Option<()> {
@@ -254,6 +298,9 @@ impl Life {
                 "{id}: {process:?}"
             );
         }
+        if let (Some(until), Some(promised)) = (self.lease_until, self.world.promised) {
+            assert!(until <= promised, "longer than was announced");
+        }
         let runs = |it: &&Process| !it.frozen && !it.terminated && !it.killed;
         let vcpus = self.processes.values().filter(runs).map(|it| it.vcpus);
         assert!(vcpus.sum::<i64>() <= VCPUS, "{:?}", self.processes);
@@ -275,6 +322,9 @@ impl Life {
             self.exit(id);
         }
         self.world.advance(INTERVAL * 2);
+        if self.world.records_ends {
+            self.record();
+        }
         assert!(self.world.records.is_empty(), "{:?}", self.world.records);
         assert!(self.processes.is_empty());
     }

@@ -85,6 +85,7 @@ fn a_notice_not_yet_heard_is_given_by_the_next_launcher_and_one_that_was_is_not(
     world.running("b", 1);
     world.exits("a", 1);
     world.advance(INTERVAL);
+    world.is_stuck = true;
     world.exits("b", 2);
     world.restart(|_| Found::Ended(None));
     world.connect();

@@ -207,7 +207,10 @@ fn memory_and_disk_are_not_limited_where_the_cluster_says_so() {
     let mut world = World::disconnected();
     let configuration =
         Bytes::from("configure:\n  launcher:\n    mem_limit: false\n    disk_limit: false\n");
-    world.handle(Input::Connected { configuration });
+    world.handle(Input::Connected {
+        configuration,
+        records_ends: false,
+    });
     let mut start = process("a", 5000);
     start.storage = vec![Storage {
         local: true,

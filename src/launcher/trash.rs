@@ -1,0 +1,325 @@
+//! Files that are to be deleted: set aside at once, deleted when there is time.
+//!
+//! How many files an instance leaves is its workload's affair, and deleting a million takes minutes. So a directory that
+//! is not needed any more is only renamed into the trash, which takes one step whatever is in it, and a thread of its own
+//! deletes what is there: at the lowest priority, at most half of the time, one entry after the other. What is left when
+//! the launcher ends is deleted by the next one.
+//!
+//! ```text
+//! <state>/trash/<name>     a directory, or a file, with whatever is below it
+//! ```
+//! A directory in a directory is moved up into the trash before its own turn comes: so no path becomes long, nothing is
+//! remembered but the trash itself, and a million levels are as good as one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::{debug, warn};
+
+/// Entries that are deleted before the thread rests for as long as they took.
+const ENTRIES_PER_TURN: u32 = 256;
+
+/// Longest rest, so that a disk that was slow once is not waited for much longer than it takes.
+const MAX_REST: Duration = Duration::from_millis(250);
+
+/// Most things in the trash that cannot be deleted and are remembered, so that they are not tried again and again. With
+/// more nothing further is deleted until the next launcher.
+const MAX_STUCK: usize = 1024;
+
+/// Weakest claim on the processor, for the thread that deletes.
+const LOWEST_PRIORITY: i32 = 19;
+
+/// The trash of one state directory.
+#[derive(Debug)]
+pub(crate) struct Trash {
+    shared: Arc<Shared>,
+    /// Tells the thread that there is more.
+    more: SyncSender<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dir: PathBuf,
+    /// What distinguishes names given by this launcher from those of earlier ones.
+    epoch: u128,
+    named: AtomicU64,
+    /// Nobody needs it any more: the launcher has ended.
+    is_over: AtomicBool,
+}
+
+impl Trash {
+    /// The trash in the directory `dir`, which is made if needed; what is in it is being deleted from now on.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or no thread be started.
+    pub(crate) fn open(dir: PathBuf) -> io::Result<Self> {
+        let (trash, deleter) = Self::idle(dir)?;
+        thread::Builder::new()
+            .name("trash".to_owned())
+            .spawn(move || deleter.run())?;
+        Ok(trash)
+    }
+
+    fn idle(dir: PathBuf) -> io::Result<(Self, Deleter)> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let shared = Arc::new(Shared {
+            dir,
+            epoch: since.map_or(0, |since| since.as_nanos()),
+            named: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let (more, wake) = sync_channel(1);
+        let deleter = Deleter {
+            shared: shared.clone(),
+            wake,
+            stuck: BTreeSet::new(),
+            pace: Pace::default(),
+        };
+        Ok((Self { shared, more }, deleter))
+    }
+
+    /// Takes a file, or a directory with all that is in it, away from its place at once. What is not there is none.
+    ///
+    /// # Errors
+    /// Those of renaming; then it is where it was.
+    pub(crate) fn take(&self, path: &Path) -> io::Result<()> {
+        match fs::rename(path, self.shared.fresh()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        // Full: it has been told already. Disconnected: the next launcher will see to it.
+        let _ = self.more.try_send(());
+        Ok(())
+    }
+}
+
+impl Drop for Trash {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// A name in the trash that nothing has.
+    fn fresh(&self) -> PathBuf {
+        let number = self.named.fetch_add(1, Ordering::Relaxed);
+        self.dir.join(format!("{:x}-{number}", self.epoch))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// What the thread has.
+struct Deleter {
+    shared: Arc<Shared>,
+    wake: Receiver<()>,
+    /// What cannot be deleted.
+    stuck: BTreeSet<PathBuf>,
+    pace: Pace,
+}
+
+impl Deleter {
+    fn run(mut self) {
+        // Of this thread alone. It only takes longer, or disturbs more, where that is not allowed.
+        let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+        loop {
+            while self.look() {}
+            if self.wake.recv().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Deletes what is in the trash now; whether to look again, because that put more there.
+    fn look(&mut self) -> bool {
+        let entries = match fs::read_dir(&self.shared.dir) {
+            Ok(entries) => entries,
+            Err(error) => {
+                warn!(path = %self.shared.dir.display(), %error, "trash cannot be read");
+                return false;
+            }
+        };
+        let mut any = false;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if self.shared.is_over() || self.stuck.len() >= MAX_STUCK {
+                return false;
+            }
+            if self.stuck.contains(&path) {
+                continue;
+            }
+            match self.delete(&path) {
+                Ok(()) => any = true,
+                Err(_) if self.shared.is_over() => return false,
+                Err(error) => {
+                    if self.stuck.is_empty() {
+                        warn!(path = %path.display(), %error, "cannot be deleted; the next launcher tries again");
+                    } else {
+                        debug!(path = %path.display(), %error, "cannot be deleted");
+                    }
+                    self.stuck.insert(path);
+                }
+            }
+        }
+        any
+    }
+
+    /// Deletes something in the trash, after moving directories in it up into the trash.
+    fn delete(&mut self, path: &Path) -> io::Result<()> {
+        if remove(path)? {
+            self.pace.step();
+            return Ok(());
+        }
+        let entries = fs::read_dir(path).or_else(|_| {
+            open_up(path)?;
+            fs::read_dir(path)
+        })?;
+        let mut failed = None;
+        for entry in entries {
+            if self.shared.is_over() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let path = entry?.path();
+            if let Err(error) = self.take_out(&path) {
+                failed = Some(error);
+            }
+            self.pace.step();
+        }
+        match failed {
+            None => fs::remove_dir(path),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Deletes an entry of a directory in the trash, or moves it up if it is a directory that has entries itself.
+    fn take_out(&self, path: &Path) -> io::Result<()> {
+        let attempt = || match remove(path)? {
+            true => Ok(()),
+            false => fs::rename(path, self.shared.fresh()),
+        };
+        attempt().or_else(|_| {
+            // A directory without the right to write keeps what is in it, and where it is.
+            path.parent().map_or(Ok(()), open_up)?;
+            if fs::symlink_metadata(path)?.is_dir() {
+                open_up(path)?;
+            }
+            attempt()
+        })
+    }
+}
+
+/// Removes a file or an empty directory; whether it was one.
+fn remove(path: &Path) -> io::Result<bool> {
+    let removed = match fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(path),
+        removed => removed,
+    };
+    match removed {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind() {
+            io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            io::ErrorKind::NotFound => Ok(true),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Gives its owner all rights in a directory.
+fn open_up(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, Permissions::from_mode(0o700))
+}
+
+/// Rests now and then.
+#[derive(Debug, Default)]
+struct Pace {
+    entries: u32,
+    since: Option<Instant>,
+}
+
+impl Pace {
+    fn step(&mut self) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.entries += 1;
+        if self.entries >= ENTRIES_PER_TURN {
+            thread::sleep(since.elapsed().min(MAX_REST));
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::{ENTRIES_PER_TURN, Trash};
+
+    fn entries(dir: &Path) -> usize {
+        fs::read_dir(dir).unwrap().count()
+    }
+
+    /// A directory with files and directories, one of them deeper than any path may be long, one that may not be written.
+    fn tree(root: &Path) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let tree = root.join("tree");
+        fs::create_dir(&tree).unwrap();
+        for number in 0..ENTRIES_PER_TURN * 2 {
+            fs::write(tree.join(number.to_string()), "").unwrap();
+        }
+        std::os::unix::fs::symlink("/", tree.join("link")).unwrap();
+        let closed = tree.join("closed");
+        fs::create_dir_all(closed.join("below")).unwrap();
+        fs::write(closed.join("below/file"), "").unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+        // Each level is put below the next, from the inside out.
+        let deep = root.join("deep");
+        fs::create_dir(&deep).unwrap();
+        for _ in 0..3000 {
+            let above = root.join("above");
+            fs::create_dir(&above).unwrap();
+            fs::rename(&deep, above.join("deep")).unwrap();
+            fs::rename(&above, &deep).unwrap();
+        }
+        fs::rename(deep, tree.join("deep")).unwrap();
+        tree
+    }
+
+    #[test]
+    fn what_is_taken_is_away_at_once_and_deleted_later_however_deep_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("trash");
+        let (trash, mut deleter) = Trash::idle(dir.clone()).unwrap();
+        trash.take(&root.path().join("nothing")).unwrap();
+        trash.take(&tree(root.path())).unwrap();
+        assert_eq!((entries(root.path()), entries(&dir)), (1, 1));
+        while deleter.look() {}
+        assert_eq!(entries(&dir), 0);
+    }
+
+    #[test]
+    fn what_one_launcher_leaves_in_the_trash_the_next_one_deletes() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("trash");
+        let (trash, mut deleter) = Trash::idle(dir.clone()).unwrap();
+        trash.take(&tree(root.path())).unwrap();
+        drop(trash);
+        assert!(!deleter.look(), "it is not held up by it");
+        assert_eq!(entries(&dir), 1);
+        let (trash, mut deleter) = Trash::idle(dir.clone()).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        trash.take(&root.path().join("file")).unwrap();
+        while deleter.look() {}
+        assert_eq!(entries(&dir), 0);
+    }
+}
