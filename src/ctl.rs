@@ -3,7 +3,7 @@
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
 //! - [`event`], [`track`], [`operation`], [`explanation`], [`start_file`], [`resolve`], [`table`], [`units`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do; [`load`] is the load generator.
-//! - [`args`], [`exit`]: the command line and the exit codes.
+//! - [`args`], [`exit`], [`output`]: the command line, the exit codes, and the one way to standard output.
 
 pub mod args;
 pub mod client;
@@ -13,6 +13,7 @@ pub mod exit;
 pub mod explanation;
 pub mod load;
 pub mod operation;
+pub mod output;
 pub mod resolve;
 pub mod run;
 pub mod start_file;

@@ -18,7 +18,7 @@ use clap::Args;
 
 use crate::ctl::exit::Exit;
 use crate::logging::{self, Destination, LogFlags};
-use crate::shutdown;
+use crate::shutdown::{self, OnHangup};
 use cluster::Cluster;
 use directory::Directory;
 
@@ -80,7 +80,7 @@ pub fn run(flags: DevFlags) -> anyhow::Result<ExitCode> {
     let _log = logging::init(&log, "ciao-dev", Destination::Stderr)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let exit: anyhow::Result<Exit> = runtime.block_on(async {
-        let stop = shutdown::requested().context("cannot listen for signals")?;
+        let stop = shutdown::requested(OnHangup::Stop).context("cannot listen for signals")?;
         tokio::pin!(stop);
         let cluster = tokio::select! {
             // What is up so far goes down with the runtime.
@@ -90,6 +90,7 @@ pub fn run(flags: DevFlags) -> anyhow::Result<ExitCode> {
         let exit = tokio::select! {
             () = &mut stop => Ok(Exit::Done),
             exit = serve(&flags, &cluster, requests) => exit,
+            why = cluster.failure() => Err(anyhow::Error::msg(why)),
         };
         cluster.stop().await;
         exit

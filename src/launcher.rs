@@ -5,6 +5,7 @@
 //! - [`features`], `detect`: what a node says of itself beyond its figures, from flags and from the machine.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
+//! - `orphans`, `trash`: what is left of an instance whose supervisor was killed; files that are being deleted.
 //! - `control`, `lease`, `limits`, `cgroup`: what supervisors are asked, until when they may go on, and what their
 //!   workloads may take.
 //! - [`simulate`]: a made-up machine in their place, for load tests with thousands of nodes in one process.
@@ -23,15 +24,19 @@ mod files;
 mod host;
 mod lease;
 mod limits;
+mod orphans;
 mod process;
 mod procfs;
 mod run;
 pub mod simulate;
 mod state;
 pub mod supervise;
+mod trash;
 mod usage;
 
 use std::path::{Path, PathBuf};
+
+use proto_frames::Uuid;
 
 pub use cgroup::CgroupError;
 pub use config::{
@@ -41,6 +46,12 @@ pub use config::{
 pub use host::Share;
 pub use run::run;
 pub use state::StateError;
+
+/// The UUID of the node whose state directory this is, if it is one.
+#[must_use]
+pub fn node_uuid(state_dir: &Path) -> Option<Uuid> {
+    state::known_uuid(state_dir)
+}
 
 /// The file that holds what an instance has written to its standard output and standard error, as long as the launcher
 /// with this state directory knows the instance.

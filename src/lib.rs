@@ -13,6 +13,8 @@ pub mod flags;
 pub mod launcher;
 pub mod logging;
 pub mod net;
+pub mod printable;
+mod private;
 pub mod sched;
 pub mod server;
 pub mod shutdown;

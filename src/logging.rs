@@ -1,16 +1,22 @@
 //! Logs of all programs: glog's flags, as the original's deployments use them, mapped onto `tracing`.
 
-use std::io;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tokio::sync::watch;
 use tracing::Level;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
-use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+use crate::printable::{Printable, is_unprintable};
 
 /// Daily log files kept.
 const MAX_LOG_FILES: usize = 14;
@@ -117,7 +123,27 @@ pub enum LogError {
     Init(#[from] TryInitError),
 }
 
-/// Sets up logging for the process. Keep the guard until the end: it writes out what is buffered.
+/// The logs of a process. Keep it until the end: it writes out what is buffered.
+#[derive(Debug)]
+pub struct Logs {
+    _guard: Option<WorkerGuard>,
+    ended: Option<watch::Receiver<()>>,
+}
+
+impl Logs {
+    /// Waits until nothing is written to the log file any more, though the process goes on: its writer has panicked.
+    pub fn writer_ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let ended = self.ended.clone();
+        async move {
+            match ended {
+                Some(mut ended) => while ended.changed().await.is_ok() {},
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Sets up logging for the process, panics included.
 ///
 /// # Errors
 /// [`LogError`]. A log directory that cannot be written is no error: logs go to standard error, which says so.
@@ -125,7 +151,7 @@ pub fn init(
     flags: &LogFlags,
     program: &'static str,
     default: Destination,
-) -> Result<Option<WorkerGuard>, LogError> {
+) -> Result<Logs, LogError> {
     let filter = filter(flags)?;
     let (file, failed) = match directory(flags, default) {
         None => (None, None),
@@ -140,14 +166,14 @@ pub fn init(
     } else {
         flags.stderrthreshold.0.into()
     };
-    let (writer, guard) = file.unzip();
+    let (writer, logs) = file.unzip();
     tracing_subscriber::registry()
         .with(filter)
-        .with(writer.map(|writer| fmt::layer().with_ansi(false).with_writer(writer)))
+        .with(writer.map(|writer| fmt::layer().with_ansi(false).with_writer(OneLine(writer))))
         .with(
             fmt::layer()
                 .with_ansi(false)
-                .with_writer(io::stderr)
+                .with_writer(OneLine(io::stderr))
                 .with_filter(stderr_level),
         )
         .try_init()?;
@@ -157,7 +183,63 @@ pub fn init(
             directory.display()
         );
     }
-    Ok(guard)
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(logs.unwrap_or(Logs {
+        _guard: None,
+        ended: None,
+    }))
+}
+
+/// A panic is a defect, and the log is where people look for it.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!("{panic}\n{backtrace}"),
+        _ => tracing::error!("{panic}"),
+    }
+}
+
+/// Writes each event as one line, whatever text of a peer is in it: a line end would forge a second one, a control
+/// character would be obeyed by the terminal it is read on. Here rather than where lines are made, so that no field of
+/// any event is forgotten.
+struct OneLine<M>(M);
+
+/// A writer of [`OneLine`].
+struct OneLineWriter<W>(W);
+
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for OneLine<M> {
+    type Writer = OneLineWriter<M::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        OneLineWriter(self.0.make_writer())
+    }
+}
+
+impl<W: Write> Write for OneLineWriter<W> {
+    /// Takes a whole event: that is how the layer hands them on.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&one_line(event))?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// An event with everything escaped that is not shown, but the line end behind it.
+fn one_line(event: &[u8]) -> Cow<'_, [u8]> {
+    let (line, end) = match event.strip_suffix(b"\n") {
+        Some(line) => (line, "\n"),
+        None => (event, ""),
+    };
+    match std::str::from_utf8(line) {
+        Ok(text) if !text.contains(is_unprintable) => event.into(),
+        _ => {
+            let text = String::from_utf8_lossy(line);
+            format!("{}{end}", Printable::new(text)).into_bytes().into()
+        }
+    }
 }
 
 fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
@@ -170,7 +252,23 @@ fn directory(flags: &LogFlags, default: Destination) -> Option<PathBuf> {
     })
 }
 
-fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, WorkerGuard)> {
+/// What the thread that writes the log file writes to; with it goes the sender, which tells that the thread has ended.
+struct Watched<W> {
+    file: W,
+    _ended: watch::Sender<()>,
+}
+
+impl<W: Write> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, Logs)> {
     std::fs::create_dir_all(directory)?;
     let appender = RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
@@ -179,7 +277,21 @@ fn open(directory: &Path, program: &str) -> io::Result<(NonBlocking, WorkerGuard
         .max_log_files(MAX_LOG_FILES)
         .build(directory)
         .map_err(io::Error::other)?;
-    Ok(tracing_appender::non_blocking(appender))
+    Ok(written_to(appender))
+}
+
+/// Logs that are written by a thread of their own.
+fn written_to(file: impl Write + Send + 'static) -> (NonBlocking, Logs) {
+    let (sender, ended) = watch::channel(());
+    let (writer, guard) = tracing_appender::non_blocking(Watched {
+        file,
+        _ended: sender,
+    });
+    let logs = Logs {
+        _guard: Some(guard),
+        ended: Some(ended),
+    };
+    (writer, logs)
 }
 
 /// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones.
@@ -209,7 +321,69 @@ fn level(verbosity: u8) -> LevelFilter {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogFlags, filter};
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use tracing_subscriber::fmt;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::{LogFlags, OneLine, filter, one_line, written_to};
+
+    /// A log file whose writer panics.
+    struct Defective;
+
+    impl Write for Defective {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            panic!("injected")
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_writer_that_panics_is_noticed() {
+        let (mut writer, logs) = written_to(Defective);
+        writer.write_all(b"a line\n").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), logs.writer_ended())
+            .await
+            .expect("it is noticed");
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_its_fields() {
+        #[derive(Clone, Default)]
+        struct Kept(Arc<Mutex<Vec<u8>>>);
+        impl Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let layer = fmt::layer()
+            .with_ansi(false)
+            .with_writer(OneLine(move || writer.clone()));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        let evil = "a\u{1b}[2J\nforged\r\u{9b}\u{202e}";
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(shown = %evil, debugged = ?evil, plain = evil, "{evil}");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(text.ends_with('\n'), "{text}");
+        assert!(
+            !text.trim_end().contains(crate::printable::is_unprintable),
+            "{text}"
+        );
+        assert!(text.contains("shown=") && text.contains("forged"), "{text}");
+        assert_eq!(*one_line(b"as it is\n"), *b"as it is\n");
+    }
 
     #[test]
     fn vmodule_is_read_as_glog_does() {

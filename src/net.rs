@@ -6,4 +6,5 @@ pub mod identity;
 pub mod link;
 pub mod outbox;
 pub mod peer;
+pub mod socket;
 pub mod tls;

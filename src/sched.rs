@@ -5,7 +5,11 @@
 //! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
 
 mod action;
+mod admission;
+mod advice;
+mod answers;
 mod batches;
+mod bindings;
 mod care;
 // Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
 #[doc(hidden)]
@@ -17,14 +21,18 @@ mod connections;
 mod cordons;
 mod decide;
 mod drain;
+mod dues;
 mod durable;
 mod endings;
+mod ends;
+mod entitlement;
 mod evictions;
 mod explain;
 mod facts;
 mod failing;
 mod failures;
 mod filters;
+mod footprint;
 mod forwarding;
 mod groups;
 mod ids;
@@ -39,6 +47,7 @@ mod losses;
 mod migrate;
 mod node;
 mod outcomes;
+mod owner;
 mod permissions;
 mod placement;
 mod policy;
@@ -59,8 +68,10 @@ mod slot_set;
 mod snapshot;
 mod suspend;
 mod table;
+mod text;
 mod timers;
 mod traits;
+mod tried;
 mod update;
 mod view;
 mod waiting;
@@ -70,27 +81,38 @@ mod workloads;
 
 pub use action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
-    TargetedCommand,
+    StatsWithout, TargetedCommand,
 };
-pub use batches::{BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES};
-pub use columns::MAX_RESOURCE_NAMES;
+pub use answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
+pub use batches::{
+    BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
+};
+pub use columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use config::{
-    Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_INSTANCES_PER_NODE, MAX_SETTLING,
-    MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
+    Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
+    MAX_SETTLING, MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
 };
+pub use entitlement::MAX_QUESTIONS;
+pub use footprint::Footprint;
 pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
-    Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Fault, Hello, Input,
-    InstanceReport, InstanceState, Malformed, Meaning, NewConfiguration, NodeExtras, NodeReport,
-    StartRequest, StatsReport, Target,
+    Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport, EndsReport,
+    FailedStart, Fault, Hello, Input, InstanceReport, InstanceState, Malformed, Meaning,
+    NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target,
 };
-pub use node::NodeStatus;
-pub use outcomes::{MAX_REPLAY, REPLAY_TIME};
+pub use instances::{
+    MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,
+};
+pub use node::{MAX_PARTS, NodeStatus};
+pub use outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
+// Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub use permissions::{needs_master, permitted};
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use record::{
-    Attempt, Change, Demand, DrainRecord, Event, InstanceRecord, Life, NodeRecord, Record,
-    RecordKey, Restored, Ticket,
+    Attempt, BindingRecord, Change, Demand, DrainRecord, EndsRecord, Event, InstanceRecord, Life,
+    NodeRecord, Record, RecordKey, Restored, Ticket,
 };
 pub use resources::Resources;
 pub use rules::{
@@ -98,3 +120,4 @@ pub use rules::{
     TenantId, WeigherRule,
 };
 pub use scheduler::{Counters, Scheduler};
+pub use text::{MAX_TEXT_LEN, ShortText};

@@ -4,6 +4,10 @@ mod accept;
 mod changes;
 mod configuration;
 mod flags;
+// Seen from outside, because a fuzz target is a program of its own, but nothing that anybody else should use.
+#[doc(hidden)]
+pub mod fuzz_support;
+mod gate;
 mod handshake;
 mod heartbeat;
 mod hub;
@@ -24,14 +28,18 @@ mod start;
 mod state;
 mod store;
 mod strict;
+mod tasks;
+mod timed;
+mod withheld;
 
 pub use configuration::DEFAULT_URI;
 pub use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
 pub use limits::{
-    ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_PORT, DRAIN_DEADLINE, HIGH_WATER,
-    LAUNCHER_BUDGET, MAX_ACCEPT_PAUSE, MAX_HANDSHAKES, MAX_UNCHARGED_CONTROLLER,
-    MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR, MIN_ACCEPT_PAUSE, RESERVED_FILES, ServerLimits,
-    TLS_DEADLINE,
+    ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_PORT, DRAIN_DEADLINE,
+    HANDSHAKE_SHARE, HIGH_WATER, LAUNCHER_BUDGET, MAX_ACCEPT_PAUSE, MAX_HANDSHAKES,
+    MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR, MAX_WAIT_FOR_PLACE,
+    MIN_ACCEPT_PAUSE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, RESERVED_FILES,
+    ServerLimits, TLS_DEADLINE, WAITING_PER_PLACE,
 };
 pub use node_file::NodeFileError;
 pub use profile::Profile;
@@ -40,3 +48,5 @@ pub use start::{Server, ServerConfig, StartError};
 #[doc(hidden)]
 pub use store::{Opened, Store};
 pub use strict::Mistake;
+pub use tasks::TaskEnded;
+pub(crate) use tasks::told;

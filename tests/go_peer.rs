@@ -67,7 +67,7 @@ async fn go_peers(key: KeyAlgorithm, tls: &str) {
         let leaf = site.ca.anchor.sign(&spec(roles)).unwrap();
         std::fs::write(site.path(&format!("{name}.pem")), leaf.pem()).unwrap();
     }
-    std::fs::write(site.path("configuration.yaml"), "configure: {}\n").unwrap();
+    std::fs::write(site.path("configuration.yaml"), CONFIGURATION).unwrap();
     std::fs::write(site.path("start.yaml"), start()).unwrap();
     let daemon = site.start(&[]).await;
 
@@ -82,6 +82,13 @@ async fn go_peers(key: KeyAlgorithm, tls: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{key:?}, TLS {tls}: {said}");
 }
+
+/// What the original requires, and nothing that has a default.
+const CONFIGURATION: &str = "\
+configure:
+  scheduler: {storage_uri: /etc/ciao/configuration.yaml}
+  controller: {compute_ca: /ca.pem, compute_cert: /cert.pem, client_auth_ca_cert_path: /clients.pem}
+";
 
 /// A START as original controllers send it: three documents, the second of them large and full of brackets and braces.
 fn start() -> String {

@@ -2,21 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use proto_frames::payload::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
-    Delete, DeleteFailure, DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued,
-    InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, PlacementDecision,
-    QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure,
-    Update,
+    Delete, DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced,
+    InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected,
+    PlacementDecision, QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend,
+    UnassignPublicIpFailure, Update,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 
+use super::config::MAX_BINDINGS;
 use super::ids::{InstanceId, SessionId};
 use super::input::{StartRequest, Target};
 use super::policy::RuleError;
 use super::record::{Change, Demand};
+use super::text::ShortText;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub enum Message {
     Targeted(Box<TargetedCommand>),
     /// Any other frame, carried on as it came.
     Forward(Frame),
+    /// A STATS, carried on without some of the instances that it lists.
+    StatsWithout(Arc<StatsWithout>),
     /// A START failed; for its sender alone.
     StartFailure(Box<StartFailure>),
     /// A START failed; one of the copies for everybody who is to hear of it.
@@ -106,6 +111,8 @@ pub enum Message {
     CommandFailure(Box<CommandFailure>),
     /// A command for a launcher that announced that it can carry it out (native encoding only).
     Order(Box<Order>),
+    /// Ends that a launcher told are on record (native encoding only).
+    EndsRecorded(EndsRecorded),
     /// A launcher's lease is extended (native encoding only).
     LeaseRenewed(LeaseRenewed),
     /// The answer to a dry run (native encoding only).
@@ -155,6 +162,15 @@ impl PlacedStart {
         }
         self.changes.get_or_insert_default().demand = Some(demand);
     }
+}
+
+/// A STATS that lists instances which are not for its sender to speak of.
+#[derive(Debug, PartialEq)]
+pub struct StatsWithout {
+    /// The frame, as it came.
+    pub frame: Frame,
+    /// Where the instances to be left out stand among those listed, counted from 0, in order.
+    pub rows: Vec<u32>,
 }
 
 /// What of a START is no longer as its payload says: to be written into it before a launcher reads it.
@@ -246,6 +262,10 @@ pub enum Notice {
     Malformed(Uuid, Kind, String),
     /// A report speaks for another node than its sender; said once per session and kind.
     Forged(Uuid, Kind, Box<str>),
+    /// A frame's payload has so many bytes, more than native peers are sent; said once per session and kind.
+    TooLong(Uuid, Kind, usize, usize),
+    /// A node speaks of an instance that is placed on another; said once per session and kind.
+    Foreign(Uuid, Kind, InstanceId),
     /// A frame is for a peer that is not connected.
     NoSuchPeer(Kind, Box<str>),
     /// A START was given to a node.
@@ -254,6 +274,8 @@ pub enum Notice {
     Failed(InstanceId, String),
     /// So many instances were taken up from before the restart.
     Restored(usize),
+    /// A peer's certificate is bound to its UUID, which is not remembered because too many are.
+    NotBound(Uuid),
     /// STARTs of an ended connection wait for the node to come back.
     InDoubt(Uuid, usize),
     /// A claim was dropped because its node no longer lists the instance.
@@ -266,6 +288,8 @@ pub enum Notice {
     LateBatch(Box<str>, usize, u32),
     /// A node is in two availability zones; the one named here is left out.
     TwoZones(Uuid, Box<str>),
+    /// Part of what a node reports does not count, and why; said once on each of its connections.
+    LeftOut(Uuid, ShortText),
     /// Rules that do not hold together came with a configuration, and were left out.
     BadRules(RuleError),
 }
@@ -283,12 +307,6 @@ impl Notice {
                 | Self::Settling(_)
                 | Self::Restored(_)
         )
-    }
-
-    /// Whether it is said for every START, which is too often for an ordinary log.
-    #[must_use]
-    pub fn is_per_start(&self) -> bool {
-        matches!(self, Self::Placed(..) | Self::Settling(_))
     }
 }
 
@@ -314,6 +332,14 @@ impl fmt::Display for Notice {
             Self::Forged(uuid, kind, node) => {
                 write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'")
             }
+            Self::TooLong(uuid, kind, len, max) => write!(
+                f,
+                "{kind} from {uuid} has {len} bytes: not carried to native peers, which take {max}"
+            ),
+            Self::Foreign(node, kind, instance) => write!(
+                f,
+                "dropped {kind} from node {node}: it speaks of instance {instance}, which is placed on another node"
+            ),
             Self::NoSuchPeer(kind, peer) => {
                 write!(f, "{kind} is for '{peer}', which is not connected")
             }
@@ -322,6 +348,10 @@ impl fmt::Display for Notice {
             Self::Restored(count) => write!(
                 f,
                 "{count} instances taken up from before the restart: nodes' STATS will say how they are"
+            ),
+            Self::NotBound(uuid) => write!(
+                f,
+                "{uuid} is bound to its certificate, which is not remembered once it has left: {MAX_BINDINGS} others are"
             ),
             Self::InDoubt(node, count) => {
                 write!(f, "node {node} is lost with {count} STARTs in doubt")
@@ -342,6 +372,7 @@ impl fmt::Display for Notice {
                 f,
                 "node {node} is in a zone already, by an earlier aggregate: not in zone '{zone}' as well"
             ),
+            Self::LeftOut(node, why) => write!(f, "node {node}: {why}"),
             Self::BadRules(error) => write!(f, "configuration left out: {error}"),
             Self::Settling(instance) => write!(
                 f,

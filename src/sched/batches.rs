@@ -1,16 +1,21 @@
 //! Batches: STARTs of which all are placed or none. They wait until the last of them has come; then nodes are chosen
-//! for all in one step, before any node is told of any.
+//! for all in one step, before any node is told of any. Each is its sender's ([`Owner`]): what others call by the same id
+//! has nothing to do with it.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
+use proto_frames::Uuid;
 use proto_frames::payload::{Batch as BatchAsked, StartFailureReason};
 
 use super::Scheduler;
 use super::action::{Notice, PlacedStart};
+use super::admission::{Known, NewStart};
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey};
 use super::node::Pool;
+use super::owner::Owner;
 use super::placement::Refusal;
 
 /// How long a batch waits for the rest of its STARTs. They are sent in one go; what has not come by then does not come.
@@ -19,8 +24,14 @@ pub const BATCH_TIME: Duration = Duration::from_secs(30);
 /// Batches that may wait at once.
 pub const MAX_BATCHES: usize = 4096;
 
+/// Batches of one operator that may wait at once.
+pub const MAX_OPERATOR_BATCHES: usize = MAX_BATCHES / 16;
+
 /// Bytes of payload that may wait in batches at once.
 pub const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of payload of one operator that may wait in batches at once.
+pub const MAX_OPERATOR_BATCH_BYTES: usize = MAX_BATCH_BYTES / 8;
 
 /// Complete batches tried again when one node becomes ready: all of them would make the return of a large cluster
 /// quadratic, and one may be of a thousand STARTs.
@@ -32,12 +43,34 @@ pub(super) const BATCHES_PER_TICK: usize = 16;
 /// Batches whose last STARTs have not come.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
-    waiting: IndexMap<Box<str>, Batch>,
+    waiting: IndexMap<BatchId, Batch>,
     /// The batch of each instance that waits.
-    instances: IndexMap<InstanceId, Box<str>>,
+    instances: IndexMap<InstanceId, BatchId>,
     bytes: usize,
+    /// How many of operators wait, and their bytes.
+    of_operators: IndexMap<Uuid, (usize, usize)>,
     /// Since when a complete batch has been waiting for nodes that are still coming back, if one may be.
     complete_since: Option<Instant>,
+}
+
+/// The name of a batch: whose it is, and what that one calls it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct BatchId {
+    owner: Owner,
+    name: Box<str>,
+}
+
+impl BatchId {
+    /// The operator whose it is; `None` where it is the controllers'.
+    pub(super) fn operator(&self) -> Option<Uuid> {
+        self.owner.operator()
+    }
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +88,11 @@ impl Batch {
 }
 
 impl Batches {
+    /// How many wait, and the bytes of their payloads.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.waiting.len(), self.bytes)
+    }
+
     /// When the first of those that are not complete has waited long enough.
     pub(super) fn due(&self) -> Option<Instant> {
         // In order of their first STARTs, and so of this time.
@@ -70,11 +108,26 @@ impl Batches {
     }
 
     /// The START of an instance that waits, and its batch.
-    pub(super) fn waiting(&self, instance: &InstanceId) -> Option<(&str, &PlacedStart)> {
+    pub(super) fn waiting(&self, instance: &InstanceId) -> Option<(&BatchId, &PlacedStart)> {
         let id = self.instances.get(instance)?;
         let starts = &self.waiting.get(id)?.starts;
         let start = starts.iter().find(|it| it.request.instance == *instance)?;
         Some((id, start))
+    }
+
+    /// Whether its index and its sum are those of the STARTs that wait, one for each instance.
+    pub(super) fn is_consistent(&self) -> bool {
+        let starts = || {
+            let batches = self.waiting.iter();
+            batches.flat_map(|(id, batch)| batch.starts.iter().map(move |start| (id, start)))
+        };
+        let bytes = starts().map(|(_, start)| start.frame.payload.len());
+        let is_known = |(id, start): (&BatchId, &PlacedStart)| {
+            self.instances.get(&start.request.instance) == Some(id)
+        };
+        bytes.sum::<usize>() == self.bytes
+            && starts().count() == self.instances.len()
+            && starts().all(is_known)
     }
 
     /// Takes a START in, in place of an earlier one of the same instance; whether its batch is complete with it.
@@ -83,11 +136,11 @@ impl Batches {
     /// Why it cannot be taken in, and the START.
     fn add(
         &mut self,
+        id: &BatchId,
         asked: &BatchAsked,
         start: PlacedStart,
         now: Instant,
     ) -> Result<bool, (Box<PlacedStart>, String)> {
-        let id = asked.id.as_str();
         if let Some(batch) = self.waiting.get(id)
             && batch.count != asked.count
         {
@@ -97,10 +150,7 @@ impl Batches {
             );
             return Err((Box::new(start), problem));
         }
-        let is_full = !self.waiting.contains_key(id) && self.waiting.len() >= MAX_BATCHES;
-        if is_full || self.bytes + start.frame.payload.len() > MAX_BATCH_BYTES {
-            let problem =
-                "start.scheduling.batch: too many batches wait for their last START".to_owned();
+        if let Err(problem) = self.has_room(id, start.frame.payload.len()) {
             return Err((Box::new(start), problem));
         }
         let instance = start.request.instance.clone();
@@ -112,57 +162,108 @@ impl Batches {
             );
             return Err((Box::new(start), problem));
         }
-        self.bytes += start.frame.payload.len();
-        let batch = self.waiting.entry(id.into()).or_insert_with(|| Batch {
+        if !self.waiting.contains_key(id) {
+            self.count(id, 1, 0);
+        }
+        self.count(id, 0, start.frame.payload.len().cast_signed());
+        let batch = self.waiting.entry(id.clone()).or_insert_with(|| Batch {
             count: asked.count,
             starts: Vec::new(),
             due: now + BATCH_TIME,
         });
+        let mut replaced = 0;
         match batch
             .starts
             .iter_mut()
             .find(|other| other.request.instance == instance)
         {
             Some(earlier) => {
-                self.bytes -= earlier.frame.payload.len();
+                replaced = earlier.frame.payload.len();
                 *earlier = start;
             }
             None => batch.starts.push(start),
         }
         let is_complete = batch.is_complete();
-        self.instances.insert(instance, id.into());
+        self.count(id, 0, -replaced.cast_signed());
+        self.instances.insert(instance, id.clone());
         Ok(is_complete)
     }
 
-    fn take(&mut self, id: &str) -> Vec<PlacedStart> {
+    fn take(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let Some(batch) = self.waiting.shift_remove(id) else {
             return Vec::new();
         };
         for start in &batch.starts {
-            self.bytes -= start.frame.payload.len();
             self.instances.swap_remove(&start.request.instance);
+        }
+        self.count(id, -1, -bytes_of(&batch.starts));
+        if self.waiting.is_empty() {
+            // A burst of them is not paid for for ever.
+            self.waiting = IndexMap::new();
+            self.instances = IndexMap::new();
+            self.of_operators = IndexMap::new();
         }
         batch.starts
     }
 
-    /// Puts a complete batch back that was taken out.
-    fn put_back(&mut self, id: &str, starts: Vec<PlacedStart>, now: Instant) {
-        for start in &starts {
-            self.bytes += start.frame.payload.len();
-            self.instances
-                .insert(start.request.instance.clone(), id.into());
+    /// Whether so many bytes more of this batch may wait.
+    ///
+    /// # Errors
+    /// Why not.
+    fn has_room(&self, id: &BatchId, bytes: usize) -> Result<(), String> {
+        let is_new = usize::from(!self.waiting.contains_key(id));
+        let mut held = vec![(
+            "",
+            (self.waiting.len(), self.bytes),
+            (MAX_BATCHES, MAX_BATCH_BYTES),
+        )];
+        if let Owner::Operator(uuid) = id.owner {
+            let own = self.of_operators.get(&uuid).copied().unwrap_or_default();
+            let most = (MAX_OPERATOR_BATCHES, MAX_OPERATOR_BATCH_BYTES);
+            held.push((" of this operator", own, most));
         }
+        for (whose, held, most) in held {
+            if held.0 + is_new > most.0 || held.1 + bytes > most.1 {
+                return Err(format!(
+                    "start.scheduling.batch: too many batches wait{whose} for their last START: at most {} with {} bytes",
+                    most.0, most.1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts so many batches and bytes more, or fewer.
+    fn count(&mut self, id: &BatchId, batches: isize, bytes: isize) {
+        self.bytes = self.bytes.saturating_add_signed(bytes);
+        if let Owner::Operator(uuid) = id.owner {
+            let own = self.of_operators.entry(uuid).or_default();
+            own.0 = own.0.saturating_add_signed(batches);
+            own.1 = own.1.saturating_add_signed(bytes);
+            if *own == (0, 0) {
+                self.of_operators.swap_remove(&uuid);
+            }
+        }
+    }
+
+    /// Puts a complete batch back that was taken out.
+    fn put_back(&mut self, id: &BatchId, starts: Vec<PlacedStart>, now: Instant) {
+        for start in &starts {
+            self.instances
+                .insert(start.request.instance.clone(), id.clone());
+        }
+        self.count(id, 1, bytes_of(&starts));
         let batch = Batch {
             count: u32::try_from(starts.len()).unwrap_or(u32::MAX),
             starts,
             due: now,
         };
-        self.waiting.insert(id.into(), batch);
+        self.waiting.insert(id.clone(), batch);
         self.complete_since.get_or_insert(now);
     }
 
     /// The first so many that are complete. One that is put back is the last, so that all have their turn.
-    fn complete(&self, most: usize) -> Vec<Box<str>> {
+    fn complete(&self, most: usize) -> Vec<BatchId> {
         let complete = self.waiting.iter().filter(|(_, batch)| batch.is_complete());
         complete.take(most).map(|(id, _)| id.clone()).collect()
     }
@@ -173,7 +274,7 @@ impl Batches {
         self.complete_since = is_any.then_some(now);
     }
 
-    fn take_due(&mut self, now: Instant) -> Option<(Box<str>, u32, Vec<PlacedStart>)> {
+    fn take_due(&mut self, now: Instant) -> Option<(BatchId, u32, Vec<PlacedStart>)> {
         let is_due = |batch: &Batch| !batch.is_complete() && batch.due <= now;
         let (id, batch) = self.waiting.iter().find(|(_, batch)| is_due(batch))?;
         let (id, count) = (id.clone(), batch.count);
@@ -185,7 +286,7 @@ impl Batches {
 impl Scheduler {
     /// Takes in a START that is one of several; with the last of them, all are placed or fail. One of an instance that
     /// lives counts as well: a batch may be sent again for those of it that no longer do.
-    pub(super) fn join_batch(&mut self, now: Instant, start: PlacedStart) {
+    pub(super) fn join_batch(&mut self, now: Instant, owner: Owner, start: PlacedStart) {
         let instance = &start.request.instance;
         let Some(asked) = start
             .request
@@ -195,19 +296,25 @@ impl Scheduler {
         else {
             return self.place(now, start);
         };
+        let id = BatchId {
+            owner,
+            name: asked.id.as_str().into(),
+        };
         let is_elsewhere = self.batches.instances.get(instance);
-        if let Some(other) = is_elsewhere.filter(|other| ***other != *asked.id) {
+        if let Some(other) = is_elsewhere.filter(|other| **other != id) {
             let problem =
                 format!("start.scheduling.batch.id: the instance waits in batch '{other}'");
             return self.refuse_start(&start, problem);
         }
         let instance = instance.clone();
-        let added = self.batches.add(&asked, start, now);
+        // The same START again while the first one waits for nodes: the newer takes its place.
+        self.settling.take_instance(&instance);
+        let added = self.batches.add(&id, &asked, start, now);
         self.remember(&instance);
         match added {
             Ok(true) => {
-                let starts = self.take_batch(&asked.id);
-                self.place_all(now, &asked.id, starts);
+                let starts = self.take_batch(&id);
+                self.place_all(now, &id, starts);
             }
             Ok(false) => {}
             Err((start, problem)) => self.refuse_start(&start, problem),
@@ -215,7 +322,7 @@ impl Scheduler {
     }
 
     /// Takes a batch out; what becomes of its STARTs is the caller's to see to.
-    fn take_batch(&mut self, id: &str) -> Vec<PlacedStart> {
+    fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let starts = self.batches.take(id);
         for start in &starts {
             self.remember(&start.request.instance);
@@ -236,31 +343,31 @@ impl Scheduler {
         self.batches.note_complete(now);
     }
 
-    /// Places all of these or none. Those of instances that live already go to their nodes, as with
-    /// [`Scheduler::place`]: while they waited they were started on their own, or a node has come back with them.
-    fn place_all(&mut self, now: Instant, id: &str, starts: Vec<PlacedStart>) {
+    /// Places all of these or none. Those of instances that are known already are answered, or go to their nodes, as any
+    /// START: while they waited they were started on their own, or a node has come back with them.
+    fn place_all(&mut self, now: Instant, id: &BatchId, starts: Vec<PlacedStart>) {
         if starts
             .iter()
-            .any(|start| self.waits_for_members(&start.request))
+            .any(|start| self.waits_for_nodes(&start.request))
         {
             return self.batches.put_back(id, starts, now);
         }
-        let lives = |start: &PlacedStart| self.holders.contains_key(&start.request.instance);
-        let (living, mut starts): (Vec<_>, Vec<_>) = starts.into_iter().partition(lives);
-        match self.reserve_all(now, &starts) {
+        let (new, known) = self.admit_starts(starts);
+        match self.reserve_all(now, &new) {
             Ok(chosen) => {
-                self.repeat_all(living);
-                for (start, key) in starts.into_iter().zip(chosen) {
+                self.answer_all(known);
+                for (start, key) in new.into_iter().zip(chosen) {
                     self.hand_over_reserved(key, start);
                 }
             }
             Err(_) if self.settling.is_open() => {
-                starts.extend(living);
-                self.batches.put_back(id, starts, now);
+                let known = known.into_iter().map(|(_, start)| start);
+                let starts = new.into_iter().map(NewStart::into_start).chain(known);
+                self.batches.put_back(id, starts.collect(), now);
             }
             Err(why) => {
-                self.repeat_all(living);
-                self.fail_all(&starts, &why);
+                self.answer_all(known);
+                self.fail_all(&new, &why);
             }
         }
     }
@@ -273,16 +380,16 @@ impl Scheduler {
     fn reserve_all(
         &mut self,
         now: Instant,
-        starts: &[PlacedStart],
+        starts: &[NewStart],
     ) -> Result<Vec<NodeKey>, Explanation> {
         let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
         let chance = self.chance.clone();
         let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
         for start in starts {
-            let Some(key) = self.choose(&start.request) else {
+            let Some(key) = self.choose(start.request()) else {
                 break;
             };
-            self.reserve(now, key, start.sender, &start.request);
+            self.reserve(now, key, start.as_start().sender, start.request());
             chosen.push(key);
         }
         let Some(misfit) = starts.get(chosen.len()) else {
@@ -291,10 +398,10 @@ impl Scheduler {
         let why = if self.settling.is_open() {
             Explanation::default()
         } else {
-            self.why_not_now(&misfit.request)
+            self.why_not_now(misfit.request())
         };
         for (start, key) in starts.iter().zip(&chosen).rev() {
-            self.unreserve(*key, &start.request.instance);
+            self.unreserve(*key, &start.request().instance);
         }
         for (pool, cursor) in Pool::ALL.into_iter().zip(cursors) {
             self.tables[pool as usize].set_cursor(cursor);
@@ -309,20 +416,18 @@ impl Scheduler {
         Err(Explanation { text, ..why })
     }
 
-    fn repeat_all(&mut self, starts: Vec<PlacedStart>) {
-        for start in starts {
-            if let Some(&holder) = self.holders.get(&start.request.instance) {
-                self.repeat(holder, start);
-            }
+    fn answer_all(&mut self, starts: Vec<(Known, PlacedStart)>) {
+        for (known, start) in starts {
+            self.answer_known(known, start);
         }
     }
 
-    fn fail_all(&mut self, starts: &[PlacedStart], why: &Explanation) {
+    fn fail_all(&mut self, starts: &[NewStart], why: &Explanation) {
         for start in starts {
-            let request = &start.request;
+            let request = start.request();
             let reason = self.no_room(request);
             self.answer_start(
-                start.sender,
+                start.as_start().sender,
                 &request.instance,
                 reason,
                 request.restart,
@@ -337,7 +442,7 @@ impl Scheduler {
             return;
         };
         let starts = self.take_batch(&id);
-        for start in self.repeat_living(starts) {
+        for start in self.end_batch(starts) {
             let request = &start.request;
             if request.instance == *instance {
                 self.fail_start(&start, Refusal::Undone);
@@ -357,12 +462,16 @@ impl Scheduler {
         }
     }
 
-    /// Gives the STARTs of instances that live to their nodes, and leaves the others.
-    fn repeat_living(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
-        let lives = |start: &PlacedStart| self.holders.contains_key(&start.request.instance);
-        let (living, others) = starts.into_iter().partition(lives);
-        self.repeat_all(living);
-        others
+    /// Deals with the STARTs of a batch that is given up, as far as their instances are there; the others have failed.
+    fn end_batch(&mut self, starts: Vec<PlacedStart>) -> Vec<PlacedStart> {
+        let mut failed = Vec::new();
+        for start in starts {
+            match self.known(&start.request.instance) {
+                Known::Nowhere | Known::Expected => failed.push(start),
+                known => self.answer_known(known, start),
+            }
+        }
+        failed
     }
 
     /// Fails every batch that waits.
@@ -381,13 +490,13 @@ impl Scheduler {
             for start in &starts {
                 self.remember(&start.request.instance);
             }
-            self.notice(Notice::LateBatch(id.clone(), starts.len(), count));
+            self.notice(Notice::LateBatch(id.name.clone(), starts.len(), count));
             let text = format!(
                 "batch '{id}' has {} of {count} STARTs after {} s",
                 starts.len(),
                 BATCH_TIME.as_secs()
             );
-            for start in self.repeat_living(starts) {
+            for start in self.end_batch(starts) {
                 let reason = StartFailureReason::InvalidData;
                 let (request, why) = (&start.request, Explanation::of(&text));
                 self.answer_start(
@@ -400,4 +509,9 @@ impl Scheduler {
             }
         }
     }
+}
+
+fn bytes_of(starts: &[PlacedStart]) -> isize {
+    let bytes = starts.iter().map(|start| start.frame.payload.len());
+    bytes.sum::<usize>().cast_signed()
 }

@@ -8,22 +8,23 @@ use std::time::{Duration, Instant};
 
 use proto_frames::Uuid;
 use proto_frames::payload::{
-    AttemptFailed, InstanceStateEvent, LifeState, OnNodeLoss, StartFailure, StartFailureReason,
-    Topic,
+    InstanceStateEvent, LifeState, OnNodeLoss, StartFailure, StartFailureReason, Topic,
 };
 
 use super::Scheduler;
-use super::action::{Message, PlacedStart};
+use super::action::Message;
+use super::admission::NewStart;
 use super::durable::Next;
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{InstanceState, StartRequest};
-use super::instances::{
-    AfterLoss, Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State,
-};
-use super::ledger::{Ended, Unconfirmed};
+use super::instances::{Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State};
+use super::ledger::{Ended, EntryEnd, Phase, Unconfirmed};
+use super::owner::Owner;
 use super::placement::pool_of;
 use super::session::Session;
+use super::text::ShortText;
+use super::tried::{AllTried, Tried};
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -65,12 +66,13 @@ impl Scheduler {
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
             kept.lease = lease.or(kept.lease);
+            kept.bound_for = kept.bound_for.filter(|_| what == LifeState::Lost);
             kept.note_suspension();
             kept.note(Event {
                 at: self.now,
                 what: what.clone(),
                 node,
-                detail: detail.to_owned(),
+                detail: detail.into(),
             });
         });
         self.remember(instance);
@@ -84,8 +86,9 @@ impl Scheduler {
     /// Tells that an instance waits.
     pub(super) fn tell_waiting(&mut self, instance: &InstanceId) {
         let kept = self.instances.get(instance);
-        let why = kept.and_then(|kept| kept.history.back());
-        let why = why.map(|event| event.detail.clone()).unwrap_or_default();
+        let why = kept.and_then(|kept| kept.history.last());
+        let why = why.map(|event| event.detail.to_string());
+        let why = why.unwrap_or_default();
         self.tell_state(instance, LifeState::Waiting, None, &why);
     }
 
@@ -99,7 +102,7 @@ impl Scheduler {
             at: self.now,
             what: what.clone(),
             node: None,
-            detail: detail.to_owned(),
+            detail: detail.into(),
         });
         self.leave_queue(instance);
         self.instances.remove(instance);
@@ -184,9 +187,22 @@ impl Scheduler {
         }
     }
 
+    /// Whether a START that may be placed is to be looked after. One that is started anew although its lost node may come
+    /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
+    /// on disk: as one that waits in a batch, or from a life before.
+    pub(super) fn is_to_manage(&self, start: &NewStart) -> bool {
+        let request = start.request();
+        self.is_to_keep(request)
+            || self.instances.contains(&request.instance)
+            || self.durable.is_recorded(&request.instance)
+    }
+
     /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
-    pub(super) fn keep(&mut self, start: PlacedStart) -> InstanceId {
+    /// `None` if it is looked after already, which no [`NewStart`] is but for one that is lost and started anew.
+    pub(super) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
+        let start = start.into_start();
         let instance = start.request.instance.clone();
+        self.let_go(&instance, "started anew");
         let asked = start.request.scheduling.as_deref();
         let priority = asked.and_then(|asked| asked.priority);
         let queue = asked.and_then(|asked| asked.queue);
@@ -203,7 +219,7 @@ impl Scheduler {
             arrived: self.now,
             waits_until: waits.map(|it| self.now + it),
             max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
-            tried: Vec::new(),
+            tried: AllTried::default(),
             relocates: asked.is_some_and(|asked| asked.relocate) || self.policy.keeps_all(),
             on_loss: if restarts {
                 OnLoss::Restart
@@ -212,6 +228,7 @@ impl Scheduler {
             },
             has_run: false,
             last_node: None,
+            bound_for: None,
             suspended_by: None,
             lease: None,
             history: Default::default(),
@@ -220,27 +237,39 @@ impl Scheduler {
             pinned: None,
             pending: None,
             told_to_stop: false,
+            is_operators: self.owner(start.sender) != Owner::Controllers,
+            counted: 0,
             start: Some(Box::new(start)),
         };
-        self.instances.insert(instance.clone(), kept);
-        instance
+        let place = self.instances.vacant(instance.clone())?;
+        place.insert(kept);
+        Some(instance)
     }
 
-    fn begin_placing(&mut self, key: NodeKey, start: PlacedStart) {
-        let again = start.clone();
-        let instance = self.keep(start);
-        self.nodes.node_mut(key).ledger.set_kept(&instance, true);
+    fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
+        let again = start.as_start().clone();
+        let Some(instance) = self.keep(start) else {
+            self.release(key, &again.request.instance);
+            return;
+        };
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.set_kept(&instance, true);
+        let entry = ledger.get(&instance);
+        if entry.is_some_and(|entry| entry.phase == Phase::Claimed) {
+            self.turn(&instance, placing(key, Awaits::Commit), "");
+            return self.after_commit(&instance, Next::Give);
+        }
         self.turn(&instance, placing(key, Awaits::Node), "");
         self.hand_over(key, again);
     }
 
     /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
-    pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: PlacedStart) {
-        let (pool, rank) = (pool_of(&start.request), self.rank_of(&start.request));
-        if self.is_to_keep(&start.request) {
+    pub(super) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
+        let (pool, rank) = (pool_of(start.request()), self.rank_of(start.request()));
+        if self.is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
-            self.hand_over(key, start);
+            self.hand_over(key, start.into_start());
         }
         self.note_placed(pool, rank);
     }
@@ -306,9 +335,9 @@ impl Scheduler {
     pub(super) fn request_now(&self, instance: &InstanceId) -> Option<StartRequest> {
         let kept = self.instances.get(instance)?;
         let mut request = kept.request()?.clone();
-        let tried = kept.tried.iter();
-        let tried = tried.filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok());
-        request.avoid.extend(tried);
+        request
+            .avoid
+            .extend(kept.tried.iter().map(|tried| tried.node));
         let pinned = kept.pinned.map(|node| node.to_string().into());
         request.node_id = pinned.or(request.node_id);
         Some(request)
@@ -369,45 +398,6 @@ impl Scheduler {
         self.hand_over(key, *start);
     }
 
-    /// A START of an instance that is looked after came again.
-    pub(super) fn start_again(&mut self, start: PlacedStart) {
-        let (instance, sender) = (start.request.instance.clone(), start.sender);
-        let Some(kept) = self.instances.get_mut(&instance) else {
-            return;
-        };
-        match &kept.state {
-            State::Waiting => {
-                // Whoever asks for it now hears of it.
-                if let Some(known) = &mut kept.start {
-                    known.sender = sender;
-                }
-                self.tell_queued(&instance);
-            }
-            State::Placing(Placing { node, pending_on }) if *pending_on == Awaits::Node => {
-                let node = *node;
-                self.repeat(node, start);
-            }
-            State::Running { node } => {
-                let node = *node;
-                self.repeat(node, start);
-            }
-            State::Lost {
-                then: AfterLoss::Forget | AfterLoss::Delete,
-                ..
-            } => {
-                // Whoever asks for it knows that its node is lost.
-                self.let_go(&instance, "started anew");
-                self.place(self.now, start);
-            }
-            state => {
-                let text = format!("the instance is {} here already", state.word());
-                let why = Explanation::of(&text);
-                let reason = StartFailureReason::InstanceExists;
-                self.answer_start(sender, &instance, reason, start.request.restart, why);
-            }
-        }
-    }
-
     /// STATS say something new of an instance that is looked after.
     pub(super) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
         let Some(kept) = self.instances.get_mut(instance) else {
@@ -417,12 +407,14 @@ impl Scheduler {
         match kept.state.clone() {
             // Its launcher is at it, and may yet fail.
             State::Placing(_) if reported == InstanceState::Pending => {}
-            State::Placing(Placing { node, pending_on })
-                if node == key && pending_on == Awaits::Node =>
-            {
+            // Also where nobody was told to start it: it was there when its room was claimed.
+            State::Placing(Placing { node, .. }) if node == key => {
                 kept.note_running();
                 self.turn(instance, State::Running { node: key }, "");
                 self.wake_for_preemption(key);
+                if is_suspended {
+                    self.suspension_reported(key, instance, true);
+                }
             }
             State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
@@ -444,7 +436,7 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         reason: &StartFailureReason,
-        text: &str,
+        text: &ShortText,
     ) -> bool {
         let is_awaited = placing(key, Awaits::Node);
         let Some(kept) = self.instances.get(instance) else {
@@ -453,7 +445,7 @@ impl Scheduler {
         if kept.state != is_awaited {
             return false;
         }
-        if !self.nodes.node_mut(key).ledger.end(instance, Ended::Failed) {
+        if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.
             return true;
         }
@@ -462,10 +454,10 @@ impl Scheduler {
         let Some(kept) = self.instances.get_mut(instance) else {
             return true;
         };
-        kept.tried.push(AttemptFailed {
-            node_uuid: uuid.to_string(),
+        kept.tried.note(Tried {
+            node: uuid,
             reason: reason.clone(),
-            detail: text.to_owned(),
+            detail: text.clone(),
         });
         let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
         self.blame(key, instance, reason);
@@ -477,7 +469,7 @@ impl Scheduler {
             let kept = self.instances.get(instance);
             if has_run && kept.is_some_and(|kept| kept.state == State::Waiting) {
                 let at = self.now + REFUSED_TIME;
-                self.instances.ask_again(instance.clone(), at);
+                self.instances.ask_again(instance, at);
             }
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
@@ -506,8 +498,9 @@ impl Scheduler {
             detail: Some(why.text.clone()),
             reasons: why.reasons,
             never: why.never,
-            attempts: kept.tried.clone(),
+            attempts: kept.tried.said(),
             reason,
+            seq: None,
         };
         self.let_go(instance, &why.text);
         self.tell_failure(sender, failure);
@@ -534,11 +527,11 @@ impl Scheduler {
             }
         }
         for _ in 0..most {
-            let Some(instance) = self.instances.next_due(now) else {
+            let Some(instance) = self.instances.take_due(now) else {
                 return;
             };
             let Some(kept) = self.instances.get(&instance) else {
-                return;
+                continue;
             };
             match kept.state.clone() {
                 State::Placing(Placing { node, .. }) => self.victims_are_late(node, &instance),
@@ -549,7 +542,7 @@ impl Scheduler {
                 State::Migrating { .. } => self.move_is_late(&instance),
                 State::Updating { .. } => self.update_is_late(&instance),
                 State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
-                State::Waiting | State::Running { .. } | State::Suspended { .. } => return,
+                State::Waiting | State::Running { .. } | State::Suspended { .. } => {}
             }
         }
     }

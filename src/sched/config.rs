@@ -27,11 +27,14 @@ pub const MAX_SETTLING: usize = 16_384;
 /// Bytes of payload that may wait in the settle window at once.
 pub const MAX_SETTLING_BYTES: usize = 64 * 1024 * 1024;
 
-/// Instances one node may hold entries for; beyond that nothing fits it. Far above what a machine can run.
-pub const MAX_INSTANCES_PER_NODE: usize = 1 << 20;
+/// Instances one node may hold entries for: beyond that nothing fits it, and what else it lists is left out. Four times what
+/// one STATS may list, and far above what a machine can run.
+pub const MAX_INSTANCES_PER_NODE: usize = 1 << 16;
 
-/// Commands of operators whose answer is still to come; beyond that one of them is no longer routed back.
-pub(super) const MAX_PENDING_ANSWERS: usize = 65_536;
+/// UUIDs bound to certificates that are remembered: more than the largest cluster this is built for has nodes (100 000).
+/// Beyond that a bound UUID is its certificate's alone while that peer is connected, and a warning says so;
+/// `--require-uuid-binding` needs no memory.
+pub const MAX_BINDINGS: usize = 1 << 17;
 
 /// Kinds of refused frames remembered per session, so that each is logged once.
 pub(super) const MAX_REFUSED_KINDS: usize = 64;

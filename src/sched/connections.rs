@@ -12,6 +12,8 @@ use super::Scheduler;
 use super::action::{
     Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
 };
+use super::admission::Known;
+use super::bindings::Bound;
 use super::care::placing;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{Backlog, Hello};
@@ -25,12 +27,11 @@ impl Scheduler {
         if let Err(why) = self.admit(&hello) {
             return self.act(Action::Refuse { session: id, why });
         }
-        self.send(
-            id,
-            Message::Connected {
-                configuration: self.cluster.payload.clone(),
-            },
-        );
+        let configuration = match hello.encoding {
+            Encoding::Native => self.cluster.payload.clone(),
+            Encoding::Gob => self.cluster.original.clone(),
+        };
+        self.send(id, Message::Connected { configuration });
         self.notice(Notice::Connected(hello.uuid, hello.role));
         let old = self.identities.insert(identity(hello.uuid, hello.role), id);
         self.sessions.insert(id, Session::new(hello, now));
@@ -59,11 +60,27 @@ impl Scheduler {
             return Err(RefusedConnect::OperatorInGob);
         }
         if hello.bound {
-            self.bound.insert(hello.uuid);
-        } else if self.bound.contains(&hello.uuid) {
+            self.bind(hello.uuid);
+        } else if self.is_bound(hello.uuid) {
             return Err(RefusedConnect::BoundElsewhere);
         }
         Ok(())
+    }
+
+    /// Remembers that a UUID is its certificate's alone.
+    fn bind(&mut self, uuid: Uuid) {
+        match self.bindings.insert(uuid) {
+            Bound::Now => self.remember_binding(uuid),
+            Bound::Already => {}
+            Bound::NoRoom => self.notice(Notice::NotBound(uuid)),
+        }
+    }
+
+    fn is_bound(&self, uuid: Uuid) -> bool {
+        // What is not remembered for want of room is at least not taken from the peer that has it.
+        let is_there = |session: &Session| session.is_bound && session.uuid == uuid;
+        self.bindings.contains(uuid)
+            || self.bindings.is_full() && self.sessions.values().any(is_there)
     }
 
     /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
@@ -128,10 +145,7 @@ impl Scheduler {
             .nodes
             .iter_from(0)
             .filter(|(_, node)| node.session().is_some_and(|session| session != id))
-            .map(|(_, node)| NodeConnected {
-                node_uuid: node.uuid.to_string(),
-                node_type: node_type(node.roles),
-            })
+            .flat_map(|(_, node)| connected(node))
             .collect();
         for event in events {
             self.send(id, Message::NodeConnected(event));
@@ -163,7 +177,7 @@ impl Scheduler {
         }
         self.watchers.retain(|&other| other != id);
         if session.role.contains(Role::OPERATOR) {
-            self.pending_answers.retain(|_, asker| *asker != id);
+            self.answers.forget(id);
         }
         // Before anybody is told of anything: it can no longer be told.
         let place = self.controllers.iter().position(|&other| other == id);
@@ -179,6 +193,8 @@ impl Scheduler {
             self.promote();
         }
         self.take_back(now, &session, unsent, was_being_briefed);
+        self.outcomes.forget_old(now);
+        self.give_back_memory();
     }
 
     fn promote(&mut self) {
@@ -213,14 +229,12 @@ impl Scheduler {
     }
 
     fn announce_node(&mut self, key: NodeKey) {
-        let node = self.nodes.node(key);
-        let event = NodeConnected {
-            node_uuid: node.uuid.to_string(),
-            node_type: node_type(node.roles),
-        };
-        self.tell_controllers(Topic::Nodes, |_| {
-            Some(Message::NodeConnected(event.clone()))
-        });
+        let events: Vec<NodeConnected> = connected(self.nodes.node(key)).collect();
+        for event in events {
+            self.tell_controllers(Topic::Nodes, |_| {
+                Some(Message::NodeConnected(event.clone()))
+            });
+        }
     }
 
     /// Deals with what an ended connection had not written: STARTs are placed again; the rest goes to the peer's newer
@@ -330,14 +344,16 @@ impl Scheduler {
                 return;
             }
             self.release(key, instance);
+            if self.instances.contains(instance) {
+                return self.unsent_again(&start.request.instance.clone(), is_undone);
+            }
         }
-        if self.instances.contains(instance) {
-            return self.unsent_again(&start.request.instance.clone(), is_undone);
+        match self.known(instance) {
+            Known::Nowhere if is_undone => self.fail_start(&start, Refusal::Undone),
+            // It is elsewhere by now, and this START, which was deleted again, never was.
+            _ if is_undone => {}
+            _ => self.place(now, start),
         }
-        if is_undone {
-            return self.fail_start(&start, Refusal::Undone);
-        }
-        self.place(now, start);
     }
 
     pub(super) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
@@ -380,7 +396,24 @@ fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
     unsent.iter().enumerate().filter_map(delete).collect()
 }
 
-/// A node with both roles counts as a compute node: original controllers want exactly one event per node.
+/// The events that announce a node, one for each of its roles: original controllers join the roles of a node with both.
+fn connected(node: &Node) -> impl Iterator<Item = NodeConnected> {
+    let (uuid, roles) = (node.uuid, node.roles);
+    let types = [
+        (Role::AGENT, NodeType::Compute),
+        (Role::NETAGENT, NodeType::Network),
+    ];
+    let of_node = types
+        .into_iter()
+        .filter(move |(role, _)| roles.contains(*role));
+    of_node.map(move |(_, node_type)| NodeConnected {
+        node_uuid: uuid.to_string(),
+        node_type,
+    })
+}
+
+/// The type that the loss of a node is told with. One event tells of a node with both roles, because original
+/// controllers crash on a second one.
 pub(super) fn node_type(roles: Role) -> NodeType {
     if roles.contains(Role::AGENT) {
         NodeType::Compute

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use proto_frames::Uuid;
 
 use super::ids::{InstanceId, SessionId};
+use super::text::ShortText;
 
 /// Nodes that may be cordoned at once, connected or not: as many as the largest cluster this is built for has.
 pub(super) const MAX_CORDONS: usize = 100_000;
@@ -62,7 +63,7 @@ pub(super) struct Drain {
 #[derive(Debug, Clone)]
 pub(super) struct Misfitted {
     /// For people.
-    pub(super) detail: String,
+    pub(super) detail: ShortText,
     /// Whether waiting alone does not help.
     pub(super) is_lasting: bool,
     /// The look at which it was tried.
@@ -70,6 +71,11 @@ pub(super) struct Misfitted {
 }
 
 impl Cordons {
+    /// Nodes that are cordoned.
+    pub(super) fn len(&self) -> usize {
+        self.by_node.len()
+    }
+
     /// Whether a node is cordoned.
     pub(super) fn contains(&self, node: Uuid) -> bool {
         self.by_node.contains_key(&node)

@@ -3,10 +3,11 @@
 //! Nothing is worked out beside: nodes are chosen and claimed as ever, and then everything is taken back.
 
 use indexmap::IndexMap;
-use proto_frames::payload::{DecidedPlacement, PlacementDecision};
+use proto_frames::payload::{DecidedPlacement, PlacementDecision, StartFailureReason};
 
 use super::Scheduler;
 use super::action::{Message, PlacedStart};
+use super::admission::Known;
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey};
 use super::input::StartRequest;
@@ -21,10 +22,17 @@ impl Scheduler {
     pub(super) fn decide(&mut self, start: &PlacedStart) {
         let request = &start.request;
         let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
-        let (placements, fits, why) = match self.holders.get(&request.instance) {
+        let mut reason = self.no_room(request);
+        let (placements, fits, why) = match self.known(&request.instance) {
+            // Of several, this one only says what kind they are.
+            _ if count != 1 => self.try_out(request, count),
+            Known::Nowhere => self.try_out(request, count),
             // It would go to the node that has it, as any START of an instance that lives.
-            Some(&holder) if count == 1 => (IndexMap::from([(holder, 1)]), 1, None),
-            _ => self.try_out(request, count),
+            Known::On(holder) => (IndexMap::from([(holder, 1)]), 1, None),
+            known => {
+                reason = StartFailureReason::InstanceExists;
+                (IndexMap::new(), 0, Some(why_not_placed(known)))
+            }
         };
         let hosts = placements.into_iter().map(|(key, count)| {
             let node = self.nodes.node(key);
@@ -42,7 +50,7 @@ impl Scheduler {
             ..PlacementDecision::default()
         };
         if let Some(why) = why {
-            decision.reason = self.no_room(request);
+            decision.reason = reason;
             decision.detail = if fits > 0 {
                 format!("{fits} of {count} fit; of the next {}", why.text)
             } else {
@@ -96,6 +104,15 @@ impl Scheduler {
         let fits = u32::try_from(tried.len()).unwrap_or(count);
         (placements, fits, why)
     }
+}
+
+/// Why a START of an instance that is known would not be placed.
+fn why_not_placed(known: Known) -> Explanation {
+    Explanation::of(&match known {
+        Known::Waits => "the instance waits for room here already".to_owned(),
+        Known::Taken(why) => why,
+        _ => "the instance is lost here already, and its node is expected back".to_owned(),
+    })
 }
 
 impl Scheduler {

@@ -25,6 +25,7 @@ use super::instances::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
 use super::migrate::{MOVE_TIME, Plan};
 use super::record::{DrainRecord, NodeRecord, Record};
 use super::session::Session;
+use super::text::ShortText;
 
 /// Instances that one look at a drain tries to move and that fit nowhere, before others have their turn: what bounds how
 /// long a drain keeps everybody else waiting.
@@ -132,12 +133,20 @@ impl Scheduler {
 
     /// What is put on disk of a node; `None` if nothing is to be there.
     pub(super) fn node_record(&self, uuid: Uuid) -> Option<Record> {
-        let cordon = self.cordons.get(uuid)?;
+        let (cordon, ends) = (self.cordons.get(uuid), self.ends.record(uuid));
+        let Some(cordon) = cordon else {
+            let ends = Some(ends?);
+            return Some(Record::Node(NodeRecord {
+                ends,
+                ..NodeRecord::default()
+            }));
+        };
         let there = self.nodes.by_uuid(uuid).map_or(0, |key| self.len_of(key));
         Some(Record::Node(NodeRecord {
             cordoned: true,
             cordoned_since_ms: cordon.since_ms,
             lease_ms: None,
+            ends,
             drain: cordon.drain.as_ref().map(|drain| DrainRecord {
                 deadline_ms: drain.due.map(|due| self.unix_ms(due)),
                 parallel: count(drain.parallel),
@@ -150,6 +159,9 @@ impl Scheduler {
     /// Takes up what the process before this one left of a node: its cordon, and the drain that goes on once the node
     /// is back and has said what runs on it.
     pub(super) fn restore_node_record(&mut self, uuid: Uuid, record: NodeRecord) {
+        if let Some(ends) = record.ends {
+            self.ends.restore(uuid, ends);
+        }
         if !record.cordoned || !self.cordons.insert(uuid, record.cordoned_since_ms) {
             return;
         }
@@ -275,7 +287,7 @@ impl Scheduler {
         let (instances, misfits) = (&self.instances, &mut drain.misfits);
         drain.under_way.retain(|instance| {
             let kept = instances.get(instance);
-            match kept.map(|kept| (&kept.state, kept.history.back())) {
+            match kept.map(|kept| (&kept.state, kept.history.last())) {
                 Some((State::Migrating { .. } | State::Placing(_), _)) => true,
                 Some((
                     State::Stopping {
@@ -287,7 +299,7 @@ impl Scheduler {
                     if *node == key =>
                 {
                     // Not again before there is reason to think that it goes better.
-                    let detail = last.map_or_else(String::new, |event| event.detail.clone());
+                    let detail = last.map_or_else(ShortText::default, |event| event.detail.clone());
                     let is_lasting = false;
                     let misfit = Misfitted {
                         detail,
@@ -391,7 +403,7 @@ impl Scheduler {
         };
         self.move_instance(instance, plan).map_err(|declined| {
             let misfit = Misfitted {
-                detail: declined.detail,
+                detail: declined.detail.into(),
                 is_lasting: declined.is_lasting,
                 look: 0,
             };
@@ -439,7 +451,7 @@ impl Scheduler {
         let census = self.census(key, uuid);
         let total = drain.total.max(census.there);
         let misfits = drain.misfits.iter();
-        let misfits = misfits.map(|(instance, it)| (instance.clone(), it.detail.clone()));
+        let misfits = misfits.map(|(instance, it)| (instance.clone(), it.detail.to_string()));
         let misfits: Vec<_> = misfits.collect();
         let words = if misfits.is_empty() || state == DrainState::Done {
             detail.to_owned()

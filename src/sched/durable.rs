@@ -5,13 +5,14 @@
 
 use std::collections::VecDeque;
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 
 use super::Scheduler;
 use super::action::Action;
+use super::ends::Acknowledgement;
 use super::ids::InstanceId;
-use super::record::{Change, RecordKey, Ticket};
+use super::record::{BindingRecord, Change, Record, RecordKey, Ticket};
 
 /// What is to be done once something is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +33,18 @@ pub(super) struct Durable {
     is_on: bool,
     instances: IndexSet<InstanceId>,
     nodes: IndexSet<Uuid>,
+    bindings: IndexSet<Uuid>,
     /// The latest change that was handed out.
     last: u64,
     /// The latest change that is on disk.
     committed: u64,
     waiting: VecDeque<Waiting>,
+    /// What nodes are to be told of their ends, one for each node at most.
+    acknowledgements: VecDeque<Acknowledgement>,
+    /// Instances of which something may be on disk, with the latest change that put it there.
+    recorded: IndexMap<InstanceId, u64>,
+    /// Instances that were taken off the disk by changes that may not be there yet.
+    removals: VecDeque<(u64, InstanceId)>,
 }
 
 /// Something that waits for a change to be on disk.
@@ -59,12 +67,71 @@ impl Durable {
 
     /// Whether something can be done now, or is to be handed out.
     pub(super) fn has_work(&self) -> bool {
-        !self.instances.is_empty()
-            || !self.nodes.is_empty()
+        self.has_changes()
             || self
                 .waiting
                 .front()
                 .is_some_and(|first| first.ticket <= self.committed)
+            || self.has_recorded()
+    }
+
+    /// The change with which all that has changed so far is on disk.
+    pub(super) fn ticket(&self) -> u64 {
+        self.last + u64::from(self.has_changes())
+    }
+
+    /// Has a node told of its ends once that is on disk. Tickets never go back.
+    pub(super) fn acknowledge(&mut self, acknowledgement: Acknowledgement) {
+        self.acknowledgements.push_back(acknowledgement);
+    }
+
+    /// What can be told by now.
+    pub(super) fn take_recorded(&mut self) -> Option<Acknowledgement> {
+        self.has_recorded()
+            .then(|| self.acknowledgements.pop_front())?
+    }
+
+    fn has_recorded(&self) -> bool {
+        let first = self.acknowledgements.front();
+        first.is_some_and(|first| first.ticket <= self.committed)
+    }
+
+    /// Whether something may be on disk of an instance. What is known of it now is not what a crash would leave then, until
+    /// that is on disk as well.
+    pub(super) fn is_recorded(&self, instance: &InstanceId) -> bool {
+        self.is_on && self.recorded.contains_key(instance)
+    }
+
+    /// Notes that something of an instance was found on disk.
+    pub(super) fn note_found(&mut self, instance: &InstanceId) {
+        if self.is_on {
+            self.recorded.insert(instance.clone(), self.last);
+        }
+    }
+
+    /// Notes that a record of an instance is put on disk, or taken off it, by this change.
+    fn note_change(&mut self, ticket: u64, instance: &InstanceId, is_put: bool) {
+        if is_put {
+            self.recorded.insert(instance.clone(), ticket);
+        } else if self.recorded.contains_key(instance) {
+            self.removals.push_back((ticket, instance.clone()));
+        }
+    }
+
+    /// Forgets what is off the disk for certain.
+    fn settle_removals(&mut self) {
+        while let Some((ticket, instance)) = self.removals.front()
+            && *ticket <= self.committed
+        {
+            if self.recorded.get(instance).is_some_and(|put| put < ticket) {
+                self.recorded.swap_remove(instance);
+            }
+            self.removals.pop_front();
+        }
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.instances.is_empty() || !self.nodes.is_empty() || !self.bindings.is_empty()
     }
 
     fn take_ready(&mut self) -> Option<Waiting> {
@@ -88,29 +155,48 @@ impl Scheduler {
         }
     }
 
+    /// Has it put on disk that a UUID is bound. Nobody waits for that: until it is on disk, what a crash undoes is that
+    /// one claim.
+    pub(super) fn remember_binding(&mut self, uuid: Uuid) {
+        if self.durable.is_on {
+            self.durable.bindings.insert(uuid);
+        }
+    }
+
     /// Does something about an instance, unless its state changes before, once all that changed so far is on disk.
     pub(super) fn after_commit(&mut self, instance: &InstanceId, next: Next) {
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
-        let durable = &mut self.durable;
-        let has_changes = !durable.instances.is_empty() || !durable.nodes.is_empty();
-        durable.waiting.push_back(Waiting {
-            ticket: durable.last + u64::from(has_changes),
+        let epoch = kept.epoch;
+        let ticket = self.next_ticket();
+        self.durable.waiting.push_back(Waiting {
+            ticket,
             instance: instance.clone(),
-            epoch: kept.epoch,
+            epoch,
             next,
         });
+    }
+
+    /// The change with which all that changed so far will be on disk.
+    pub(super) fn next_ticket(&self) -> u64 {
+        self.durable.last + u64::from(self.durable.has_changes())
+    }
+
+    /// Whether this change is on disk, as far as anything is to be.
+    pub(super) fn is_on_disk(&self, ticket: u64) -> bool {
+        !self.durable.is_on || ticket <= self.durable.committed
     }
 
     /// Everything up to this change is on disk.
     pub(super) fn committed(&mut self, ticket: Ticket) {
         self.durable.committed = self.durable.committed.max(ticket.0);
+        self.durable.settle_removals();
     }
 
     /// Does what waited for the disk and need wait no longer; whether there was anything.
     pub(super) fn go_on(&mut self) -> bool {
-        let mut any = false;
+        let mut any = self.acknowledge_recorded();
         while let Some(ready) = self.durable.take_ready() {
             any = true;
             let is_current = self
@@ -132,21 +218,30 @@ impl Scheduler {
 
     /// Hands out what has changed, as one change.
     pub(super) fn hand_out_changes(&mut self) {
-        let instances = std::mem::take(&mut self.durable.instances);
-        let nodes = std::mem::take(&mut self.durable.nodes);
-        if instances.is_empty() && nodes.is_empty() {
+        if !self.durable.has_changes() {
             return;
         }
-        let mut entries = Vec::with_capacity(instances.len() + nodes.len());
+        let instances = std::mem::take(&mut self.durable.instances);
+        let nodes = std::mem::take(&mut self.durable.nodes);
+        let bindings = std::mem::take(&mut self.durable.bindings);
+        let mut entries = Vec::with_capacity(instances.len() + nodes.len() + bindings.len());
+        let ticket = self.durable.last + 1;
         for instance in instances {
             let record = self.instance_record(&instance);
+            self.durable
+                .note_change(ticket, &instance, record.is_some());
             entries.push((RecordKey::Instance(instance.to_string().into()), record));
         }
         for node in nodes {
             entries.push((RecordKey::Node(node), self.node_record(node)));
         }
-        self.durable.last += 1;
-        let ticket = Ticket(self.durable.last);
+        for uuid in bindings {
+            let since_ms = self.unix_ms(self.now);
+            let record = Record::Binding(BindingRecord { since_ms });
+            entries.push((RecordKey::Binding(uuid), Some(record)));
+        }
+        self.durable.last = ticket;
+        let ticket = Ticket(ticket);
         self.act(Action::Persist(Change { ticket, entries }));
     }
 }

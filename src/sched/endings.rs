@@ -1,25 +1,67 @@
 //! How instances that are looked after end: by themselves, because they are deleted or were cut off, or because they had to
 //! make way or move, which is not their end.
 
-use proto_frames::payload::{CommandFailureReason, InstanceDeleted, StartFailureReason, Topic};
+use proto_frames::payload::{
+    CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic,
+};
 use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
 use super::action::{Message, TargetedCommand};
-use super::care::COMMAND_TIME;
+use super::care::{COMMAND_TIME, placing};
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use super::input::Target;
-use super::instances::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
+use super::instances::{AfterLoss, Awaits, By, Instance, Placing, State, Then};
+use super::ledger::{Ended, EntryEnd};
 use super::placement::Refusal;
 
 impl Scheduler {
+    /// A node says that it does not have an instance: the one place where an entry ends by what a node says. Who hears of
+    /// it.
+    pub(super) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+        let is_kept = self.instances.contains(instance);
+        match self.end_entry(key, instance, how) {
+            EntryEnd::Unknown | EntryEnd::Over if is_kept => self.kept_ended(key, instance, how),
+            EntryEnd::Unknown | EntryEnd::Over => {
+                self.release(key, instance);
+                Heard::Everybody
+            }
+            EntryEnd::Open if is_kept => self.kept_is_started_again(key, instance, how),
+            EntryEnd::Open | EntryEnd::Earlier => {
+                let kept = self.instances.get(instance);
+                let is_elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
+                if is_elsewhere {
+                    Heard::Originals
+                } else {
+                    Heard::Everybody
+                }
+            }
+        }
+    }
+
+    /// Counts the STARTs of an instance that are on their way to a node which says that it does not have it, and says
+    /// whether its entry is over. Releasing it is the caller's.
+    pub(super) fn end_entry(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        how: Ended,
+    ) -> EntryEnd {
+        let end = self.nodes.node_mut(key).ledger.end(instance, how);
+        if end == EntryEnd::Open {
+            self.refresh_offer(key);
+        }
+        end
+    }
+
     /// A launcher says that an instance that is looked after has ended on it; whether original controllers alone are to
     /// hear of it, because it is not its end.
-    pub(super) fn kept_ended(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+    fn kept_ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let Some(kept) = self.instances.get(instance) else {
             return Heard::Everybody;
         };
+        let why = kept.goes_on_after(how);
         match kept.state.clone() {
             State::Stopping { node, then, .. } if node == key => {
                 self.release(key, instance);
@@ -38,20 +80,21 @@ impl Scheduler {
                     }
                 }
             }
-            State::Migrating { from, .. } if from == key => self.has_left(key, instance),
+            State::Migrating { from, .. } if from == key => {
+                self.has_left(key, instance, why.is_some())
+            }
             state if state.node() == Some(key) => {
-                let told_to_stop = kept.told_to_stop;
                 self.release(key, instance);
-                if told_to_stop {
-                    self.seek(instance, "its node has ended it after all");
-                    return Heard::Originals;
-                }
-                self.let_go(instance, "ended");
-                Heard::Everybody
+                let Some(why) = why else {
+                    self.let_go(instance, "ended");
+                    return Heard::Everybody;
+                };
+                self.seek_after_its_end(key, instance, why);
+                Heard::Originals
             }
             State::Lost { node, then, .. } if node == self.nodes.node(key).uuid => {
-                if kept.told_to_stop && then != AfterLoss::Delete {
-                    self.seek(instance, "its node has ended it, as it was told");
+                if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
+                    self.seek(instance, why);
                     return Heard::Originals;
                 }
                 self.let_go(instance, "ended");
@@ -65,28 +108,70 @@ impl Scheduler {
         }
     }
 
-    /// A launcher says that it stopped an instance because it was cut off for longer than its lease: it is placed again if
-    /// its START said so.
-    pub(super) fn kept_cut_off_there(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+    /// An instance that is looked after has ended, and a START of it is on its way to its node: what becomes of it is what
+    /// becomes of that. What its launcher was told of it beside comes after that START.
+    fn kept_is_started_again(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let Some(kept) = self.instances.get(instance) else {
             return Heard::Everybody;
         };
-        let uuid = self.nodes.node(key).uuid;
-        let is_here = match &kept.state {
-            State::Running { node } | State::Suspended { node, .. } => *node == key,
-            State::Placing(Placing { node, pending_on }) => {
-                *node == key && *pending_on == Awaits::Node
+        let goes_on = kept.goes_on_after(how).is_some();
+        match kept.state.clone() {
+            State::Running { .. }
+            | State::Suspended { .. }
+            | State::Resuming { .. }
+            | State::Updating { .. }
+            | State::Suspending {
+                by: By::Command, ..
+            } if kept.node() == Some(key) => {
+                self.give_up_command(key, instance);
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    // After its own end that START is a new one, which fails if it does.
+                    kept.has_run &= goes_on;
+                    kept.tried.clear();
+                }
+                let detail = "it ended, and a START of it is on its way to its node";
+                self.turn(instance, placing(key, Awaits::Node), detail);
             }
-            State::Lost { node, then, .. } => *node == uuid && *then != AfterLoss::Delete,
-            _ => false,
-        };
-        if !is_here || kept.on_loss != OnLoss::Restart {
-            return self.kept_ended(key, instance);
+            // They end when their launcher has done, or could not do, what it was told.
+            State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop |= goes_on;
+                }
+            }
+            state if state.node() == Some(key) => {}
+            _ => return Heard::Originals,
         }
+        if goes_on {
+            Heard::Originals
+        } else {
+            Heard::Everybody
+        }
+    }
+
+    /// An instance has left its node by an end that is not its own, and is placed again; who waits for its room has it.
+    fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, why: &str) {
         self.queue.remove(instance);
-        self.release(key, instance);
-        self.seek(instance, "its node was cut off, and has stopped it");
-        Heard::Originals
+        self.give_up_command(key, instance);
+        self.seek(instance, why);
+        self.is_out_of_the_way(instance);
+    }
+
+    /// What a launcher was told of an instance comes to nothing, because it has ended: who asked for it is told.
+    fn give_up_command(&mut self, key: NodeKey, instance: &InstanceId) {
+        let command = match self.state_of(instance) {
+            Some(State::Suspending { .. }) => LifeCommand::Suspend,
+            Some(State::Resuming { .. }) => LifeCommand::Resume,
+            Some(State::Updating { before, .. }) => {
+                self.settle_demand(key, instance, &before);
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.pending = None;
+                }
+                LifeCommand::Update
+            }
+            _ => return,
+        };
+        let reason = CommandFailureReason::Failed;
+        self.tell_asker(instance, key, command, reason, "it has ended on its node");
     }
 
     /// A node does not list an instance that is looked after any more, without having said that it ended.
@@ -107,10 +192,10 @@ impl Scheduler {
                 self.fail_kept(instance, reason, Some(uuid), why);
             }
             State::Stopping { .. } | State::Migrating { .. } => {
-                self.kept_ended(key, instance);
+                self.kept_ended(key, instance, Ended::NotThere);
             }
             state if state.node() == Some(key) && kept.told_to_stop => {
-                self.seek(instance, "its node has ended it after all");
+                self.seek_after_its_end(key, instance, "its node has ended it after all");
             }
             state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
             _ => {}
@@ -163,6 +248,9 @@ impl Scheduler {
         let Some(session) = session else {
             return self.no_such_instance(id, frame.kind, &target, None);
         };
+        if !self.expect_answer(id, frame.kind, instance) {
+            return;
+        }
         let due = self.now + COMMAND_TIME;
         let state = State::Stopping {
             node: key,
@@ -170,7 +258,6 @@ impl Scheduler {
             due,
         };
         self.turn(instance, state, "deleted");
-        self.expect_answer(id, frame.kind, instance);
         let command = TargetedCommand {
             sender: id,
             target,
@@ -214,7 +301,7 @@ impl Scheduler {
         let message = || {
             Message::InstanceDeleted(InstanceDeleted {
                 instance_uuid: instance.to_string(),
-                exit_code: None,
+                ..InstanceDeleted::default()
             })
         };
         debug_assert_eq!(frame.kind, Kind::DELETE);

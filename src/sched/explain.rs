@@ -86,6 +86,17 @@ impl Explanations {
         may
     }
 
+    /// Forgets those that are not given any more.
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        let is_fresh = |kept: &Kept| now.saturating_duration_since(kept.at) < FRESH;
+        self.kept.retain(is_fresh);
+    }
+
+    /// Those remembered.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     fn keep(&mut self, kept: Kept) {
         self.kept.retain(|other| other.shape != kept.shape);
         if self.kept.len() >= KEPT {

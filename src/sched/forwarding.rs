@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use proto_frames::payload::guard;
 use proto_frames::payload::{CommandRefused, RefusalReason, Topic};
 use proto_frames::{Frame, FrameType, Kind, Role};
 
@@ -9,15 +10,20 @@ use super::Scheduler;
 use super::action::{Action, Message, Notice, PlacedStart};
 use super::ids::{InstanceId, SessionId};
 use super::input::Meaning;
+use super::ledger::Ended;
 use super::permissions;
-use super::reports::End;
 use super::session::Session;
 
 impl Scheduler {
     pub(super) fn frame(&mut self, now: Instant, id: SessionId, frame: Frame, meaning: Meaning) {
-        if !self.is_permitted(id, &frame, &meaning) {
+        if frame.kind == Kind::STATS {
+            // Until it has turned out to be one that can be used.
+            self.set_numbers_ends(id, false);
+        }
+        if !self.is_permitted(id, &frame, &meaning) || self.is_out_of_place(id, &frame, &meaning) {
             return;
         }
+        self.note_long(id, &frame);
         match meaning {
             Meaning::Start(request) => self.start(
                 now,
@@ -28,6 +34,7 @@ impl Scheduler {
                     changes: None,
                 },
             ),
+            Meaning::Numbered { seq, told } => self.numbered(now, id, frame, seq, *told),
             Meaning::Ready(report) => self.ready(now, id, report),
             Meaning::Stats(report) => self.stats(now, id, frame, *report),
             Meaning::Status => self.status(now, id, frame.kind),
@@ -41,33 +48,31 @@ impl Scheduler {
             Meaning::Update(update) => self.update(id, &update),
             Meaning::Evacuate(evacuate) => self.evacuate(id, frame, &evacuate),
             Meaning::Restore(restore) => self.restore_node(id, frame, &restore),
-            Meaning::CommandFailed(failure) => self.command_failed(id, frame, &failure),
+            Meaning::CommandFailed(failure) => self.command_failed(id, &failure),
             Meaning::InstanceState(event) => self.instance_state(id, &event),
             Meaning::Concentrator { agent, otherwise } => {
                 self.carry_to_concentrator(id, frame, &agent, otherwise)
             }
             Meaning::Configure(new) => self.configure(frame, *new),
-            Meaning::InstanceGone(instance) => self.instance_gone(id, frame, &instance, End::Own),
+            Meaning::InstanceGone(instance) => {
+                self.instance_gone(id, frame, &instance, Ended::Gone)
+            }
             Meaning::InstanceCutOff(instance) => {
-                self.instance_gone(id, frame, &instance, End::CutOff)
+                self.instance_gone(id, frame, &instance, Ended::CutOff)
             }
             Meaning::StartFailed {
-                node,
                 instance,
                 reason,
                 detail,
-            } => {
-                self.start_failed(id, frame, &node, instance, &reason, &detail);
-            }
+                ..
+            } => self.start_failed(id, frame, instance, &reason, &detail),
             Meaning::DeleteFailed {
-                node,
                 instance,
                 no_instance,
-            } => {
-                self.delete_failed(id, frame, &node, &instance, no_instance);
-            }
-            Meaning::AttachVolumeFailed { node, instance } => {
-                self.attach_volume_failed(id, frame, &node, instance);
+                ..
+            } => self.delete_failed(id, frame, &instance, no_instance),
+            Meaning::AttachVolumeFailed { instance, .. } => {
+                self.attach_volume_failed(id, frame, instance);
             }
             // Whoever may send a command is not to see it taken for news.
             Meaning::Opaque if frame.kind.ty == FrameType::COMMAND => {
@@ -76,7 +81,7 @@ impl Scheduler {
             }
             Meaning::Opaque => self.broadcast(topic_of(frame.kind), id, frame),
             Meaning::Query(query) => self.query(now, id, &query),
-            Meaning::Watch(topics) => self.watch(id, topics),
+            Meaning::Watch(topics) => self.watch(id, &topics),
             Meaning::Malformed(malformed) => self.malformed(id, frame, malformed),
         }
     }
@@ -151,6 +156,27 @@ impl Scheduler {
         self.send(id, Message::CommandRefused(refused));
     }
 
+    /// Whether a frame that is carried on is longer than a native peer is sent: its decoder would refuse it, and end the
+    /// connection.
+    pub(super) fn is_too_long_for(&self, to: SessionId, frame: &Frame) -> bool {
+        let is_native = || self.sessions.get(&to).is_some_and(Session::is_native);
+        frame.payload.len() > max_carried(frame.kind) && is_native()
+    }
+
+    /// Says that a launcher's frame is too long for some of those whom it concerns. What it means counts all the same.
+    fn note_long(&mut self, id: SessionId, frame: &Frame) {
+        let (kind, len, max) = (frame.kind, frame.payload.len(), max_carried(frame.kind));
+        let is_carried = kind.ty != FrameType::COMMAND && len > max;
+        if !is_carried {
+            return;
+        }
+        let detail = format!("{len} bytes: peers of the native encoding are sent at most {max}");
+        self.refuse(id, kind, RefusalReason::TooLong, detail, None);
+        self.notice_once(id, kind, |session| {
+            Notice::TooLong(session.uuid, kind, len, max)
+        });
+    }
+
     /// Carries a frame to the original controllers: others are told of the same in other words.
     pub(super) fn carry_to_originals(&mut self, from: SessionId, frame: Frame) {
         for at in 0..self.controllers.len() {
@@ -164,18 +190,29 @@ impl Scheduler {
     /// Carries a frame to all controllers but its sender, and to operators that watch its topic; one of an added kind
     /// only to those that can know it.
     pub(super) fn broadcast(&mut self, topic: Topic, from: SessionId, frame: Frame) {
-        let last = self.controllers.len();
-        for at in 0..last {
+        self.broadcast_as(topic, from, |session| {
+            let is_known = !frame.kind.is_added() || session.is_native();
+            is_known.then(|| Message::Forward(frame.clone()))
+        });
+    }
+
+    /// Tells the same peers in words fit for each.
+    pub(super) fn broadcast_as(
+        &mut self,
+        topic: Topic,
+        from: SessionId,
+        message: impl Fn(&Session) -> Option<Message>,
+    ) {
+        for at in 0..self.controllers.len() {
             let to = self.controllers[at];
-            if to != from && (!frame.kind.is_added() || self.session(to).is_native()) {
-                self.send(to, Message::Forward(frame.clone()));
+            if to != from
+                && let Some(message) = message(self.session(to))
+            {
+                self.send(to, message);
             }
         }
         if !self.watchers.is_empty() {
-            self.tell_watchers(topic, Some(from), |session| {
-                let is_known = !frame.kind.is_added() || session.is_native();
-                is_known.then(|| Message::Forward(frame.clone()))
-            });
+            self.tell_watchers(topic, Some(from), message);
         }
     }
 
@@ -216,7 +253,10 @@ impl Scheduler {
         }
     }
 
-    fn watch(&mut self, id: SessionId, topics: Vec<Topic>) {
+    /// Each topic counts once, and those that nobody knows not at all, however many there are.
+    fn watch(&mut self, id: SessionId, topics: &[Topic]) {
+        let known = Topic::KNOWN.iter().map(|&topic| Topic::from(topic));
+        let topics: Vec<Topic> = known.filter(|topic| topics.contains(topic)).collect();
         self.watchers.retain(|&other| other != id);
         if !topics.is_empty() {
             self.watchers.push(id);
@@ -224,6 +264,15 @@ impl Scheduler {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.topics = topics;
         }
+    }
+}
+
+/// Bytes of the payload of a frame that is carried to native peers: what they read of one of its kind at most. Original
+/// peers are sent what is longer as well.
+fn max_carried(kind: Kind) -> usize {
+    match kind {
+        Kind::STATS | Kind::TRACE_REPORT => guard::LARGE.max_len,
+        _ => guard::SMALL.max_len,
     }
 }
 

@@ -86,6 +86,9 @@ impl Groups {
         }
         if group.members.is_empty() {
             self.0.swap_remove(id);
+            if self.0.is_empty() {
+                self.0 = IndexMap::new();
+            }
         }
     }
 
@@ -132,6 +135,11 @@ impl Groups {
     /// Every group with its nodes and how many members each has.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Group)> {
         self.0.iter()
+    }
+
+    /// Places in the table.
+    pub(super) fn capacity(&self) -> usize {
+        self.0.capacity()
     }
 
     /// Groups that have members.

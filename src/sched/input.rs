@@ -14,6 +14,7 @@ use super::ids::{InstanceId, SessionId};
 use super::record::Ticket;
 use super::resources::Resources;
 use super::rules::{Rules, TenantId};
+use super::text::ShortText;
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -129,6 +130,13 @@ pub enum Meaning {
     InstanceGone(InstanceId),
     /// InstanceStopped of a launcher that stopped it because it was cut off for longer than its lease.
     InstanceCutOff(InstanceId),
+    /// InstanceDeleted, InstanceStopped or StartFailure from a launcher that numbers ends.
+    Numbered {
+        /// The number of the end.
+        seq: u64,
+        /// What it says without that.
+        told: Box<Meaning>,
+    },
     /// StartFailure from a launcher.
     StartFailed {
         /// The node it names; may be empty.
@@ -138,7 +146,7 @@ pub enum Meaning {
         /// Why.
         reason: StartFailureReason,
         /// More about it, for people; may be empty.
-        detail: Box<str>,
+        detail: ShortText,
     },
     /// CommandFailure from a launcher: an instance could not be suspended, resumed, moved or changed.
     CommandFailed(Box<CommandFailure>),
@@ -196,7 +204,7 @@ pub struct Malformed {
     /// The instance it is about, where that much could be read.
     pub instance: Option<InstanceId>,
     /// Key, line and reason, for people.
-    pub detail: String,
+    pub detail: ShortText,
 }
 
 /// What a START asks for.
@@ -263,8 +271,10 @@ impl Default for ConfigurationFlags {
 }
 
 /// What a CONFIGURE says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewConfiguration {
+    /// Its payload as original peers are sent it from now on.
+    pub original: Bytes,
     /// How instances are limited.
     pub flags: ConfigurationFlags,
     /// The scheduler's own part; `None` leaves the rules in force as they are, because original controllers, which know
@@ -311,8 +321,10 @@ pub struct NodeExtras {
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// Custom resources it has in all, by name.
     pub resources: Vec<(Box<str>, i64)>,
-    /// The node whose resources it shares.
+    /// The node whose resources it shares; counts once that one says so as well.
     pub shares: Option<Uuid>,
+    /// The nodes that share its resources, at most [`super::MAX_PARTS`].
+    pub shared_by: Vec<Uuid>,
     /// What its launcher can do beyond what the original's can.
     pub capabilities: Capabilities,
     /// How long its launcher lets instances under its lease run without hearing from the scheduler; counts only with
@@ -333,12 +345,15 @@ impl Capabilities {
     pub const UPDATE: Self = Self(4);
     /// Stop instances under its lease by itself when it is cut off for longer.
     pub const LEASE: Self = Self(8);
+    /// Number ends, and tell each until it is acknowledged.
+    pub const ENDS: Self = Self(16);
 
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 5] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
         (Self::LEASE, "lease"),
+        (Self::ENDS, "ends"),
     ];
 
     /// Those of these words that are known.
@@ -381,6 +396,54 @@ pub struct StatsReport {
     pub lease_seq: Option<u64>,
     /// The instances listed.
     pub instances: Vec<InstanceReport>,
+    /// What it says of ends, if its launcher numbers them.
+    pub ends: Option<Box<EndsReport>>,
+}
+
+/// What a STATS says of ends on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndsReport {
+    /// Whose numbers they have.
+    pub incarnation: Uuid,
+    /// The latest number that was given, listed here or not.
+    pub seq: u64,
+    /// Those that are not acknowledged, oldest first; the later ones of very many come later.
+    pub ended: Vec<EndReport>,
+}
+
+/// One end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndReport {
+    /// Its number.
+    pub seq: u64,
+    /// Which instance.
+    pub instance: InstanceId,
+    /// How it came.
+    pub how: EndHow,
+    /// The InstanceDeleted or InstanceStopped that tells it.
+    pub frame: Frame,
+}
+
+/// How an instance ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndHow {
+    /// By itself, or because it was told to.
+    Gone,
+    /// Its launcher was cut off for longer than its lease.
+    CutOff,
+    /// It could not be started.
+    Failed(Box<FailedStart>),
+}
+
+/// A START that failed on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedStart {
+    /// Why.
+    pub reason: StartFailureReason,
+    /// More about it, for people; may be empty.
+    pub detail: ShortText,
+    /// The StartFailure that tells it.
+    pub frame: Frame,
 }
 
 /// One instance in STATS.
@@ -459,8 +522,11 @@ instance_states! {
 /// The cluster configuration as CONNECTED carries it, with what it means here.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterConfiguration {
-    /// The payload, byte for byte; empty = none.
+    /// The payload for native peers, byte for byte; empty = none.
     pub payload: Bytes,
+    /// The payload for original peers, which read a missing key as zero: with the original's defaults filled in; empty =
+    /// none.
+    pub original: Bytes,
     /// What it means here.
     pub flags: ConfigurationFlags,
     /// What it says about nodes and placement; to be checked before ([`Rules::check`]).

@@ -1,5 +1,5 @@
 //! Instances that are looked after: those that may be placed again, wait, are suspended or move. What is known of each,
-//! its state, and the table of all of them; what brings one state to the next is in `care`.
+//! and its state; the table of all of them is in `table`, what brings one state to the next in `care`.
 //!
 //! A plain START is not here: it leaves nothing behind but its entry in its node's ledger. An instance is kept here if
 //! its START asked for something that may place it again, or the policy may, or somebody suspended or moved it.
@@ -22,24 +22,27 @@
 //!                                                         └── lease over ──▶ Waiting
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::Bound;
+mod history;
+mod size;
+mod table;
+
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
-use proto_frames::payload::{AttemptFailed, LifeState};
+use proto_frames::payload::LifeState;
 
 use super::action::PlacedStart;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
+use super::ledger::Ended;
 use super::record::Demand;
+use super::tried::AllTried;
 
-/// Events kept of one instance; the oldest are forgotten first.
-pub(super) const MAX_HISTORY: usize = 32;
-
-/// Instances that are gone and whose history is still known; the oldest are forgotten first.
-pub(super) const MAX_PAST: usize = 4096;
+pub(super) use self::history::{Event, History};
+pub use self::history::{MAX_HISTORY_BYTES, MAX_PAST_BYTES};
+pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};
+pub(super) use self::table::Instances;
 
 /// Priority of what does not say any.
 pub(super) const DEFAULT_PRIORITY: u8 = 50;
@@ -62,7 +65,7 @@ pub(super) struct Instance {
     /// How many nodes it may be tried on for one START.
     pub(super) max_attempts: u32,
     /// Nodes that could not start it, since it last ran.
-    pub(super) tried: Vec<AttemptFailed>,
+    pub(super) tried: AllTried,
     /// Whether it may be moved to another node.
     pub(super) relocates: bool,
     /// What becomes of it when its node is lost.
@@ -71,12 +74,14 @@ pub(super) struct Instance {
     pub(super) has_run: bool,
     /// The node it had last, to be preferred when it is placed again.
     pub(super) last_node: Option<Uuid>,
+    /// The node that it was being shipped to when the one that had it was lost, while it is lost: it may have arrived.
+    pub(super) bound_for: Option<Uuid>,
     /// Who had it suspended, while it is, or while it moves as such, or was when its node was lost.
     pub(super) suspended_by: Option<By>,
     /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
     pub(super) lease: Option<Duration>,
-    /// What became of it so far, oldest first, at most [`MAX_HISTORY`].
-    pub(super) history: VecDeque<Event>,
+    /// What became of it so far, oldest first.
+    pub(super) history: History,
     /// Counts its changes of state: what was to be done about an earlier one is then not done.
     pub(super) epoch: u64,
     /// The operator or controller whose command is being carried out on it.
@@ -87,6 +92,10 @@ pub(super) struct Instance {
     pub(super) pending: Option<Box<Demand>>,
     /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
     pub(super) told_to_stop: bool,
+    /// Whether an operator sent its START, rather than a controller.
+    pub(super) is_operators: bool,
+    /// Bytes that are counted for it.
+    pub(super) counted: usize,
 }
 
 /// What becomes of an instance whose node is lost.
@@ -241,19 +250,6 @@ pub(super) enum AfterLoss {
     Delete,
 }
 
-/// Something that became of an instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
-    /// When.
-    pub(super) at: Instant,
-    /// The state it came to.
-    pub(super) what: LifeState,
-    /// Where.
-    pub(super) node: Option<Uuid>,
-    /// Why, for people.
-    pub(super) detail: String,
-}
-
 impl State {
     /// The node whose ledger has it.
     pub(super) fn node(&self) -> Option<NodeKey> {
@@ -331,17 +327,20 @@ impl Instance {
             arrived: since,
             waits_until: None,
             max_attempts: 1,
-            tried: Vec::new(),
+            tried: AllTried::default(),
             relocates: false,
             on_loss: OnLoss::Report,
             has_run: true,
             last_node: Some(node),
-            history: VecDeque::new(),
+            bound_for: None,
+            history: History::default(),
             epoch: 0,
             asker: None,
             pinned: None,
             pending: None,
             told_to_stop: false,
+            is_operators: false,
+            counted: 0,
             lease: None,
         }
     }
@@ -362,9 +361,23 @@ impl Instance {
         self.state.node()
     }
 
+    /// Whether the launcher of its node has promised to stop it by itself when it is cut off.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.on_loss == OnLoss::Restart && self.lease.is_some()
+    }
+
     /// What it asked for, where its START is known.
     pub(super) fn request(&self) -> Option<&StartRequest> {
         self.start.as_deref().map(|start| &start.request)
+    }
+
+    /// Why it is placed again after its node has ended it in this way; `None` if that is its end.
+    pub(super) fn goes_on_after(&self, how: Ended) -> Option<&'static str> {
+        if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
+            return Some("its node was cut off, and has stopped it");
+        }
+        self.told_to_stop
+            .then_some("its node has ended it, as it was told")
     }
 
     /// Notes that a node has it running: from now on it is not given up for want of room, and started as one that was
@@ -380,212 +393,14 @@ impl Instance {
         }
     }
 
+    /// Bytes of its START's payload, and of what others said of it.
+    pub(super) fn texts(&self) -> usize {
+        let payload = self.start.as_ref().map_or(0, |it| it.frame.payload.len());
+        payload + self.tried.bytes() + self.history.bytes()
+    }
+
     /// Notes what became of it.
     pub(super) fn note(&mut self, event: Event) {
-        if self.history.len() >= MAX_HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back(event);
-    }
-}
-
-/// All instances that are looked after.
-#[derive(Debug, Default)]
-pub(super) struct Instances {
-    kept: IndexMap<InstanceId, Box<Instance>>,
-    /// When something is due about those of which something is.
-    due: BTreeSet<(Instant, InstanceId)>,
-    /// Those on no node.
-    nowhere: BTreeSet<InstanceId>,
-    /// Those that wait although nodes refused them, and when those nodes may be asked again.
-    again: BTreeSet<(Instant, InstanceId)>,
-    /// Those whose nodes are lost, by node.
-    lost: IndexMap<Uuid, IndexSet<InstanceId>>,
-    /// What became of those that are gone, oldest first.
-    past: VecDeque<(InstanceId, VecDeque<Event>)>,
-}
-
-impl Instances {
-    /// Whether none is looked after.
-    pub(super) fn is_empty(&self) -> bool {
-        self.kept.is_empty()
-    }
-
-    /// Whether this one is looked after.
-    pub(super) fn contains(&self, instance: &InstanceId) -> bool {
-        !self.kept.is_empty() && self.kept.contains_key(instance)
-    }
-
-    /// One that is looked after.
-    pub(super) fn get(&self, instance: &InstanceId) -> Option<&Instance> {
-        if self.kept.is_empty() {
-            return None;
-        }
-        self.kept.get(instance).map(|kept| &**kept)
-    }
-
-    /// One that is looked after, to be changed; its state is changed by [`Instances::turn`] alone.
-    pub(super) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
-        self.kept.get_mut(instance).map(|kept| &mut **kept)
-    }
-
-    /// All of them, in no order that means anything.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        self.kept.iter().map(|(instance, kept)| (instance, &**kept))
-    }
-
-    /// The first on no node, in order of identifiers, or the one behind another.
-    pub(super) fn next_nowhere(
-        &self,
-        after: Option<&InstanceId>,
-    ) -> Option<(&InstanceId, &Instance)> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let instance = self.nowhere.range((from, Bound::Unbounded)).next()?;
-        Some((instance, self.get(instance)?))
-    }
-
-    /// Looks after one from now on.
-    pub(super) fn insert(&mut self, instance: InstanceId, kept: Instance) {
-        self.note_place(&instance, kept.state.node());
-        if let Some(due) = kept.state.due() {
-            self.due.insert((due, instance.clone()));
-        }
-        self.note_lost(&instance, None, lost_node(&kept.state));
-        self.kept.insert(instance, Box::new(kept));
-    }
-
-    fn note_lost(&mut self, instance: &InstanceId, before: Option<Uuid>, after: Option<Uuid>) {
-        if before == after {
-            return;
-        }
-        if let Some(node) = before
-            && let Some(instances) = self.lost.get_mut(&node)
-        {
-            instances.swap_remove(instance);
-            if instances.is_empty() {
-                self.lost.swap_remove(&node);
-            }
-        }
-        if let Some(node) = after {
-            self.lost.entry(node).or_default().insert(instance.clone());
-        }
-    }
-
-    /// Those whose node is this one, which is lost, or was when they were heard of last.
-    pub(super) fn lost_with(&self, node: Uuid) -> Vec<InstanceId> {
-        let lost = self.lost.get(&node).into_iter().flatten();
-        lost.cloned().collect()
-    }
-
-    /// Changes the state of one.
-    pub(super) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
-        let kept = self.kept.get_mut(instance)?;
-        let (before, after) = (kept.state.due(), state.due());
-        let (place, is_moved) = (
-            state.node(),
-            kept.state.node().is_some() != state.node().is_some(),
-        );
-        let nodes = (lost_node(&kept.state), lost_node(&state));
-        kept.state = state;
-        kept.epoch += 1;
-        self.note_lost(instance, nodes.0, nodes.1);
-        if before != after {
-            if let Some(due) = before {
-                self.due.remove(&(due, instance.clone()));
-            }
-            if let Some(due) = after {
-                self.due.insert((due, instance.clone()));
-            }
-        }
-        if is_moved {
-            self.note_place(instance, place);
-        }
-        self.get_mut(instance)
-    }
-
-    fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
-        if place.is_none() {
-            self.nowhere.insert(instance.clone());
-        } else {
-            self.nowhere.remove(instance);
-        }
-    }
-
-    /// No longer looks after one; its history is kept for a while.
-    pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Box<Instance>> {
-        let mut kept = self.kept.swap_remove(instance)?;
-        self.nowhere.remove(instance);
-        if let Some(due) = kept.state.due() {
-            self.due.remove(&(due, instance.clone()));
-        }
-        self.note_lost(instance, lost_node(&kept.state), None);
-        if self.past.len() >= MAX_PAST {
-            self.past.pop_front();
-        }
-        let history = std::mem::take(&mut kept.history);
-        self.past.push_back((instance.clone(), history));
-        const SHRINK_ABOVE: usize = 4096;
-        if self.kept.capacity() > SHRINK_ABOVE && self.kept.len() < self.kept.capacity() / 4 {
-            self.kept.shrink_to(2 * self.kept.len());
-        }
-        Some(kept)
-    }
-
-    /// When something is due next.
-    pub(super) fn due(&self) -> Option<Instant> {
-        let due = self.due.first().map(|(due, _)| *due);
-        let again = self.again.first().map(|(again, _)| *again);
-        due.into_iter().chain(again).min()
-    }
-
-    /// Has the nodes that refused one asked again from this moment on, if it still waits then.
-    pub(super) fn ask_again(&mut self, instance: InstanceId, at: Instant) {
-        self.again.insert((at, instance));
-    }
-
-    /// One whose nodes may be asked again.
-    pub(super) fn take_again(&mut self, now: Instant) -> Option<InstanceId> {
-        self.again.first().filter(|(at, _)| *at <= now)?;
-        self.again.pop_first().map(|(_, instance)| instance)
-    }
-
-    /// One about which something is due.
-    pub(super) fn next_due(&self, now: Instant) -> Option<InstanceId> {
-        let (due, instance) = self.due.first()?;
-        (*due <= now).then(|| instance.clone())
-    }
-
-    /// What became of one, latest life last.
-    pub(super) fn history(&self, instance: &InstanceId) -> impl Iterator<Item = &Event> {
-        let past = self.past.iter().filter(move |(past, _)| past == instance);
-        let now = self.kept.get(instance).into_iter();
-        past.flat_map(|(_, history)| history)
-            .chain(now.flat_map(|kept| &kept.history))
-    }
-
-    /// Whether the times at which something is due, and who is on no node, are what the states say.
-    pub(super) fn is_consistent(&self) -> bool {
-        let of = |(instance, kept): (&InstanceId, &Instance)| {
-            Some((kept.state.due()?, instance.clone()))
-        };
-        let due: BTreeSet<_> = self.iter().filter_map(of).collect();
-        let nowhere = self.kept.iter().filter(|(_, kept)| kept.node().is_none());
-        let nowhere: BTreeSet<_> = nowhere.map(|(instance, _)| instance.clone()).collect();
-        let lost = |(instance, kept): (&InstanceId, &Instance)| {
-            let node = lost_node(&kept.state)?;
-            Some((node, instance.clone()))
-        };
-        let lost: BTreeSet<_> = self.iter().filter_map(lost).collect();
-        let listed = self.lost.iter();
-        let listed = listed.flat_map(|(&node, all)| all.iter().map(move |it| (node, it.clone())));
-        due == self.due && nowhere == self.nowhere && lost == listed.collect()
-    }
-}
-
-/// The node that is lost with an instance.
-fn lost_node(state: &State) -> Option<Uuid> {
-    match state {
-        State::Lost { node, .. } => Some(*node),
-        _ => None,
+        self.history.note(event);
     }
 }

@@ -51,6 +51,8 @@ impl Scheduler {
         })?;
         self.check_groups()?;
         self.check_lives()?;
+        self.check_places()?;
+        self.check_starts_that_wait()?;
         self.check_waiters()?;
         self.check_moves()?;
         for &id in self.controllers.iter().chain(&self.watchers) {
@@ -158,6 +160,62 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// What is looked after is in one place: where its state says that it is, the map of placements has it, and its claim is
+    /// marked as its own; what is on no node is in no such place.
+    fn check_places(&self) -> Result<(), String> {
+        for (instance, kept) in self.instances.iter() {
+            let (state, holder) = (kept.state.word(), self.holders.get(instance).copied());
+            ensure(holder == kept.node(), || {
+                format!("{instance} is {state}, and held by another node than its state says")
+            })?;
+            let entry = kept.node().and_then(|key| {
+                let is_there = self.nodes.contains(key);
+                is_there.then(|| self.nodes.node(key).ledger.get(instance))?
+            });
+            ensure(
+                entry.is_some_and(|it| it.is_kept) == kept.node().is_some(),
+                || {
+                    format!(
+                        "{instance} is {state}, and its claim is not marked as one looked after"
+                    )
+                },
+            )?;
+        }
+        for (key, node) in self.nodes.iter_from(0) {
+            let entries = node.ledger.entries_from(0);
+            for (instance, _) in entries.filter(|(_, entry)| entry.is_kept) {
+                let is_here = match self.instances.get(instance).map(|kept| &kept.state) {
+                    Some(State::Migrating { from, to, .. }) => *from == key || *to == key,
+                    state => state.and_then(State::node) == Some(key),
+                };
+                ensure(is_here, || {
+                    format!(
+                        "node {} has a claim of {instance}, which is not its",
+                        node.uuid
+                    )
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A START that waits for nodes, or for the rest of its batch, does so once, and in one of the two.
+    fn check_starts_that_wait(&self) -> Result<(), String> {
+        ensure(self.settling.is_consistent(), || {
+            "the settle window does not have the STARTs that wait in it, or one twice".to_owned()
+        })?;
+        ensure(self.batches.is_consistent(), || {
+            "batches do not have the STARTs that wait in them, or one twice".to_owned()
+        })?;
+        let both = self
+            .settling
+            .instances()
+            .find(|instance| self.batches.waiting(instance).is_some());
+        ensure(both.is_none(), || {
+            format!("{both:?} waits in the settle window and in a batch")
+        })
     }
 
     /// What has a node has its claim there, and waits for instances that make way for it there.

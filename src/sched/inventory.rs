@@ -2,6 +2,7 @@
 
 use super::Scheduler;
 use super::action::Notice;
+use super::advice::Advice;
 use super::ids::NodeKey;
 use super::index::ColumnId;
 use super::input::ConfigurationFlags;
@@ -9,7 +10,7 @@ use super::node::Pool;
 use super::policy::Policy;
 use super::resources::Resources;
 use super::rules::Rules;
-use super::traits::{self, Named, Sources};
+use super::traits::{self, Derived, Named, Sources};
 use super::view::Candidate;
 
 impl Scheduler {
@@ -52,8 +53,42 @@ impl Scheduler {
         }
     }
 
-    /// Works out anew what a node is, after a report or the rules changed.
+    /// Works out anew what a node is, after a report or the rules changed; and what those are that it has to do with.
     pub(super) fn refresh_traits(&mut self, key: NodeKey) {
+        self.reclaim_columns();
+        self.derive_traits(key);
+        for part in self.nodes.said_parts(key) {
+            self.derive_traits(part);
+            self.refresh_offer(part);
+        }
+    }
+
+    /// Takes the numbers from custom resources that no node has and no instance on a node asked for.
+    fn reclaim_columns(&mut self) {
+        if !self.columns.wants_room(self.now) {
+            return;
+        }
+        let nodes = self.nodes.iter_from(0);
+        let used = nodes.flat_map(|(_, node)| {
+            let amounts = node
+                .traits
+                .resources
+                .iter()
+                .chain(node.ledger.held_custom());
+            amounts.map(|(column, _)| *column)
+        });
+        self.columns.reclaim(&used.collect(), self.now);
+    }
+
+    /// Sees to it that what the node file says of custom resources counts, whatever nodes report.
+    pub(super) fn fix_columns(&mut self) {
+        for rule in &self.config.nodes {
+            let names = rule.resources.iter().filter(|(_, amount)| amount.is_some());
+            names.for_each(|(name, _)| self.columns.fix(name));
+        }
+    }
+
+    fn derive_traits(&mut self, key: NodeKey) {
         self.reconsider_reservations(key);
         let candidate = Candidate::new(&self.nodes, key, Resources::ZERO, self.now);
         let rules = Sources {
@@ -61,11 +96,28 @@ impl Scheduler {
             rules: &self.cluster.rules,
             named: &self.named,
         };
-        let (traits, second_zone) = traits::derive(&candidate, rules, &mut self.columns);
         let uuid = candidate.uuid();
+        let Derived {
+            mut traits,
+            says_shares,
+            second_zone,
+            left_out,
+        } = traits::derive(&candidate, rules, &mut self.columns);
         if let Some(zone) = second_zone {
             self.notice(Notice::TwoZones(uuid, zone));
         }
+        if let Some(whole) = says_shares {
+            match self.nodes.lets_share(whole, uuid) {
+                Some(true) => traits.shares = Some(whole),
+                Some(false) => self.advise(key, Advice::SharesAlone(whole)),
+                // It may say so yet.
+                None => {}
+            }
+        }
+        if !left_out.is_empty() {
+            self.advise(key, Advice::TooManyNames(left_out.clone()));
+        }
+        self.nodes.node_mut(key).left_out = left_out;
         let node = self.nodes.node(key);
         if node.traits == traits {
             return;

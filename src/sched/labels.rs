@@ -138,6 +138,11 @@ impl LabelIndex {
                 self.keys.swap_remove(key);
             }
         }
+        if self.keys.is_empty() {
+            // None of the sets has a member.
+            self.keys = IndexMap::new();
+            self.terms = IndexMap::new();
+        }
     }
 
     /// Forgets everything: the slots have been numbered anew.

@@ -4,6 +4,7 @@
 //! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
 
 mod entry;
+mod open;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +18,7 @@ use super::input::{InstanceReport, InstanceState};
 use super::resources::{MAX_ADOPTED, Resources};
 
 pub(super) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
+pub(super) use self::open::{Ended, EntryEnd};
 
 /// What one STATS changed.
 #[derive(Debug, Default)]
@@ -45,17 +47,6 @@ impl MissRules {
     fn is_unseen(&self, start: Unconfirmed) -> bool {
         self.starts_seen.is_some_and(|seen| seen < start.ordinal)
     }
-}
-
-/// How a node says that it does not have an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// A START of it failed.
-    Failed,
-    /// It was there and is not any more.
-    Gone,
-    /// It is not there to be deleted.
-    NotThere,
 }
 
 /// The claims on one node.
@@ -227,11 +218,6 @@ impl Ledger {
         self.entries.get(instance)?.floor.as_ref()?.said
     }
 
-    /// Notes that the START of an instance whose room is claimed is given to the node now.
-    pub(super) fn give(&mut self, instance: &InstanceId, start: Unconfirmed) {
-        self.reopen(instance, start, 1);
-    }
-
     fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {
         let measured = self.measured;
         let Some(entry) = self.entries.get_mut(instance) else {
@@ -265,6 +251,7 @@ impl Ledger {
             if let Some(start) = start {
                 let before = entry.claims(self.measured);
                 self.unconfirmed += usize::from(entry.phase == Phase::Running);
+                entry.is_starting = false;
                 entry.phase = Phase::InDoubt(Unconfirmed {
                     ordinal: 0,
                     ..start
@@ -274,92 +261,6 @@ impl Ledger {
             }
         }
         self.unconfirmed
-    }
-
-    /// Notes that a START of an instance that it has was given to its node again.
-    pub(super) fn repeat(&mut self, instance: &InstanceId, start: Unconfirmed) {
-        let Some(entry) = self.entries.get_mut(instance) else {
-            return;
-        };
-        match entry.phase {
-            Phase::Running => {
-                entry.repeated = Some(start);
-                entry.open += 1;
-            }
-            Phase::Placed(_) => {
-                let open = entry.open + 1;
-                self.reopen(instance, start, open);
-            }
-            Phase::InDoubt(_) => {
-                entry.is_doubted = true;
-                self.reopen(instance, start, 1);
-            }
-            Phase::Claimed => self.reopen(instance, start, 1),
-        }
-    }
-
-    /// Notes that a node has answered a START by that the instance runs there.
-    pub(super) fn confirm(&mut self, instance: &InstanceId) {
-        let Some(entry) = self.entries.get(instance) else {
-            return;
-        };
-        // One START is answered; and if nobody knew yet that it runs, another was what brought it there.
-        let silent = u32::from(entry.unconfirmed().is_some() && !entry.is_doubted);
-        let open = entry.open.saturating_sub(1 + silent);
-        let latest = entry.repeated.or(entry.unconfirmed());
-        self.set_phase(instance, Phase::Running);
-        if let Some(entry) = self.entries.get_mut(instance) {
-            entry.open = open;
-            entry.repeated = latest.filter(|_| open > 0);
-        }
-    }
-
-    /// Takes in that a node does not have an instance, as it says; whether its entry is to be released. It is not if a
-    /// START is on its way that the node had not come to when it said so.
-    pub(super) fn end(&mut self, instance: &InstanceId, how: Ended) -> bool {
-        let Some(entry) = self.entries.get_mut(instance) else {
-            return false;
-        };
-        if entry.phase == Phase::Claimed {
-            // It speaks of an earlier one.
-            return false;
-        }
-        if !self.counts_starts {
-            // Nothing tells which START an original launcher means. It has the last word on its own room.
-            return true;
-        }
-        let is_answer = match (how, entry.phase) {
-            (Ended::Failed, _) => true,
-            (Ended::Gone, Phase::Placed(_)) => !std::mem::take(&mut entry.is_doubted),
-            (_, Phase::InDoubt(_)) => return true,
-            // That it runs, or that it does not, was said of every START before.
-            (Ended::Gone | Ended::NotThere, _) => false,
-        };
-        let open = entry.open.saturating_sub(u32::from(is_answer));
-        match entry.repeated.or(entry.unconfirmed()) {
-            Some(latest) if open > 0 => {
-                self.reopen(instance, latest, open);
-                false
-            }
-            _ => true,
-        }
-    }
-
-    /// Notes that a START was never written to the node, whose connection has ended; whether none of this instance was.
-    pub(super) fn take_back(&mut self, instance: &InstanceId) -> bool {
-        let Some(entry) = self.entries.get_mut(instance) else {
-            return false;
-        };
-        entry.open = entry.open.saturating_sub(1);
-        let is_written = entry.open > 0 || entry.is_doubted || entry.repeated.is_some();
-        entry.unconfirmed().is_some() && !is_written
-    }
-
-    fn reopen(&mut self, instance: &InstanceId, start: Unconfirmed, open: u32) {
-        self.set_phase(instance, Phase::Placed(start));
-        if let Some(entry) = self.entries.get_mut(instance) {
-            entry.open = open;
-        }
     }
 
     /// Changes what counts as used and recomputes what is held.
@@ -383,7 +284,7 @@ impl Ledger {
         &mut self,
         reports: Vec<InstanceReport>,
         misses: &MissRules,
-        columns: &mut Columns,
+        columns: &Columns,
         now: Instant,
     ) -> StatsOutcome {
         let mut outcome = StatsOutcome::default();
@@ -406,7 +307,7 @@ impl Ledger {
         &mut self,
         report: InstanceReport,
         rules: &MissRules,
-        columns: &mut Columns,
+        columns: &Columns,
         now: Instant,
         outcome: &mut StatsOutcome,
     ) -> bool {
@@ -437,6 +338,7 @@ impl Ledger {
             Phase::InDoubt(_) => entry.open = 0,
         }
         entry.is_doubted = false;
+        entry.is_starting = report.state == InstanceState::Pending;
         entry.repeated = latest.filter(|_| entry.open > 0);
         let is_news = entry.phase != Phase::Running || entry.reported != Some(report.state);
         if entry.is_kept && is_news {
@@ -464,14 +366,14 @@ impl Ledger {
     }
 
     /// Takes in what a launcher says an instance asked for beside memory, vcpus and disk.
-    fn learn_extras(&mut self, report: &InstanceReport, columns: &mut Columns) {
+    fn learn_extras(&mut self, report: &InstanceReport, columns: &Columns) {
         let Some(entry) = self.entries.get_mut(&report.instance) else {
             return;
         };
         let known = entry.extras.as_deref();
         let custom = if report.requested.is_some() {
             let amounts = report.custom.iter();
-            columns.amounts(amounts.map(|(name, amount)| (&**name, (*amount).min(MAX_ADOPTED))))
+            columns.asked(amounts.map(|(name, amount)| (&**name, (*amount).min(MAX_ADOPTED))))
         } else {
             known
                 .map(|extras| extras.custom.clone())
@@ -528,7 +430,7 @@ impl Ledger {
                 continue;
             }
             let before = entry.claims(measured);
-            entry.is_doubted = false;
+            (entry.is_doubted, entry.is_starting) = (false, false);
             // Not listed: as far as anybody knows it uses nothing.
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
             self.claims -= before;
@@ -578,7 +480,8 @@ impl Ledger {
     pub(super) fn is_consistent(&self) -> bool {
         let mut custom = std::collections::BTreeMap::new();
         for &(column, amount) in self.entries.values().flat_map(Entry::custom) {
-            *custom.entry(column).or_insert(0) += amount;
+            let sum = custom.entry(column).or_insert(0_i64);
+            *sum = sum.saturating_add(amount);
         }
         self.recomputed() == (self.claims, self.unconfirmed)
             && custom.into_iter().eq(self.held_custom.iter().copied())

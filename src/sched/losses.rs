@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use indexmap::IndexSet;
 use proto_frames::Uuid;
 use proto_frames::payload::{Delete, LeaseRenewed, StartFailureReason};
 
@@ -36,9 +37,13 @@ const CLOCK_PART: u32 = 8;
 
 impl Scheduler {
     /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
-    /// be started before.
+    /// be started before. Only a lease that is longer than what is on disk waits for that; the next STATS asks again.
     pub(super) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
         if !self.sessions.get(&id).is_some_and(Session::is_native) {
+            return;
+        }
+        let waits_for = self.nodes.node(key).lease_ticket;
+        if !self.is_on_disk(waits_for) {
             return;
         }
         self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
@@ -47,6 +52,36 @@ impl Scheduler {
         if earlier.is_none() {
             // Looked at again when it is due; meanwhile each report costs no more than the time it came.
             self.leases.insert((now + LEASE_LOOK, key));
+        }
+    }
+
+    /// A launcher announces a lease of this length: each instance that it lists is lost no sooner, also where the scheduler
+    /// ends before it hears of the node again. A launcher announces another length only after a restart, and only a
+    /// shorter one later; so the first report of a connection is looked at.
+    pub(super) fn note_lease(
+        &mut self,
+        key: NodeKey,
+        announced: Option<Duration>,
+        listed: &[InstanceReport],
+        is_own: impl Fn(u32) -> bool,
+    ) {
+        let is_first = self.nodes.node(key).leased_at.is_none();
+        let Some(announced) = announced.filter(|_| is_first) else {
+            return;
+        };
+        let mut has_grown = false;
+        let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
+        for instance in own.map(|(_, listed)| &listed.instance) {
+            if let Some(kept) = self.instances.get_mut(instance)
+                && kept.lease.is_some_and(|lease| lease < announced)
+            {
+                kept.lease = Some(announced);
+                has_grown = true;
+                self.remember(instance);
+            }
+        }
+        if has_grown {
+            self.nodes.node_mut(key).lease_ticket = self.next_ticket();
         }
     }
 
@@ -81,6 +116,7 @@ impl Scheduler {
         key: NodeKey,
         counts_starts: bool,
         listed: &[InstanceReport],
+        is_own: impl Fn(u32) -> bool,
     ) -> Vec<(InstanceId, InstanceState)> {
         if self.instances.is_empty() {
             return Vec::new();
@@ -91,17 +127,21 @@ impl Scheduler {
             self.instances.contains(instance)
                 && node.ledger.get(instance).is_none_or(|entry| !entry.is_kept)
         };
-        let strangers = listed
-            .iter()
-            .filter(|listed| is_stranger(&listed.instance))
-            .map(|listed| (listed.instance.clone(), listed.state))
+        let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
+        let strangers = own
+            .filter(|(_, listed)| is_stranger(&listed.instance))
+            .map(|(_, listed)| (listed.instance.clone(), listed.state))
             .collect();
         // An original launcher's empty list may only mean that it has not looked yet.
         if counts_starts || !listed.is_empty() {
-            for instance in self.instances.lost_with(uuid) {
-                if listed.iter().all(|listed| listed.instance != instance) {
-                    self.came_back_without(&instance);
-                }
+            let mut missing = self.instances.lost_with(uuid);
+            if !missing.is_empty() {
+                // Both may be as many as a node has instances: one look at each.
+                let listed: IndexSet<_> = listed.iter().map(|listed| &listed.instance).collect();
+                missing.retain(|instance| !listed.contains(instance));
+            }
+            for instance in missing {
+                self.came_back_without(&instance);
             }
         }
         strangers
@@ -199,6 +239,7 @@ impl Scheduler {
         };
         let until = match (then, fence) {
             (AfterLoss::Restart, Some(fence)) => fence,
+            (AfterLoss::Delete, Some(fence)) if kept.is_fenced() => fence,
             _ => self.now + LOST_TIME,
         };
         let node = uuid;
@@ -237,6 +278,7 @@ impl Scheduler {
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
         self.seek(instance, "its node was lost before it was told");
+        self.is_out_of_the_way(instance);
     }
 
     /// A node lists an instance that was taken for lost.
@@ -253,6 +295,11 @@ impl Scheduler {
         }
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.suspended_by.clone());
+        // Who had it suspended is not known where the scheduler was restarted during a move, or where somebody else did:
+        // it stays suspended until it is resumed by command. A node may list it before it says in READY what it can do.
+        let node = self.nodes.node(key);
+        let may_suspend = node.report.is_none() || node.can(Capabilities::SUSPEND);
+        let by = by.or_else(|| may_suspend.then_some(By::Command));
         match by.filter(|_| is_suspended) {
             None => self.turn(instance, State::Running { node: key }, "its node is back"),
             Some(by) => {
@@ -397,16 +444,15 @@ impl Scheduler {
             return;
         }
         let now = self.now;
-        let uuid = self.nodes.node(key).uuid.to_string();
+        let uuid = self.nodes.node(key).uuid;
         let tried = self
             .instances
             .get(instance)
-            .map_or(&[][..], |kept| &kept.tried);
+            .into_iter()
+            .flat_map(|kept| kept.tried.iter());
         let alike: Vec<NodeKey> = tried
-            .iter()
-            .filter(|attempt| attempt.reason == *reason && attempt.node_uuid != uuid)
-            .filter_map(|attempt| Uuid::try_parse(&attempt.node_uuid).ok())
-            .filter_map(|uuid| self.nodes.by_uuid(uuid))
+            .filter(|tried| tried.reason == *reason && tried.node != uuid)
+            .filter_map(|tried| self.nodes.by_uuid(tried.node))
             .collect();
         if alike.is_empty() {
             self.nodes.node_mut(key).failures.add(now);

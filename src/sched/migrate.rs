@@ -288,14 +288,15 @@ impl Scheduler {
         self.turn(instance, State::Running { node: key }, "it has moved");
     }
 
-    /// The holder says that an instance which moves has ended there.
-    pub(super) fn has_left(&mut self, key: NodeKey, instance: &InstanceId) -> Heard {
+    /// The holder says that an instance which moves has ended there; whether that is its own end, or it `goes_on`, matters
+    /// as long as the holder was not told to end it.
+    pub(super) fn has_left(&mut self, key: NodeKey, instance: &InstanceId, goes_on: bool) -> Heard {
         let Some((from, to, how, _)) = self.moving(instance) else {
             return Heard::Everybody;
         };
         debug_assert_eq!(from, key);
         self.release(from, instance);
-        if how == Move::Claimed {
+        if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
             // By itself: nobody was told to end it yet.
             self.unclaim(to, instance);
             let detail = "it ended before it moved";
@@ -326,7 +327,7 @@ impl Scheduler {
             return Heard::Originals;
         }
         self.holders.insert(instance.clone(), to);
-        if how == Move::Cold {
+        if how != Move::Shipped {
             self.turn(
                 instance,
                 placing(to, Awaits::Commit),
@@ -460,8 +461,10 @@ impl Scheduler {
         self.unclaim(to, instance);
         let reason = CommandFailureReason::Failed;
         self.tell_mover(instance, from, reason, "its node is lost");
+        let target = self.nodes.node(to).uuid;
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.told_to_stop = how != Move::Claimed;
+            kept.bound_for = (how == Move::Shipped).then_some(target);
         }
         told || how != Move::Claimed
     }

@@ -5,7 +5,9 @@ use std::time::Instant;
 use indexmap::IndexMap;
 use proto_frames::{Role, Uuid};
 
+use super::advice::Advised;
 use super::config::{Config, MAX_INSTANCES_PER_NODE};
+use super::entitlement::Questions;
 use super::failures::Failures;
 use super::ids::{NodeKey, SessionId};
 use super::index::ColumnId;
@@ -17,7 +19,7 @@ use super::traits::Traits;
 
 /// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
 /// NUMA nodes.
-const MAX_PARTS: usize = 32;
+pub const MAX_PARTS: usize = 32;
 
 /// The two tables of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,10 +112,18 @@ pub(super) struct Node {
     pub(super) has_extras: bool,
     /// Labels, custom resources and ratios, from its reports and the configuration.
     pub(super) traits: Traits,
+    /// Custom resources that it reports and that do not count: there are too many names.
+    pub(super) left_out: Vec<Box<str>>,
+    /// What its launcher was told on this connection of what it says and what does not count.
+    pub(super) advised: Advised,
     pub(super) ledger: Ledger,
+    /// What it was asked about instances of others.
+    pub(super) questions: Questions,
     pub(super) failures: Failures,
     /// When it last had its lease extended on this connection.
     pub(super) leased_at: Option<Instant>,
+    /// The change that must be on disk before its lease is extended; 0 = none.
+    pub(super) lease_ticket: u64,
     /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
     pub(super) has_listed: bool,
     /// Whether it gets no new work, because somebody said so.
@@ -145,11 +155,15 @@ impl Node {
             report: None,
             has_extras: false,
             traits: Traits::new(config),
+            left_out: Vec::new(),
+            advised: Advised::default(),
             failures: Failures::new(now),
             leased_at: None,
+            lease_ticket: 0,
             has_listed: false,
             is_cordoned: false,
             ledger: Ledger::new(measured),
+            questions: Questions::default(),
             starts_sent: 0,
             slots: [None; 2],
         }
@@ -163,6 +177,7 @@ impl Node {
         self.backlog = Backlog::Clear;
         self.starts_sent = 0;
         self.leased_at = None;
+        self.advised = Advised::default();
         self.has_extras = false;
     }
 
@@ -445,6 +460,27 @@ impl NodeStore {
         if let Some(with) = with {
             self.sharers.entry(with).or_default().push(key);
         }
+    }
+
+    /// Whether a node says that another shares its resources; `None` while it has said nothing of itself.
+    pub(super) fn lets_share(&self, whole: Uuid, part: Uuid) -> Option<bool> {
+        let report = self.node(self.by_uuid(whole)?).report.as_ref()?;
+        let extras = report.extras.as_ref();
+        Some(extras.is_some_and(|extras| extras.shared_by.contains(&part)))
+    }
+
+    /// The nodes whose part in a node's resources hangs on what that one says: those it names, and those that share them
+    /// so far.
+    pub(super) fn said_parts(&self, key: NodeKey) -> Vec<NodeKey> {
+        let node = self.node(key);
+        let extras = node.report.as_ref().and_then(|it| it.extras.as_ref());
+        let named = extras.map_or(&[][..], |extras| &extras.shared_by);
+        let named = named.iter().filter_map(|&uuid| self.by_uuid(uuid));
+        let sharers = self.sharers.get(&node.uuid).into_iter().flatten().copied();
+        let mut parts: Vec<NodeKey> = named.chain(sharers).filter(|&part| part != key).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
     }
 
     /// The whole node that this one shares resources with, if it is there and is no part itself.

@@ -20,8 +20,11 @@ use super::session::Session;
 /// a master did not act upon in that time it never will.
 pub const REPLAY_TIME: Duration = Duration::from_secs(60);
 
-/// Most outcomes remembered, the oldest forgotten first: with a full explanation each, some 2 MiB.
+/// Most outcomes remembered, the oldest forgotten first.
 pub const MAX_REPLAY: usize = 1024;
+
+/// Bytes of outcomes remembered, the oldest forgotten first: twice what [`MAX_REPLAY`] with a full explanation each take.
+pub const MAX_REPLAY_BYTES: usize = 4 * 1024 * 1024;
 
 /// How a command ended, as it was told to one peer.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +45,7 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     told: VecDeque<Told>,
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -50,6 +54,7 @@ struct Told {
     /// Who was told; `None` if nobody was for certain.
     to: Option<Uuid>,
     outcome: Outcome,
+    bytes: usize,
 }
 
 impl Outcome {
@@ -81,17 +86,54 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// About what it takes: its texts, and as much for each of its parts as those usually have.
+    fn bytes(&self) -> usize {
+        const PART: usize = 128;
+        let texts = match self {
+            Self::StartFailed(failure) => {
+                let reasons = failure.reasons.iter();
+                let reasons = reasons.map(|it| PART + it.what.len() + it.hostname.len());
+                let attempts = failure.attempts.iter().map(|it| PART + it.detail.len());
+                let detail = failure.detail.as_ref().map_or(0, String::len);
+                failure.instance_uuid.len()
+                    + detail
+                    + reasons.sum::<usize>()
+                    + attempts.sum::<usize>()
+            }
+            Self::Queued(_) => 0,
+            Self::DeleteFailed(failure) => failure.instance_uuid.len() + failure.node_uuid.len(),
+            Self::CommandFailed(failure) => failure.instance_uuid.len() + failure.detail.len(),
+            Self::Refused(refused) => refused.name.len() + refused.detail.len(),
+        };
+        2 * PART + texts
+    }
+}
+
 impl Outcomes {
     fn note(&mut self, now: Instant, to: Option<Uuid>, outcome: Outcome) {
         self.forget_old(now);
-        if self.told.len() >= MAX_REPLAY {
-            self.told.pop_front();
-        }
+        let bytes = outcome.bytes();
+        self.bytes += bytes;
         self.told.push_back(Told {
             at: now,
             to,
             outcome,
+            bytes,
         });
+        while self.told.len() > MAX_REPLAY || self.bytes > MAX_REPLAY_BYTES {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        let first = self.told.pop_front();
+        self.bytes -= first.map_or(0, |told| told.bytes);
+    }
+
+    /// Outcomes remembered, and their bytes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.told.len(), self.bytes)
     }
 
     /// What this controller was not told.
@@ -108,13 +150,14 @@ impl Outcomes {
             let is_back =
                 |told: &Told| told.to == Some(from) && names.contains(&told.outcome.name());
             self.told.retain(|told| !is_back(told));
+            self.bytes = self.told.iter().map(|told| told.bytes).sum();
         }
     }
 
-    fn forget_old(&mut self, now: Instant) {
+    pub(super) fn forget_old(&mut self, now: Instant) {
         let is_old = |told: &Told| now.saturating_duration_since(told.at) > REPLAY_TIME;
         while self.told.front().is_some_and(is_old) {
-            self.told.pop_front();
+            self.forget_first();
         }
         if self.told.is_empty() {
             self.told = VecDeque::new();

@@ -58,6 +58,16 @@ const CONCENTRATOR: &[Kind] = &[
     Kind::UNASSIGN_PUBLIC_IP_FAILURE,
 ];
 
+/// Every role with each kind of frame that it may send, as the documentation and its test read them.
+#[doc(hidden)]
+pub fn permitted() -> impl Iterator<Item = (Role, Kind)> {
+    let of_role = |(role, kinds): &(Role, &'static [Kind])| {
+        let role = *role;
+        kinds.iter().map(move |&kind| (role, kind))
+    };
+    TABLE.iter().flat_map(of_role)
+}
+
 /// Whether any of the roles may send this kind of frame.
 pub(super) fn may_send(role: Role, kind: Kind) -> bool {
     TABLE
@@ -71,6 +81,7 @@ pub(super) fn is_handled(kind: Kind) -> bool {
 }
 
 /// Whether only the master among the controllers may send it.
-pub(super) fn needs_master(kind: Kind) -> bool {
+#[doc(hidden)]
+pub fn needs_master(kind: Kind) -> bool {
     kind.ty == FrameType::COMMAND && CONTROLLER.contains(&kind) && kind != Kind::QUERY
 }

@@ -7,12 +7,14 @@ use proto_frames::payload::{InstancePlaced, StartFailure, StartFailureReason, To
 
 use super::Scheduler;
 use super::action::{Message, Notice, PlacedStart};
+use super::admission::{Known, NewStart};
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::StartRequest;
 use super::instances::{Awaits, Instance, State};
 use super::ledger::{Entry, Extras, Phase, Unconfirmed};
 use super::node::Pool;
+use super::owner::Owner;
 use super::view::is_hard;
 
 /// Why a START was not placed.
@@ -26,6 +28,8 @@ pub(super) enum Refusal {
     Undone,
     /// Its node was lost, or denies having it.
     Lost,
+    /// It would have to be kept, and what is kept is as much as may be.
+    TooMany,
     /// The scheduler leaves.
     Leaving,
 }
@@ -36,41 +40,47 @@ impl Scheduler {
         if let Err(problem) = self.check_request(&start) {
             return self.refuse_start(&start, problem);
         }
+        if !self.has_room_to_keep(&start) {
+            return self.fail_start(&start, Refusal::TooMany);
+        }
         match start.request.scheduling.as_deref() {
             Some(scheduling) if scheduling.dry_run => self.decide(&start),
-            Some(scheduling) if scheduling.batch.is_some() => self.join_batch(now, start),
+            Some(scheduling) if scheduling.batch.is_some() => {
+                let owner = self.owner(start.sender);
+                self.join_batch(now, owner, start);
+            }
             _ => self.place(now, start),
         }
     }
 
+    /// Whether there is room for a START, if it would have to be kept.
+    fn has_room_to_keep(&self, start: &PlacedStart) -> bool {
+        let request = &start.request;
+        if !self.is_to_keep(request) || self.instances.contains(&request.instance) {
+            return true;
+        }
+        let is_trial = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
+        let is_operators = self.owner(start.sender) != Owner::Controllers;
+        let size = self.instances.size();
+        is_trial || size.has_room(start.frame.payload.len(), is_operators)
+    }
+
     /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.
     pub(super) fn place(&mut self, now: Instant, start: PlacedStart) {
-        let instance = &start.request.instance;
-        if self.instances.contains(instance) {
-            return self.start_again(start);
+        if let Some(start) = self.admit_start(start) {
+            self.place_new(now, start);
         }
-        if let Some(&holder) = self.holders.get(instance) {
-            return self.repeat(holder, start);
+    }
+
+    fn place_new(&mut self, now: Instant, start: NewStart) {
+        if self.waits_for_members(start.request()) {
+            // Wherever it went, members may turn up on the wrong side of it.
+            return self.hold(start.into_start(), Refusal::Crowded);
         }
-        if self.settling.len() > 0
-            && let Some(earlier) = self.settling.take_instance(instance)
-        {
-            // The same START again while the first one waits: the newer takes its place.
-            drop(earlier);
-        }
-        let start = if self.waits_for_members(&start.request) {
-            match self.settling.hold(start) {
-                Ok(instance) => return self.notice(Notice::Settling(instance)),
-                // Wherever it went, members may turn up on the wrong side of it.
-                Err(start) => return self.fail_start(&start, Refusal::Crowded),
-            }
+        let chosen = if self.is_to_manage(&start) {
+            self.choose_wary(start.request())
         } else {
-            start
-        };
-        let chosen = if self.is_to_keep(&start.request) {
-            self.choose_wary(&start.request)
-        } else {
-            self.choose(&start.request)
+            self.choose(start.request())
         };
         match chosen {
             Some(key) => self.claim(now, key, start),
@@ -88,14 +98,41 @@ impl Scheduler {
         self.settling.is_open() && group.is_some_and(is_hard)
     }
 
+    /// Whether a START cannot be placed before certain nodes have come back after a restart: those that may have members of
+    /// its group, or the one that had its instance.
+    pub(super) fn waits_for_nodes(&self, request: &StartRequest) -> bool {
+        match self.known(&request.instance) {
+            Known::Nowhere => self.waits_for_members(request),
+            known => known == Known::Expected,
+        }
+    }
+
     /// Claims on a node what a START asks for, and gives it the START.
-    fn claim(&mut self, now: Instant, key: NodeKey, start: PlacedStart) {
-        self.reserve(now, key, start.sender, &start.request);
+    fn claim(&mut self, now: Instant, key: NodeKey, start: NewStart) {
+        self.reserve(now, key, start.as_start().sender, start.request());
         self.hand_over_reserved(key, start);
     }
 
     /// Claims on a node what a START asks for.
     pub(super) fn reserve(
+        &mut self,
+        now: Instant,
+        key: NodeKey,
+        sender: SessionId,
+        request: &StartRequest,
+    ) {
+        if self.durable.is_recorded(&request.instance) {
+            // What a crash would leave of it says that no node has it: its node is told once that is not so any more.
+            self.claim_as(request, key);
+        } else {
+            self.claim_as_placed(now, key, sender, request);
+        }
+        let earlier = self.holders.insert(request.instance.clone(), key);
+        debug_assert_eq!(earlier, None, "{} has a node already", request.instance);
+        self.refresh_offer(key);
+    }
+
+    fn claim_as_placed(
         &mut self,
         now: Instant,
         key: NodeKey,
@@ -112,17 +149,17 @@ impl Scheduler {
         };
         let entry = Entry::placed(request.asked, extras, now, unconfirmed);
         node.ledger.insert(request.instance.clone(), entry);
-        self.holders.insert(request.instance.clone(), key);
-        self.refresh_offer(key);
     }
 
     /// Undoes the latest [`Scheduler::reserve`] on a node.
     pub(super) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.nodes.node_mut(key).starts_sent -= 1;
-        self.release(key, instance);
+        let entry = self.release(key, instance);
+        if entry.is_some_and(|entry| entry.phase != Phase::Claimed) {
+            self.nodes.node_mut(key).starts_sent -= 1;
+        }
     }
 
-    pub(super) fn extras(&mut self, request: &StartRequest) -> Extras {
+    pub(super) fn extras(&self, request: &StartRequest) -> Extras {
         let Some(scheduling) = &request.scheduling else {
             return Extras::default();
         };
@@ -130,7 +167,7 @@ impl Scheduler {
         Extras {
             custom: self
                 .columns
-                .amounts(resources.map(|(name, &amount)| (name.as_str(), amount))),
+                .asked(resources.map(|(name, &amount)| (name.as_str(), amount))),
             group: scheduling.group.as_ref().map(|group| Arc::from(&*group.id)),
         }
     }
@@ -185,13 +222,6 @@ impl Scheduler {
         });
     }
 
-    pub(super) fn hold_or_fail(&mut self, start: PlacedStart) {
-        match self.settling.hold(start) {
-            Ok(instance) => self.notice(Notice::Settling(instance)),
-            Err(start) => self.fail_start(&start, Refusal::NoRoom),
-        }
-    }
-
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(super) fn fail_waiting(&mut self) {
         self.is_leaving = true;
@@ -228,23 +258,18 @@ impl Scheduler {
             let Some(start) = self.settling.take() else {
                 return;
             };
-            if self.instances.contains(&start.request.instance) {
-                self.start_again(start);
-                continue;
-            }
-            if let Some(&holder) = self.holders.get(&start.request.instance) {
-                // A node has come back with it.
-                self.repeat(holder, start);
-                continue;
-            }
-            if self.waits_for_members(&start.request) {
+            if self.waits_for_nodes(&start.request) {
                 self.settling.put_back(start);
                 continue;
             }
-            self.serve_before(&start.request);
-            match self.choose(&start.request) {
+            // A node may have come back with it.
+            let Some(start) = self.admit_start(start) else {
+                continue;
+            };
+            self.serve_before(start.request());
+            match self.choose(start.request()) {
                 Some(key) => self.claim(now, key, start),
-                None if self.settling.is_open() => self.settling.put_back(start),
+                None if self.settling.is_open() => self.settling.put_back(start.into_start()),
                 None => self.without_room(start),
             }
         }
@@ -254,12 +279,14 @@ impl Scheduler {
         let request = &start.request;
         let why = match refusal {
             Refusal::NoRoom => self.why_not(request),
-            Refusal::Crowded | Refusal::Undone | Refusal::Lost | Refusal::Leaving => {
-                Explanation::of(refusal.detail())
-            }
+            Refusal::Crowded
+            | Refusal::TooMany
+            | Refusal::Undone
+            | Refusal::Lost
+            | Refusal::Leaving => Explanation::of(refusal.detail()),
         };
         let reason = match refusal {
-            Refusal::NoRoom | Refusal::Crowded => self.no_room(request),
+            Refusal::NoRoom | Refusal::Crowded | Refusal::TooMany => self.no_room(request),
             Refusal::Undone | Refusal::Lost | Refusal::Leaving => StartFailureReason::LaunchFailure,
         };
         self.answer_start(
@@ -373,6 +400,9 @@ impl Refusal {
             Self::NoRoom => "no node fits",
             Self::Crowded => {
                 "too many STARTs wait already for nodes that are still coming back, on which its group may have members"
+            }
+            Self::TooMany => {
+                "it would have to be kept to be placed again, and STARTs that are take as much memory as they may"
             }
             Self::Undone => "deleted before any node was told of it",
             Self::Leaving => "the scheduler was stopped before it was placed",

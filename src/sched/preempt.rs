@@ -122,9 +122,10 @@ impl Scheduler {
     fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Lack {
         let mut lack = Lack::new(asked.request.asked, self.nodes.free(key));
         let custom = asked.custom.iter();
-        lack.custom.extend(
-            custom.map(|&(column, amount)| (column, amount - self.nodes.free_custom(key, column))),
-        );
+        lack.custom.extend(custom.map(|&(column, amount)| {
+            let free = self.nodes.free_custom(key, column);
+            (column, amount.saturating_sub(free))
+        }));
         lack
     }
 

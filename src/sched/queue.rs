@@ -68,6 +68,12 @@ pub(super) const MAX_QUEUED: usize = 131_072;
 /// START's usual size.
 pub(super) const MAX_QUEUED_BYTES: usize = 256 << 20;
 
+/// Most that wait at the same time of what operators sent, so that controllers always find room.
+pub(super) const MAX_QUEUED_OF_OPERATORS: usize = MAX_QUEUED / 4 * 3;
+
+/// Most bytes of those.
+pub(super) const MAX_QUEUED_BYTES_OF_OPERATORS: usize = MAX_QUEUED_BYTES / 4 * 3;
+
 /// How often the head of a pool is passed over before a node is reserved for it: often enough that a full cluster goes
 /// on filling its gaps, and at a few placements a second the wait is below a minute.
 pub(super) const PASSES_BEFORE_RESERVATION: u32 = 64;
@@ -151,6 +157,8 @@ pub(super) struct Waiter {
     pub(super) shape: Arc<Shape>,
     /// What is kept for it, counted towards [`MAX_QUEUED_BYTES`].
     pub(super) bytes: usize,
+    /// Whether an operator wants it started, rather than a controller.
+    pub(super) is_operators: bool,
     /// How long it waits at most.
     pub(super) deadline: Option<Instant>,
 }
@@ -230,6 +238,8 @@ pub(super) struct Queue {
     /// Deadlines, the earliest first.
     deadlines: BTreeSet<(Instant, Key)>,
     bytes: usize,
+    /// How many of operators wait, and their bytes.
+    of_operators: (usize, usize),
     /// The highest order there ever was.
     orders: u64,
 }
@@ -258,16 +268,27 @@ impl Queue {
     /// # Errors
     /// [`Full`], if as many or as many bytes wait as may; then one of the same instance still waits.
     pub(super) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
-        let (earlier, bytes) = match self.waiter(&waiter.instance) {
-            Some(earlier) => (1, earlier.bytes),
-            None => (0, 0),
-        };
+        let earlier = self.waiter(&waiter.instance);
+        let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
         let bytes = (self.bytes - bytes).saturating_add(waiter.bytes);
-        if self.len() - earlier >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES {
+        if self.len() - count >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES {
             return Err(Full);
+        }
+        if waiter.is_operators {
+            let earlier = earlier.filter(|earlier| earlier.is_operators);
+            let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
+            let (waiting, held) = self.of_operators;
+            let held = (held - bytes).saturating_add(waiter.bytes);
+            if waiting - count >= MAX_QUEUED_OF_OPERATORS || held > MAX_QUEUED_BYTES_OF_OPERATORS {
+                return Err(Full);
+            }
         }
         self.remove(&waiter.instance);
         self.bytes = bytes;
+        if waiter.is_operators {
+            self.of_operators.0 += 1;
+            self.of_operators.1 += waiter.bytes;
+        }
         self.orders = self.orders.max(waiter.order);
         let number = self.waiting.next();
         let key = Key::new(waiter.rank(), number);
@@ -291,6 +312,14 @@ impl Queue {
             self.deadlines.remove(&(deadline, key));
         }
         self.bytes -= waiter.bytes;
+        if waiter.is_operators {
+            self.of_operators.0 -= 1;
+            self.of_operators.1 -= waiter.bytes;
+        }
+        if self.is_empty() {
+            // A burst of waiters is not paid for for ever.
+            self.by_instance = IndexMap::new();
+        }
         Some(waiter)
     }
 
@@ -308,6 +337,11 @@ impl Queue {
     /// How many wait, over both pools.
     pub(super) fn len(&self) -> usize {
         self.by_instance.len()
+    }
+
+    /// Places in its table.
+    pub(super) fn capacity(&self) -> usize {
+        self.by_instance.capacity() + self.waiting.end()
     }
 
     /// Whether nobody waits.

@@ -34,6 +34,8 @@ pub enum RecordKey {
     Instance(Box<str>),
     /// A node, by its UUID.
     Node(Uuid),
+    /// A UUID that certificates are bound to.
+    Binding(Uuid),
 }
 
 /// A record, of the kind that its key says.
@@ -43,6 +45,8 @@ pub enum Record {
     Instance(Box<InstanceRecord>),
     /// What operators decided about a node, and what its launcher promised.
     Node(NodeRecord),
+    /// That a UUID is bound.
+    Binding(BindingRecord),
 }
 
 /// A record that was found at start.
@@ -113,6 +117,9 @@ pub struct InstanceRecord {
     /// The batch it waits for to be complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<Box<str>>,
+    /// The operator whose batch that is; `None` = the controllers'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_operator: Option<Uuid>,
 }
 
 /// What an instance does, or is about to, when its record was written.
@@ -205,6 +212,27 @@ pub struct NodeRecord {
     /// The drain under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainRecord>,
+    /// Which ends of instances on it are dealt with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends: Option<EndsRecord>,
+}
+
+/// Ends of instances on a node that are dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndsRecord {
+    /// Whose numbers they have.
+    pub incarnation: Uuid,
+    /// The latest number, and so all before it.
+    pub seq: u64,
+}
+
+/// What is kept of a UUID that was claimed with a certificate bound to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BindingRecord {
+    /// When it was first claimed so, in unix milliseconds.
+    pub since_ms: u64,
 }
 
 /// A drain under way.

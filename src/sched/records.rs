@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::{AttemptFailed, LifeState, StartFailureReason};
-use proto_frames::{Frame, Kind, Uuid};
+use proto_frames::payload::{LifeState, StartFailureReason};
+use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
 use super::action::{Notice, PlacedStart};
@@ -16,6 +16,8 @@ use super::input::StartRequest;
 use super::instances::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
 use super::losses::{LOST_TIME, fence};
 use super::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
+use super::text::ShortText;
+use super::tried::Tried;
 
 impl Scheduler {
     /// What is put on disk of an instance; `None` if nothing is to be there.
@@ -37,7 +39,7 @@ impl Scheduler {
             payload: start.map(|start| start.frame.payload.clone()),
             sender: start.map(|start| start.frame.origin).unwrap_or_default(),
             priority: kept.priority,
-            life: life(&kept.state),
+            life: life(&kept.state, kept.suspended_by.is_some()),
             node,
             target,
             arrived_ms: self.unix_ms(kept.arrived),
@@ -59,6 +61,7 @@ impl Scheduler {
             restart_on_loss: kept.on_loss == OnLoss::Restart,
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,
+            batch_operator: None,
         })))
     }
 
@@ -68,7 +71,8 @@ impl Scheduler {
         Some(Record::Instance(Box::new(InstanceRecord {
             payload: Some(start.frame.payload.clone()),
             sender: start.frame.origin,
-            batch: Some(batch.into()),
+            batch: Some(batch.to_string().into()),
+            batch_operator: batch.operator(),
             arrived_ms: self.unix_ms(self.now),
             ..InstanceRecord::default()
         })))
@@ -79,7 +83,7 @@ impl Scheduler {
             at_ms: self.unix_ms(event.at),
             what: event.what.as_str().into(),
             node: event.node,
-            detail: event.detail.as_str().into(),
+            detail: event.detail.clone().into(),
         }
     }
 
@@ -89,7 +93,7 @@ impl Scheduler {
         // Earlier ones first, whatever order the store has them in.
         restored.sort_by_key(|restored| match &restored.record {
             Record::Instance(record) => (record.order, record.arrived_ms),
-            Record::Node(_) => (0, 0),
+            Record::Node(_) | Record::Binding(_) => (0, 0),
         });
         let mut count = 0;
         for Restored {
@@ -101,10 +105,15 @@ impl Scheduler {
             match (key, record) {
                 (RecordKey::Instance(name), Record::Instance(record)) => {
                     count += 1;
-                    self.restore_instance(&InstanceId::new(&name), *record, request);
+                    let instance = InstanceId::new(&name);
+                    self.durable.note_found(&instance);
+                    self.restore_instance(&instance, *record, request);
                 }
                 (RecordKey::Node(uuid), Record::Node(record)) => {
                     self.restore_node_record(uuid, record);
+                }
+                (RecordKey::Binding(uuid), Record::Binding(_)) => {
+                    self.bindings.insert(uuid);
                 }
                 _ => {}
             }
@@ -123,7 +132,7 @@ impl Scheduler {
         let start = start_of(&record, request);
         if record.batch.is_some() {
             if let Some(start) = start {
-                self.join_batch(self.now, start);
+                self.join_batch(self.now, record.batch_operator.into(), start);
             }
             return;
         }
@@ -131,7 +140,10 @@ impl Scheduler {
         let kept = self.kept_of(&record, start, state);
         let waits = kept.state == State::Waiting;
         self.queue.note_order(record.order);
-        self.instances.insert(instance.clone(), kept);
+        let Some(place) = self.instances.vacant(instance.clone()) else {
+            return;
+        };
+        place.insert(kept);
         if !waits {
             return;
         }
@@ -176,6 +188,8 @@ impl Scheduler {
             },
             has_run: record.has_run,
             last_node: record.node,
+            // Nobody knows how far it was.
+            bound_for: record.target.filter(|_| record.life == Life::Migrating),
             suspended_by: match record.life {
                 Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
                     Some(By::Command)
@@ -193,6 +207,8 @@ impl Scheduler {
             pinned: record.target.filter(|_| record.life == Life::Waiting),
             pending: None,
             told_to_stop: record.life == Life::Migrating,
+            is_operators: false,
+            counted: 0,
         };
         if kept.state == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
             // Nobody was told that it waits: it has as long as nodes have to come back.
@@ -217,7 +233,7 @@ impl Scheduler {
         let lease = record.lease_ms.filter(|_| record.restart_on_loss);
         let fenced = lease.map(|lease| fence(Duration::from_millis(lease)));
         let (then, time) = match (record.life, fenced) {
-            _ if record.is_deleted => (AfterLoss::Delete, LOST_TIME),
+            _ if record.is_deleted => (AfterLoss::Delete, fenced.unwrap_or(LOST_TIME)),
             (_, Some(fenced)) => (AfterLoss::Restart, fenced),
             // Of a move it is not known whether its node was told to stop it.
             (Life::Placing, None) => {
@@ -239,7 +255,7 @@ impl Scheduler {
             at: self.instant_of(record.at_ms),
             what: LifeState::from(&*record.what),
             node: record.node,
-            detail: record.detail.to_string(),
+            detail: ShortText::new(&record.detail),
         }
     }
 
@@ -273,23 +289,23 @@ fn start_of(record: &InstanceRecord, request: Option<Box<StartRequest>>) -> Opti
     })
 }
 
-fn attempt_record(attempt: &AttemptFailed) -> record::Attempt {
+fn attempt_record(tried: &Tried) -> record::Attempt {
     record::Attempt {
-        node: Uuid::try_parse(&attempt.node_uuid).unwrap_or_default(),
-        reason: attempt.reason.as_str().into(),
-        detail: attempt.detail.as_str().into(),
+        node: tried.node,
+        reason: tried.reason.as_str().into(),
+        detail: tried.detail.clone().into(),
     }
 }
 
-fn attempt_of(record: &record::Attempt) -> AttemptFailed {
-    AttemptFailed {
-        node_uuid: record.node.to_string(),
+fn attempt_of(record: &record::Attempt) -> Tried {
+    Tried {
+        node: record.node,
         reason: StartFailureReason::from(&*record.reason),
-        detail: record.detail.to_string(),
+        detail: ShortText::new(&record.detail),
     }
 }
 
-fn life(state: &State) -> Life {
+fn life(state: &State, is_suspended: bool) -> Life {
     match state {
         State::Waiting => Life::Waiting,
         State::Placing(placing) => match placing.pending_on {
@@ -305,6 +321,9 @@ fn life(state: &State) -> Life {
         State::Migrating { .. } => Life::Migrating,
         State::Lost { then, .. } => match then {
             AfterLoss::Replace => Life::Placing,
+            AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete if is_suspended => {
+                Life::Suspended
+            }
             AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete => Life::Running,
         },
     }

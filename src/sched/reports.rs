@@ -7,14 +7,16 @@ use proto_frames::{Frame, Kind};
 
 use super::Scheduler;
 use super::action::{Message, Notice};
+use super::advice::Advice;
 use super::batches::BATCHES_PER_READY;
+use super::config::MAX_INSTANCES_PER_NODE;
 use super::endings::Heard;
 use super::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
-use super::input::{Backlog, NodeReport, StatsReport};
-use super::instances::Instance;
+use super::input::{Backlog, InstanceReport, NodeReport, StatsReport};
 use super::ledger::{Ended, MissRules, StatsOutcome};
 use super::node::{IsOther, NodeStatus};
 use super::settle::RETRIES_PER_READY;
+use super::text::ShortText;
 
 impl Scheduler {
     pub(super) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
@@ -22,7 +24,8 @@ impl Scheduler {
         let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
         node.status = NodeStatus::Ready;
-        if is_other == IsOther::Yes {
+        // There may be room by now for names that were left out.
+        if is_other == IsOther::Yes || !node.left_out.is_empty() {
             self.refresh_traits(key);
         }
         self.refresh_offer(key);
@@ -56,16 +59,60 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn stats(&mut self, now: Instant, id: SessionId, frame: Frame, report: StatsReport) {
-        if self.is_forged(id, frame.kind, &report.node) {
+    /// Leaves out of a report what its node's ledger has no room for; `foreign` are the places of rows in it, in order.
+    fn leave_out_excess(
+        &mut self,
+        key: NodeKey,
+        listed: &mut Vec<InstanceReport>,
+        foreign: &mut Vec<u32>,
+    ) {
+        let ledger = &self.nodes.node(key).ledger;
+        let mut room = MAX_INSTANCES_PER_NODE.saturating_sub(ledger.len());
+        if listed.len() <= room {
             return;
         }
-        self.broadcast(Topic::Stats, id, frame);
-        let Some(key) = self.node_of(id) else { return };
-        // Two nodes may list one instance while it moves: the one that has it here keeps it.
-        for listed in &report.instances {
-            self.holders.entry(listed.instance.clone()).or_insert(key);
+        let (all, rows) = (std::mem::take(listed), std::mem::take(foreign));
+        let (count, mut place) = (all.len(), 0);
+        for (at, report) in (0..).zip(all) {
+            let is_known = ledger.get(&report.instance).is_some();
+            if !is_known && room == 0 {
+                continue;
+            }
+            room -= usize::from(!is_known);
+            if rows.binary_search(&at).is_ok() {
+                foreign.push(place);
+            }
+            place += 1;
+            listed.push(report);
         }
+        let left_out = count - listed.len();
+        if left_out > 0 {
+            self.advise(key, Advice::TooManyInstances(left_out));
+        }
+    }
+
+    pub(super) fn stats(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        frame: Frame,
+        mut report: StatsReport,
+    ) {
+        self.take_ends(now, id, &mut report);
+        let Some(key) = self.node_of(id) else { return };
+        let mut foreign = self.carry_stats(id, key, frame, &report.instances);
+        self.leave_out_excess(key, &mut report.instances, &mut foreign);
+        let is_own = |at: u32| foreign.binary_search(&at).is_err();
+        let mut copies = Vec::new();
+        // Two nodes may list one instance while it moves: the one that has it here keeps it.
+        for (at, listed) in (0..).zip(&report.instances) {
+            if is_own(at) {
+                self.holders.entry(listed.instance.clone()).or_insert(key);
+            } else {
+                copies.push((listed.instance.clone(), listed.state));
+            }
+        }
+        let lease = report.extras.as_ref().and_then(|extras| extras.lease);
         if let Some(extras) = report.extras
             && self.nodes.set_extras(key, extras) == IsOther::Yes
         {
@@ -80,10 +127,11 @@ impl Scheduler {
         }
         self.note_back(now, key);
         if let Some(seq) = report.lease_seq {
+            self.note_lease(key, lease, &report.instances, is_own);
             self.renew_lease(id, key, seq);
         }
         let counts = report.starts_seen.is_some();
-        let strangers = self.take_note_of_strangers(key, counts, &report.instances);
+        let strangers = self.take_note_of_strangers(key, counts, &report.instances, is_own);
         let node = self.nodes.node_mut(key);
         if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
@@ -95,7 +143,7 @@ impl Scheduler {
         };
         let mut outcome = node
             .ledger
-            .apply_stats(report.instances, &rules, &mut self.columns, now);
+            .apply_stats(report.instances, &rules, &self.columns, now);
         self.refresh_offer(key);
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
@@ -103,6 +151,7 @@ impl Scheduler {
         for (instance, state) in listed.into_iter().chain(strangers) {
             self.listed(key, &instance, state);
         }
+        self.stop_copies(key, copies);
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
@@ -133,16 +182,11 @@ impl Scheduler {
         id: SessionId,
         frame: Frame,
         instance: &InstanceId,
-        end: End,
+        how: Ended,
     ) {
         let mut heard = Heard::Everybody;
         if let Some(key) = self.node_of(id) {
-            heard = match end {
-                End::CutOff if self.instances.contains(instance) => {
-                    self.kept_cut_off_there(key, instance)
-                }
-                _ => self.ended(key, instance, Ended::Gone),
-            };
+            heard = self.ended(key, instance, how);
         }
         match heard {
             Heard::Everybody => {}
@@ -157,14 +201,10 @@ impl Scheduler {
         &mut self,
         id: SessionId,
         frame: Frame,
-        node: &str,
         instance: Option<InstanceId>,
         reason: &StartFailureReason,
-        detail: &str,
+        detail: &ShortText,
     ) {
-        if self.is_forged(id, frame.kind, node) {
-            return;
-        }
         let Some(key) = self.node_of(id) else { return };
         if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
             && !lives_on(reason)
@@ -195,13 +235,9 @@ impl Scheduler {
         &mut self,
         id: SessionId,
         frame: Frame,
-        node: &str,
         instance: &InstanceId,
         no_instance: bool,
     ) {
-        if self.is_forged(id, frame.kind, node) {
-            return;
-        }
         if let Some(key) = self.node_of(id)
             && no_instance
         {
@@ -224,19 +260,21 @@ impl Scheduler {
         &mut self,
         id: SessionId,
         frame: Frame,
-        node: &str,
         instance: InstanceId,
     ) {
-        if self.is_forged(id, frame.kind, node) {
-            return;
-        }
         self.answer(Kind::ATTACH_VOLUME, instance, Topic::Failures, &frame);
         self.broadcast(Topic::Failures, id, frame);
     }
 
     /// Tells the operator whose command this answers, unless it hears of it anyway.
-    fn answer(&mut self, command: Kind, instance: InstanceId, topic: Topic, frame: &Frame) {
-        if let Some(asker) = self.pending_answers.swap_remove(&(command, instance)) {
+    pub(super) fn answer(
+        &mut self,
+        command: Kind,
+        instance: InstanceId,
+        topic: Topic,
+        frame: &Frame,
+    ) {
+        if let Some(asker) = self.answers.take(&(command, instance)) {
             self.copy_to_operator(asker, topic, frame);
         }
     }
@@ -256,26 +294,6 @@ impl Scheduler {
         let node = self.nodes.node_mut(key);
         node.ledger.confirm(instance);
         self.refresh_offer(key);
-    }
-
-    /// A node says that it does not have an instance.
-    fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
-        let is_known = self.nodes.node(key).ledger.get(instance).is_some();
-        if is_known && !self.nodes.node_mut(key).ledger.end(instance, how) {
-            self.refresh_offer(key);
-            let kept = self.instances.get(instance);
-            let elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
-            return if elsewhere {
-                Heard::Originals
-            } else {
-                Heard::Everybody
-            };
-        }
-        if self.instances.contains(instance) {
-            return self.kept_ended(key, instance);
-        }
-        self.release(key, instance);
-        Heard::Everybody
     }
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
@@ -300,18 +318,9 @@ impl Scheduler {
 }
 
 /// Whether a StartFailure means that the instance is there all the same.
-fn lives_on(reason: &StartFailureReason) -> bool {
+pub(super) fn lives_on(reason: &StartFailureReason) -> bool {
     matches!(
         reason,
         StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
     )
-}
-
-/// Why an instance ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// By itself, or because it was told to.
-    Own,
-    /// Its launcher was cut off for longer than its lease.
-    CutOff,
 }

@@ -8,11 +8,14 @@ use indexmap::{IndexMap, IndexSet};
 use proto_frames::{Kind, Role, Uuid};
 
 use super::action::{Action, Message, Notice};
+use super::answers::Answers;
 use super::batches::Batches;
+use super::bindings::Bindings;
 use super::columns::Columns;
 use super::config::Config;
 use super::cordons::Cordons;
 use super::durable::Durable;
+use super::ends::Ends;
 use super::evictions::Evictions;
 use super::explain::Explanations;
 use super::groups::Groups;
@@ -45,7 +48,7 @@ pub struct Scheduler {
     pub(super) sessions: IndexMap<SessionId, Session>,
     pub(super) identities: IndexMap<(Uuid, Role), SessionId>,
     /// UUIDs claimed with a certificate bound to them: nobody else may claim them any more.
-    pub(super) bound: IndexSet<Uuid>,
+    pub(super) bindings: Bindings,
     /// Controllers in order; the first is master.
     pub(super) controllers: Vec<SessionId>,
     /// Operators that want to hear of something.
@@ -70,7 +73,7 @@ pub struct Scheduler {
     /// The node that has, or was given, each instance.
     pub(super) holders: IndexMap<InstanceId, NodeKey>,
     /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
-    pub(super) pending_answers: IndexMap<(Kind, InstanceId), SessionId>,
+    pub(super) answers: Answers,
     /// Lost nodes in order of loss, with the moment their time is up.
     pub(super) lost: VecDeque<(Instant, NodeKey)>,
     pub(super) settling: Settling,
@@ -86,6 +89,8 @@ pub struct Scheduler {
     pub(super) leases: BTreeSet<(Instant, NodeKey)>,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
+    /// Which ends of each node are dealt with.
+    pub(super) ends: Ends,
     /// What masters alone were told of late.
     pub(super) outcomes: Outcomes,
     /// The master, while it is told of everything there is.
@@ -119,6 +124,8 @@ pub struct Counters {
     pub unknown: u64,
     /// Payloads that could not be read.
     pub malformed: u64,
+    /// Instances that nodes spoke of and that are placed on other nodes.
+    pub foreign: u64,
 }
 
 impl Scheduler {
@@ -140,7 +147,7 @@ impl Scheduler {
             cluster,
             sessions: IndexMap::new(),
             identities: IndexMap::new(),
-            bound: IndexSet::new(),
+            bindings: Bindings::default(),
             controllers: Vec::new(),
             watchers: Vec::new(),
             nodes: NodeStore::default(),
@@ -150,7 +157,7 @@ impl Scheduler {
             groups: Groups::default(),
             filling: IndexSet::new(),
             holders: IndexMap::new(),
-            pending_answers: IndexMap::new(),
+            answers: Answers::default(),
             lost: VecDeque::new(),
             settling,
             instances: Instances::default(),
@@ -161,6 +168,7 @@ impl Scheduler {
             leases: BTreeSet::new(),
             evictions: Evictions::default(),
             durable,
+            ends: Ends::default(),
             outcomes: Outcomes::default(),
             briefing: None,
             is_leaving: false,
@@ -172,6 +180,7 @@ impl Scheduler {
             now,
             actions: VecDeque::new(),
         };
+        scheduler.fix_columns();
         scheduler.restore();
         scheduler
     }
@@ -256,6 +265,19 @@ impl Scheduler {
         self.counters
     }
 
+    /// Things remembered that peers can make more of, for tests: what a peer has said must go with it, or be bounded.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        let ledgers = self.nodes.iter_from(0).map(|(_, node)| node.ledger.len());
+        self.sessions.len()
+            + self.holders.len()
+            + self.answers.len()
+            + self.instances.iter().count()
+            + self.groups.len()
+            + ledgers.sum::<usize>()
+    }
+
     /// The UUIDs of all nodes known, those expected back after a restart included, in no particular order.
     #[must_use]
     pub fn known_nodes(&self) -> Vec<Uuid> {
@@ -273,6 +295,11 @@ impl Scheduler {
     pub(super) fn send(&mut self, to: SessionId, message: Message) {
         if outcomes::is_outcome(&message) {
             return self.tell_outcome(to, message);
+        }
+        if let Message::Forward(frame) = &message
+            && self.is_too_long_for(to, frame)
+        {
+            return;
         }
         self.actions.push_back(Action::Send { to, message });
     }

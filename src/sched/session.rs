@@ -17,8 +17,12 @@ pub(super) struct Session {
     pub(super) role: Role,
     pub(super) encoding: Encoding,
     pub(super) since: Instant,
+    /// Whether its certificate is bound to its UUID.
+    pub(super) is_bound: bool,
     /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
     pub(super) node: Option<NodeKey>,
+    /// Whether it is a launcher that numbers ends, and all it has told before its next frame are dealt with.
+    pub(super) numbers_ends: bool,
     /// How its queue stands.
     pub(super) backlog: Backlog,
     /// What an operator wants to hear.
@@ -34,7 +38,9 @@ impl Session {
             role: hello.role,
             encoding: hello.encoding,
             since,
+            is_bound: hello.bound,
             node: None,
+            numbers_ends: false,
             backlog: Backlog::Clear,
             topics: Vec::new(),
             refused: IndexSet::new(),

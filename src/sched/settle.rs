@@ -72,6 +72,11 @@ impl Settling {
         self.missing.iter().copied()
     }
 
+    /// Whether this node was there before the restart, and may still come back with what it had.
+    pub(super) fn is_awaited(&self, node: Uuid) -> bool {
+        self.is_open() && self.missing.contains(&node)
+    }
+
     /// STARTs waiting.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -119,6 +124,20 @@ impl Settling {
         let start = self.waiting.remove(at)?;
         self.forget(&start);
         Some(start)
+    }
+
+    /// The instances of the STARTs that wait.
+    pub(super) fn instances(&self) -> impl Iterator<Item = &InstanceId> {
+        self.instances.iter()
+    }
+
+    /// Whether its index and its sum are those of the STARTs that wait, one for each instance.
+    pub(super) fn is_consistent(&self) -> bool {
+        let mut starts = self.waiting.iter();
+        let bytes = self.waiting.iter().map(|start| start.frame.payload.len());
+        self.instances.len() == self.waiting.len()
+            && bytes.sum::<usize>() == self.bytes
+            && starts.all(|start| self.instances.contains(&start.request.instance))
     }
 
     fn forget(&mut self, start: &PlacedStart) {

@@ -8,12 +8,6 @@
 
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
-    Suspend,
-};
-use proto_frames::{Frame, Kind};
-
 use super::Scheduler;
 use super::action::{Message, Order};
 use super::care::COMMAND_TIME;
@@ -24,6 +18,11 @@ use super::ledger::{Entry, Phase};
 use super::migrate::{MOVE_TIME, Plan};
 use super::node::Pool;
 use super::queue::Shape;
+use super::text::ShortText;
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
+    Suspend,
+};
 
 /// How long an instance that had to make way waits for vcpus on its node before it is stopped there and placed on
 /// another (as a cold move: what it has done is lost), if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
@@ -139,7 +138,10 @@ impl Scheduler {
         let order = self.queue.next_order();
         let mut kept = Instance::adopted(state, uuid, order, since);
         kept.note_suspension();
-        self.instances.insert(instance.clone(), kept);
+        let Some(place) = self.instances.vacant(instance.clone()) else {
+            return true;
+        };
+        place.insert(kept);
         let ledger = &mut self.nodes.node_mut(key).ledger;
         ledger.set_kept(instance, true);
         if is_suspended {
@@ -194,13 +196,13 @@ impl Scheduler {
             instance_uuid: instance.to_string(),
             node_uuid: node.unwrap_or_default(),
             reason,
-            detail: detail.to_owned(),
+            detail: ShortText::new(detail).into(),
         };
         self.send(id, Message::CommandFailure(Box::new(failure)));
     }
 
     /// Tells who asked for what is being done with an instance, if anybody did, that it failed.
-    fn tell_asker(
+    pub(super) fn tell_asker(
         &mut self,
         instance: &InstanceId,
         key: NodeKey,
@@ -279,10 +281,7 @@ impl Scheduler {
     }
 
     /// CommandFailure from a launcher.
-    pub(super) fn command_failed(&mut self, id: SessionId, frame: Frame, failure: &CommandFailure) {
-        if self.is_forged(id, frame.kind, &failure.node_uuid) {
-            return;
-        }
+    pub(super) fn command_failed(&mut self, id: SessionId, failure: &CommandFailure) {
         let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
             return;
         };
@@ -332,9 +331,6 @@ impl Scheduler {
 
     /// InstanceState from a launcher.
     pub(super) fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
-        if self.is_forged(id, Kind::INSTANCE_STATE, &event.node_uuid) {
-            return;
-        }
         let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
             return;
         };

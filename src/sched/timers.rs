@@ -40,6 +40,8 @@ impl Scheduler {
         self.end_reservations(now);
         self.look_at_evicted(now, MAX_FAILURES_PER_TICK);
         self.drains_due(now);
+        self.outcomes.forget_old(now);
+        self.give_back_memory();
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
@@ -76,14 +78,17 @@ impl Scheduler {
                 self.fail_unconfirmed(instance, start);
             }
         }
-        self.give_back_memory();
         self.act(Action::RememberNodes);
         node.ledger.unconfirmed()
     }
 
     /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.
-    fn give_back_memory(&mut self) {
+    pub(super) fn give_back_memory(&mut self) {
         const SHRINK_ABOVE: usize = 4096;
+        self.explanations.forget_old(self.now);
+        if self.lost.capacity() > SHRINK_ABOVE && self.lost.len() < self.lost.capacity() / 4 {
+            self.lost.shrink_to(2 * self.lost.len());
+        }
         if self.holders.capacity() > SHRINK_ABOVE
             && self.holders.len() < self.holders.capacity() / 4
         {

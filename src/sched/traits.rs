@@ -127,13 +127,22 @@ pub(super) struct Sources<'a> {
     pub(super) named: &'a Named,
 }
 
-/// What a node is by its reports and the configuration. If two zones claim it, the first has it, and the second is
-/// returned beside.
-pub(super) fn derive(
-    node: &Candidate<'_>,
-    sources: Sources<'_>,
-    columns: &mut Columns,
-) -> (Traits, Option<Box<str>>) {
+/// What a node is, and what is said of it that does not count.
+#[derive(Debug)]
+pub(super) struct Derived {
+    /// What it is; it shares what the node file says.
+    pub(super) traits: Traits,
+    /// The node whose resources it says that it shares: that counts once that one says so as well. `None` where the node
+    /// file says whose.
+    pub(super) says_shares: Option<Uuid>,
+    /// If two zones claim it, the first has it, and this is the second.
+    pub(super) second_zone: Option<Box<str>>,
+    /// Custom resources for whose names there is no room.
+    pub(super) left_out: Vec<Box<str>>,
+}
+
+/// What a node is by its reports and the configuration.
+pub(super) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut Columns) -> Derived {
     let Sources {
         config,
         rules,
@@ -147,16 +156,21 @@ pub(super) fn derive(
     let mut own = own_labels(reported, &overrides);
     let member_of = Named::of(&named.aggregates, node);
     let second_zone = add_aggregates(node, rules, &member_of, &mut own);
-    let shares = overrides.iter().rev().find_map(|rule| rule.shares);
-    let traits = Traits {
-        resources: own_resources(reported, &overrides, columns),
-        shares: shares
-            .or_else(|| reported?.shares)
-            .filter(|&whole| whole != node.uuid()),
-        limits: limits(node, config, rules, &own),
-        labels: own.into(),
-    };
-    (traits, second_zone)
+    let ruled = overrides.iter().rev().find_map(|rule| rule.shares);
+    let of_another = |whole: &Uuid| *whole != node.uuid();
+    let (resources, left_out) = own_resources(reported, &overrides, columns);
+    let says_shares = reported.and_then(|reported| reported.shares);
+    Derived {
+        traits: Traits {
+            resources,
+            shares: ruled.filter(of_another),
+            limits: limits(node, config, rules, &own),
+            labels: own.into(),
+        },
+        says_shares: says_shares.filter(|whole| ruled.is_none() && of_another(whole)),
+        second_zone,
+        left_out,
+    }
 }
 
 type Pairs = Vec<(Box<str>, Box<str>)>;
@@ -181,7 +195,7 @@ fn own_resources(
     reported: Option<&NodeExtras>,
     overrides: &[&NodeRule],
     columns: &mut Columns,
-) -> Amounts {
+) -> (Amounts, Vec<Box<str>>) {
     let mut own: Vec<(&str, i64)> = reported.map_or_else(Vec::new, |reported| {
         let amounts = reported.resources.iter();
         amounts
@@ -194,7 +208,7 @@ fn own_resources(
             own.push((name, *amount));
         }
     }
-    columns.amounts(own.into_iter())
+    columns.offered(own.into_iter())
 }
 
 /// Adds the labels of the aggregates that a node is in. Which ones these are is decided by what it has without them.

@@ -3,6 +3,7 @@
 //! In place the larger of both amounts is claimed until its launcher has said that it is done, so that neither what it
 //! gives up nor what it is to have can go to anybody else before that.
 
+use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
 
 use super::Scheduler;
@@ -10,7 +11,7 @@ use super::action::{Message, Order};
 use super::care::COMMAND_TIME;
 use super::columns::Amounts;
 use super::ids::{InstanceId, NodeKey, SessionId};
-use super::input::{Capabilities, StartRequest};
+use super::input::{Capabilities, InstanceState, StartRequest};
 use super::instances::{Event, State};
 use super::ledger::{Floor, Phase, larger};
 use super::migrate::{Declined, MOVE_TIME, Plan};
@@ -52,10 +53,7 @@ impl Scheduler {
             Some(State::Running { node }) if asks_amounts => {
                 self.update_placed(id, instance, node, update)
             }
-            Some(state) if asks_amounts => {
-                let detail = format!("it is {}; it can be changed while it runs", state.word());
-                Err(Declined::new(WrongState, detail))
-            }
+            Some(state) if asks_amounts => Err(not_running(&state.word())),
             Some(_) => {
                 self.update_priority(instance, update);
                 self.say_updated(instance, Some(id), "its priority has changed");
@@ -70,6 +68,11 @@ impl Scheduler {
                 if entry.is_none_or(|entry| entry.phase != Phase::Running) {
                     let detail = "its node has not said yet that it has it";
                     return Err(Declined::new(WrongState, detail));
+                }
+                let is_suspended =
+                    entry.is_some_and(|it| it.reported == Some(InstanceState::ExitPaused));
+                if asks_amounts && is_suspended {
+                    return Err(not_running(&LifeState::Suspended));
                 }
                 if asks_amounts {
                     return self.update_placed(id, instance, key, update);
@@ -109,7 +112,7 @@ impl Scheduler {
             let detail = "its START is not known any more";
             return Err(Declined::new(CommandFailureReason::WrongState, detail));
         };
-        let demand = changed(demand_of(&request), update);
+        let demand = changed(demand_of(&request), update)?;
         let changed = with_demand(&request, &demand);
         let why = self.why_not(&changed);
         if why.never {
@@ -140,7 +143,7 @@ impl Scheduler {
             let detail = "no node is known to have it";
             return Err(Declined::new(CommandFailureReason::NoInstance, detail));
         };
-        let demand = changed(before.clone(), update);
+        let demand = changed(before.clone(), update)?;
         if demand == before {
             self.is_looked_after(key, instance);
             self.update_priority(instance, update);
@@ -204,7 +207,8 @@ impl Scheduler {
             }
         }
         for (name, &amount) in &demand.resources {
-            let more = amount - before.resources.get(name).copied().unwrap_or_default();
+            let had = before.resources.get(name).copied().unwrap_or_default();
+            let more = amount.saturating_sub(had);
             let free = self.columns.find(name);
             let free = free.map_or(0, |column| self.nodes.free_custom(key, column));
             if more > 0 && more > free {
@@ -335,7 +339,7 @@ impl Scheduler {
     }
 
     /// From now on an instance asks for this much and no more.
-    fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
+    pub(super) fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
         let custom = self.amounts_of(demand);
         let ledger = &mut self.nodes.node_mut(key).ledger;
         ledger.set_floor(instance, None);
@@ -343,10 +347,10 @@ impl Scheduler {
         self.refresh_offer(key);
     }
 
-    fn amounts_of(&mut self, demand: &Demand) -> Amounts {
+    fn amounts_of(&self, demand: &Demand) -> Amounts {
         let resources = demand.resources.iter();
         self.columns
-            .amounts(resources.map(|(name, amount)| (&**name, *amount)))
+            .asked(resources.map(|(name, amount)| (&**name, *amount)))
     }
 
     /// Tells those who follow an instance, and who asked, that it was changed.
@@ -360,7 +364,7 @@ impl Scheduler {
             at: self.now,
             what: LifeState::Updated,
             node,
-            detail: detail.to_owned(),
+            detail: detail.into(),
         });
         self.remember(instance);
         self.tell_state(instance, LifeState::Updated, node, detail);
@@ -368,6 +372,11 @@ impl Scheduler {
             self.copy_state(asker, instance, LifeState::Updated, node, detail);
         }
     }
+}
+
+fn not_running(state: &LifeState) -> Declined {
+    let detail = format!("it is {state}; it can be changed while it runs");
+    Declined::new(CommandFailureReason::WrongState, detail)
 }
 
 fn short_of(name: &str, more: i64, free: i64, unit: &str) -> String {
@@ -402,7 +411,10 @@ fn with_demand(request: &StartRequest, demand: &Demand) -> StartRequest {
 }
 
 /// A demand with what an UPDATE says in it.
-fn changed(mut demand: Demand, update: &Update) -> Demand {
+///
+/// # Errors
+/// If it then asks for more custom resources than one START may.
+fn changed(mut demand: Demand, update: &Update) -> Result<Demand, Declined> {
     demand.mem_mib = update.mem_mb.unwrap_or(demand.mem_mib);
     demand.vcpus = update.vcpus.unwrap_or(demand.vcpus);
     if let Some(disk_mib) = update.disk_mb {
@@ -414,5 +426,12 @@ fn changed(mut demand: Demand, update: &Update) -> Demand {
         demand.resources.insert(name.as_str().into(), amount);
     }
     demand.resources.retain(|_, amount| *amount > 0);
-    demand
+    if demand.resources.len() > MAX_RESOURCES {
+        let detail = format!(
+            "update.resources: with what it has it would ask for {} resources; an instance may ask for {MAX_RESOURCES}",
+            demand.resources.len()
+        );
+        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+    }
+    Ok(demand)
 }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
 use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
 
 use super::Scheduler;
-use super::action::{Message, PlacedStart};
+use super::action::Message;
+use super::admission::NewStart;
 use super::durable::Next;
 use super::explain::Explanation;
 use super::ids::{InstanceId, NodeKey, SessionId};
@@ -46,19 +46,21 @@ pub(super) struct Sweep {
 
 impl Scheduler {
     /// A START fits nowhere: room is made for it, or it waits, or it fails.
-    pub(super) fn without_room(&mut self, start: PlacedStart) {
+    pub(super) fn without_room(&mut self, start: NewStart) {
         let may_wait = start
-            .request
+            .request()
             .scheduling
             .as_deref()
             .is_some_and(|asked| asked.queue.is_some_and(|span| span.ms() > 0));
         if self.settling.is_open() && !may_wait {
-            return self.hold_or_fail(start);
+            return self.hold(start.into_start(), Refusal::NoRoom);
         }
-        if !self.is_to_keep(&start.request) {
-            return self.fail_start(&start, Refusal::NoRoom);
+        if !self.is_to_keep(start.request()) {
+            return self.fail_start(start.as_start(), Refusal::NoRoom);
         }
-        let instance = self.keep(start);
+        let Some(instance) = self.keep(start) else {
+            return;
+        };
         let Some(request) = self.request_now(&instance) else {
             return;
         };
@@ -88,8 +90,8 @@ impl Scheduler {
         if !may_wait || is_hopeless {
             if let Some(last) = kept.tried.last() {
                 // Nowhere else is left to be tried: what the last node said is why.
-                let (reason, node) = (last.reason.clone(), Uuid::try_parse(&last.node_uuid).ok());
-                return self.fail_kept(instance, reason, node, why);
+                let (reason, node) = (last.reason.clone(), last.node);
+                return self.fail_kept(instance, reason, Some(node), why);
             }
             let reason = self.no_room(request);
             return self.fail_kept(instance, reason, None, why);
@@ -124,10 +126,7 @@ impl Scheduler {
             return Ok(());
         };
         let deadline = if kept.has_run { None } else { kept.waits_until };
-        let bytes = kept
-            .start
-            .as_ref()
-            .map_or(0, |start| start.frame.payload.len());
+        let (bytes, is_operators) = (kept.texts(), kept.is_operators);
         self.queue.push(Waiter {
             instance: instance.clone(),
             pool: pool_of(request),
@@ -138,6 +137,7 @@ impl Scheduler {
             purpose: Purpose::Start,
             shape: Arc::new(Shape::of(request)),
             bytes,
+            is_operators,
             deadline,
         })
     }
@@ -171,6 +171,7 @@ impl Scheduler {
             purpose: Purpose::Resume,
             shape: Arc::new(Shape::of(&StartRequest::plain(instance.clone()))),
             bytes: 0,
+            is_operators: false,
             deadline: None,
         };
         if self.queue.push(waiter).is_ok() {
@@ -215,8 +216,8 @@ impl Scheduler {
             deadline_ms: left.map(ms),
             detail: kept
                 .history
-                .back()
-                .map(|event| event.detail.clone())
+                .last()
+                .map(|event| event.detail.to_string())
                 .unwrap_or_default(),
         };
         Some((start.sender, event))

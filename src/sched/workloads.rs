@@ -2,13 +2,13 @@
 
 use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
-    RefusalReason, StartFailureReason, Topic,
+    RefusalReason, StartFailureReason,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::Scheduler;
 use super::action::{Message, Notice, TargetedCommand};
-use super::config::MAX_PENDING_ANSWERS;
+use super::entitlement::Asker;
 use super::explain::Explanation;
 use super::ids::{InstanceId, SessionId, canonical_uuid};
 use super::input::{Fault, Malformed, NewConfiguration, Target};
@@ -37,12 +37,14 @@ impl Scheduler {
         target: Target,
         volume: Option<Box<str>>,
     ) {
-        let session = canonical_uuid(&target.node)
-            .and_then(|uuid| self.nodes.by_uuid(uuid))
-            .and_then(|key| self.nodes.node(key).session());
+        let key = canonical_uuid(&target.node).and_then(|uuid| self.nodes.by_uuid(uuid));
+        let session = key.and_then(|key| Some((key, self.nodes.node(key).session()?)));
         match session {
-            Some(node) => {
-                self.expect_answer(id, frame.kind, &target.instance);
+            Some((key, node)) => {
+                if !self.expect_answer(id, frame.kind, &target.instance) {
+                    return;
+                }
+                self.note_question(key, &target.instance, frame.kind, Asker::Peer);
                 let command = TargetedCommand {
                     sender: id,
                     target,
@@ -56,15 +58,26 @@ impl Scheduler {
         }
     }
 
-    /// Notes that an operator is to hear how its command ends; controllers hear of everything.
-    pub(super) fn expect_answer(&mut self, id: SessionId, kind: Kind, instance: &InstanceId) {
+    /// Notes that an operator is to hear how its command ends; controllers hear of everything. Whether it is: if it waits
+    /// for too many, its command is refused.
+    pub(super) fn expect_answer(
+        &mut self,
+        id: SessionId,
+        kind: Kind,
+        instance: &InstanceId,
+    ) -> bool {
         if !self.session(id).role.contains(Role::OPERATOR) {
-            return;
+            return true;
         }
-        if self.pending_answers.len() >= MAX_PENDING_ANSWERS {
-            self.pending_answers.swap_remove_index(0);
+        match self.answers.expect(id, kind, instance) {
+            Ok(()) => true,
+            Err(count) => {
+                let detail =
+                    format!("{count} commands wait for their answers, which is as many as may");
+                self.refuse(id, kind, RefusalReason::TooMany, detail, Some(instance));
+                false
+            }
         }
-        self.pending_answers.insert((kind, instance.clone()), id);
     }
 
     /// Answers a command whose node is not there.
@@ -76,8 +89,7 @@ impl Scheduler {
         volume: Option<Box<str>>,
     ) {
         self.notice(Notice::NoSuchPeer(kind, target.node.clone()));
-        self.pending_answers
-            .swap_remove(&(kind, target.instance.clone()));
+        self.answers.take(&(kind, target.instance.clone()));
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
         let message = match volume {
             Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
@@ -158,6 +170,7 @@ impl Scheduler {
     /// A new cluster configuration: later CONNECTED frames carry it.
     pub(super) fn configure(&mut self, frame: Frame, new: NewConfiguration) {
         self.cluster.payload = frame.payload;
+        self.cluster.original = new.original;
         self.apply_configuration(new.flags, new.rules);
     }
 
@@ -166,7 +179,7 @@ impl Scheduler {
         self.counters.malformed += 1;
         let kind = frame.kind;
         let uuid = self.session(id).uuid;
-        self.notice(Notice::Malformed(uuid, kind, malformed.detail.clone()));
+        self.notice(Notice::Malformed(uuid, kind, malformed.detail.to_string()));
         let instance_uuid = malformed
             .instance
             .as_ref()
@@ -204,16 +217,12 @@ impl Scheduler {
                 self.send(id, Message::AttachVolumeFailure(failure));
             }
             Kind::CONFIGURE => self.send(id, Message::InvalidConfiguration(frame.payload)),
-            // The original carries these on unread, so a payload it never looked at must not stop them.
-            Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED => {
-                self.broadcast(Topic::Instances, id, frame)
-            }
-            Kind::ATTACH_VOLUME_FAILURE => self.broadcast(Topic::Failures, id, frame),
+            // Also what a launcher says of an instance: of which one cannot be told, and so not whether that is its own.
             _ => self.refuse(
                 id,
                 kind,
                 RefusalReason::InvalidPayload,
-                malformed.detail,
+                malformed.detail.into(),
                 malformed.instance.as_ref(),
             ),
         }

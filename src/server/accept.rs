@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,12 +13,15 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, warn};
 
+use super::gate::{FirstByte, Gate, Seat};
 use super::handshake::{self, Acceptor, Established, HandshakeError};
 use super::hub::{Hub, PeerState};
 use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
+use super::notices::{Class, Weight, Who};
 use super::session::Session;
+use super::tasks::caught;
 use crate::net::peer::{Deadlines, Peer};
 use crate::sched::Input;
 
@@ -51,43 +55,66 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// How many peers may be in which stage.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
-    /// Handshakes under way.
-    pub(super) handshakes: Arc<Semaphore>,
+    /// Those that are no sessions yet.
+    pub(super) gate: Arc<Gate>,
     /// Connections in all.
     pub(super) connections: Arc<Semaphore>,
 }
 
-/// Accepts connections for ever, no more at once than there are places. One loop for all listeners: while nobody comes
-/// it has a single place in its hand, that of the next peer.
+/// Accepts connections for ever. Where there are as many as may be, one more is accepted only if one that waits at the
+/// gate can leave for it. One loop for all listeners.
 pub(super) async fn accept(
     listeners: Vec<TcpListener>,
     hub: Arc<Hub>,
     acceptor: Acceptor,
     places: Places,
 ) {
+    let Places { gate, connections } = places;
     let mut pause = MIN_ACCEPT_PAUSE;
     let mut first = 0;
     loop {
-        let Ok(connection) = Arc::clone(&places.connections).acquire_owned().await else {
-            return;
-        };
-        let Ok(handshake) = Arc::clone(&places.handshakes).acquire_owned().await else {
-            return;
-        };
+        let mut connection = Arc::clone(&connections).try_acquire_owned().ok();
+        if connection.is_none() && !gate.has_waiting() {
+            connection = place_for(&connections, &gate).await;
+        }
         // Each listener is asked first in turn, so that a busy one does not shut the others out.
         first = (first + 1) % listeners.len().max(1);
-        match poll_fn(|cx| poll_accept(&listeners, first, cx)).await {
-            Ok((tcp, from)) => {
-                pause = MIN_ACCEPT_PAUSE;
-                let (hub, acceptor) = (Arc::clone(&hub), acceptor.clone());
-                tokio::spawn(welcome(tcp, from, hub, acceptor, handshake, connection));
-            }
+        let (tcp, from) = match poll_fn(|cx| poll_accept(&listeners, first, cx)).await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!("cannot accept connections, next try in {pause:?}: {error}");
                 sleep(pause).await;
                 pause = (pause * 2).min(MAX_ACCEPT_PAUSE);
+                continue;
             }
+        };
+        pause = MIN_ACCEPT_PAUSE;
+        if connection.is_none() {
+            gate.turn_one_away();
+            connection = place_for(&connections, &gate).await;
         }
+        let Some(connection) = connection else { return };
+        let seat = gate.enter(from.ip().into(), looked_at(&tcp));
+        let (hub, acceptor) = (Arc::clone(&hub), acceptor.clone());
+        tokio::spawn(welcome(tcp, from, hub, acceptor, seat, connection));
+    }
+}
+
+/// Waits until there are fewer connections than may be.
+async fn place_for(connections: &Arc<Semaphore>, gate: &Gate) -> Option<OwnedSemaphorePermit> {
+    gate.set_crowded(true);
+    let place = Arc::clone(connections).acquire_owned().await;
+    gate.set_crowded(false);
+    place.ok()
+}
+
+/// Whether a peer's first byte has come already, as it mostly has where connections waited in the kernel.
+fn looked_at(tcp: &TcpStream) -> FirstByte {
+    let mut byte = [MaybeUninit::uninit()];
+    match socket2::SockRef::from(tcp).peek(&mut byte) {
+        Ok(1) => FirstByte::There,
+        // What is wrong with it shows when it is read.
+        _ => FirstByte::ToCome,
     }
 }
 
@@ -111,26 +138,33 @@ async fn welcome(
     from: SocketAddr,
     hub: Arc<Hub>,
     acceptor: Acceptor,
-    handshake: OwnedSemaphorePermit,
+    mut seat: Seat,
     connection: OwnedSemaphorePermit,
 ) {
     if let Err(error) = tune(&tcp) {
         debug!("{from}: {error}");
     }
-    match handshake::establish(
-        tcp,
-        &acceptor.tls,
-        &acceptor.limits,
-        acceptor.require_binding,
-    )
-    .await
-    {
+    let work = async {
+        let established = handshake::admit(tcp, &acceptor, &mut seat).await?;
         // A task of its own: the handshake's large one ends here.
-        Ok(established) => drop(tokio::spawn(serve(established, hub, connection))),
-        Err(error @ HandshakeError::Closed) => debug!("{}", handshake::describe(&error, from)),
-        Err(error) => info!("refused {}", handshake::describe(&error, from)),
+        tokio::spawn(serve(established, Arc::clone(&hub), connection));
+        Ok(())
+    };
+    match caught(work).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error @ HandshakeError::Closed)) => {
+            debug!("{}", handshake::describe(&error, from));
+        }
+        Ok(Err(error)) => {
+            let (class, weight) = match error {
+                HandshakeError::HadToLeave => (Class::TurnedAway, Weight::Warning),
+                _ => (Class::Refused, Weight::News),
+            };
+            let line = format_args!("refused {}", handshake::describe(&error, from));
+            hub.note(class, Who::Address(from.ip()), weight, line);
+        }
+        Err(why) => error!("internal error: the handshake with {from} has ended: {why}"),
     }
-    drop(handshake);
 }
 
 fn tune(tcp: &TcpStream) -> io::Result<()> {
@@ -179,8 +213,20 @@ fn serve(
         deadlines,
     );
     async move {
-        let (session, end) = peer.run().await;
-        session.ended(end);
+        let work = caught(async {
+            let (session, end) = peer.run().await;
+            session.ended(end);
+        });
+        // A panic ends this session alone: the core is told when it is dropped. Were that to fail too, the core would take
+        // it for connected for ever.
+        match caught(work).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => {
+                let (role, uuid) = (state.role, state.uuid);
+                error!("internal error: {role} {uuid}: its session has ended: {why}");
+            }
+            Err(why) => hub.fail(format!("{} {}: {why}", state.role, state.uuid)),
+        }
         drop(connection);
     }
 }

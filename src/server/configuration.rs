@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use bytes::Bytes;
-use proto_frames::payload::Configuration;
-use tracing::warn;
+use proto_frames::payload::{Configuration, PayloadError};
+use tracing::{info, warn};
 
 use super::rules_file;
 use super::start::StartError;
@@ -15,8 +15,8 @@ use crate::sched::{ClusterConfiguration, ConfigurationFlags};
 /// Where the configuration is, unless said otherwise (as the original).
 pub const DEFAULT_URI: &str = "file:///etc/ciao/configuration.yaml";
 
-/// Largest configuration read, in bytes.
-const MAX_LEN: u64 = 1024 * 1024;
+/// Largest configuration taken, from the file or from CONFIGURE, in bytes: every peer that connects is sent it.
+pub(super) const MAX_LEN: usize = 1024 * 1024;
 
 /// Reads the configuration. Whatever is wrong with it is a warning and an empty payload, as with the original, but for
 /// the scheduler's own part: a policy that is mistyped is not to become none.
@@ -40,11 +40,12 @@ pub(super) fn load(uri: &str) -> Result<ClusterConfiguration, StartError> {
     for key in rules_file::unknown_keys(&payload) {
         warn!("cluster configuration {uri}: {key} is not known, and ignored");
     }
-    let (payload, flags) = match Configuration::decode(&payload) {
-        Ok(parsed) => {
-            warn_of_missing(uri, &parsed);
-            (payload, flags(&parsed))
-        }
+    let parsed = Configuration::decode(&payload);
+    let (payload, original, flags) = match parsed.and_then(|parsed| {
+        let original = for_original_peers(uri, &parsed, &payload)?;
+        Ok((original, flags(&parsed)))
+    }) {
+        Ok((original, flags)) => (payload, original, flags),
         Err(why) => {
             warn!("cluster configuration {uri}: {why}: peers get none");
             Default::default()
@@ -52,6 +53,7 @@ pub(super) fn load(uri: &str) -> Result<ClusterConfiguration, StartError> {
     };
     Ok(ClusterConfiguration {
         payload,
+        original,
         flags,
         rules: rules.unwrap_or_default(),
     })
@@ -83,20 +85,31 @@ fn read(uri: &str) -> Result<Bytes, Unreadable> {
     };
     let mut payload = Vec::new();
     File::open(path)?
-        .take(MAX_LEN + 1)
+        .take(MAX_LEN as u64 + 1)
         .read_to_end(&mut payload)?;
-    if payload.len() as u64 > MAX_LEN {
+    if payload.len() > MAX_LEN {
         return Err(Unreadable::TooLong(payload));
     }
     Ok(payload.into())
 }
 
-fn warn_of_missing(uri: &str, configuration: &Configuration) {
-    let missing = configuration.missing_values();
-    if !missing.is_empty() {
-        let missing = missing.join(", ");
-        warn!("cluster configuration {uri}: no value for {missing}");
+/// The configuration as peers of the original are sent it: with the original's defaults for what is missing, and none at
+/// all where a key is missing without which the original does not call it valid. Native peers need none of those keys.
+fn for_original_peers(
+    uri: &str,
+    parsed: &Configuration,
+    payload: &Bytes,
+) -> Result<Bytes, PayloadError> {
+    let missing = parsed.missing_values();
+    if missing.is_empty() {
+        return Configuration::with_defaults(payload);
     }
+    info!(
+        "cluster configuration {uri}: no value for {}: the original's launchers and controllers are sent no \
+         configuration; this project's need none of these keys",
+        missing.join(", ")
+    );
+    Ok(Bytes::new())
 }
 
 /// What of a configuration matters to the scheduler.

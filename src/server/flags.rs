@@ -12,6 +12,7 @@ use super::start::ServerConfig;
 use super::{DEFAULT_PORT, DEFAULT_URI};
 use crate::dev::DevFlags;
 use crate::logging::{Flag, LogFlags};
+use crate::net::tls::KeyFiles;
 use crate::sched::{self, Accounting};
 
 /// The original's default certificate.
@@ -83,9 +84,12 @@ pub struct DaemonFlags {
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Let in only peers whose certificate is bound to their UUID (ciao-cert -uuid)
+    /// Let in only nodes whose certificate is bound to their UUID (ciao-cert -node); other roles are not asked for it
     #[arg(long)]
     pub require_uuid_binding: bool,
+    /// Refuse a certificate file whose private key others can read, rather than warn of it
+    #[arg(long)]
+    pub strict_files: bool,
     /// How running instances count
     #[command(flatten)]
     pub accounting: AccountingFlags,
@@ -134,13 +138,16 @@ pub struct LimitFlags {
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
     pub settle_time: Duration,
-    /// Handshakes under way at once; further connections wait to be accepted
+    /// Handshakes under way at once; further connections wait for a place, eight for each
     #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes, value_parser = parse_positive)]
     pub max_handshakes: usize,
+    /// Percentage of the places for handshakes that one source, an IPv4 address or an IPv6 /64 network, may have
+    #[arg(long, value_name = "PERCENT", default_value_t = ServerLimits::default().handshake_share, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub handshake_share: u8,
     /// Connections at once [default: what the limit of open files allows]
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     pub max_connections: Option<usize>,
-    /// How long a peer may take for TLS
+    /// How long a peer may take for its first byte, and then for TLS; 1s and 3s while others wait for a place
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_deadline)]
     pub tls_deadline: Duration,
     /// How long a peer may take for its CONNECT
@@ -176,6 +183,7 @@ impl DaemonFlags {
         ServerConfig {
             cert: self.certificate(),
             ca_cert: self.cacert.clone(),
+            key_files: KeyFiles::new(self.strict_files),
             listen: self.listen.clone(),
             configuration_uri: self.configuration_uri.clone(),
             node_file: self.node_file.clone(),
@@ -217,6 +225,7 @@ impl LimitFlags {
     fn server(&self) -> ServerLimits {
         ServerLimits {
             max_handshakes: self.max_handshakes,
+            handshake_share: self.handshake_share,
             tls_deadline: self.tls_deadline,
             connect_deadline: self.connect_deadline,
             max_connections: self.max_connections,
@@ -310,6 +319,8 @@ mod tests {
             "--max-payload=0",
             "--max-connections=0",
             "--max-handshakes=0",
+            "--handshake-share=0",
+            "--handshake-share=101",
             "--stall-time=0s",
             "--progress-deadline=0s",
             "--tls-deadline=0s",
@@ -319,7 +330,8 @@ mod tests {
         ] {
             let parsed = SchedulerFlags::try_parse_from(["ciao-scheduler", flag]);
             let error = parsed.unwrap_err().to_string();
-            assert!(error.contains("expected"), "{flag}: {error}");
+            let is_named = error.contains("expected") || error.contains("is not in 1..=100");
+            assert!(is_named, "{flag}: {error}");
         }
         for flag in ["--in-doubt-time=0s", "--settle-time=0s", "--stall-time=1ms"] {
             SchedulerFlags::try_parse_from(["ciao-scheduler", flag]).unwrap();

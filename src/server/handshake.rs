@@ -1,4 +1,5 @@
-//! From an accepted socket to a session: TLS, CONNECT, and the checks that need no look at anybody else.
+//! From an accepted socket to a session: its first byte, a place, TLS, CONNECT, and the checks that need no look at
+//! anybody else.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +12,15 @@ use proto_frames::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::limits::ServerLimits;
+use super::gate::{Seat, Verdict};
+use super::limits::{
+    MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
+};
+use super::timed::{Heard, Timed};
 use crate::net::identity::{IdentityError, PeerIdentity};
 use crate::net::peer::close;
 use crate::net::tls::explain;
@@ -27,10 +32,15 @@ const CONNECT_ROOM: usize = 512;
 /// How long a peer that is refused may take to read why and to close; it has a handshake's place meanwhile.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
+/// The roles whose certificates have to be bound to a UUID with `--require-uuid-binding`: a node's UUID decides what is
+/// placed on it and what is believed of it. Controllers and operators draw one for themselves, and may all share a
+/// certificate; so do the original's concentrator agents.
+const NODE_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
+
 /// A peer past its handshake.
 #[derive(Debug)]
 pub(super) struct Established {
-    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) stream: TlsStream<Timed>,
     pub(super) hello: Hello,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
@@ -41,6 +51,12 @@ pub(super) struct Established {
 /// Why a connection did not become a session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
+    #[error("nothing came within {0:?}")]
+    Silent(Duration),
+    #[error("no place for its handshake within {0:?}")]
+    NoPlace(Duration),
+    #[error("it did not get on with its handshake, for which others wait")]
+    HadToLeave,
     #[error("TLS failed: {0}")]
     Tls(String),
     #[error("TLS took longer than {0:?}")]
@@ -59,20 +75,88 @@ pub(super) enum HandshakeError {
     RoleNotGranted { claimed: Role, granted: Role },
     #[error("it claims the UUID {claimed}; its certificate is bound to {bound}")]
     OtherUuid { claimed: Uuid, bound: Uuid },
-    #[error("its certificate is bound to no UUID, which this scheduler requires")]
+    #[error(
+        "its certificate is bound to no UUID, which this scheduler requires of nodes; make one with ciao-cert -node"
+    )]
     Unbound,
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// Takes a connection through TLS and CONNECT. A peer that fails is told so, as far as the protocol has words for it.
-pub(super) async fn establish(
+/// Takes a connection from its first byte through its handshake, unless it has to leave for others.
+pub(super) async fn admit(
     tcp: TcpStream,
-    acceptor: &TlsAcceptor,
-    limits: &ServerLimits,
-    require_binding: bool,
+    acceptor: &Acceptor,
+    seat: &mut Seat,
 ) -> Result<Established, HandshakeError> {
-    let tls = timeout(limits.tls_deadline, acceptor.accept(tcp));
+    let limits = &acceptor.limits;
+    let pressure = seat.pressure();
+    let verdict = tokio::select! {
+        // What has come counts, however late this looks.
+        biased;
+        come = first_byte(&tcp) => {
+            come?;
+            None
+        }
+        verdict = seat.verdict() => Some(verdict),
+        () = sleep(limits.tls_deadline) => return Err(HandshakeError::Silent(limits.tls_deadline)),
+        () = overdue(pressure, PRESSED_FIRST_BYTE) => return Err(HandshakeError::HadToLeave),
+    };
+    let verdict = match verdict {
+        Some(verdict) => verdict,
+        None => {
+            seat.first_byte();
+            let verdict = timeout(MAX_WAIT_FOR_PLACE, seat.verdict()).await;
+            verdict.map_err(|_| HandshakeError::NoPlace(MAX_WAIT_FOR_PLACE))?
+        }
+    };
+    if verdict == Verdict::Leave {
+        return Err(HandshakeError::HadToLeave);
+    }
+    let heard = Heard::now();
+    tokio::select! {
+        // What has come is read before it is looked at how long nothing came.
+        biased;
+        established = establish(Timed::new(tcp, heard.clone()), acceptor) => established,
+        () = stuck(seat, &heard) => Err(HandshakeError::HadToLeave),
+    }
+}
+
+/// Waits for a connection's first byte, which stays to be read.
+async fn first_byte(tcp: &TcpStream) -> Result<(), HandshakeError> {
+    match tcp.peek(&mut [0]).await? {
+        0 => Err(HandshakeError::Closed),
+        _ => Ok(()),
+    }
+}
+
+/// Waits so long, and then for pressure.
+async fn overdue(pressure: impl Future<Output = ()>, time: Duration) {
+    sleep(time).await;
+    pressure.await;
+}
+
+/// Waits until a handshake has taken too long under pressure, and that is its peer's doing.
+async fn stuck(seat: &Seat, heard: &Heard) {
+    sleep(PRESSED_HANDSHAKE).await;
+    loop {
+        seat.pressure().await;
+        let silence = heard.elapsed();
+        if silence >= PRESSED_SILENCE {
+            return;
+        }
+        sleep(PRESSED_SILENCE - silence).await;
+    }
+}
+
+/// Takes a connection through TLS and CONNECT. A peer that fails is told so, as far as the protocol has words for it.
+async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, HandshakeError> {
+    let Acceptor {
+        tls,
+        limits,
+        require_binding,
+    } = acceptor;
+    let tls = timeout(limits.tls_deadline, tls.accept(tcp));
     let mut stream = tls
         .await
         .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
@@ -97,17 +181,20 @@ pub(super) async fn establish(
         check(
             &connect,
             &identity?,
-            require_binding,
+            *require_binding,
             encoder_kind(&decoder),
         )
     }) {
-        Ok(hello) => Ok(Established {
-            stream,
-            hello,
-            decoder,
-            encoder,
-            incoming,
-        }),
+        Ok(hello) => {
+            stream.get_mut().0.end_of_handshake();
+            Ok(Established {
+                stream,
+                hello,
+                decoder,
+                encoder,
+                incoming,
+            })
+        }
         Err(error) => {
             refuse(&mut stream, encoder, &error).await;
             Err(error)
@@ -115,7 +202,7 @@ pub(super) async fn establish(
     }
 }
 
-fn identity_of(stream: &TlsStream<TcpStream>) -> Result<PeerIdentity, HandshakeError> {
+fn identity_of(stream: &TlsStream<Timed>) -> Result<PeerIdentity, HandshakeError> {
     let (_, tls) = stream.get_ref();
     let leaf = tls.peer_certificates().and_then(<[_]>::first);
     let leaf =
@@ -128,7 +215,7 @@ fn encoder_kind(decoder: &Decoder) -> Encoding {
 }
 
 async fn read_connect(
-    stream: &mut TlsStream<TcpStream>,
+    stream: &mut TlsStream<Timed>,
     decoder: &mut Decoder,
     incoming: &mut BytesMut,
 ) -> Result<Connect, HandshakeError> {
@@ -168,7 +255,9 @@ fn check(
                 bound,
             });
         }
-        None if require_binding => return Err(HandshakeError::Unbound),
+        None if require_binding && connect.role.intersects(NODE_ROLES) => {
+            return Err(HandshakeError::Unbound);
+        }
         _ => {}
     }
     let bound = identity.bound_uuid.is_some();
@@ -181,7 +270,7 @@ fn check(
 }
 
 /// Tells the peer whether trying again may help, and closes.
-async fn refuse(stream: &mut TlsStream<TcpStream>, mut encoder: Encoder, error: &HandshakeError) {
+async fn refuse(stream: &mut TlsStream<Timed>, mut encoder: Encoder, error: &HandshakeError) {
     let kind = match error {
         HandshakeError::Malformed(_)
         | HandshakeError::NotConnect(_)

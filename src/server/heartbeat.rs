@@ -1,6 +1,7 @@
 //! `--heartbeat`: one line a second about controllers and compute nodes, in the original's words.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +29,16 @@ pub(super) async fn beat(hub: Arc<Hub>) {
         second.tick().await;
         let time = Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
         if count.is_multiple_of(HEADER_EVERY) {
-            eprintln!("{time} {HEADER}");
+            say(&time, HEADER);
         }
         let state = hub.read(|scheduler| scheduler.heartbeat(MAX_CONTROLLERS, MAX_NODES));
-        eprintln!("{time} {}", line(&state));
+        say(&time, &line(&state));
     }
+}
+
+/// Where standard error is gone there is nobody to read it, which harms nothing else.
+fn say(time: &str, text: &str) {
+    let _ = writeln!(std::io::stderr(), "{time} {text}");
 }
 
 const HEADER: &str = "Controllers\t\t\t\t\tCompute Nodes";
@@ -46,13 +52,19 @@ fn line(state: &Heartbeat) -> String {
     if state.controllers.is_empty() {
         text.push_str(" -no Controller- ");
     }
+    // As many as the original writes, so that the nodes stand below their heading.
+    let tabs = match state.controllers.len() {
+        0 => 5,
+        1 => 4,
+        _ => 2,
+    };
     for (at, (uuid, is_master)) in state.controllers.iter().enumerate() {
         let separator = if at == 0 { "" } else { ", " };
         let standing = if *is_master { "MASTER" } else { "BACKUP" };
         let _ = write!(text, "{separator}controller-{}:{standing}", short(uuid));
     }
     add_rest(&mut text, state.controller_count - state.controllers.len());
-    text.push('\t');
+    text.extend(std::iter::repeat_n('\t', tabs));
     if state.nodes.is_empty() {
         text.push_str(" -no Compute Nodes-");
     }
@@ -115,7 +127,7 @@ mod tests {
         };
         assert_eq!(
             line(&state),
-            "controller-2a7c3e1d:MASTER, controller-91bd0f3a:BACKUP\t\
+            "controller-2a7c3e1d:MASTER, controller-91bd0f3a:BACKUP\t\t\
              node-4cb19522:READY*:141312/163840,2, node-6be56328:READY:141312/163840,2, +7 more"
         );
     }
@@ -128,7 +140,7 @@ mod tests {
             node_count: 1,
             ..Heartbeat::default()
         };
-        assert!(line(&nodes).starts_with(" -no Controller- \tnode-00000001:READY:"));
+        assert!(line(&nodes).starts_with(" -no Controller- \t\t\t\t\tnode-00000001:READY:"));
         let controllers = Heartbeat {
             controllers: vec![(Uuid::nil(), true)],
             controller_count: 1,
@@ -136,7 +148,7 @@ mod tests {
         };
         assert_eq!(
             line(&controllers),
-            "controller-00000000:MASTER\t -no Compute Nodes-"
+            "controller-00000000:MASTER\t\t\t\t -no Compute Nodes-"
         );
     }
 }

@@ -9,6 +9,7 @@ mod leaving;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -17,13 +18,15 @@ use std::time::Instant;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use proto_frames::{Role, Uuid};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use self::delivery::Queue;
+pub(super) use self::leaving::STORE_DEADLINE;
 use super::limits::ServerLimits;
-use super::notices::Notices;
+use super::notices::{Class, Notices, Weight, Who};
 use super::store::Store;
-use crate::net::budget::Budget;
+use super::tasks;
+use crate::net::budget::{Budget, Pace};
 use crate::net::outbox::Outbox;
 use crate::sched::{Input, Message, Scheduler, SessionId};
 
@@ -47,6 +50,8 @@ pub(super) struct Hub {
     notices: Notices,
     /// Where the core's records are kept; empty where there is nothing that survives the process.
     store: OnceLock<Store>,
+    /// Why the daemon cannot go on, once that is so.
+    failure: watch::Sender<Option<String>>,
     /// Sessions that have ended and ticks that were due, so far: after either, memory may have become free.
     frees: AtomicU64,
 }
@@ -66,11 +71,18 @@ pub(super) struct PeerState {
 
 impl PeerState {
     pub(super) fn new(uuid: Uuid, role: Role, budget: usize) -> Arc<Self> {
+        // A controller talks to every node, and is not to wait for one of them.
+        let pace = if role.intersects(Role::CONTROLLER | Role::OPERATOR) {
+            Pace::Budget
+        } else {
+            Pace::Queues
+        };
+        let budget = Budget::new(budget, pace);
         Arc::new(Self {
             uuid,
             role,
-            outbox: Arc::default(),
-            budget: Budget::new(budget),
+            outbox: Arc::new(Outbox::new(Arc::clone(&budget))),
+            budget,
             queue: Mutex::default(),
             late: Mutex::default(),
         })
@@ -91,6 +103,7 @@ impl Hub {
             shutting_down: AtomicBool::new(false),
             notices: Notices::default(),
             store: OnceLock::new(),
+            failure: watch::Sender::new(None),
             frees: AtomicU64::new(0),
         }
     }
@@ -103,6 +116,7 @@ impl Hub {
     /// Makes a peer's queue known; before the core hears of the peer.
     pub(super) fn add_peer(&self, session: SessionId, peer: Arc<PeerState>) {
         self.peers.insert(session, Arc::clone(&peer));
+        self.has_joined(&peer);
         // Whichever comes second, this or the flag, sees the other.
         if self.is_shutting_down() {
             peer.budget.close();
@@ -197,6 +211,16 @@ impl Hub {
         self.frees.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Logs a line about a connection, or counts it.
+    pub(super) fn note(&self, class: Class, who: Who, weight: Weight, line: impl Display) {
+        self.notices.say(class, who, weight, line, Instant::now());
+    }
+
+    /// What is written to the log, and what is summed up.
+    pub(super) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
     /// A session has ended; `unsent` is what had not begun to be written.
     pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>) {
         self.turn(None, |turn, scheduler| {
@@ -216,6 +240,16 @@ impl Hub {
         if self.is_shutting_down() {
             self.left.notify_one();
         }
+    }
+
+    /// The daemon cannot go on: what the core knows is no longer so.
+    pub(super) fn fail(&self, why: String) {
+        self.failure.send_replace(Some(why));
+    }
+
+    /// Waits until the daemon cannot go on.
+    pub(super) fn failure(&self) -> impl Future<Output = String> + Send + use<> {
+        tasks::told(self.failure.subscribe())
     }
 
     /// How often something large was freed so far.

@@ -5,11 +5,36 @@ use std::time::Duration;
 /// Port of the scheduler, as the original's.
 pub const DEFAULT_PORT: u16 = 8888;
 
-/// Handshakes (TLS and CONNECT) under way at once. More connections wait in the kernel's queue rather than being
-/// turned away: an original client that is cut after TLS never comes back.
-pub const MAX_HANDSHAKES: usize = 1024;
+/// Handshakes (TLS and CONNECT) under way at once. More connections wait before theirs rather than being cut off in the
+/// middle: an original client that is cut after TLS never comes back. A second's work of two processors.
+pub const MAX_HANDSHAKES: usize = 1280;
 
-/// How long a peer may take for its TLS handshake.
+/// How many percent of the places for handshakes one source (an IPv4 address, an IPv6 network of 64 bits) may have: 1024
+/// of [`MAX_HANDSHAKES`], which keeps the processors busy where all launchers are behind one address. The others stay
+/// free for other sources whatever that one does.
+pub const HANDSHAKE_SHARE: u8 = 80;
+
+/// Connections that may wait for their first byte or for a place, for each place: 10 240 by default, a cluster of which
+/// all launchers come back at once. One costs its socket and about 2 KiB. Beyond that, one of the source that has most
+/// has to leave.
+pub const WAITING_PER_PLACE: usize = 8;
+
+/// How long a connection may wait for a place after its first byte: no client waits longer for its handshake.
+pub const MAX_WAIT_FOR_PLACE: Duration = Duration::from_secs(60);
+
+/// Under pressure: how long a connection may stay without its first byte. A client sends it at once, so this is a round
+/// trip, with three losses of a packet (200 ms each).
+pub const PRESSED_FIRST_BYTE: Duration = Duration::from_secs(1);
+
+/// Under pressure: how long a handshake may take, if nothing has come from its peer for [`PRESSED_SILENCE`]. It takes
+/// milliseconds, and at most three round trips.
+pub const PRESSED_HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// Under pressure: a handshake that has taken too long is ended only if its peer has sent nothing for this time, so that
+/// a scheduler that is slow itself does not end all of them.
+pub const PRESSED_SILENCE: Duration = Duration::from_secs(1);
+
+/// How long a peer may take for its first byte, and then for its TLS handshake.
 pub const TLS_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a peer may take from TLS to its whole CONNECT (the original's figure).
@@ -59,6 +84,8 @@ pub const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 pub struct ServerLimits {
     /// See [`MAX_HANDSHAKES`].
     pub max_handshakes: usize,
+    /// See [`HANDSHAKE_SHARE`].
+    pub handshake_share: u8,
     /// See [`TLS_DEADLINE`].
     pub tls_deadline: Duration,
     /// See [`CONNECT_DEADLINE`].
@@ -85,6 +112,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             max_handshakes: MAX_HANDSHAKES,
+            handshake_share: HANDSHAKE_SHARE,
             tls_deadline: TLS_DEADLINE,
             connect_deadline: CONNECT_DEADLINE,
             max_connections: None,

@@ -1,5 +1,6 @@
 //! What a frame's payload says: the few values that matter to the core, parsed outside its lock.
 
+use bytes::Bytes;
 use proto_frames::payload::Fault::{AliasExpansion, Syntax};
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{
@@ -11,14 +12,18 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind};
 use serde::Deserialize;
 
+use self::names::{BadName, check_host_name, check_names};
 use super::strict::Mistake;
 use super::{configuration, rules_file};
 use crate::sched::{
     Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message,
     NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId,
+    canonical_uuid,
 };
 
+mod ends;
 mod life;
+mod names;
 mod node_extras;
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
@@ -27,6 +32,9 @@ const NO_CONCENTRATOR: &str = "no_instance";
 /// Bytes of an identifier or host name that are taken: what a host name may have (RFC 1035), and seven times a UUID.
 /// They are kept for each instance, and repeated in answers and log lines.
 pub(super) const MAX_NAME_LEN: usize = 255;
+
+/// Bytes of where a query's answer is to go on: an identifier, and what kind of place it stands for.
+const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
 
 /// What a frame says, or why that cannot be told.
 pub(super) fn of(frame: &Frame) -> Meaning {
@@ -39,8 +47,8 @@ type Parsed = Result<Meaning, Unusable>;
 #[derive(Debug)]
 enum Unusable {
     Payload(PayloadError, Option<InstanceId>),
-    /// An identifier or host name is too long: its key, and its bytes.
-    LongName(&'static str, usize, Option<InstanceId>),
+    /// An identifier or host name is not taken: its key, and why.
+    Name(&'static str, BadName, Option<InstanceId>),
     /// A label or a custom resource cannot be what it is said to be: in words.
     Extras(String),
     /// The scheduler's own part of a configuration cannot be used.
@@ -62,22 +70,22 @@ impl From<Unusable> for Malformed {
                     PayloadErrorKind::InvalidData => Fault::Data,
                 },
                 instance,
-                detail: error.to_string(),
+                detail: error.to_string().into(),
             },
             Unusable::Extras(detail) => Self {
                 fault: Fault::Data,
                 instance: None,
-                detail,
+                detail: detail.into(),
             },
             Unusable::Configuration(mistake) => Self {
                 fault: Fault::Data,
                 instance: None,
-                detail: mistake.to_string(),
+                detail: mistake.to_string().into(),
             },
-            Unusable::LongName(key, len, instance) => Self {
+            Unusable::Name(key, bad, instance) => Self {
                 fault: Fault::Data,
                 instance,
-                detail: format!("{key}: {len} bytes, at most {MAX_NAME_LEN} are taken"),
+                detail: format!("{key}: {bad}").into(),
             },
         }
     }
@@ -88,17 +96,9 @@ impl Unusable {
     fn of(self, instance: Option<InstanceId>) -> Self {
         match self {
             Self::Payload(error, _) => Self::Payload(error, instance),
-            Self::LongName(key, len, _) => Self::LongName(key, len, instance),
+            Self::Name(key, bad, _) => Self::Name(key, bad, instance),
             Self::Extras(_) | Self::Configuration(_) => self,
         }
-    }
-}
-
-/// Refuses identifiers and host names, by their keys, that are too long.
-fn check_names(names: &[(&'static str, &str)]) -> Result<(), Unusable> {
-    match names.iter().find(|(_, name)| name.len() > MAX_NAME_LEN) {
-        Some((key, name)) => Err(Unusable::LongName(key, name.len(), None)),
-        None => Ok(()),
     }
 }
 
@@ -107,7 +107,7 @@ fn parse(frame: &Frame) -> Parsed {
     match frame.kind {
         Kind::START => start(payload),
         Kind::READY => ready(payload),
-        Kind::STATS => stats(payload),
+        Kind::STATS => stats(frame),
         Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE => Ok(Meaning::Status),
         Kind::DELETE | Kind::ATTACH_VOLUME => targeted(frame.kind, payload),
         Kind::EVACUATE
@@ -118,23 +118,25 @@ fn parse(frame: &Frame) -> Parsed {
         | Kind::UPDATE
         | Kind::COMMAND_FAILURE
         | Kind::INSTANCE_STATE => life::of(frame.kind, payload),
-        Kind::CONFIGURE => configure(payload),
+        Kind::CONFIGURE => configure(&frame.payload),
         Kind::ASSIGN_PUBLIC_IP
         | Kind::RELEASE_PUBLIC_IP
         | Kind::REFRESH_CNCI
         | Kind::TENANT_ADDED
         | Kind::TENANT_REMOVED => concentrator(frame.kind, payload),
-        Kind::INSTANCE_DELETED => gone(
-            "instance_deleted.instance_uuid",
-            &InstanceDeleted::decode(payload)?.instance_uuid,
-        ),
+        Kind::INSTANCE_DELETED => {
+            let it = InstanceDeleted::decode(payload)?;
+            let meaning = gone("instance_deleted.instance_uuid", &it.instance_uuid)?;
+            Ok(ends::numbered(it.seq, meaning))
+        }
         Kind::INSTANCE_STOPPED => {
             let it = InstanceStopped::decode(payload)?;
             let meaning = gone("instance_stopped.instance_uuid", &it.instance_uuid)?;
-            Ok(match meaning {
+            let meaning = match meaning {
                 Meaning::InstanceGone(instance) if it.cut_off => Meaning::InstanceCutOff(instance),
                 meaning => meaning,
-            })
+            };
+            Ok(ends::numbered(it.seq, meaning))
         }
         Kind::START_FAILURE => start_failed(StartFailure::decode(payload)?),
         Kind::DELETE_FAILURE => delete_failed(DeleteFailure::decode(payload)?),
@@ -168,11 +170,11 @@ fn start(payload: &[u8]) -> Parsed {
             start.node_id.as_deref().unwrap_or_default(),
         ),
         ("start.tenant_uuid", &start.tenant_uuid),
-        (
-            "start.requirements.hostname",
-            start.hostname.as_deref().unwrap_or_default(),
-        ),
     ])
+    .and_then(|()| {
+        let hostname = start.hostname.as_deref().unwrap_or_default();
+        check_host_name("start.requirements.hostname", hostname)
+    })
     .map_err(|unusable| unusable.of(Some(instance.clone())))?;
     let wanted_image = start
         .scheduling
@@ -244,7 +246,7 @@ fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
 fn ready(payload: &[u8]) -> Parsed {
     let ready = peek::ready(payload)?;
     let figures = ready.figures;
-    check_names(&[("hostname", &figures.hostname)])?;
+    check_host_name("hostname", &figures.hostname)?;
     let known = |figure: Option<i64>| figure.unwrap_or(UNKNOWN);
     Ok(Meaning::Ready(Box::new(NodeReport {
         mem_total_mib: known(figures.mem_total_mb),
@@ -258,9 +260,12 @@ fn ready(payload: &[u8]) -> Parsed {
     })))
 }
 
-fn stats(payload: &[u8]) -> Parsed {
-    let stats = peek::stats(payload)?;
+fn stats(frame: &Frame) -> Parsed {
+    let mut stats = peek::stats(&frame.payload)?;
+    let node = canonical_uuid(&stats.node_uuid).unwrap_or(frame.origin);
+    let ends = ends::of(&mut stats, node)?;
     check_names(&[("node_uuid", &stats.node_uuid)])?;
+    check_host_name("hostname", &stats.figures.hostname)?;
     for it in &stats.instances {
         check_names(&[("instances.instance_uuid", &it.instance_uuid)])?;
         node_extras::check_instance(it)?;
@@ -286,6 +291,7 @@ fn stats(payload: &[u8]) -> Parsed {
         lease_seq,
         extras: node_extras::of(&stats.figures)?,
         instances,
+        ends,
     })))
 }
 
@@ -401,7 +407,15 @@ fn concentrator(kind: Kind, payload: &[u8]) -> Parsed {
     })
 }
 
-fn configure(payload: &[u8]) -> Parsed {
+fn configure(payload: &Bytes) -> Parsed {
+    if payload.len() > configuration::MAX_LEN {
+        let mistake = format!(
+            "{} bytes, at most {} are taken: every peer that connects is sent it",
+            payload.len(),
+            configuration::MAX_LEN
+        );
+        return Err(Unusable::Configuration(Mistake::whole(mistake)));
+    }
     let configuration = Configuration::decode(payload)?;
     let rules = rules_file::read(payload).map_err(Unusable::Configuration)?;
     let missing = configuration.missing_values();
@@ -409,6 +423,7 @@ fn configure(payload: &[u8]) -> Parsed {
         tracing::warn!("a CONFIGURE has no value for {}", missing.join(", "));
     }
     Ok(Meaning::Configure(Box::new(NewConfiguration {
+        original: Configuration::with_defaults(payload)?,
         flags: configuration::flags(&configuration),
         rules,
     })))
@@ -417,6 +432,14 @@ fn configure(payload: &[u8]) -> Parsed {
 fn query(payload: &[u8]) -> Parsed {
     let query = Query::decode(payload)?;
     query.checked_limit()?;
+    check_names(&[("query.match", query.matching.as_deref().unwrap_or_default())])?;
+    let cursor_len = query.after.as_ref().map_or(0, String::len);
+    if cursor_len > MAX_CURSOR_LEN {
+        let detail = format!(
+            "query.after: {cursor_len} bytes, no answer's 'next' has more than {MAX_CURSOR_LEN}"
+        );
+        return Err(Unusable::Extras(detail));
+    }
     Ok(Meaning::Query(Box::new(query)))
 }
 
@@ -427,12 +450,13 @@ fn start_failed(failure: StartFailure) -> Parsed {
     ])?;
     let instance =
         (!failure.instance_uuid.is_empty()).then(|| InstanceId::new(&failure.instance_uuid));
-    Ok(Meaning::StartFailed {
+    let told = Meaning::StartFailed {
         node: failure.node_uuid.into(),
         instance,
         reason: failure.reason,
         detail: failure.detail.unwrap_or_default().into(),
-    })
+    };
+    Ok(ends::numbered(failure.seq, told))
 }
 
 fn delete_failed(failure: DeleteFailure) -> Parsed {

@@ -60,7 +60,7 @@ pub(super) fn load(path: &Path) -> Result<Vec<NodeRule>, NodeFileError> {
     Ok(parse(&document)?)
 }
 
-fn parse(document: &[u8]) -> Result<Vec<NodeRule>, Mistake> {
+pub(super) fn parse(document: &[u8]) -> Result<Vec<NodeRule>, Mistake> {
     let Some(Mapping(whole)) = strict::read::<Mapping<Whole>>(document, &[])? else {
         return Err(Mistake::whole("expected a mapping, found nothing"));
     };

@@ -1,16 +1,20 @@
-//! What the core wants people to know, in the log: no more lines a second than anybody could read, because they are
-//! written while everybody else waits.
+//! What the core and the connections want people to know, in the log: no more lines than anybody could read, because
+//! they are written while everybody else waits, and a sum of all others. See [`limiter`].
 
 use std::fmt::Display;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use tracing::{Level, debug, info, warn};
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
+use tracing::{debug, info, warn};
 
+pub(super) use self::limiter::{Class, Weight, Who};
+use self::limiter::{Limiter, Summed};
+use crate::printable::Printable;
 use crate::sched::Notice;
 
-/// Lines a second; what is beyond is counted, and the count is said with the next line.
-const MAX_LINES_PER_SECOND: u32 = 100;
+mod limiter;
 
 /// Bytes of one line, about: identifiers and texts that peers choose are in it.
 const MAX_LINE_LEN: usize = 1024;
@@ -18,113 +22,105 @@ const MAX_LINE_LEN: usize = 1024;
 /// The log of notices.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    throttle: Mutex<Throttle>,
-}
-
-/// Lets a number of lines through in each second.
-#[derive(Debug, Default)]
-struct Throttle {
-    second: Option<Instant>,
-    lines: u32,
-    left_out: u64,
+    limiter: Mutex<Limiter>,
+    /// Told when something is to be said at the end of the window.
+    counted: Notify,
 }
 
 impl Notices {
     /// Logs a notice, or counts it.
     pub(super) fn log(&self, notice: &Notice, now: Instant) {
-        if notice.is_per_start() {
-            debug!("{}", printable(notice));
-        } else if notice.is_warning() {
-            self.say(Level::WARN, notice, now);
-        } else {
-            self.say(Level::INFO, notice, now);
-        }
-    }
-
-    /// Logs a line as a warning or a piece of news, or counts it.
-    pub(super) fn say(&self, level: Level, line: impl Display, now: Instant) {
-        let Some(left_out) = self.throttle.lock().admit(now) else {
+        let Some((class, who)) = class_of(notice) else {
+            debug!("{}", Printable::new(notice));
             return;
         };
-        if left_out > 0 {
-            warn!(
-                "{left_out} lines about peers and STARTs left out: more than {MAX_LINES_PER_SECOND} in a second"
-            );
-        }
-        if level == Level::WARN {
-            warn!("{}", printable(line));
+        let weight = if notice.is_warning() {
+            Weight::Warning
         } else {
-            info!("{}", printable(line));
+            Weight::News
+        };
+        self.say(class, who, weight, notice, now);
+    }
+
+    /// Logs a line, or counts it.
+    pub(super) fn say(
+        &self,
+        class: Class,
+        who: Who,
+        weight: Weight,
+        line: impl Display,
+        now: Instant,
+    ) {
+        let admission = self.limiter.lock().admit(class, who, weight, &line, now);
+        write_sums(&admission.sums);
+        match admission.line {
+            Some(line) => write(weight, &line),
+            None => self.counted.notify_one(),
         }
+    }
+
+    /// Says at the end of each window what was counted in it; ends never.
+    pub(super) async fn sum_up(&self) {
+        loop {
+            let counted = self.counted.notified();
+            let due = self.limiter.lock().due();
+            let Some(due) = due else {
+                counted.await;
+                continue;
+            };
+            sleep_until(due.into()).await;
+            let mut limiter = self.limiter.lock();
+            // A line that came at the end of the window may have closed it, and more have come since.
+            let is_due = limiter.due().is_some_and(|due| due <= Instant::now());
+            let sums = if is_due { limiter.close() } else { Vec::new() };
+            drop(limiter);
+            write_sums(&sums);
+        }
+    }
+
+    /// Says what was counted and not said yet: the daemon stops.
+    pub(super) fn finish(&self) {
+        let sums = self.limiter.lock().close();
+        write_sums(&sums);
     }
 }
 
-/// A line that may repeat what a peer sent: control characters escaped, and not longer than [`MAX_LINE_LEN`] or so.
-pub(super) fn printable(line: impl Display) -> String {
-    let line = line.to_string();
-    let is_plain = line.len() <= MAX_LINE_LEN && !line.contains(char::is_control);
-    if is_plain {
-        return line;
-    }
-    let mut printable = String::with_capacity(MAX_LINE_LEN);
-    for char in line.chars() {
-        if printable.len() >= MAX_LINE_LEN {
-            printable.push('…');
-            break;
-        }
-        if char.is_control() {
-            printable.extend(char.escape_default());
-        } else {
-            printable.push(char);
-        }
-    }
-    printable
-}
-
-impl Throttle {
-    /// Whether a line may be written now, and how many were left out before it.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
-        let is_new = self
-            .second
-            .is_none_or(|second| now.saturating_duration_since(second) >= Duration::from_secs(1));
-        if is_new {
-            self.second = Some(now);
-            self.lines = 0;
-        }
-        if self.lines >= MAX_LINES_PER_SECOND {
-            self.left_out += 1;
-            return None;
-        }
-        self.lines += 1;
-        Some(std::mem::take(&mut self.left_out))
+fn write_sums(sums: &[Summed]) {
+    for sum in sums {
+        write(sum.weight, &sum.text);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
+fn write(weight: Weight, line: &str) {
+    match weight {
+        Weight::Warning => warn!("{line}"),
+        Weight::News => info!("{line}"),
+    }
+}
 
-    use super::{MAX_LINE_LEN, MAX_LINES_PER_SECOND, Throttle, printable};
-
-    #[test]
-    fn lines_beyond_the_limit_are_counted_and_said_later() {
-        let now = Instant::now();
-        let mut throttle = Throttle::default();
-        for _ in 0..MAX_LINES_PER_SECOND {
-            assert_eq!(throttle.admit(now), Some(0));
+/// What a notice is about, and whom; `None` = it is said for every START, too often for an ordinary log.
+fn class_of(notice: &Notice) -> Option<(Class, Who)> {
+    Some(match notice {
+        Notice::Placed(..) | Notice::Settling(_) => return None,
+        Notice::Connected(uuid, _) => (Class::Connected, Who::Peer(*uuid)),
+        Notice::Left(uuid, _) => (Class::Left, Who::Peer(*uuid)),
+        Notice::Master(uuid) => (Class::Master, Who::Peer(*uuid)),
+        Notice::NotBound(uuid) => (Class::NotBound, Who::Peer(*uuid)),
+        Notice::InDoubt(uuid, _) => (Class::Lost, Who::Peer(*uuid)),
+        Notice::NotPermitted(uuid, ..)
+        | Notice::NotMaster(uuid, _)
+        | Notice::Forged(uuid, ..)
+        | Notice::Foreign(uuid, ..) => (Class::NotPermitted, Who::Peer(*uuid)),
+        Notice::UnknownKind(uuid, _) => (Class::UnknownKind, Who::Peer(*uuid)),
+        Notice::Malformed(uuid, ..) | Notice::TooLong(uuid, ..) | Notice::LeftOut(uuid, _) => {
+            (Class::Malformed, Who::Peer(*uuid))
         }
-        assert_eq!(throttle.admit(now), None);
-        assert_eq!(throttle.admit(now), None);
-        assert_eq!(throttle.admit(now + Duration::from_secs(1)), Some(2));
-        assert_eq!(throttle.admit(now + Duration::from_secs(1)), Some(0));
-    }
-
-    #[test]
-    fn what_peers_send_cannot_forge_or_flood_a_line() {
-        assert_eq!(printable("a \u{e9} b"), "a \u{e9} b");
-        assert_eq!(printable("a\nb\u{1b}[1m\u{9b}"), "a\\nb\\u{1b}[1m\\u{9b}");
-        let long = printable("x".repeat(200_000));
-        assert_eq!(long, "x".repeat(MAX_LINE_LEN) + "…");
-        assert!(printable("\n".repeat(200_000)).len() < MAX_LINE_LEN + 16);
-    }
+        Notice::NoSuchPeer(..) => (Class::NoSuchPeer, Who::Nobody),
+        Notice::Failed(..) => (Class::Failed, Who::Nobody),
+        Notice::Restored(_) => (Class::Restored, Who::Nobody),
+        Notice::Dropped(_, node) => (Class::Dropped, Who::Peer(*node)),
+        Notice::UnmatchedFailure(node) => (Class::Unmatched, Who::Peer(*node)),
+        Notice::LateBatch(..) => (Class::Batch, Who::Nobody),
+        Notice::TwoZones(..) | Notice::BadRules(_) => (Class::Configuration, Who::Nobody),
+    })
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::{InstanceView, NodeView, QueryResult, Reason};
-use proto_frames::{Connected, Encoder, Frame, Kind, Uuid};
+use proto_frames::payload::{AttemptFailed, InstanceView, NodeView, QueryResult, Reason};
+use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
-use super::changes;
 use super::session::stamp_sent;
+use super::{changes, withheld};
 use crate::sched::{Message, Order};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
@@ -25,6 +25,7 @@ pub(super) fn cost(message: &Message) -> usize {
         Message::Start(start) => start.frame.cost() + changes::cost(start),
         Message::Targeted(command) => command.frame.cost(),
         Message::Forward(frame) => frame.cost(),
+        Message::StatsWithout(stats) => stats.frame.cost(),
         own_words => OWN_MESSAGE_COST + text_len(own_words),
     }
 }
@@ -42,6 +43,7 @@ fn text_len(message: &Message) -> usize {
             all(&[&it.node_uuid, &it.instance_uuid])
                 + optional(&it.detail)
                 + reasons_len(&it.reasons)
+                + attempts_len(&it.attempts)
         }
         Message::PlacementDecision(it) => {
             let hosts = it.placements.iter().map(|it| ROW_COST + it.hostname.len());
@@ -82,11 +84,13 @@ fn text_len(message: &Message) -> usize {
         | Message::DrainProgress(_)
         | Message::CommandFailure(_)
         | Message::Order(_)
+        | Message::EndsRecorded(_)
         | Message::LeaseRenewed(_) => payload(message).1.len(),
         // Frames are counted whole; the others have texts of the scheduler alone, which are short.
         Message::Start(_)
         | Message::Targeted(_)
         | Message::Forward(_)
+        | Message::StatsWithout(_)
         | Message::InvalidFrameType
         | Message::NodeConnected(_)
         | Message::NodeDisconnected(_)
@@ -99,19 +103,28 @@ fn reasons_len(reasons: &[Reason]) -> usize {
     ROW_COST * reasons.len() + texts.sum::<usize>()
 }
 
+fn attempts_len(attempts: &[AttemptFailed]) -> usize {
+    let texts = attempts.iter().map(|it| it.detail.len());
+    ROW_COST * attempts.len() + texts.sum::<usize>()
+}
+
 fn rows_len(result: &QueryResult) -> usize {
+    let said = [&result.next, &result.error].map(|it| it.as_ref().map_or(0, String::len));
     let history = result.history.iter().map(|it| ROW_COST + it.detail.len());
     node_rows_len(&result.nodes)
         + instance_rows_len(&result.instances)
         + ROW_COST * result.controllers.len()
         + history.sum::<usize>()
+        + said.iter().sum::<usize>()
 }
 
 fn node_rows_len(nodes: &[NodeView]) -> usize {
     let rows = nodes.iter().map(|it| {
         let amounts = amounts_len(&it.resources_total) + amounts_len(&it.resources_free);
         let capabilities: usize = it.capabilities.iter().map(String::len).sum();
-        let texts = it.hostname.len() + it.drain.len() + capabilities;
+        let left_out = it.resources_left_out.iter();
+        let left_out: usize = left_out.map(|name| ENTRY_COST + name.len()).sum();
+        let texts = it.hostname.len() + it.drain.len() + capabilities + left_out;
         ROW_COST + texts + amounts + labels_len(&it.labels)
     });
     rows.sum()
@@ -150,8 +163,12 @@ pub(super) fn encode(
         Message::Start(start) => forward(&changes::frame(start), own, encoder, dst),
         Message::Targeted(command) => forward(&changes::command(command), own, encoder, dst),
         Message::Forward(frame) => forward(frame, own, encoder, dst),
+        Message::StatsWithout(stats) => forward(&withheld::frame(stats), own, encoder, dst),
         Message::Connected { configuration } => {
-            let connected = Connected::new(own, peer, configuration.clone());
+            let mut connected = Connected::new(own, peer, configuration.clone());
+            if encoder.encoding() == Encoding::Native {
+                connected = connected.recording_ends();
+            }
             encoder.encode(&proto_frames::Message::Connected(connected), dst);
         }
         own_words => {
@@ -205,6 +222,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::DrainProgress(event) => (Kind::DRAIN_PROGRESS, event.encode()),
         Message::Snapshot(snapshot) => (Kind::SNAPSHOT, snapshot.encode()),
         Message::CommandFailure(failure) => (Kind::COMMAND_FAILURE, failure.encode()),
+        Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),
         Message::LeaseRenewed(renewed) => (Kind::LEASE_RENEWED, renewed.encode()),
         Message::Order(order) => match &**order {
             Order::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
@@ -218,6 +236,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         | Message::Start(_)
         | Message::Targeted(_)
         | Message::Forward(_)
+        | Message::StatsWithout(_)
         | Message::Connected { .. } => (Kind::INVALID_FRAME_TYPE, Bytes::new()),
     }
 }
@@ -225,7 +244,8 @@ fn payload(message: &Message) -> (Kind, Bytes) {
 #[cfg(test)]
 mod tests {
     use proto_frames::payload::{
-        DeleteFailure, DeleteFailureReason, InstancePlaced, InstanceView, NodeView, QueryResult,
+        AttemptFailed, DeleteFailure, DeleteFailureReason, InstancePlaced, InstanceView, NodeView,
+        QueryResult, StartFailure,
     };
 
     use super::{cost, payload};
@@ -253,17 +273,29 @@ mod tests {
             labels: [(long(), vec![long(), long()])].into(),
             resources_total: [(long(), 1)].into(),
             resources_free: [(long(), 1)].into(),
+            resources_left_out: vec![long()],
             ..NodeView::default()
         };
         let result = QueryResult {
             instances: vec![row; 3],
             nodes: vec![node; 3],
+            next: Some(long()),
+            error: Some(long()),
             ..QueryResult::default()
+        };
+        let attempt = AttemptFailed {
+            detail: long(),
+            ..AttemptFailed::default()
+        };
+        let start = StartFailure {
+            attempts: vec![attempt; 10],
+            ..StartFailure::default()
         };
         for message in [
             Message::DeleteFailure(failure),
             Message::InstancePlaced(placed),
             Message::QueryResult(Box::new(result)),
+            Message::StartFailure(Box::new(start)),
         ] {
             let len = payload(&message).1.len();
             assert!(cost(&message) >= len, "{} for {len}", cost(&message));

@@ -6,12 +6,17 @@ use std::time::SystemTime;
 
 use bytes::BytesMut;
 use proto_frames::{Encoder, Frame, Role, Timestamp, TraceNode, Uuid};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::hub::{Hub, PeerState};
+use super::notices::{Class, Weight, Who};
 use super::{meaning, render};
 use crate::net::peer::{End, EndReason, Flow, Handler};
 use crate::sched::{Input, Message, SessionId};
+
+/// A payload that makes a session panic, in tests of what happens then.
+#[cfg(test)]
+pub(super) const INJECTED: &[u8] = b"# this session is to panic";
 
 /// The daemon's end of one connection.
 #[derive(Debug)]
@@ -55,7 +60,11 @@ impl Session {
             EndReason::Closed | EndReason::Finished | EndReason::Shut => {
                 debug!("{role} {uuid}: connection {}", end.reason);
             }
-            reason => warn!("{role} {uuid}: connection ended: {reason}"),
+            reason => {
+                let line = format_args!("{role} {uuid}: connection ended: {reason}");
+                let who = Who::Peer(uuid);
+                self.hub.note(Class::Ended, who, Weight::Warning, line);
+            }
         }
         self.has_ended = true;
         self.hub.ended(self.id, end.unsent);
@@ -77,6 +86,8 @@ impl Session {
                 rx: wall_clock(),
             });
         }
+        #[cfg(test)]
+        assert_ne!(&frame.payload[..], INJECTED, "injected");
         let meaning = meaning::of(&frame);
         Input::Frame {
             session: self.id,

@@ -1,5 +1,8 @@
 //! Bringing the daemon up and taking it down: everything that can fail is tried before anything is served.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,18 +13,19 @@ use proto_frames::Uuid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::accept::{Places, accept, listen};
+use super::gate::Gate;
 use super::handshake::Acceptor;
-use super::hub::Hub;
+use super::hub::{Hub, STORE_DEADLINE};
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
 use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes};
 use super::strict::Mistake;
+use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, memory, node_file};
 use crate::net::tls::{self, TlsError};
 use crate::sched::{self, Scheduler};
@@ -35,6 +39,8 @@ pub struct ServerConfig {
     pub ca_cert: PathBuf,
     /// Addresses to listen on; empty = every interface, port [`DEFAULT_PORT`].
     pub listen: Vec<SocketAddr>,
+    /// What is done about a private key that others can read.
+    pub key_files: tls::KeyFiles,
     /// Where the cluster configuration is.
     pub configuration_uri: String,
     /// File with what counts over what nodes report of themselves.
@@ -117,6 +123,8 @@ impl Server {
     /// # Errors
     /// [`StartError`]: the first thing that fails.
     pub fn bind(config: ServerConfig) -> Result<Self, StartError> {
+        let warn = |said| warn!("{said}");
+        config.key_files.check(&config.cert, warn)?;
         let identity = tls::load_identity(&config.cert)?;
         let anchors = tls::load_anchors(&config.ca_cert)?;
         let tls = tls::server_config(&identity, &anchors)?;
@@ -189,34 +197,63 @@ impl Server {
     }
 
     /// Serves until `shutdown` ends; then stops accepting, and gives what is queued some time to leave.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// [`TaskEnded`]: a part without which the daemon would only look alive. Nothing is told to anybody then, as after a
+    /// crash, because what the core knows may not be so; but what it had decided is on disk.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), TaskEnded> {
+        let hub = Arc::clone(&self.hub);
+        serve(&hub, self.tasks(), shutdown).await
+    }
+
+    /// Everything that runs as long as the daemon.
+    fn tasks(self) -> Tasks {
         let limits = &self.hub.limits;
         raise_open_files();
         let connections = limits.max_connections.unwrap_or_else(connections_allowed);
         let places = Places {
-            handshakes: Arc::new(Semaphore::new(limits.max_handshakes)),
+            gate: Gate::new(limits.max_handshakes, limits.handshake_share),
             connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
         };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(accept(
-            self.listeners,
-            Arc::clone(&self.hub),
-            self.acceptor,
-            places,
-        ));
-        let hub = Arc::clone(&self.hub);
-        tasks.spawn(async move { hub.keep_time().await });
+        let hub = || Arc::clone(&self.hub);
+        let mut tasks = Tasks::default();
+        let accept = accept(self.listeners, hub(), self.acceptor, places);
+        tasks.spawn("accept connections", accept);
+        let timekeeper = hub();
+        tasks.spawn("keep time", async move { timekeeper.keep_time().await });
         if let Some(directory) = self.state_dir {
-            tasks.spawn(keep_nodes(Arc::clone(&self.hub), directory));
+            tasks.spawn("remember nodes", keep_nodes(hub(), directory));
         }
-        tasks.spawn(memory::give_back(Arc::clone(&self.hub)));
+        let notes = hub();
+        let sum_up = async move { notes.notices().sum_up().await };
+        tasks.spawn("sum up the log", sum_up);
+        tasks.spawn("give memory back", memory::give_back(hub()));
         if self.heartbeat {
-            tasks.spawn(heartbeat::beat(Arc::clone(&self.hub)));
+            tasks.spawn("heartbeat", heartbeat::beat(hub()));
         }
-        shutdown.await;
-        tasks.abort_all();
-        self.hub.leave().await;
+        tasks.watch("write the store", self.hub.store_failure());
+        tasks.watch("end sessions", self.hub.failure());
+        tasks
     }
+}
+
+async fn serve(
+    hub: &Arc<Hub>,
+    mut tasks: Tasks,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), TaskEnded> {
+    tokio::select! {
+        () = shutdown => {}
+        ended = tasks.first_end() => {
+            hub.close_store(STORE_DEADLINE).await;
+            hub.notices().finish();
+            return Err(ended);
+        }
+    }
+    drop(tasks);
+    hub.leave().await;
+    hub.notices().finish();
+    Ok(())
 }
 
 fn say_what_is_known(scheduler: &sched::Config, has_state_dir: bool) {

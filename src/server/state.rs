@@ -1,4 +1,5 @@
-//! The state directory: the scheduler's own UUID, and which nodes it knew, so that a restart can wait for them.
+//! The state directory: the scheduler's own UUID, and which nodes it knew, so that a restart can wait for them. Its owner
+//! alone may look into it: the store, which is there as well, has the commands and environments of workloads.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::hub::Hub;
+use super::store::STORE_FILE;
+use crate::private;
 
 /// File with the scheduler's UUID.
 const UUID_FILE: &str = "uuid";
@@ -32,7 +35,9 @@ pub(super) struct StateDir {
 impl StateDir {
     /// Opens the directory, making it if need be.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
+        for remark in private::open_directory(path, is_own)? {
+            warn!("{remark}");
+        }
         Ok(Self {
             path: path.to_owned(),
         })
@@ -98,10 +103,16 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
     }
 }
 
+/// Whether a file in the directory is the scheduler's.
+fn is_own(name: &str) -> bool {
+    let name = name.strip_suffix(".new").unwrap_or(name);
+    [UUID_FILE, NODES_FILE].contains(&name) || name.starts_with(STORE_FILE)
+}
+
 /// Writes a file so that a crash leaves the old contents or the new, nothing in between.
 fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
     let unfinished = path.with_extension("new");
-    let mut file = std::fs::File::create(&unfinished)?;
+    let mut file = private::create(&unfinished)?;
     file.write_all(contents)?;
     file.sync_all()?;
     std::fs::rename(&unfinished, path)

@@ -9,22 +9,25 @@
 //! what was found to the core.
 
 mod file;
-mod format;
+pub(super) mod format;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
 use self::writer::{Patience, Sink};
+use super::tasks::{said, told};
 use crate::sched::{Change, Record, RecordKey, Ticket};
 
 /// Name of the database in the state directory.
@@ -129,7 +132,14 @@ impl Store {
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || writer::run(&thread, sink, &patience, committed))?;
+            .spawn(move || {
+                let run = || writer::run(&thread, sink, &patience, committed);
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                    let why = format!("it panicked: {}", said(&*panic));
+                    thread.failure.send_replace(Some(why));
+                    thread.end();
+                }
+            })?;
         Ok(Self { shared })
     }
 
@@ -148,6 +158,11 @@ impl Store {
         let taken = state.taken;
         self.shared
             .wait(&mut state, time, |state| state.written >= taken)
+    }
+
+    /// Waits until the writing thread has ended though it was not asked to; says why.
+    pub(super) fn failure(&self) -> impl Future<Output = String> + Send + use<> {
+        told(self.shared.failure.subscribe())
     }
 
     /// Writes what is left and closes the database; `false` if that is not done within `time`.
@@ -172,6 +187,8 @@ impl Drop for Store {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// Why the writing thread has ended, if that was not asked of it.
+    failure: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug, Default)]

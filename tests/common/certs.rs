@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,12 +66,18 @@ impl TestCa {
     /// Writes `CAcert.pem` and `scheduler.pem`, and `NAME.pem` for each of `leaves`, for programs that read files.
     pub(crate) fn write(&self, dir: &Path, leaves: &[(&str, Role)]) {
         std::fs::write(dir.join("CAcert.pem"), self.anchor.ca_pem()).unwrap();
-        std::fs::write(dir.join("scheduler.pem"), self.anchor.certified().pem()).unwrap();
+        write_private(&dir.join("scheduler.pem"), self.anchor.certified().pem());
         for (name, roles) in leaves {
             let leaf = self.anchor.sign(&Spec::localhost(*roles)).unwrap();
-            std::fs::write(dir.join(format!("{name}.pem")), leaf.pem()).unwrap();
+            write_private(&dir.join(format!("{name}.pem")), leaf.pem());
         }
     }
+}
+
+/// Writes a file that its owner alone can read: of a key that others can read there is a warning.
+pub(crate) fn write_private(path: &Path, contents: &str) {
+    std::fs::write(path, contents).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Certificate and key from PEM text.

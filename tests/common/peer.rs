@@ -177,9 +177,17 @@ impl Dialer {
 impl Wire {
     /// Writes one message.
     pub(crate) async fn send(&mut self, message: &Message) {
+        self.try_send(message).await.unwrap();
+    }
+
+    /// Writes one message to a daemon that may have closed the connection.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) async fn try_send(&mut self, message: &Message) -> io::Result<()> {
         let mut bytes = BytesMut::new();
         self.encoder.encode(message, &mut bytes);
-        self.write(&bytes).await.unwrap();
+        self.write(&bytes).await
     }
 
     /// Writes bytes as they are.
@@ -221,6 +229,19 @@ impl Peer {
     pub(crate) async fn send(&mut self, kind: Kind, payload: impl Into<Bytes>) {
         let frame = self.frame(kind, payload);
         self.wire.send(&Message::Frame(frame)).await;
+    }
+
+    /// Sends a frame of its own to a daemon that may have closed the connection.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) async fn try_send(
+        &mut self,
+        kind: Kind,
+        payload: impl Into<Bytes>,
+    ) -> io::Result<()> {
+        let frame = self.frame(kind, payload);
+        self.wire.try_send(&Message::Frame(frame)).await
     }
 
     /// Sends a frame as it is.

@@ -3,9 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::fs::Permissions;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -55,9 +53,6 @@ impl Site {
                 ("netagent", Role::NETAGENT),
             ],
         );
-        // A key that others can read is warned of.
-        let private = Permissions::from_mode(0o600);
-        std::fs::set_permissions(dir.path().join("scheduler.pem"), private).unwrap();
         Self { ca, dir }
     }
 
@@ -138,14 +133,34 @@ impl Daemon {
         kill_process(self.pid(), Signal::TERM).unwrap();
     }
 
+    /// Sends it SIGHUP, as a tool does that expects a daemon to read its files again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(self.pid(), Signal::HUP).unwrap();
+    }
+
     /// Asks it to stop as Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         kill_process(self.pid(), Signal::INT).unwrap();
     }
 
+    /// Gives it no processor until [`Daemon::thaw`].
+    pub(crate) fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
     /// Its process number, while it runs.
     pub(crate) fn id(&self) -> u32 {
         self.child.id().expect("it runs")
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// Ends it at once, as a crash would, and waits until it is gone.

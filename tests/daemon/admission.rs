@@ -41,7 +41,7 @@ fn without_role(ca: &TestCa) -> String {
 }
 
 /// A peer whose certificate is bound to this UUID.
-fn bound(site: &Site, daemon: &Daemon, uuid: Uuid) -> Dialer {
+pub(crate) fn bound(site: &Site, daemon: &Daemon, uuid: Uuid) -> Dialer {
     let spec = Spec {
         uuid: Some(uuid),
         ..Spec::localhost(Role::AGENT)

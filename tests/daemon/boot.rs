@@ -187,3 +187,20 @@ async fn a_key_that_others_can_read_is_warned_of() {
         .logged("scheduler.pem: the private key in it can be read by others")
         .await;
 }
+
+#[tokio::test]
+async fn sighup_is_logged_and_ends_nothing() {
+    let site = Site::new();
+    let mut daemon = site.start(&[]).await;
+    daemon.hang_up();
+    daemon.logged("SIGHUP is ignored").await;
+    // It still serves, and stops in order when it is asked to.
+    drop(
+        tokio::net::TcpStream::connect(daemon.address)
+            .await
+            .unwrap(),
+    );
+    daemon.terminate();
+    assert_eq!(daemon.ended().await.code(), Some(0));
+    assert!(daemon.log().iter().any(|line| line.ends_with("stopped")));
+}

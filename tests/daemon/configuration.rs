@@ -1,5 +1,6 @@
 //! The cluster configuration: read at the start, carried by CONNECTED, replaced by CONFIGURE.
 
+use proto_frames::payload::Configuration;
 use proto_frames::{Encoding, Kind, Role};
 
 use crate::site::Site;
@@ -14,17 +15,49 @@ configure:
     client_auth_ca_cert_path: /etc/ciao/clients.pem
 ";
 
+/// What the original fills in of [`FIRST`] before it sends it.
+const DEFAULTS: [&str; 7] = [
+    "ciao_port: 8889",
+    "cnci_vcpus: 4",
+    "cnci_mem: 2048",
+    "cnci_disk: 2048",
+    "cnci_net: 192.168.0.0",
+    "disk_limit: true",
+    "mem_limit: true",
+];
+
 const SECOND: &str = "configure:  # by hand\n  launcher: {mem_limit: false}\n";
 
 #[tokio::test]
-async fn the_file_is_what_connected_carries_byte_for_byte() {
+async fn native_peers_get_the_file_byte_for_byte_and_original_ones_with_the_originals_defaults() {
     let site = Site::new();
-    std::fs::write(site.path("configuration.yaml"), FIRST).unwrap();
+    let file = format!("{FIRST}  unknown: [a, b]\n");
+    std::fs::write(site.path("configuration.yaml"), &file).unwrap();
     let daemon = site.start(&[]).await;
-    for encoding in [Encoding::Native, Encoding::Gob] {
-        let node = site.connect(&daemon, Role::AGENT, encoding).await;
-        assert_eq!(node.connected.payload, FIRST);
+    let native = site.connect(&daemon, Role::AGENT, Encoding::Native).await;
+    assert_eq!(native.connected.payload, file);
+    let original = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    let payload = String::from_utf8(original.connected.payload.to_vec()).unwrap();
+    for line in DEFAULTS.iter().copied().chain(FIRST.lines()).chain(["- a"]) {
+        assert!(payload.contains(line.trim()), "{line} in {payload}");
     }
+    let read = |text: &str| Configuration::decode(text.as_bytes()).unwrap();
+    assert_eq!(read(&payload), read(FIRST));
+    assert!(daemon.log().iter().all(|line| !line.contains("WARN")));
+}
+
+#[tokio::test]
+async fn original_peers_get_nothing_where_a_required_key_is_missing_and_the_start_says_so() {
+    let site = Site::new();
+    std::fs::write(site.path("configuration.yaml"), SECOND).unwrap();
+    let daemon = site.start(&[]).await;
+    daemon
+        .logged("no value for configure.scheduler.storage_uri")
+        .await;
+    let original = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    assert!(original.connected.payload.is_empty());
+    let native = site.connect(&daemon, Role::AGENT, Encoding::Native).await;
+    assert_eq!(native.connected.payload, SECOND);
     assert!(daemon.log().iter().all(|line| !line.contains("WARN")));
 }
 
@@ -48,8 +81,14 @@ async fn configure_changes_what_later_peers_are_told_and_is_not_forwarded() {
     controller.send(Kind::CONFIGURE, SECOND).await;
     controller.nothing_else().await;
     node.nothing_else().await;
-    let later = site.connect(&daemon, Role::NETAGENT, Encoding::Gob).await;
+    let later = site
+        .connect(&daemon, Role::NETAGENT, Encoding::Native)
+        .await;
     assert_eq!(later.connected.payload, SECOND);
+    let original = site.connect(&daemon, Role::NETAGENT, Encoding::Gob).await;
+    let payload = String::from_utf8(original.connected.payload.to_vec()).unwrap();
+    assert!(payload.contains("ciao_port: 8889"), "{payload}");
+    assert!(payload.contains("mem_limit: false"), "{payload}");
     daemon
         .logged("no value for configure.scheduler.storage_uri")
         .await;
@@ -71,6 +110,6 @@ async fn a_configure_that_cannot_be_read_comes_back_and_changes_nothing() {
         assert_eq!(answer.payload, malformed);
         sender.nothing_else().await;
     }
-    let later = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    let later = site.connect(&daemon, Role::AGENT, Encoding::Native).await;
     assert_eq!(later.connected.payload, FIRST);
 }

@@ -108,6 +108,8 @@ async fn a_late_controller_is_told_of_every_node_there() {
     for node in &nodes {
         assert_eq!(late.expect_node().await, node.uuid);
     }
+    // The one with both roles is announced as both.
+    assert_eq!(late.expect_node().await, nodes[2].uuid);
     late.nothing_else().await;
 }
 

@@ -123,7 +123,7 @@ async fn the_heartbeat_prints_a_line_a_second_about_both_sides() {
     let master = site.master(&daemon).await;
     let short = &master.uuid.simple().to_string()[..8];
     daemon
-        .logged(&format!("controller-{short}:MASTER\tnode-"))
+        .logged(&format!("controller-{short}:MASTER\t\t\t\tnode-"))
         .await;
 }
 

@@ -40,7 +40,7 @@ async fn silent_connections_harm_nobody_and_end_at_the_tls_deadline() {
         let read = within(stream.read(&mut [0])).await;
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     }
-    daemon.logged("TLS took longer than 500ms").await;
+    daemon.logged("nothing came within 500ms").await;
     site.node(&daemon).await.nothing_else().await;
     still_works(&mut master, &mut node, 2).await;
 }
@@ -76,7 +76,7 @@ async fn a_length_beyond_the_limit_ends_the_connection_before_its_bytes_come() {
     for (encoding, lie) in lies {
         let mut liar = site.connect(&daemon, Role::AGENT, encoding).await;
         master.expect_node().await;
-        liar.wire.write(lie).await.unwrap();
+        let _ = liar.wire.write(lie).await;
         liar.expect_end().await;
         assert_eq!(master.expect_node_gone().await, liar.uuid);
     }
@@ -97,7 +97,8 @@ async fn a_payload_at_the_limit_is_carried_and_one_byte_more_is_not() {
         sender.send(Kind::STATS, stats.clone()).await;
         assert_eq!(master.expect(Kind::STATS).await.payload, stats);
         stats.push('x');
-        sender.send(Kind::STATS, stats).await;
+        // The daemon closes at the length, so that the rest may meet a closed connection.
+        let _ = sender.try_send(Kind::STATS, stats).await;
         sender.expect_end().await;
         master.expect_node_gone().await;
         still_works(&mut master, &mut node, 1).await;

@@ -34,10 +34,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "raw-dual-role",
         conn: "controller2",
-        reason: "the original tells of a node with both roles twice, and its controllers crash on the second loss",
+        reason: "the original tells twice that a node with both roles is lost, and its controllers crash on the second",
         ours: &[
             "EVENT NodeConnected 0.1 from the scheduler, no trace: node_connected:\n  \
              node_uuid: 33333333-3333-4333-8333-333333333333\n  node_type: compute_node\n",
+            "EVENT NodeConnected 0.1 from the scheduler, no trace: node_connected:\n  \
+             node_uuid: 33333333-3333-4333-8333-333333333333\n  node_type: network_node\n",
             "EVENT NodeDisconnected 0.1 from the scheduler, no trace: node_disconnected:\n  \
              node_uuid: 33333333-3333-4333-8333-333333333333\n  node_type: compute_node\n",
         ],

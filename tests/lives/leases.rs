@@ -1,5 +1,6 @@
 //! What a lost node had is started elsewhere once it has certainly ended there.
 
+use proto_frames::payload::NodeView;
 use rustix::process::Signal;
 
 use crate::program::{Program, runs};
@@ -49,5 +50,26 @@ async fn what_a_launcher_that_hangs_has_under_its_lease_ends_without_it() {
     // Its connection stands as long as its machine answers for it.
     cluster.kill_launcher("node-a").await;
     program.runs(2).await;
+    assert_eq!(cluster.until(&id, "running").await.hostname, "node-b");
+}
+
+#[tokio::test]
+async fn what_runs_under_a_lease_is_not_started_elsewhere_early_after_its_launcher_got_a_shorter_one()
+ {
+    let mut cluster = Cluster::new(&["node-b"]).await;
+    cluster.launch("node-a", &["--lease", "10s"]);
+    cluster.ready(&["node-a"]).await;
+    let program = Program::new(&cluster, "program");
+    let id = cluster.run(OPTIONS, &program.script).await;
+    let (process, _) = program.runs(1).await;
+    cluster.kill_launcher("node-a").await;
+    cluster.launch("node-a", &[]);
+    let is_heard = |node: &NodeView| node.status == "READY" && node.lease_ms != Some(10_000);
+    cluster.until_node("node-a", is_heard).await;
+    assert!(runs(process));
+    cluster.kill_launcher("node-a").await;
+    // The lock that it holds tells if it is started too early.
+    program.runs(2).await;
+    assert!(!runs(process));
     assert_eq!(cluster.until(&id, "running").await.hostname, "node-b");
 }

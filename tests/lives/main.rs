@@ -18,6 +18,7 @@ mod words;
 
 mod controllers;
 mod crashes;
+mod ends;
 mod instances;
 mod leases;
 mod moves;

@@ -32,6 +32,8 @@ pub(crate) struct Cluster {
     scheduler: Option<Daemon>,
     pub(crate) address: SocketAddr,
     launchers: Vec<(String, Child)>,
+    /// Whether the scheduler has a state directory.
+    has_store: bool,
     /// The session in which it is looked at; a new one is made where that has ended.
     eyes: Mutex<Option<Client>>,
 }
@@ -75,6 +77,15 @@ fn supervisor_in(instance: &Path) -> Option<Pid> {
 impl Cluster {
     /// A scheduler that lets high priorities take the room of low ones, and these nodes.
     pub(crate) async fn new(nodes: &[&str]) -> Self {
+        Self::with(nodes, true).await
+    }
+
+    /// The same with a scheduler that keeps nothing.
+    pub(crate) async fn without_store(nodes: &[&str]) -> Self {
+        Self::with(nodes, false).await
+    }
+
+    async fn with(nodes: &[&str], has_store: bool) -> Self {
         let site = Site::new();
         let policy = "configure:\n  scheduler:\n    policy:\n      preemption: true\n";
         std::fs::write(site.path("configuration.yaml"), policy).unwrap();
@@ -83,6 +94,7 @@ impl Cluster {
             address: ([127, 0, 0, 1], 0).into(),
             site,
             launchers: Vec::new(),
+            has_store,
             eyes: Mutex::new(None),
         };
         cluster.start_scheduler().await;
@@ -97,8 +109,8 @@ impl Cluster {
     pub(crate) async fn start_scheduler(&mut self) {
         let state = self.site.path("state").display().to_string();
         let address = self.address.to_string();
+        let state = self.has_store.then_some(["--state-dir", &state]);
         let flags = [
-            ["--state-dir", &state],
             ["--listen", &address],
             ["--cpu-ratio", NODE_VCPUS],
             ["--in-doubt-time", "1s"],
@@ -118,6 +130,7 @@ impl Cluster {
             ))
             .arg("-logtostderr")
             .args(flags.as_flattened())
+            .args(state.as_slice().as_flattened())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);

@@ -199,16 +199,22 @@ fn two_batches_come_together_side_by_side() {
 }
 
 #[test]
-fn each_sender_of_a_batch_hears_of_its_own_starts() {
+fn each_sender_hears_of_its_own_batch() {
     let mut world = World::new();
     let controller = world.controller();
     let operator = world.operator(&[]);
     world.node_with(1, 100);
     world.look_away();
-    world.start_as(controller, of_batch("x", 1000, "b", 2));
-    world.start_as(operator, of_batch("y", 1, "b", 2));
-    assert_eq!(failures(&mut world, controller)[0].0, "x");
-    assert_eq!(failures(&mut world, operator)[0].0, "y");
+    for name in ["x", "y"] {
+        world.start_as(controller, of_batch(name, 1000, "b", 2));
+        world.start_as(operator, of_batch(&format!("{name}-too"), 1000, "b", 2));
+    }
+    let names = |failures: Vec<(String, StartFailureReason, String)>| {
+        let names = failures.into_iter().map(|it| it.0);
+        names.collect::<Vec<String>>()
+    };
+    assert_eq!(names(failures(&mut world, controller)), ["x", "y"]);
+    assert_eq!(names(failures(&mut world, operator)), ["x-too", "y-too"]);
     world.nothing_else();
 }
 
@@ -414,7 +420,7 @@ fn a_batch_does_not_wait_for_a_node_that_is_back_without_taking_work() {
 
 #[test]
 fn more_batches_than_may_wait_are_refused() {
-    let mut world = World::new();
+    let mut world = World::new().check_every(100);
     let controller = world.controller();
     for number in 0..MAX_BATCHES {
         let name = number.to_string();

@@ -285,7 +285,10 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
         mem_limit: false,
         disk_limit: true,
     };
-    let new = NewConfiguration { flags, rules: None };
+    let new = NewConfiguration {
+        flags,
+        ..NewConfiguration::default()
+    };
     world.frame(
         controller,
         Kind::CONFIGURE,

@@ -1,10 +1,13 @@
 //! Peers come and go.
 
-use ciao_scheduler::sched::{Hello, Meaning, Message, RefusedConnect};
+use ciao_scheduler::sched::{
+    BindingRecord, Config, Hello, MAX_BINDINGS, Meaning, Message, Record, RecordKey,
+    RefusedConnect, Restored, Rules,
+};
 use proto_frames::payload::{NodeType, RefusalReason, Topic};
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
-use crate::world::{Size, World, node_uuid};
+use crate::world::{Size, World, config, node_uuid};
 
 fn node_events(told: Vec<Message>) -> Vec<(bool, String, NodeType)> {
     told.into_iter()
@@ -52,19 +55,20 @@ fn every_controller_hears_of_every_node_once() {
 }
 
 #[test]
-fn a_node_with_both_roles_is_announced_once() {
+fn a_node_with_both_roles_is_announced_as_both_and_its_loss_is_told_once() {
     let mut world = World::new();
-    let controller = world.original_controller();
+    let early = world.original_controller();
     let both = world.join(Role::AGENT | Role::NETAGENT, node_uuid(1), Encoding::Gob);
+    let late = world.original_controller();
     world.cut(both);
     let name = node_uuid(1).to_string();
-    assert_eq!(
-        node_events(world.told(controller)),
-        [
-            (true, name.clone(), NodeType::Compute),
-            (false, name, NodeType::Compute)
-        ]
-    );
+    let expected = [
+        (true, name.clone(), NodeType::Compute),
+        (true, name.clone(), NodeType::Network),
+        (false, name, NodeType::Compute),
+    ];
+    assert_eq!(node_events(world.told(early)), expected);
+    assert_eq!(node_events(world.told(late)), expected);
 }
 
 #[test]
@@ -137,6 +141,59 @@ fn a_bound_uuid_is_refused_to_every_other_certificate() {
         Err(RefusedConnect::BoundElsewhere)
     );
     assert!(world.knock(hello(true)).is_ok());
+}
+
+fn operator(number: usize, bound: bool) -> Hello {
+    Hello {
+        uuid: Uuid::from_u128(number as u128),
+        role: Role::OPERATOR,
+        encoding: Encoding::Native,
+        bound,
+    }
+}
+
+#[test]
+fn a_bound_uuid_is_remembered_over_a_crash() {
+    let durable = || Config {
+        durable: true,
+        ..config()
+    };
+    let mut world = World::with(durable());
+    let session = world.knock(operator(1, true)).unwrap();
+    world.cut(session);
+    for _ in 0..2 {
+        world.crash(durable(), Rules::default());
+        assert_eq!(
+            world.knock(operator(1, false)),
+            Err(RefusedConnect::BoundElsewhere)
+        );
+        assert!(world.knock(operator(2, false)).is_ok());
+    }
+    assert!(world.knock(operator(1, true)).is_ok());
+}
+
+#[test]
+fn beyond_the_limit_a_bound_uuid_is_its_certificates_while_that_is_there() {
+    let binding = |number| Restored {
+        key: RecordKey::Binding(Uuid::from_u128(number as u128)),
+        record: Record::Binding(BindingRecord::default()),
+        request: None,
+    };
+    let mut world = World::with(Config {
+        restored: (1..=MAX_BINDINGS).map(binding).collect(),
+        ..config()
+    });
+    let beyond = MAX_BINDINGS + 1;
+    let session = world.knock(operator(beyond, true)).unwrap();
+    for number in [1, MAX_BINDINGS, beyond] {
+        assert_eq!(
+            world.knock(operator(number, false)),
+            Err(RefusedConnect::BoundElsewhere)
+        );
+    }
+    world.cut(session);
+    assert!(world.knock(operator(beyond, false)).is_ok());
+    assert!(world.knock(operator(1, true)).is_ok(), "it is known");
 }
 
 #[test]

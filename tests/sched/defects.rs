@@ -44,7 +44,7 @@ fn defect_5_unusable_commands_are_answered() {
         Meaning::Malformed(Malformed {
             fault,
             instance: Some(id("a")),
-            detail: "why".to_owned(),
+            detail: "why".into(),
         })
     };
     world.frame(controller, Kind::START, bad(Fault::Payload));
@@ -153,6 +153,7 @@ fn defect_16_forged_reports_are_refused() {
     world.look_away();
     let node: Box<str> = node_uuid(2).to_string().into();
     let report = StatsReport {
+        ends: None,
         lease_seq: None,
         node: node.clone(),
         starts_seen: None,

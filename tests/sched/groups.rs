@@ -241,10 +241,11 @@ fn members_that_waited_in_vain_are_placed_by_what_is_known() {
 
 #[test]
 fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
-    let mut world = World::with(Config {
+    let config = Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
+    };
+    let mut world = World::with(config).check_every(1000);
     let controller = world.controller();
     for number in 0..ciao_scheduler::sched::MAX_SETTLING {
         world.start(controller, &number.to_string(), 5000);

@@ -9,6 +9,7 @@ use proto_frames::payload::{
     Scheduling, Span, StartFailureReason,
 };
 
+use crate::making_way::frozen;
 use crate::moves::{able, movable};
 use crate::survival::{crash, durable};
 use crate::words::asking;
@@ -18,7 +19,7 @@ use crate::world::{World, id, node_uuid, request, running};
 const LONG: Duration = Duration::from_secs(600);
 
 impl World {
-    fn migrate(&mut self, asker: SessionId, name: &str, target: Option<SessionId>) {
+    pub(crate) fn migrate(&mut self, asker: SessionId, name: &str, target: Option<SessionId>) {
         let target = target.map(|target| self.uuid_of(target).to_string());
         let migrate = Migrate {
             instance_uuid: name.to_owned(),
@@ -466,6 +467,25 @@ fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
     world.migrate(controller, "a", None);
     world.look_away();
     world.delete_fails(source, "a", &DeleteFailureReason::InvalidData);
+    assert_eq!(world.turns(controller, "a"), [LifeState::Suspended]);
+}
+
+#[test]
+fn a_suspended_instance_whose_move_a_crash_cut_short_is_known_to_be_suspended() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let source = world.silent_node(1);
+    world.ready_with(source, able(Capabilities::SUSPEND));
+    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.ask_suspend(controller, "a");
+    world.suspended(source, "a");
+    world.node_with(2, 1000);
+    world.migrate(controller, "a", None);
+    crash(&mut world, 2);
+    let controller = world.controller();
+    let source = world.silent_node(1);
+    world.look_away();
+    world.stats(source, vec![frozen("a")]);
     assert_eq!(world.turns(controller, "a"), [LifeState::Suspended]);
 }
 

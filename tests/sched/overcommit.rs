@@ -3,8 +3,8 @@
 //!
 //! A step lets something happen on a node (an instance begins to use more or less, or ends), on a connection (the next
 //! frame of one direction arrives, the connection ends with some frames written and others not, a node is back, a newer
-//! connection replaces one that stands), or at the controller (START, START again, DELETE). After every step the sum of
-//! what the instances on each node asked for is held against its capacity. Nodes may share a machine with a whole-node
+//! connection replaces one that stands), or at the controller (START, START again alone or as a batch, DELETE).
+//! After every step nothing runs twice, and the sum of what the instances on each node asked for is held against its capacity. Nodes may share a machine with a whole-node
 //! launcher; then the sum over the machine is held against the whole as well.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use ciao_scheduler::sched::{
     StartRequest,
 };
 use fastrand::Rng;
-use proto_frames::payload::{Scheduling, StartFailureReason};
+use proto_frames::payload::{Batch, Scheduling, StartFailureReason};
 use proto_frames::{Encoding, Kind, Role};
 
 use crate::launchers::{Ask, GPU, Launcher, Listing, Make, Report};
@@ -44,6 +44,7 @@ struct Simulation {
     /// Every START that was sent, and where it was sent on to last.
     starts: BTreeMap<String, (StartRequest, Option<usize>)>,
     started: u32,
+    batches: u32,
 }
 
 #[test]
@@ -101,6 +102,7 @@ impl Simulation {
             wholes,
             starts: BTreeMap::new(),
             started: 0,
+            batches: 0,
         }
     }
 
@@ -298,7 +300,15 @@ impl Simulation {
 
     /// A START that was sent before is sent once more, whatever has become of it.
     fn start_again(&mut self) {
-        if let Some((start, _)) = self.any_start() {
+        if let Some((mut start, _)) = self.any_start() {
+            if self.chance.bool() {
+                self.batches += 1;
+                let batch = Batch {
+                    id: format!("b{}", self.batches),
+                    count: 1,
+                };
+                start.scheduling.get_or_insert_default().batch = Some(batch);
+            }
             self.world.start_as(self.controller, start);
         }
     }
@@ -337,8 +347,23 @@ impl Simulation {
         }
     }
 
-    /// Nobody was asked for more than they have.
+    /// Nobody was asked for more than they have, and nothing runs twice. An original launcher is taken at its word when it
+    /// says that an instance has ended, as the recorded streams want it: which of several STARTs it means cannot be told,
+    /// so one that is still on its way to it may start the instance there while it runs elsewhere.
     fn check(&self) {
+        let mut seen = BTreeMap::new();
+        for node in &self.nodes {
+            for name in node.running.keys() {
+                let here = (node.number, node.make);
+                if let Some(other) = seen.insert(name, here) {
+                    let is_counted = other.1 != Make::Original && here.1 != Make::Original;
+                    assert!(
+                        !is_counted,
+                        "{name} runs twice: on {other:?} and on {here:?}"
+                    );
+                }
+            }
+        }
         for (at, node) in self.nodes.iter().enumerate() {
             let mut asked = node.asked();
             for (part, whole) in self.nodes.iter().zip(&self.wholes) {
@@ -524,6 +549,8 @@ fn node(
                 .collect(),
             resources: vec![(GPU.into(), gpus)],
             shares: whole.map(|whole| node_uuid(whole as u64)),
+            // Of a whole the next two are the parts; others may say so, and nobody takes them up on it.
+            shared_by: [at + 1, at + 2].map(|at| node_uuid(at as u64)).into(),
             ..NodeExtras::default()
         });
     }

@@ -3,6 +3,7 @@
 use proto_frames::payload::{CommandFailureReason, LifeCommand, StartFailureReason};
 
 use crate::making_way::{TOO_LONG, cpus, frozen, patient, sized};
+use crate::words::resources;
 use crate::world::{World, running};
 
 #[test]
@@ -559,4 +560,27 @@ impl World {
     fn nothing_for(&mut self, node: ciao_scheduler::sched::SessionId) {
         assert_eq!(self.orders(node), [""; 0]);
     }
+}
+
+#[test]
+fn a_start_that_asks_for_more_than_can_be_counted_is_refused() {
+    let mut world = World::with_preemption();
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    world.ready_with(node, resources(&[("gpu", 2)]));
+    let asking = |name: &str, gpus: i64, priority: i64| {
+        let mut start = sized(name, 1, priority);
+        let scheduling = start.scheduling.as_mut().expect("it has one");
+        scheduling.resources = [("gpu".to_owned(), gpus)].into();
+        start
+    };
+    world.run_on(controller, node, vec![asking("low", 2, 10)]);
+    // It has fewer than it has given away.
+    world.ready_with(node, resources(&[("gpu", 1)]));
+    world.look_away();
+    world.start_as(controller, asking("high", i64::MAX, 90));
+    assert_eq!(
+        world.failures(controller),
+        [("high".to_owned(), StartFailureReason::FullCloud)]
+    );
 }

@@ -1,6 +1,8 @@
 //! Batches and dry runs over random histories: all or none of a batch is placed, in one step; and what was not placed
 //! leaves no trace. More seeds, or one: see `seeds`.
 
+use std::collections::BTreeMap;
+
 use ciao_scheduler::sched::{
     ClusterConfiguration, Message, PolicyRules, Rules, SessionId, StartRequest,
 };
@@ -9,7 +11,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{Batch, Group, GroupPolicy, NodeView, Scheduling};
 
 use crate::seeds::for_each_seed;
-use crate::world::{Size, World, config, request, running};
+use crate::world::{Size, World, config, id, request, running};
 
 /// Steps of one run.
 const STEPS: u32 = 60;
@@ -120,8 +122,18 @@ fn all_of_a_batch_are_placed_in_one_step_or_each_fails() {
     for_each_seed(SEEDS, |seed| {
         let mut cluster = Cluster::new(seed);
         let mut chance = Rng::with_seed(seed);
+        // What nodes were given, and where.
+        let mut there: BTreeMap<String, SessionId> = BTreeMap::new();
         for step in 0..STEPS {
             let mut batch = a_batch(&format!("b{step}"), &mut chance);
+            // One of them may be there already, as when a batch is sent again.
+            let names: Vec<String> = there.keys().cloned().collect();
+            let again = chance.choice(names).filter(|_| chance.bool());
+            if let Some(name) = &again {
+                let at = chance.usize(..batch.len());
+                batch[at].instance = id(name);
+            }
+            let known = usize::from(again.is_some());
             let last = batch.pop().expect("it has one at least");
             let (count, other) = (batch.len() + 1, a_start(&format!("o{step}"), &mut chance));
             for start in batch {
@@ -131,20 +143,28 @@ fn all_of_a_batch_are_placed_in_one_step_or_each_fails() {
                     "it waits for the last"
                 );
                 if chance.u8(..4) == 0 {
-                    cluster.start(vec![other.clone()]);
+                    there.extend(cluster.start(vec![other.clone()]).0);
                 }
             }
             let (placed, failed) = cluster.start(vec![last]);
             assert!(
-                (placed.len(), failed) == (count, 0) || (placed.len(), failed) == (0, count),
+                (placed.len(), failed) == (count, 0)
+                    || (placed.len(), failed) == (known, count - known),
                 "{} of {count} were placed and {failed} failed",
                 placed.len()
             );
+            let again = placed.iter().filter(|(name, _)| there.contains_key(name));
+            for (name, node) in again {
+                assert_eq!(there[name], *node, "{name} is there already");
+            }
             whole += usize::from(failed == 0);
             none += usize::from(failed > 0);
             for (name, node) in placed {
                 if chance.bool() {
                     cluster.world.gone(node, Kind::INSTANCE_DELETED, &name);
+                    there.remove(&name);
+                } else {
+                    there.insert(name, node);
                 }
             }
         }

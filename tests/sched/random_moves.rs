@@ -10,7 +10,7 @@ use ciao_scheduler::sched::{
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Evacuate, EvacuateMode, InstanceStateEvent, LifeState, Migrate, Restore, RestoreMode,
+    Batch, Evacuate, EvacuateMode, InstanceStateEvent, LifeState, Migrate, Restore, RestoreMode,
     StartFailureReason, Update,
 };
 
@@ -42,6 +42,7 @@ struct Run {
     hosts: Vec<Host>,
     open: BTreeSet<String>,
     count: usize,
+    batches: usize,
 }
 
 #[test]
@@ -67,6 +68,7 @@ impl Run {
             hosts: Vec::new(),
             open: BTreeSet::new(),
             count: 0,
+            batches: 0,
         };
         for number in 1..=HOSTS {
             let session = run.world.silent_node(number);
@@ -114,7 +116,8 @@ impl Run {
     fn step(&mut self) {
         let at = self.chance.usize(..self.hosts.len());
         match self.chance.u8(..16) {
-            0..2 => self.start(),
+            0 => self.start(),
+            1 => self.start_again(),
             2..7 => self.take_in(at, true),
             7..9 => self.report(at),
             9 => self.migrate(at),
@@ -137,8 +140,11 @@ impl Run {
             let told = self.world.told(self.hosts[at].session);
             self.hosts[at].told.extend(told);
         }
-        for (name, _) in self.world.failures(self.controller) {
-            self.open.remove(&name);
+        for (name, reason) in self.world.failures(self.controller) {
+            // One that was sent again and is refused changes nothing.
+            if reason != StartFailureReason::InstanceExists {
+                self.open.remove(&name);
+            }
         }
         self.world.look_away();
     }
@@ -157,6 +163,23 @@ impl Run {
         let (mem, priority) = (self.chance.i64(1..=MAX_ASKED), self.chance.i64(..=100));
         self.open.insert(name.clone());
         let start = patient(urgent(&name, mem, priority), 100_000);
+        self.world.start_as(self.controller, start);
+    }
+
+    /// A START that was sent before is sent once more, alone or as a batch, whatever has become of it.
+    fn start_again(&mut self) {
+        let Some(name) = self.any_open() else {
+            return self.start();
+        };
+        let mut start = patient(urgent(&name, 1, 50), 100_000);
+        if self.chance.bool() {
+            self.batches += 1;
+            let scheduling = start.scheduling.as_mut().expect("it has one");
+            scheduling.batch = Some(Batch {
+                id: format!("b{}", self.batches),
+                count: 1,
+            });
+        }
         self.world.start_as(self.controller, start);
     }
 

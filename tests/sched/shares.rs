@@ -18,6 +18,7 @@ fn report(world: &mut World, node: SessionId, mem: i64, gpus: i64, shares: Optio
         report.mem_available_mib = mem;
         report.extras = Some(Box::new(NodeExtras {
             shares: shares.map(node_uuid),
+            shared_by: PARTS.iter().map(|&part| node_uuid(part)).collect(),
             ..resources(&[("gpu", gpus)])
         }));
     });
@@ -279,6 +280,14 @@ fn no_more_than_32_nodes_share_what_one_has() {
         ..NodeExtras::default()
     };
     let first = world.node_with(0, 1000);
+    let shared_by = (1..=33).map(node_uuid).collect();
+    world.ready_with(
+        first,
+        NodeExtras {
+            shared_by,
+            ..NodeExtras::default()
+        },
+    );
     for number in 1..=33 {
         let part = world.node_with(number, 1000);
         world.ready_with(part, extras());

@@ -48,6 +48,16 @@ impl Store {
         self.done.pop_front()
     }
 
+    /// Whether all that was handed out is on disk.
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Whether there is a record of an instance.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.records.contains_key(&RecordKey::Instance(name.into()))
+    }
+
     /// How many records there are.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
@@ -63,7 +73,7 @@ impl Store {
         let restored = |(key, record): (&RecordKey, &Record)| {
             let request = match key {
                 RecordKey::Instance(name) => request(&InstanceId::new(name)),
-                RecordKey::Node(_) => None,
+                RecordKey::Node(_) | RecordKey::Binding(_) => None,
             };
             Restored {
                 key: key.clone(),

@@ -11,7 +11,7 @@ use proto_frames::payload::{Batch, OnNodeLoss, Scheduling, StartFailureReason};
 
 use crate::waiting::{patient, queued};
 use crate::words::asking;
-use crate::world::{AT_THE_BEGINNING, Size, World, config, node_uuid, report, running};
+use crate::world::{AT_THE_BEGINNING, Size, World, config, id, node_uuid, report, running};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -43,9 +43,21 @@ pub(crate) fn leased(world: &mut World, number: u64, mem: i64) -> SessionId {
     node
 }
 
-fn leased_ready(world: &mut World, node: SessionId, mem: i64) {
+/// The same, whose launcher can suspend as well.
+pub(crate) fn leased_able(world: &mut World, number: u64, mem: i64) -> SessionId {
+    let node = world.silent_node(number);
+    let capabilities = Capabilities::LEASE.and(Capabilities::SUSPEND);
+    leased_as(world, node, mem, capabilities);
+    node
+}
+
+pub(crate) fn leased_ready(world: &mut World, node: SessionId, mem: i64) {
+    leased_as(world, node, mem, Capabilities::LEASE);
+}
+
+fn leased_as(world: &mut World, node: SessionId, mem: i64, capabilities: Capabilities) {
     let extras = NodeExtras {
-        capabilities: Capabilities::LEASE,
+        capabilities,
         lease: Some(LEASE),
         ..NodeExtras::default()
     };
@@ -58,6 +70,14 @@ fn leased_ready(world: &mut World, node: SessionId, mem: i64) {
         ..report(size)
     };
     world.report(node, report);
+}
+
+impl World {
+    /// A launcher says that it stopped an instance because its lease was over.
+    pub(crate) fn cut_off(&mut self, node: SessionId, name: &str) {
+        let meaning = Meaning::InstanceCutOff(id(name));
+        self.frame(node, Kind::INSTANCE_STOPPED, meaning);
+    }
 }
 
 /// A START that is placed again when its node is lost.
@@ -240,8 +260,7 @@ fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
     let other = leased(&mut world, 2, 200);
     world.look_away();
-    let meaning = Meaning::InstanceCutOff(crate::world::id("a"));
-    world.frame(node, Kind::INSTANCE_STOPPED, meaning);
+    world.cut_off(node, "a");
     let placed = world.placements();
     assert_eq!(placed.len(), 1);
     assert!([node, other].contains(&placed[0].1));
@@ -299,9 +318,14 @@ fn a_batch_that_waits_for_its_last_start_goes_on_after_a_crash() {
     world.stats(node, vec![]);
     world.look_away();
     world.start_as(controller, of_batch("b"));
+    // What is on disk of `a` says that it waits: its node is told once it does not say so any more.
     let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
-    assert_eq!(names, ["a", "b"]);
-    assert_eq!(world.store.len(), 0);
+    assert_eq!(names, ["b", "a"]);
+    crash(&mut world, 1);
+    world.controller();
+    let other = world.node_with(2, 100);
+    world.stats(other, vec![]);
+    assert_eq!(world.placements(), [], "its node may have it");
 }
 
 fn of_batch(name: &str) -> StartRequest {
@@ -400,13 +424,56 @@ fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() 
     assert_eq!(placed, [("a".to_owned(), other)]);
 }
 
+#[test]
+fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
+    const LONGER: Duration = Duration::from_secs(120);
+    let mut world = world();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    leased_stats(&mut world, node, &["a"]);
+    world.told(node);
+    // Its launcher is restarted with a longer lease.
+    let node = world.silent_node(1);
+    world.store.be_slow();
+    let is_renewed = |world: &mut World| {
+        announcing(world, node, &["a"], Some(LONGER));
+        let told = world.told(node);
+        told.iter()
+            .any(|message| matches!(message, Message::LeaseRenewed(_)))
+    };
+    assert!(!is_renewed(&mut world) && !is_renewed(&mut world));
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert!(is_renewed(&mut world));
+    crash(&mut world, 2);
+    let other = leased(&mut world, 2, 100);
+    world.advance(LONGER);
+    assert_eq!(world.placements(), [], "its node may still run it");
+    world.advance(LONGER / 4);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.placements(), [("a".to_owned(), other)]);
+}
+
 /// A report that asks for the lease to be extended.
 fn leased_stats(world: &mut World, node: SessionId, names: &[&str]) {
+    announcing(world, node, names, None);
+}
+
+/// A report that asks for the lease to be extended and may say how long it is.
+fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<Duration>) {
+    let extras = NodeExtras {
+        capabilities: Capabilities::LEASE,
+        lease,
+        ..NodeExtras::default()
+    };
     let report = StatsReport {
+        ends: None,
         node: world.uuid_of(node).to_string().into(),
         starts_seen: Some(1),
         lease_seq: Some(1),
-        extras: None,
+        extras: lease.map(|_| Box::new(extras)),
         instances: names.iter().map(|name| running(name, 1)).collect(),
     };
     world.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));

@@ -1,12 +1,13 @@
 //! SUSPEND and RESUME from controllers and operators.
 
-use ciao_scheduler::sched::Meaning;
+use ciao_scheduler::sched::{IN_DOUBT_TIME, Meaning, Rules};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Topic,
 };
 
 use crate::making_way::{TOO_LONG, cpus, frozen};
+use crate::survival::{crash, durable};
 use crate::world::{Size, World, request, running};
 
 #[test]
@@ -49,6 +50,22 @@ fn a_plain_instance_is_looked_after_once_it_is_suspended() {
     world.gone(node, Kind::INSTANCE_STOPPED, "plain");
     world.start(controller, "fat", 950);
     assert_eq!(world.orders(node), ["start fat"]);
+}
+
+#[test]
+fn what_was_suspended_when_its_node_was_lost_is_suspended_after_a_crash_too() {
+    let mut world = World::with(durable());
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    world.ask_suspend(controller, "it");
+    world.suspended(node, "it");
+    world.cut(node);
+    world.advance(TOO_LONG);
+    crash(&mut world, 1);
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.look_away();
+    world.stats(node, vec![frozen("it")]);
+    assert_eq!(world.lives(controller), ["it suspended"]);
 }
 
 #[test]
@@ -255,4 +272,24 @@ fn a_suspended_instance_whose_node_comes_back_is_still_suspended() {
     world.ask_resume(controller, "it");
     let failure = world.command_failures(controller).remove(0);
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
+}
+
+#[test]
+fn what_is_suspended_is_so_although_its_node_was_lost_when_the_scheduler_crashed() {
+    let mut world = World::with(durable());
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    world.ask_suspend(controller, "it");
+    world.suspended(node, "it");
+    world.crash(durable(), Rules::default());
+    // It is back, and lost again for good.
+    let node = world.able(1, 1000, 4);
+    world.stats(node, vec![frozen("it")]);
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME);
+    world.crash(durable(), Rules::default());
+    let operator = world.operator(&[Topic::Instances]);
+    let node = world.able(1, 1000, 4);
+    world.stats(node, vec![frozen("it")]);
+    assert_eq!(world.lives(operator), ["it suspended"]);
 }

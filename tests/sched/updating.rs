@@ -11,6 +11,7 @@ use proto_frames::payload::{
     Query, QueryKind, Scheduling, Span, Update,
 };
 
+use crate::making_way::frozen;
 use crate::moves::{able, movable};
 use crate::survival::{crash, durable};
 use crate::words::asking;
@@ -368,4 +369,40 @@ fn the_new_amounts_outlive_the_scheduler() {
     let start = world.given(other);
     let demand = start.changes.and_then(|changes| changes.demand);
     assert_eq!(demand.map(|demand| demand.mem_mib), Some(700));
+}
+
+#[test]
+fn an_instance_that_is_listed_as_suspended_is_not_changed_as_if_it_ran() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    let capabilities = Capabilities::UPDATE.and(Capabilities::SUSPEND);
+    world.ready_with(node, able(capabilities));
+    // Nobody here started it, and it is not managed yet.
+    world.stats(node, vec![frozen("a")]);
+    world.look_away();
+    world.update(
+        controller,
+        Update {
+            instance_uuid: "a".to_owned(),
+            vcpus: Some(2),
+            ..Update::default()
+        },
+    );
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::WrongState);
+    assert!(failure.detail.contains("suspended"), "{failure:?}");
+    assert!(world.ordered(node).is_empty());
+    // Its priority may change, and it is what it is.
+    world.update(
+        controller,
+        Update {
+            instance_uuid: "a".to_owned(),
+            priority: Some(70),
+            ..Update::default()
+        },
+    );
+    world.look_away();
+    world.ask_resume(controller, "a");
+    assert_eq!(world.orders(node), ["resume a"]);
 }

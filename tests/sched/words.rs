@@ -152,6 +152,7 @@ impl World {
     /// A STATS without instances that says this of the node.
     pub(crate) fn stats_saying(&mut self, node: SessionId, extras: NodeExtras) {
         let report = StatsReport {
+            ends: None,
             lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen: None,
@@ -166,6 +167,7 @@ impl World {
         let new = NewConfiguration {
             flags: ConfigurationFlags::default(),
             rules,
+            ..NewConfiguration::default()
         };
         self.frame(
             controller,

@@ -10,7 +10,7 @@ use ciao_scheduler::sched::{
     InstanceReport, InstanceState, Meaning, Message, NewConfiguration, NodeExtras, NodeReport,
     RefusedConnect, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport, Target,
 };
-use proto_frames::payload::{NodeView, Query, QueryKind, StartFailureReason, Topic};
+use proto_frames::payload::{InstanceView, NodeView, Query, QueryKind, StartFailureReason, Topic};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
@@ -31,6 +31,7 @@ pub(crate) struct World {
     /// Steps between two checks of all invariants.
     check_every: u32,
     steps: u32,
+    ticks: usize,
 }
 
 /// The wall clock when a world begins, in unix milliseconds.
@@ -150,6 +151,7 @@ impl World {
             requests: HashMap::new(),
             check_every: 1,
             steps: 0,
+            ticks: 0,
         }
     }
 
@@ -345,6 +347,7 @@ impl World {
         instances: Vec<InstanceReport>,
     ) {
         let report = StatsReport {
+            ends: None,
             lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen,
@@ -427,6 +430,7 @@ impl World {
         let new = NewConfiguration {
             flags: ConfigurationFlags::default(),
             rules: Some(rules),
+            ..NewConfiguration::default()
         };
         let meaning = Meaning::Configure(Box::new(new));
         self.frame(controller, Kind::CONFIGURE, meaning);
@@ -449,6 +453,23 @@ impl World {
         answers.into_iter().flat_map(rows).collect()
     }
 
+    /// All instances (up to a thousand) as an operator sees them.
+    pub(crate) fn instances(&mut self, operator: SessionId) -> Vec<InstanceView> {
+        let query = Query {
+            what: QueryKind::Instances,
+            limit: Some(1000),
+            ..Query::default()
+        };
+        let others = std::mem::take(&mut self.said);
+        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        let answers = std::mem::replace(&mut self.said, others);
+        let rows = |(_, message)| match message {
+            Message::QueryResult(result) => result.instances,
+            other => panic!("{other:?}"),
+        };
+        answers.into_iter().flat_map(rows).collect()
+    }
+
     /// What a test took away before as said is still to be said.
     pub(crate) fn put_back(&mut self, unsaid: Vec<(SessionId, Message)>) {
         self.said.extend(unsaid);
@@ -466,9 +487,15 @@ impl World {
             && due <= end
         {
             self.now = self.now.max(due);
+            self.ticks += 1;
             self.handle(Input::Tick);
         }
         self.now = end;
+    }
+
+    /// Ticks that were due while time passed.
+    pub(crate) fn ticks(&self) -> usize {
+        self.ticks
     }
 
     /// What a peer was told since the test last looked.

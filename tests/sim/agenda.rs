@@ -24,6 +24,10 @@ pub(crate) enum Event {
     SchedulerLearns(Link),
     /// A peer reads again what is sent to it.
     Reads(Link),
+    /// The scheduler reads again what a peer sends to it.
+    IsReadFrom(Link),
+    /// A connection breaks.
+    Breaks(Link),
     /// Nothing has left a queue for a while.
     Stalls(Link),
     /// A process that was ordered begins, or cannot.

@@ -4,6 +4,8 @@ mod books;
 mod capacity;
 mod core;
 mod drains;
+mod ends;
+mod fooled;
 mod forgotten;
 mod lost;
 mod once;
@@ -60,8 +62,10 @@ impl Checks {
                 Box::new(forgotten::Forgotten),
                 Box::new(outcomes::Outcomes::default()),
                 Box::new(lost::Lost::default()),
+                Box::new(ends::Ends::default()),
                 Box::new(order::Order::default()),
                 Box::new(drains::Drains),
+                Box::new(fooled::Fooled),
                 Box::new(books::Books),
             ],
             began: 0,

@@ -12,6 +12,7 @@ use proto_frames::{Encoding, Frame, Kind, Message};
 
 use crate::agenda::Event;
 use crate::facts::{Fact, News};
+use crate::liar;
 use crate::names;
 use crate::network::{Link, Peer};
 use crate::work;
@@ -148,11 +149,31 @@ impl World {
 
     /// Sends a START once more, as it was or as a restart.
     pub(crate) fn start_again(&mut self, number: usize, instance: u32, restart: bool) {
+        if let Some(sent) = self.starts.get_mut(&instance) {
+            sent.start.restart = restart;
+            let payload = work::payload(&sent.start);
+            self.send_start(number, instance, payload);
+        }
+    }
+
+    /// Sends a START once more, as one of a batch.
+    pub(crate) fn start_again_in_batch(
+        &mut self,
+        number: usize,
+        instance: u32,
+        id: u32,
+        count: u32,
+    ) {
+        if let Some(sent) = self.starts.get(&instance) {
+            let payload = work::payload(&work::in_batch(sent.start.clone(), id, count));
+            self.send_start(number, instance, payload);
+        }
+    }
+
+    fn send_start(&mut self, number: usize, instance: u32, payload: bytes::Bytes) {
         let Some(sent) = self.starts.get_mut(&instance) else {
             return;
         };
-        sent.start.restart = restart;
-        let payload = work::payload(&sent.start);
         if let Some(link) = self.controllers[number].link() {
             sent.times += 1;
             self.note(format_args!("controller {number} starts {instance}"));
@@ -215,6 +236,9 @@ impl World {
             Message::Frame(frame) => frame,
             Message::Connect(_) => unreachable!("a client's decoder hands out none"),
         };
+        if liar::is_of_liar(&frame) {
+            return self.controller_hears_liar(number, &frame);
+        }
         if frame.kind == Kind::STATS {
             return self.controller_hears_stats(number, &frame);
         }
@@ -262,6 +286,17 @@ impl World {
             news,
         };
         self.facts.push(fact);
+    }
+}
+
+/// The number of the end that a frame tells.
+pub(crate) fn end_of(frame: &Frame) -> Option<u64> {
+    let payload = &frame.payload;
+    match frame.kind {
+        Kind::START_FAILURE => StartFailure::decode(payload).ok()?.seq,
+        Kind::INSTANCE_STOPPED => InstanceStopped::decode(payload).ok()?.seq,
+        Kind::INSTANCE_DELETED => InstanceDeleted::decode(payload).ok()?.seq,
+        _ => None,
     }
 }
 

@@ -41,9 +41,8 @@ pub(crate) enum Fact {
     },
     /// A frame that told a controller of this was lost, or there was nobody to be told.
     Unheard { instance: u32 },
-    /// A launcher's word that an instance is gone was lost on a connection that it held for alive long enough to count as
-    /// heard.
-    Unsaid { instance: u32 },
+    /// The scheduler told the end of an instance on a machine that has this number there.
+    Told { machine: usize, seq: u64 },
     /// A controller was let in by the scheduler.
     Connected { controller: usize },
     /// A controller learnt what became of a START, or of an instance.
@@ -67,6 +66,8 @@ pub(crate) enum Fact {
     },
     /// The scheduler said that a machine is drained.
     Drained { machine: usize },
+    /// A controller was told what a liar said of an instance that was not its own.
+    Fooled { controller: usize, instance: u32 },
     /// The scheduler crashed: what it had in memory alone is gone.
     SchedulerCrashed { is_durable: bool },
 }

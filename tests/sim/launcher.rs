@@ -4,6 +4,7 @@ use ciao_scheduler::launcher::agent::{Action, Agent, Command, Input, Workloads};
 use proto_frames::{Frame, Message};
 
 use crate::agenda::Event;
+use crate::features::Feature;
 use crate::machine::AWAY;
 use crate::names;
 use crate::network::{Link, Peer};
@@ -31,6 +32,9 @@ impl World {
         let machine = &mut self.machines[at];
         if machine.launcher.is_some() {
             return;
+        }
+        if self.settings.has(Feature::OtherLeases) && machine.launchers > 0 {
+            machine.draw_times(&mut self.chance, &self.settings);
         }
         machine.launchers += 1;
         let mut agent = Agent::new(machine.agent_settings(&self.settings));
@@ -88,8 +92,11 @@ impl World {
         match message {
             Message::Connected(connected) => {
                 self.note(format_args!("launcher {at} is connected"));
-                let configuration = connected.payload;
-                self.tell_agent(at, Input::Connected { configuration });
+                let input = Input::Connected {
+                    records_ends: connected.records_ends(),
+                    configuration: connected.payload,
+                };
+                self.tell_agent(at, input);
             }
             Message::Frame(frame) => {
                 self.note(format_args!("launcher {at} is told {}", frame.kind));

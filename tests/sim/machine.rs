@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
-    Features, Found, HostFigures, Input, LaunchFault, Order, Record, Recovered, Runs, Settings,
-    Stage, Usage,
+    Features, Found, HostFigures, Input, LaunchFault, Numbering, Order, Record, Recovered, Runs,
+    Settings, Stage, Usage,
 };
 use fastrand::Rng;
 
@@ -56,6 +56,9 @@ pub(crate) struct Machine {
     told_until: Instant,
     /// Whether its launchers take leases, and when the latest one is over.
     takes_leases: bool,
+    /// What the launcher is told of both when it is started.
+    lease: Duration,
+    report_interval: Duration,
     lease_until: Option<Instant>,
 }
 
@@ -118,6 +121,8 @@ impl Machine {
             launchers: 0,
             told_until: now,
             takes_leases: chance.u8(..3) > 0,
+            lease: settings.lease,
+            report_interval: settings.report_interval,
             lease_until: None,
         }
     }
@@ -138,22 +143,35 @@ impl Machine {
         self.records.contains_key(&names::instance_uuid(instance))
     }
 
+    /// The next launcher is told of another lease, and of another report interval, which is no longer than at first. As
+    /// with the first, a lease is longer than it takes to have it renewed: a report interval, and the way there and back.
+    /// With a shorter one nothing that is leased ever runs for long, and the cluster does not come to rest.
+    pub(crate) fn draw_times(&mut self, chance: &mut Rng, settings: &settings::Settings) {
+        self.report_interval = settings.report_interval / [1, 1, 3][chance.usize(..3)];
+        let lease = self.report_interval * chance.u32(2..5) * [1, 3][chance.usize(..2)];
+        self.lease = lease.max(self.report_interval + settings.latency * 4);
+    }
+
     /// What its launcher is to be.
     pub(crate) fn agent_settings(&self, settings: &settings::Settings) -> Settings {
         let zone = self.zone.map(|zone| ("zone".to_owned(), zone.to_owned()));
         Settings {
             node_uuid: names::machine_uuid(self.number),
             hostname: format!("host-{}", self.number),
-            report_interval: settings.report_interval,
+            report_interval: self.report_interval,
             stop_grace: settings.stop_grace,
             cpu_ratio: settings.cpu_ratio,
             features: Features {
                 labels: zone.into_iter().collect(),
                 resources: BTreeMap::from([(GPU.to_owned(), self.capacity.gpus)]),
-                shares: None,
+                ..Features::default()
             },
             runs: Runs::Processes,
-            lease: self.takes_leases.then_some(settings.lease),
+            lease: self.takes_leases.then_some(self.lease),
+            numbering: Numbering {
+                incarnation: names::machine_uuid(self.number),
+                after: self.launchers << 32,
+            },
         }
     }
 

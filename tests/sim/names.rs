@@ -10,6 +10,7 @@ pub(crate) const OBSERVER: Uuid = Uuid::from_u128(0x0b << 96);
 
 const MACHINES: u128 = 0xa << 96;
 const CONTROLLERS: u128 = 0xc << 96;
+const LIARS: u128 = 0x11a << 96;
 const INSTANCES: u128 = 0x1 << 96;
 
 /// The UUID of a machine's launcher.
@@ -20,6 +21,16 @@ pub(crate) fn machine_uuid(machine: usize) -> Uuid {
 /// A controller's UUID.
 pub(crate) fn controller_uuid(controller: usize) -> Uuid {
     Uuid::from_u128(CONTROLLERS + controller as u128)
+}
+
+/// The UUID of a launcher that lies.
+pub(crate) fn liar_uuid(liar: usize) -> Uuid {
+    Uuid::from_u128(LIARS + liar as u128)
+}
+
+/// The launcher that lies with this UUID.
+pub(crate) fn liar_of(uuid: &str) -> Option<usize> {
+    number(uuid, LIARS).map(|number| number as usize)
 }
 
 /// An instance's UUID, as payloads write it.

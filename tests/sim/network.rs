@@ -2,7 +2,8 @@
 //! carry.
 //!
 //! Frames of one direction arrive in order, each after a time of its own. What the scheduler has not begun to write when
-//! a connection ends comes back to it; of what was written some arrives and the rest is lost. Each end learns that it is
+//! a connection ends comes back to it; of what was written some arrives and the rest is lost. What a peer has not begun to
+//! write, because it is not read from, is lost with it. Each end learns that it is
 //! over at another time (`endings`), so that a peer may be back on a new connection while its old one still stands.
 
 mod endings;
@@ -35,6 +36,7 @@ const STALL_MS: u64 = 20_000;
 pub(crate) enum Peer {
     Machine(usize),
     Controller(usize),
+    Liar(usize),
 }
 
 impl Peer {
@@ -42,12 +44,13 @@ impl Peer {
         match self {
             Self::Machine(number) => names::machine_uuid(number),
             Self::Controller(number) => names::controller_uuid(number),
+            Self::Liar(number) => names::liar_uuid(number),
         }
     }
 
     fn role(self) -> Role {
         match self {
-            Self::Machine(_) => Role::AGENT,
+            Self::Machine(_) | Self::Liar(_) => Role::AGENT,
             Self::Controller(_) => Role::CONTROLLER,
         }
     }
@@ -78,13 +81,14 @@ pub(crate) struct Connection {
     outbox: VecDeque<Message>,
     down: Lane,
     up: Lane,
+    /// Whether the scheduler does not read, and what the peer has for it since: nothing else knows that it was sent.
+    is_held_back: bool,
+    queued: VecDeque<Flying>,
     /// Whether the peer reads, and the frames that wait for that.
     reads: bool,
     waiting: usize,
     /// Frames written to a broken connection: as many as its buffers take.
     voided: usize,
-    /// Instances of whose end the peer said something that was lost, and when.
-    lost: Vec<(u32, Instant)>,
     backlog: Backlog,
     is_stalled: bool,
 }
@@ -105,7 +109,6 @@ struct Flying {
     bytes: BytesMut,
     /// Instances of which it tells what became of them.
     told: Vec<u32>,
-    sent: Instant,
 }
 
 impl Lane {
@@ -124,15 +127,6 @@ impl Lane {
         let message = message.expect("what was encoded can be decoded");
         assert!(flying.bytes.is_empty(), "a frame is decoded whole");
         Some(message.expect("it is a whole message"))
-    }
-}
-
-impl Connection {
-    /// Frames of the peer are lost.
-    fn loses(&mut self, frames: impl IntoIterator<Item = Flying>) {
-        for Flying { told, sent, .. } in frames {
-            self.lost.extend(told.into_iter().map(|it| (it, sent)));
-        }
     }
 }
 
@@ -157,6 +151,12 @@ impl Network {
         links.find_map(|it| it.session)
     }
 
+    /// The connection of a peer of which both ends stand.
+    pub(crate) fn link_of(&self, peer: Peer) -> Option<Link> {
+        let mut standing = self.standing().into_iter();
+        standing.find(|link| self.links[link].peer == peer)
+    }
+
     /// Whether a START of this instance may still reach a machine.
     pub(crate) fn has_start_for(&self, machine: usize, instance: u32) -> bool {
         let of_machine = |it: &&Connection| it.peer == Peer::Machine(machine) && it.is_held;
@@ -175,6 +175,7 @@ impl World {
         let encoding = match peer {
             Peer::Machine(_) => Encoding::Native,
             Peer::Controller(number) => self.controllers[number].encoding,
+            Peer::Liar(number) => [Encoding::Gob, Encoding::Native][number % 2],
         };
         let limits = Limits::default();
         let down = Lane::new(encoding, Decoder::client(encoding, limits), self.now);
@@ -189,10 +190,11 @@ impl World {
             outbox: VecDeque::new(),
             down,
             up,
+            is_held_back: false,
+            queued: VecDeque::new(),
             reads: true,
             waiting: 0,
             voided: 0,
-            lost: Vec::new(),
             backlog: Backlog::Clear,
             is_stalled: false,
         };
@@ -252,10 +254,12 @@ impl World {
             _ => None,
         };
         let told = told.map(|(instance, _)| instance).into_iter().collect();
-        let sent = self.now;
-        let flying = Flying { bytes, told, sent };
+        let flying = Flying { bytes, told };
         if connection.is_broken {
-            return connection.loses([flying]);
+            return;
+        }
+        if connection.is_held_back {
+            return connection.queued.push_back(flying);
         }
         connection.up.wire.push_back(flying);
         connection.up.last = connection.up.last.max(at);
@@ -296,8 +300,7 @@ impl World {
                 connection.voided += 1;
                 self.unheard(peer, &told);
             } else {
-                let sent = self.now;
-                let flying = Flying { bytes, told, sent };
+                let flying = Flying { bytes, told };
                 connection.down.wire.push_back(flying);
                 connection.down.last = connection.down.last.max(at);
                 let at = connection.down.last;
@@ -324,6 +327,7 @@ impl World {
         match peer {
             Peer::Machine(machine) => self.launcher_receives(machine, message),
             Peer::Controller(number) => self.controller_receives(number, message),
+            Peer::Liar(number) => self.liar_receives(number, &message),
         }
         self.look_at_queues();
     }
@@ -346,6 +350,15 @@ impl World {
         self.scheduler_receives(peer, session, frame);
     }
 
+    /// What a peer sends from now on is under way for this much longer.
+    pub(crate) fn hold_up(&mut self, link: Link, by: Duration) {
+        let now = self.now;
+        if let Some(connection) = self.network.get_mut(link) {
+            connection.up.last = connection.up.last.max(now + by);
+            self.note(format_args!("what {link:?} says is held up by {by:?}"));
+        }
+    }
+
     /// A peer does not read for a while.
     pub(crate) fn stall(&mut self, link: Link) {
         let Some(connection) = self.network.get_mut(link) else {
@@ -356,6 +369,43 @@ impl World {
             self.agenda.put(self.now + STALL_TIME, Event::Stalls(link));
             let at = self.within_ms(STALL_MS);
             self.agenda.put(at, Event::Reads(link));
+        }
+    }
+
+    /// The scheduler does not read from a peer for a while, at the end of which the connection `breaks` or goes on.
+    pub(crate) fn hold(&mut self, link: Link, breaks: bool) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        if std::mem::replace(&mut connection.is_held_back, true) {
+            return;
+        }
+        self.note(format_args!(
+            "{link:?} is held back, and then breaks: {breaks}"
+        ));
+        let at = self.within_ms(STALL_MS);
+        let event = match breaks {
+            true => Event::Breaks(link),
+            false => Event::IsReadFrom(link),
+        };
+        self.agenda.put(at, event);
+    }
+
+    /// The scheduler reads from a peer again: what the peer had for it follows.
+    pub(crate) fn is_read_from(&mut self, link: Link) {
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        connection.is_held_back = false;
+        for flying in std::mem::take(&mut connection.queued) {
+            let at = self.soon();
+            let Some(connection) = self.network.get_mut(link).filter(|it| !it.is_broken) else {
+                return;
+            };
+            connection.up.wire.push_back(flying);
+            connection.up.last = connection.up.last.max(at);
+            let at = connection.up.last;
+            self.agenda.put(at, Event::ReachesScheduler(link));
         }
     }
 

@@ -1,7 +1,7 @@
 //! An operator that watches the scheduler from beginning to end, without a network between: what the scheduler itself says
 //! of what it decides, at the moment in which it does.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use ciao_scheduler::sched::{Hello, Input, Message, SessionId};
 use ciao_scheduler::server::sim_support;
@@ -13,6 +13,7 @@ use proto_frames::{Encoding, Frame, Kind, Role};
 
 use crate::controller;
 use crate::facts::{Fact, News, Waiting};
+use crate::liar;
 use crate::names::{self, OBSERVER};
 use crate::work::Amounts;
 use crate::world::World;
@@ -26,8 +27,8 @@ pub(crate) struct Observer {
     /// Instances that were given room while others waited, and what they are given it for.
     given: Vec<(u32, i64, usize, For)>,
     is_asking: bool,
-    /// Instances that have room already, and are on their way to use it.
-    placing: BTreeSet<u32>,
+    /// Instances that have room already, on a node or on their way to one: by instance, the machine with the room.
+    has_room: BTreeMap<u32, usize>,
 }
 
 /// What room is given for.
@@ -87,7 +88,11 @@ impl World {
                 self.note(format_args!("{command} of {instance:?}: {reason}: {why}"));
             }
             Message::DrainProgress(progress) => self.drained(&progress),
-            Message::Forward(frame) => {
+            Message::Forward(frame) if !liar::is_of_liar(&frame) => {
+                let machine = names::machine_of(&frame.origin.to_string());
+                if let (Some(machine), Some(seq)) = (machine, controller::end_of(&frame)) {
+                    self.facts.push(Fact::Told { machine, seq });
+                }
                 if let Some((instance, News::Failed)) = controller::news_of(&frame) {
                     self.see_failure(instance);
                 }
@@ -106,9 +111,30 @@ impl World {
         self.note(format_args!(
             "{instance} is {state} on {machine:?} to {to:?}: {why}"
         ));
-        let is_known = match event.state {
-            LifeState::Placing => !self.observer.placing.insert(instance),
-            _ => self.observer.placing.remove(&instance),
+        let has_room = &mut self.observer.has_room;
+        let is_known = match (&event.state, machine, to) {
+            (LifeState::Placing, Some(machine), _) => {
+                has_room.insert(instance, machine) == Some(machine)
+            }
+            // It may turn out that its node was never told to: then it is on its way as before.
+            (LifeState::Stopping, Some(machine), _) => {
+                has_room.insert(instance, machine) == Some(machine)
+            }
+            // The room it goes to is claimed for it when the move begins, and it goes there once it has stopped. Who
+            // came to wait meanwhile, of whatever priority, came too late for that room.
+            (LifeState::Migrating, _, Some(to)) => has_room.insert(instance, to) == Some(to),
+            // Where it ends on its node while a START of it is on its way there, its room stays claimed for that START.
+            // Whoever has lost its room waits before it is given any while others wait.
+            (
+                LifeState::Running
+                | LifeState::Suspending
+                | LifeState::Suspended
+                | LifeState::Resuming
+                | LifeState::Updated,
+                Some(machine),
+                _,
+            ) => has_room.insert(instance, machine) == Some(machine),
+            _ => has_room.remove(&instance).is_some(),
         };
         let purpose = match event.state {
             LifeState::Placing => Some(For::Start).filter(|_| !is_known),
@@ -160,7 +186,10 @@ impl World {
         let held = self.ask(&QueryKind::Instances).instances;
         for (instance, priority, machine, purpose) in given {
             let uuid = names::instance_uuid(instance);
-            let row = held.iter().find(|row| row.instance_uuid == uuid);
+            // A liar's node may have a row of its own, with whatever amounts.
+            let is_there = |row: &&InstanceView| names::machine_of(&row.node_uuid) == Some(machine);
+            let mut rows = held.iter().filter(|row| row.instance_uuid == uuid);
+            let row = rows.find(is_there);
             let node = nodes
                 .iter()
                 .find(|it| names::machine_of(&it.node_uuid) == Some(machine));
@@ -195,6 +224,20 @@ impl World {
             priority: row.priority.unwrap_or_default(),
             asked: amounts(row),
         })
+    }
+
+    /// What the scheduler says of one instance.
+    pub(crate) fn ask_for(&mut self, instance: u32) -> Option<InstanceView> {
+        self.observer.is_asking = true;
+        let query = Query {
+            what: QueryKind::Instances,
+            matching: Some(names::instance_uuid(instance)),
+            ..Query::default()
+        };
+        self.operate(Kind::QUERY, query.encode());
+        let answer = self.observer.answer.take();
+        self.observer.is_asking = false;
+        answer.and_then(|answer| answer.instances.into_iter().next())
     }
 
     /// Everything that the scheduler answers to a query, over all pages.

@@ -6,7 +6,9 @@ use ciao_scheduler::launcher::agent::Workloads;
 use fastrand::Rng;
 use proto_frames::payload::{Evacuate, EvacuateMode, Migrate, Span};
 
+use crate::features::Feature;
 use crate::names;
+use crate::network::Peer;
 use crate::work;
 use crate::world::World;
 
@@ -18,6 +20,9 @@ const PAUSE_MS: u64 = 500;
 
 /// Longest time that moves and drains are given, in ms.
 const DEADLINE_MS: u64 = 40_000;
+
+/// Longest time that what a peer says is held up, in ms.
+const HELD_UP_MS: u64 = 10_000;
 
 /// Longest step that the clock jumps, in ms.
 const JUMP_MS: u64 = 40_000;
@@ -36,6 +41,30 @@ const OPERATIONS: &[Operation] = &[
     }),
     ("start a batch", 2, Plan::start_batch),
     ("start again", 8, Plan::start_again),
+    ("start a batch of what there is", 4, |plan, world| {
+        if world.settings.has(Feature::BatchesOfTheLiving) {
+            plan.start_batch_again(world);
+        }
+    }),
+    ("start again across a cut", 6, |plan, world| {
+        if world.settings.has(Feature::StartsAcrossACut) {
+            plan.start_across_a_cut(world);
+        }
+    }),
+    ("hold up", 5, |plan, world| {
+        let time = Duration::from_millis(plan.chance.u64(..HELD_UP_MS));
+        if world.settings.has(Feature::HeldUp)
+            && let Some(link) = plan.any(&world.network.standing())
+        {
+            world.hold_up(link, time);
+        }
+    }),
+    ("lie", 20, |plan, world| {
+        if !world.liars.is_empty() {
+            let number = plan.chance.usize(..world.liars.len());
+            world.liar_speaks(number, &mut plan.chance);
+        }
+    }),
     ("delete", 12, Plan::delete),
     ("evacuate", 2, Plan::evacuate),
     ("restore", 6, Plan::restore),
@@ -77,6 +106,12 @@ const OPERATIONS: &[Operation] = &[
     ("do not read", 5, |plan, world| {
         if let Some(link) = plan.any(&world.network.standing()) {
             world.stall(link);
+        }
+    }),
+    ("is not read from", 5, |plan, world| {
+        if let Some(link) = plan.any(&world.network.standing()) {
+            let breaks = plan.chance.bool();
+            world.hold(link, breaks);
         }
     }),
     ("crash a launcher", 3, |plan, world| {
@@ -235,6 +270,70 @@ impl Plan {
         let (instance, number) = (self.instance(), self.controller(world));
         let restart = self.chance.bool();
         world.start_again(number, instance, restart);
+    }
+
+    /// Sends STARTs that were sent before once more, as a batch, with one that is new or without.
+    fn start_batch_again(&mut self, world: &mut World) {
+        let drawn = (0..self.chance.u32(1..4)).map(|_| self.instance());
+        let mut instances: Vec<u32> = drawn.collect();
+        // Where it matters most that nothing is started twice: on machines that the scheduler does not hear.
+        let machines = world.machines.iter();
+        let unheard = machines.filter(|it| {
+            let session = world.network.session_of(Peer::Machine(it.number));
+            session.is_none() && it.launcher.is_none()
+        });
+        let unheard: Vec<u32> = unheard
+            .flat_map(|it| it.processes.keys().copied())
+            .collect();
+        instances.extend(self.any(&unheard));
+        instances.sort_unstable();
+        instances.dedup();
+        instances.retain(|it| world.starts.contains_key(it));
+        let with_new = u32::from(self.chance.bool());
+        self.batches += 1;
+        let (id, count) = (self.batches, instances.len() as u32 + with_new);
+        let number = self.controller(world);
+        for instance in instances {
+            world.start_again_in_batch(number, instance, id, count);
+        }
+        for _ in 0..with_new {
+            self.instances += 1;
+            let instance = self.instances;
+            let start = work::of_batch(&mut self.chance, instance, id, count);
+            world.start(number, instance, start);
+        }
+    }
+
+    /// Sends STARTs of what runs on a machine once more, while the machine hears nothing, is cut off, or is told to end it.
+    fn start_across_a_cut(&mut self, world: &mut World) {
+        let runs: Vec<(usize, u32)> = world
+            .machines
+            .iter()
+            .flat_map(|it| it.processes.keys().map(|&instance| (it.number, instance)))
+            .collect();
+        let Some((machine, instance)) = self.any(&runs) else {
+            return;
+        };
+        let number = self.controller(world);
+        let link = world.network.link_of(Peer::Machine(machine));
+        if let Some(link) = link.filter(|_| self.chance.bool()) {
+            world.stall(link);
+        }
+        for _ in 0..self.chance.u32(1..4) {
+            let restart = self.chance.bool();
+            world.start_again(number, instance, restart);
+        }
+        match self.chance.u8(..5) {
+            0 => world.delete(number, instance, machine, self.chance.bool()),
+            1 if world.is_native(number) => world.suspend(number, instance),
+            2 => {
+                if let Some(link) = link {
+                    world.break_link(link);
+                }
+            }
+            3 => world.launcher_crashes(machine),
+            _ => {}
+        }
     }
 
     /// Deletes an instance where the controller saw it last, else where it is not.

@@ -6,6 +6,7 @@ use ciao_scheduler::sched::{
     Action, ClusterConfiguration, Config, Input, Notice, Scheduler, SessionId,
 };
 use ciao_scheduler::server::sim_support;
+use proto_frames::payload::{LifeState, Scheduling};
 use proto_frames::{Frame, Kind};
 
 use crate::agenda::Event;
@@ -81,16 +82,19 @@ impl World {
         let told = frame.clone();
         let starts = self.started();
         // Before it is handled: whether a START is safe depends on what was known then.
-        let taken = (kind == Kind::START)
-            .then(|| self.see_start(&told))
-            .flatten();
+        let taken = match kind {
+            Kind::START => self.see_start(&told),
+            _ => None,
+        };
         let input = Input::Frame {
             session,
             frame,
             meaning,
         };
-        if let Peer::Machine(machine) = peer {
-            self.see_report(machine, &told);
+        match peer {
+            Peer::Machine(machine) => self.see_report(machine, &told),
+            Peer::Liar(_) if !self.see_lie(&told) => return,
+            Peer::Liar(_) | Peer::Controller(_) => {}
         }
         let before = self.facts.len();
         self.hand_in(input);
@@ -104,7 +108,7 @@ impl World {
     }
 
     /// What a START is, once the scheduler has taken it in.
-    fn see_start(&self, frame: &Frame) -> Option<Fact> {
+    fn see_start(&mut self, frame: &Frame) -> Option<Fact> {
         let start = proto_frames::payload::peek::start(&frame.payload).ok()?;
         let instance = names::instance_of(&start.instance_uuid)?;
         let is_unseen = self.machines.iter().any(|machine| {
@@ -112,9 +116,24 @@ impl World {
             let may_run = machine.has(instance) || self.network.has_start_for(at, instance);
             may_run && self.is_out_of_sight(at)
         });
+        let is_unseen = is_unseen && !self.is_kept_safe(instance);
         Some(Fact::Taken {
             instance,
             is_unseen,
+        })
+    }
+
+    /// Whether the scheduler has to know better than to start an instance that it may not see: it is managed, and if lost
+    /// not one of those that are only reported.
+    fn is_kept_safe(&mut self, instance: u32) -> bool {
+        let restarts = self.starts.get(&instance).is_some_and(|sent| {
+            let scheduling = sent.start.scheduling.as_ref();
+            scheduling.is_some_and(Scheduling::restarts_on_node_loss)
+        });
+        let row = self.ask_for(instance);
+        row.is_some_and(|row| match row.life.as_str() {
+            "" => false,
+            life => restarts || life != LifeState::Lost.as_str(),
         })
     }
 
@@ -128,6 +147,9 @@ impl World {
             self.sight[machine].is_listed = true;
             let stats = proto_frames::payload::peek::stats(&frame.payload);
             let stats = stats.expect("launchers write STATS well");
+            for end in &stats.ended {
+                self.see_end(machine, end.seq, &end.instance_uuid);
+            }
             let instances = stats.instances.iter();
             let instances = instances
                 .filter_map(|it| names::instance_of(&it.instance_uuid))
@@ -138,11 +160,32 @@ impl World {
             return;
         };
         match news {
-            News::Gone => self.facts.push(Fact::Gone { instance }),
+            News::Gone => {
+                let seq = controller::end_of(frame).expect("launchers number ends");
+                return self.see_end(machine, seq, &names::instance_uuid(instance));
+            }
             // Whether that is the end of its START the scheduler says.
-            News::Failed => return,
+            News::Failed => {
+                let seq = controller::end_of(frame);
+                self.ends_seen.extend(seq.map(|seq| (machine, seq)));
+                return;
+            }
             _ => self.facts.push(Fact::Refused { instance }),
         }
+        if self.has_no_controller() {
+            self.facts.push(Fact::Unheard { instance });
+        }
+    }
+
+    /// A launcher has told an end, for the first time or again.
+    fn see_end(&mut self, machine: usize, seq: u64, instance_uuid: &str) {
+        if !self.ends_seen.insert((machine, seq)) {
+            return;
+        }
+        let Some(instance) = names::instance_of(instance_uuid) else {
+            return;
+        };
+        self.facts.push(Fact::Gone { instance });
         if self.has_no_controller() {
             self.facts.push(Fact::Unheard { instance });
         }
@@ -226,8 +269,12 @@ impl World {
                 self.note(format_args!("{session:?} is ended: {why}"));
                 let link = self.network.of_session(session);
                 let taken = link.and_then(|link| self.take_session(link));
-                if let (Some((session, unsent)), Some(core)) = (taken, &mut self.core) {
-                    core.handle(self.now, Input::Disconnected { session, unsent });
+                if let Some((session, unsent)) = taken {
+                    let input = Input::Disconnected { session, unsent };
+                    self.see_input(&input);
+                    if let Some(core) = &mut self.core {
+                        core.handle(self.now, input);
+                    }
                 }
             }
             Action::RememberNodes => {

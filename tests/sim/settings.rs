@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::features::{Feature, features};
+
 /// What is the same for a whole run.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -27,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) window: usize,
     /// Frames in a launcher's queue beyond which it counts as long.
     pub(crate) high_water: usize,
+    /// What trouble consists of, beside what it always does.
+    features: Vec<Feature>,
 }
 
 impl Settings {
@@ -48,7 +52,13 @@ impl Settings {
             latency: ms(&[2, 20, 300], chance),
             window: [2, 8, 64][chance.usize(..3)],
             high_water: [2, 4, 20][chance.usize(..3)],
+            features: features(),
         }
+    }
+
+    /// Whether this is part of the trouble.
+    pub(crate) fn has(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
     }
 
     /// Long enough for everything that waits for something to have waited enough: lost nodes given up, batches failed,

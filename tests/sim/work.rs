@@ -144,15 +144,21 @@ pub(crate) fn change(chance: &mut Rng) -> Update {
 
 /// Draws one START of a batch.
 pub(crate) fn of_batch(chance: &mut Rng, instance: u32, id: u32, count: u32) -> Start {
+    in_batch(plain(chance, instance), id, count)
+}
+
+/// The same START as one of a batch.
+pub(crate) fn in_batch(start: Start, id: u32, count: u32) -> Start {
+    let batch = Some(Batch {
+        id: format!("b{id}"),
+        count,
+    });
     Start {
         scheduling: Some(Scheduling {
-            batch: Some(Batch {
-                id: format!("b{id}"),
-                count,
-            }),
-            ..Scheduling::default()
+            batch,
+            ..start.scheduling.unwrap_or_default()
         }),
-        ..plain(chance, instance)
+        ..start
     }
 }
 

@@ -3,7 +3,7 @@
 //! What each part does stands with its subject: `scheduler`, `network`, `launcher`, `machine`, `controller`. Everything
 //! that takes time is an event in the agenda; the core and the launchers say themselves when they want to be woken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent;
@@ -15,6 +15,8 @@ use crate::agenda::{Agenda, Event};
 use crate::controller::{Controller, Sent};
 use crate::disk::Disk;
 use crate::facts::Fact;
+use crate::features::Feature;
+use crate::liar::{Liar, Lies};
 use crate::machine::Machine;
 use crate::names;
 use crate::network::{Link, Network, Peer};
@@ -52,11 +54,15 @@ pub(crate) struct World {
     pub(crate) disk: Disk,
     pub(crate) machines: Vec<Machine>,
     pub(crate) controllers: Vec<Controller>,
+    pub(crate) liars: Vec<Liar>,
+    pub(crate) lies: Lies,
     /// Every START that a controller has sent.
     pub(crate) starts: BTreeMap<u32, Sent>,
     pub(crate) starts_taken: u64,
     /// The machine that each instance was given to last.
     pub(crate) placed: BTreeMap<u32, usize>,
+    /// Ends that some scheduler has heard of: on which machine, and their numbers there.
+    pub(crate) ends_seen: BTreeSet<(usize, u64)>,
     /// How often each peer decided to dial.
     dials: BTreeMap<Peer, u64>,
     /// Queues to be looked at once the core has no more to say.
@@ -84,6 +90,8 @@ impl World {
         let mut world = Self {
             settings,
             controllers: controllers.collect(),
+            liars: Vec::new(),
+            lies: Lies::default(),
             chance,
             began: now,
             now,
@@ -101,6 +109,7 @@ impl World {
             starts: BTreeMap::new(),
             starts_taken: 0,
             placed: BTreeMap::new(),
+            ends_seen: BTreeSet::new(),
             dials: BTreeMap::new(),
             look_at: Vec::new(),
             facts: Vec::new(),
@@ -116,7 +125,19 @@ impl World {
         for at in 0..world.machines.len() {
             world.launcher_starts(at);
         }
+        world.liars_come();
         world
+    }
+
+    /// Every other cluster has one or two launchers that lie.
+    fn liars_come(&mut self) {
+        let count = self.chance.usize(..4).saturating_sub(1);
+        if self.settings.has(Feature::Liars) {
+            self.liars.resize_with(count, Liar::default);
+        }
+        for number in 0..self.liars.len() {
+            self.dial(Peer::Liar(number));
+        }
     }
 
     /// Time since the beginning.
@@ -187,6 +208,8 @@ impl World {
             Event::PeerLearns(link) => self.peer_learns(link),
             Event::SchedulerLearns(link) => self.scheduler_learns(link),
             Event::Reads(link) => self.reads(link),
+            Event::IsReadFrom(link) => self.is_read_from(link),
+            Event::Breaks(link) => self.break_link(link),
             Event::Stalls(link) => self.stalls(link),
             Event::Begins {
                 machine,
@@ -235,6 +258,7 @@ impl World {
         match peer {
             Peer::Machine(at) => self.launcher_dials(at),
             Peer::Controller(number) => self.controller_dials(number),
+            Peer::Liar(number) => self.liar_dials(number),
         }
     }
 

@@ -44,6 +44,7 @@ impl BenchQueue {
             purpose: Purpose::Start,
             shape: Arc::new(Shape::of(&request)),
             bytes: 0,
+            is_operators: false,
             deadline: None,
         };
         self.0

@@ -40,6 +40,9 @@ pub(in crate::sched) struct Entry {
     pub(super) open: u32,
     /// Whether a START from before this connection, not among the open ones, may have brought it there.
     pub(super) is_doubted: bool,
+    /// Whether it was last listed as being started: the START behind that, which is not among the open ones any more, may
+    /// still fail.
+    pub(super) is_starting: bool,
     /// STATS in a row that should have listed it and did not.
     pub(super) misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
@@ -175,6 +178,7 @@ impl Entry {
             repeated: None,
             open: 1,
             is_doubted: false,
+            is_starting: false,
             misses: 0,
             listed_in: 0,
             is_kept: false,
@@ -224,6 +228,14 @@ impl Entry {
     /// The group it is a member of.
     pub(in crate::sched) fn group(&self) -> Option<&Arc<str>> {
         self.extras.as_ref()?.group.as_ref()
+    }
+
+    /// Whether nothing but a START that its launcher had not come to, with so many seen, has to do with it.
+    pub(in crate::sched) fn is_all_after(&self, starts_seen: u64) -> bool {
+        let is_later = |start: Unconfirmed| start.ordinal > starts_seen;
+        matches!(self.phase, Phase::Placed(start) if is_later(start))
+            && self.open <= 1
+            && !self.is_doubted
     }
 
     /// Counts a STATS that does not list it; whether that was one too many.

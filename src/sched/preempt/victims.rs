@@ -193,7 +193,7 @@ impl Lack {
     }
 
     fn change(&mut self, victim: &Victim, way: Way, sign: i64) {
-        let add = |to: &mut i64, amount: i64| *to = to.saturating_add(sign * amount);
+        let add = |to: &mut i64, amount: i64| *to = to.saturating_add(amount.saturating_mul(sign));
         add(&mut self.room.vcpus, victim.frees.vcpus);
         if way == Way::Suspend {
             return;

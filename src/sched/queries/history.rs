@@ -44,7 +44,7 @@ impl Scheduler {
             at_ms: ms(self.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
             node_uuid: uuid_text(event.node),
-            detail: event.detail.clone(),
+            detail: event.detail.to_string(),
         }
     }
 

@@ -260,7 +260,7 @@ fn attempts(kept: &Instance) -> u32 {
 
 /// Why it waits; empty where it does not.
 fn waits_for(kept: &Instance) -> String {
-    let last = || kept.history.back().map(|event| event.detail.clone());
+    let last = || kept.history.last().map(|event| event.detail.to_string());
     match &kept.state {
         State::Waiting
         | State::Lost { .. }

@@ -30,7 +30,9 @@ impl Scheduler {
             allowance.look();
             if matches_node(node, pattern) {
                 let row = self.node_row(now, key, most_recent.contains(&Some(key)));
-                allowance.take_row(labels_len(&row.labels) + amounts_len(&row.resources_total) * 2);
+                let left_out: usize = row.resources_left_out.iter().map(String::len).sum();
+                let amounts = amounts_len(&row.resources_total) * 2;
+                allowance.take_row(labels_len(&row.labels) + amounts + left_out);
                 rows.push(row);
             }
         }
@@ -69,6 +71,7 @@ impl Scheduler {
             resources_free: named(&node.traits.resources, &self.columns, |column, _| {
                 self.nodes.free_custom(key, column).max(0)
             }),
+            resources_left_out: node.left_out.iter().map(|it| it.to_string()).collect(),
             failures: match node.failures.at(now) {
                 0.0 => String::new(),
                 failures => format!("{failures:.2}"),

@@ -67,6 +67,7 @@ fn waiter(order: u64, priority: u8, asked: Resources) -> Waiter {
         purpose: Purpose::Start,
         shape: Arc::new(Shape::of(&request(order))),
         bytes: 1,
+        is_operators: false,
         deadline: None,
     }
 }

@@ -1,6 +1,7 @@
 //! What the core decided on its way to the peers' queues: whose budget holds it, and what happens where a peer does not
 //! read.
 //!
+//! A launcher that adds to a long queue is not read from until that queue is shorter ([`crate::net::outbox::LONG_QUEUE`]).
 //! Nobody waits for a listener. What is queued for an operator because of what others do is charged to nobody, what is
 //! queued for a launcher or controller that has stalled no longer. Memory is bounded all the same: by disconnecting
 //! operators and controllers beyond a number of uncharged bytes, and by leaving charges beyond it with launchers, on
@@ -10,15 +11,16 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use proto_frames::{Frame, Kind, Role, Uuid};
-use tracing::{Level, info, warn};
 
 use super::{Hub, PeerState, Turn};
 use crate::net::budget::Charge;
+use crate::net::outbox::Others;
 use crate::net::peer::Flow;
 use crate::sched::{Action, Backlog, Input, Message, Scheduler, SessionId};
 use crate::server::limits::{
     MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR,
 };
+use crate::server::notices::{Class, Weight, Who};
 use crate::server::render;
 
 /// How a peer's queue stands.
@@ -83,12 +85,10 @@ impl Hub {
                 Action::Persist(change) => self.persist(change),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
-                    let line = format_args!("refused a peer: it {why}");
-                    self.notices.say(Level::WARN, line, turn.now);
-                    self.refuse(turn, session);
+                    self.refuse(turn, session, why);
                 }
                 Action::Disconnect { session, why } => {
-                    self.disconnect(scheduler, turn, session, Level::INFO, why);
+                    self.disconnect(scheduler, turn, session, Weight::News, why);
                 }
             }
         }
@@ -113,8 +113,8 @@ impl Hub {
                     self.look_at_queue(scheduler, turn, to, &peer);
                 }
                 if peer.has_too_much(pushed.uncharged) {
-                    let why = TooMuch(pushed.uncharged);
-                    self.disconnect(scheduler, turn, to, Level::WARN, why);
+                    let why = TooMuch::of(&peer, pushed.uncharged);
+                    self.disconnect(scheduler, turn, to, Weight::Warning, why);
                 }
             }
             // Its connection ended a moment ago; the core is told next, and given this back.
@@ -150,23 +150,28 @@ impl Hub {
         scheduler: &mut Scheduler,
         turn: &Turn<'_>,
         session: SessionId,
-        level: Level,
+        weight: Weight,
         why: impl Display,
     ) {
         let Some((_, peer)) = self.peers.remove(&session) else {
             return;
         };
         let line = format_args!("{} {}: {why}", peer.role, peer.uuid);
-        self.notices.say(level, line, turn.now);
+        let who = Who::Peer(peer.uuid);
+        self.notices.say(Class::Cut, who, weight, line, turn.now);
         let mut unsent = peer.outbox.shut();
         unsent.append(&mut peer.late.lock());
         scheduler.handle(turn.now, Input::Disconnected { session, unsent });
     }
 
-    fn refuse(&self, turn: &mut Turn<'_>, session: SessionId) {
+    fn refuse(&self, turn: &mut Turn<'_>, session: SessionId, why: impl Display) {
         let Some(peer) = self.peers.get(&session) else {
             return;
         };
+        let line = format_args!("refused {} {}: it {why}", peer.role, peer.uuid);
+        let who = Who::Peer(peer.uuid);
+        self.notices
+            .say(Class::Refused, who, Weight::Warning, line, turn.now);
         let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), Vec::new());
         // A queue that has just been made takes it, unless the scheduler is leaving.
         if let Ok(pushed) = peer.outbox.push(Message::Forward(frame), 0, None) {
@@ -191,28 +196,57 @@ impl Hub {
         let uncharged = if is_stalled {
             let (limit, disconnects) = peer.max_uncharged();
             let limit = if disconnects { usize::MAX } else { limit };
-            peer.outbox.release_charges(limit, &peer.budget)
+            peer.outbox.release_charges(limit, self.others_than(peer))
         } else {
             peer.outbox.keep_charges();
             0
         };
+        let (role, uuid, who) = (peer.role, peer.uuid, Who::Peer(peer.uuid));
         if is_stalled {
-            warn!(
-                "{} {} does not read what is sent to it",
-                peer.role, peer.uuid
+            let line = format_args!(
+                "{role} {uuid} does not read what is sent to it: {} bytes wait, and its connection has taken next to \
+                 nothing for {:?}",
+                peer.outbox.bytes(),
+                self.limits.stall_time
             );
+            self.note(Class::Stalled, who, Weight::Warning, line);
         } else {
-            info!("{} {} reads again", peer.role, peer.uuid);
+            let line = format_args!("{role} {uuid} reads again");
+            self.note(Class::Stalled, who, Weight::News, line);
         }
         self.turn(None, |turn, scheduler| {
             peer.queue.lock().is_stalled = is_stalled;
             self.look_at_queue(scheduler, turn, session, peer);
             if peer.has_too_much(uncharged) {
-                let why = TooMuch(uncharged);
-                self.disconnect(scheduler, turn, session, Level::WARN, why);
+                let why = TooMuch::of(peer, uncharged);
+                self.disconnect(scheduler, turn, session, Weight::Warning, why);
             }
             self.dispatch(scheduler, turn);
         });
+    }
+
+    /// Whether what a peer does not read is read by others: a controller's reports by other controllers, and what is
+    /// meant for a node or an operator by nobody, but no burst of many senders is.
+    fn others_than(&self, peer: &PeerState) -> Others {
+        let reads = |other: &PeerState| {
+            other.role.contains(Role::CONTROLLER)
+                && !std::ptr::eq(other, peer)
+                && !other.queue.lock().is_stalled
+        };
+        if peer.role.contains(Role::CONTROLLER) && !self.peers.iter().any(|other| reads(&other)) {
+            Others::None
+        } else {
+            Others::Read
+        }
+    }
+
+    /// A controller that joins gets what others that have stalled do not read.
+    pub(super) fn has_joined(&self, peer: &PeerState) {
+        if peer.role.contains(Role::CONTROLLER) {
+            for other in &self.peers {
+                other.outbox.allow_more(usize::MAX);
+            }
+        }
     }
 
     /// Tells the core how a peer's queue stands, if that has changed.
@@ -242,15 +276,34 @@ impl Hub {
     }
 }
 
-/// Why a peer is disconnected that lets too much wait.
-struct TooMuch(usize);
+/// Why a peer is disconnected for which too much waits: so many bytes that are charged to nobody.
+enum TooMuch {
+    /// Its connection takes nothing.
+    Stalled(usize),
+    /// Its connection takes what is written, but more is queued.
+    Slow(usize),
+}
+
+impl TooMuch {
+    fn of(peer: &PeerState, uncharged: usize) -> Self {
+        if peer.queue.lock().is_stalled {
+            Self::Stalled(uncharged)
+        } else {
+            Self::Slow(uncharged)
+        }
+    }
+}
 
 impl Display for TooMuch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Stalled(bytes) | Self::Slow(bytes)) = self;
         write!(
             f,
-            "disconnected: {} bytes of what others do wait for it, and it does not read them fast enough",
-            self.0
-        )
+            "disconnected: {bytes} bytes of what others do wait for it, "
+        )?;
+        f.write_str(match self {
+            Self::Stalled(_) => "and its connection takes none of them",
+            Self::Slow(_) => "and more are queued than its connection takes",
+        })
     }
 }

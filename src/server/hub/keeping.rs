@@ -8,7 +8,7 @@ use tracing::{error, warn};
 
 use super::Hub;
 use crate::sched::{Change, Input};
-use crate::server::store::Opened;
+use crate::server::store::{Opened, Store};
 
 impl Hub {
     /// Keeps records in this store from now on.
@@ -36,6 +36,17 @@ impl Hub {
         }
     }
 
+    /// Waits until the store is no longer written, though it was not closed.
+    pub(in crate::server) fn store_failure(&self) -> impl Future<Output = String> + Send + use<> {
+        let failure = self.store.get().map(Store::failure);
+        async move {
+            match failure {
+                Some(failure) => failure.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Waits until what was handed to the store so far is on disk, and the core knows.
     pub(super) async fn flush(self: &Arc<Self>, time: Duration) {
         let hub = Arc::clone(self);
@@ -46,7 +57,7 @@ impl Hub {
     }
 
     /// Writes what is left to the store and closes it.
-    pub(super) async fn close_store(self: &Arc<Self>, time: Duration) {
+    pub(in crate::server) async fn close_store(self: &Arc<Self>, time: Duration) {
         let hub = Arc::clone(self);
         let close = move || hub.store.get().is_none_or(|store| store.close(time));
         if !tokio::task::spawn_blocking(close).await.unwrap_or(false) {

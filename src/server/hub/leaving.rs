@@ -13,7 +13,7 @@ use super::{Hub, PeerState};
 use crate::sched::{Backlog, Input};
 
 /// How long the store may take for its last transaction. A disk that writes at all needs milliseconds.
-const STORE_DEADLINE: Duration = Duration::from_secs(5);
+pub(in crate::server) const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The roles of those who are given STARTs.
 const NODES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);

@@ -7,6 +7,7 @@ use proto_frames::payload::Topic;
 use proto_frames::{Encoding, Frame, Kind};
 
 use super::*;
+use crate::net::outbox::LONG_QUEUE;
 use crate::net::peer::Flow;
 use crate::sched::{
     ClusterConfiguration, Config, Hello, InstanceId, Meaning, NodeReport, Resources, StartRequest,
@@ -180,6 +181,89 @@ fn a_backup_holds_reports_back_until_it_stalls_and_is_disconnected_beyond_its_li
         reported += LARGE;
     }
     assert!(reported > MAX_UNCHARGED_CONTROLLER / 2);
+}
+
+#[test]
+fn reports_wait_for_a_long_queue_of_a_controller_and_not_for_one_that_stalled() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let nodes: Vec<_> = (0..2 * LONG_QUEUE / LAUNCHER_BUDGET)
+        .map(|_| Joined::node(&hub))
+        .collect();
+    master.take();
+    let report = |node: &Joined| node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+    let held = |nodes: &[Joined]| nodes.iter().filter(|node| !node.may_be_read()).count();
+    // Long before any node's own budget is used up…
+    for _ in 0..LONG_QUEUE / LARGE / nodes.len() {
+        nodes.iter().for_each(report);
+    }
+    assert_eq!(held(&nodes), 0);
+    while master.state.outbox.bytes() <= LONG_QUEUE {
+        report(&nodes[0]);
+    }
+    // …those wait that add to a long queue, and no others.
+    assert_eq!(held(&nodes), 1);
+    nodes.iter().skip(1).for_each(report);
+    assert_eq!(held(&nodes), nodes.len());
+    master.flow(&hub, Flow::Stalled);
+    assert_eq!(held(&nodes), 0);
+    nodes.iter().for_each(report);
+    assert_eq!(held(&nodes), 0);
+    // But all that they can say does not fill its queue at once, as long as there is no other to be told.
+    while held(&nodes) < nodes.len() {
+        assert!(master.state.outbox.bytes() < MAX_UNCHARGED_CONTROLLER / 2);
+        nodes.iter().for_each(report);
+    }
+    let backup = Joined::new(&hub, Role::CONTROLLER);
+    assert_eq!(held(&nodes), 0);
+    nodes.iter().for_each(report);
+    assert_eq!(held(&nodes), 0);
+    backup.take();
+    // It reads again: what is reported waits for it until its queue has been taken.
+    master.flow(&hub, Flow::Moving);
+    nodes.iter().for_each(report);
+    assert_eq!(held(&nodes), nodes.len());
+    master.take();
+    assert_eq!(held(&nodes), 0);
+    assert!(master.is_connected(&hub));
+}
+
+#[test]
+fn a_controller_that_ends_lets_go_of_those_that_wait_for_it() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let nodes: Vec<_> = (0..2 * LONG_QUEUE / LAUNCHER_BUDGET)
+        .map(|_| Joined::node(&hub))
+        .collect();
+    while master.state.outbox.bytes() <= LONG_QUEUE {
+        for node in &nodes {
+            node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+        }
+    }
+    assert!(nodes.iter().any(|node| !node.may_be_read()));
+    hub.ended(master.session, master.state.outbox.shut());
+    assert!(nodes.iter().all(Joined::may_be_read));
+}
+
+#[test]
+fn a_controller_does_not_wait_for_the_long_queue_of_a_node() {
+    let hub = hub();
+    let master = Joined::new(&hub, Role::CONTROLLER);
+    let operator = Joined::new(&hub, Role::OPERATOR);
+    let node = Joined::node(&hub);
+    let mut count = 0;
+    while node.state.outbox.bytes() <= LONG_QUEUE {
+        master.start(&hub, count, LARGE);
+        count += 1;
+    }
+    operator.start(&hub, count, LARGE);
+    assert!(operator.may_be_read());
+    // Nor does the node, which did not fill it.
+    node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+    assert!(node.may_be_read());
+    let starts = node.take().into_iter();
+    let starts = starts.filter(|it| matches!(it, Message::Start(_)));
+    assert_eq!(starts.count(), count + 1);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use proto_frames::payload::{
     CommandFailure, Evacuate, InstanceStateEvent, Migrate, Restore, Resume, Suspend, Update,
 };
 
-use super::{Parsed, Unusable, check_names};
+use super::names::check_names;
+use super::{Parsed, Unusable};
 use crate::sched::{InstanceId, Meaning, Target};
 
 /// What such a frame says.

@@ -2,37 +2,35 @@
 
 use std::time::Duration;
 
+use proto_frames::Uuid;
 use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
 use proto_frames::payload::peek::{Figures, InstancePeek};
 use proto_frames::payload::scheduling;
 
-use super::{MAX_NAME_LEN, Unusable};
-use crate::sched::{Capabilities, NodeExtras, canonical_uuid};
+use super::Unusable;
+use super::names::bad_text;
+use crate::sched::{Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, NodeExtras, canonical_uuid};
 
 /// Labels that a node may report. Each is kept, and every change of one is an update of the search index.
 const MAX_LABELS: usize = 64;
-
-/// Custom resources that a node may report.
-const MAX_RESOURCES: usize = 64;
 
 /// What a node says of itself beyond the original's figures; `None` if nothing.
 pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusable> {
     let is_silent = figures.labels.is_empty()
         && figures.resources.is_empty()
         && figures.shares.is_empty()
+        && figures.shared_by.is_empty()
         && figures.capabilities.is_empty();
     if is_silent {
         return Ok(None);
     }
     check_count("labels", figures.labels.len(), MAX_LABELS)?;
-    check_count("resources", figures.resources.len(), MAX_RESOURCES)?;
+    check_count("resources", figures.resources.len(), MAX_RESOURCES_PER_NODE)?;
+    check_count("shared_by", figures.shared_by.len(), MAX_PARTS)?;
     for (key, value) in &figures.labels {
         check_name("labels", key)?;
-        if value.len() > MAX_NAME_LEN {
-            let len = value.len();
-            return bad(format!(
-                "labels.{key}: {len} bytes, at most {MAX_NAME_LEN} are taken"
-            ));
+        if let Some(why) = bad_text(value) {
+            return bad(format!("labels.{key}: {why}"));
         }
     }
     for (name, amount) in &figures.resources {
@@ -52,11 +50,13 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
             .collect(),
         shares: match &*figures.shares {
             "" => None,
-            uuid => match canonical_uuid(uuid) {
-                Some(uuid) => Some(uuid),
-                None => return bad("shares: expected the UUID of a node".to_owned()),
-            },
+            uuid => Some(node_uuid("shares", uuid)?),
         },
+        shared_by: figures
+            .shared_by
+            .iter()
+            .map(|uuid| node_uuid("shared_by", uuid))
+            .collect::<Result<_, _>>()?,
         capabilities: Capabilities::from_names(figures.capabilities.iter().map(|name| &**name)),
         lease: figures.lease.map(|lease| Duration::from_millis(lease.ms())),
     })))
@@ -77,6 +77,10 @@ pub(super) fn check_instance(instance: &InstancePeek<'_>) -> Result<(), Unusable
         .resources
         .keys()
         .try_for_each(|name| check_name(key, name))
+}
+
+fn node_uuid(key: &str, text: &str) -> Result<Uuid, Unusable> {
+    canonical_uuid(text).map_or_else(|| bad(format!("{key}: expected the UUID of a node")), Ok)
 }
 
 fn boxed(text: &str) -> Box<str> {

@@ -3,7 +3,6 @@
 //! Nothing in the file is trusted. Its checksums are verified whenever it is opened, and a panic of the database, which
 //! damage it does not expect may cause, is an error like others.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
@@ -20,7 +19,9 @@ use tracing::warn;
 
 use super::writer::Sink;
 use super::{Batch, format};
+use crate::private;
 use crate::sched::{Record, RecordKey};
+use crate::server::tasks::said;
 
 /// Records, by key.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -119,7 +120,11 @@ fn open_database(path: &Path, if_absent: IfAbsent) -> Result<(Database, bool), O
             }
         });
     let database = match if_absent {
-        IfAbsent::Make => builder.create(path)?,
+        IfAbsent::Make => {
+            // Made here, because the database would let others read it.
+            drop(private::open(path).map_err(redb::Error::Io)?);
+            builder.create(path)?
+        }
         IfAbsent::Fail => builder.open(path)?,
     };
     Ok((database, rolled_back.get()))
@@ -319,14 +324,6 @@ fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
 /// Does something that may panic on damaged files; what it said if it did.
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| said(&*panic).to_owned())
-}
-
-fn said(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("the database panicked")
 }
 
 impl From<DatabaseError> for OpenError {

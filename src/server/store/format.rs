@@ -1,7 +1,7 @@
 //! What a record is in bytes, in the format of this program and in older ones.
 //!
 //! ```text
-//! key     'i' and the instance as payloads write it | 'n' and the node's UUID, 16 bytes
+//! key     'i' and the instance as payloads write it | 'n' and the node's UUID, 16 bytes | 'b' and a bound UUID, 16 bytes
 //! value   length of the payload, u32 big-endian; 0xffff_ffff = there is none
 //!         the payload, as it came
 //!         everything else, as a JSON object
@@ -16,30 +16,34 @@
 //! | --- | --- |
 //! | 1 | instances have no history |
 //! | 2 | the history of an instance begins with its arrival |
+//!
+//! A kind of record that is added makes no new format: a program that does not know it names such records as unreadable
+//! and leaves them where they are. So it was with bound UUIDs.
 
 use bytes::Bytes;
 use proto_frames::Uuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::sched::{InstanceRecord, NodeRecord, Record, RecordKey};
+use crate::sched::{BindingRecord, InstanceRecord, NodeRecord, Record, RecordKey};
 
 /// The format that is written.
 pub(super) const FORMAT: u64 = 2;
 
 /// The oldest format that can be read.
-pub(super) const OLDEST: u64 = 1;
+pub(in crate::server) const OLDEST: u64 = 1;
 
 const INSTANCE: u8 = b'i';
 const NODE: u8 = b'n';
+const BINDING: u8 = b'b';
 
 /// The length that says that there is no payload.
 const NO_PAYLOAD: u32 = u32::MAX;
 
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(in crate::server) enum Unreadable {
     /// Its key is of no kind that there is.
     #[error("a key of no known kind")]
     Key,
@@ -52,10 +56,11 @@ pub(super) enum Unreadable {
 }
 
 /// The bytes of a key.
-pub(super) fn encode_key(key: &RecordKey) -> Vec<u8> {
+pub(in crate::server) fn encode_key(key: &RecordKey) -> Vec<u8> {
     let (kind, name) = match key {
         RecordKey::Instance(text) => (INSTANCE, text.as_bytes()),
         RecordKey::Node(uuid) => (NODE, &uuid.as_bytes()[..]),
+        RecordKey::Binding(uuid) => (BINDING, &uuid.as_bytes()[..]),
     };
     let mut bytes = Vec::with_capacity(1 + name.len());
     bytes.push(kind);
@@ -64,15 +69,19 @@ pub(super) fn encode_key(key: &RecordKey) -> Vec<u8> {
 }
 
 /// The bytes of a record.
-pub(super) fn encode(record: &Record) -> Vec<u8> {
+pub(in crate::server) fn encode(record: &Record) -> Vec<u8> {
     match record {
         Record::Instance(instance) => join(instance.payload.as_deref(), instance),
         Record::Node(node) => join(None, node),
+        Record::Binding(binding) => join(None, binding),
     }
 }
 
 /// The record of these bytes, in the format of this program.
-pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<(RecordKey, Record), Unreadable> {
+pub(in crate::server) fn decode(
+    key: &[u8],
+    value: &[u8],
+) -> Result<(RecordKey, Record), Unreadable> {
     let (payload, rest) = split(value)?;
     match key.split_first() {
         Some((&INSTANCE, name)) => {
@@ -87,6 +96,11 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<(RecordKey, Record), Un
             let record: NodeRecord = from_json(rest)?;
             Ok((RecordKey::Node(uuid), Record::Node(record)))
         }
+        Some((&BINDING, name)) => {
+            let uuid = Uuid::from_slice(name).map_err(|_| Unreadable::Key)?;
+            let record: BindingRecord = from_json(rest)?;
+            Ok((RecordKey::Binding(uuid), Record::Binding(record)))
+        }
         _ => Err(Unreadable::Key),
     }
 }
@@ -95,22 +109,30 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<(RecordKey, Record), Un
 pub(super) fn name(key: &[u8]) -> String {
     match key.split_first() {
         Some((&INSTANCE, name)) => format!("instance {}", name.escape_ascii()),
-        Some((&NODE, name)) => match Uuid::from_slice(name) {
-            Ok(uuid) => format!("node {uuid}"),
-            Err(_) => format!("node {}", name.escape_ascii()),
-        },
+        Some((&NODE, name)) => format!("node {}", uuid_or_bytes(name)),
+        Some((&BINDING, name)) => format!("bound UUID {}", uuid_or_bytes(name)),
         _ => format!("key {}", key.escape_ascii()),
     }
 }
 
+fn uuid_or_bytes(name: &[u8]) -> String {
+    Uuid::from_slice(name).map_or_else(|_| name.escape_ascii().to_string(), |uuid| uuid.to_string())
+}
+
 /// The value of a record as the next format has it; `None` if it stays as it is.
-pub(super) fn upgrade(from: u64, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
+pub(in crate::server) fn upgrade(
+    from: u64,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<Vec<u8>>, Unreadable> {
     match (from, key.first()) {
         (1, Some(&INSTANCE)) => {
             let (payload, rest) = split(value)?;
-            let mut record: Value = from_json(rest)?;
+            // What is no object is no record, whatever else it is.
+            let mut record: Map<String, Value> = from_json(rest)?;
             let arrived = record.get("arrived_ms").cloned().unwrap_or(json!(0));
-            record["history"] = json!([{ "at_ms": arrived, "what": "arrived", "detail": "" }]);
+            let history = json!([{ "at_ms": arrived, "what": "arrived", "detail": "" }]);
+            record.insert("history".to_owned(), history);
             Ok(Some(join(payload, &record)))
         }
         _ => Ok(None),

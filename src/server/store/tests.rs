@@ -15,7 +15,10 @@ use bytes::Bytes;
 use proto_frames::Uuid;
 
 use super::*;
-use crate::sched::{Attempt, Demand, DrainRecord, Event, InstanceRecord, Life, NodeRecord};
+use crate::sched::{
+    Attempt, BindingRecord, Demand, DrainRecord, EndsRecord, Event, InstanceRecord, Life,
+    NodeRecord,
+};
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -117,6 +120,7 @@ fn full() -> [(RecordKey, Record); 2] {
         relocate: true,
         restart_on_loss: true,
         batch: Some("batch-1".into()),
+        batch_operator: Some(Uuid::from_u128(9)),
     };
     let drained = NodeRecord {
         cordoned: true,
@@ -127,6 +131,10 @@ fn full() -> [(RecordKey, Record); 2] {
             parallel: 2,
             total: 40,
             moved: 12,
+        }),
+        ends: Some(EndsRecord {
+            incarnation: Uuid::from_u128(3),
+            seq: 1 << 33,
         }),
     };
     [

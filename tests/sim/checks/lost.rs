@@ -9,9 +9,6 @@ use crate::facts::Fact;
 use crate::names;
 use crate::world::World;
 
-/// Let off are instances whose end a launcher told on a connection that was dead already and that it held for alive for
-/// one more report interval: nothing in the protocol is acknowledged, so a launcher takes that for being heard.
-///
 /// Without a store a scheduler that crashes takes with it what was on no machine then: those that sent it know by the
 /// crash that they have to look.
 #[derive(Default)]
@@ -20,7 +17,6 @@ pub(super) struct Lost {
     alive: BTreeSet<u32>,
     /// How the scheduler says that those are that it looks after.
     states: BTreeMap<u32, LifeState>,
-    excused: BTreeSet<u32>,
 }
 
 impl Check for Lost {
@@ -39,9 +35,6 @@ impl Check for Lost {
             Fact::Failed { instance, .. } => {
                 self.alive.remove(instance);
             }
-            Fact::Unsaid { instance } => {
-                self.excused.insert(*instance);
-            }
             Fact::SchedulerCrashed { is_durable } => self.crashes(*is_durable, world),
             _ => {}
         }
@@ -53,17 +46,16 @@ impl Check for Lost {
         let waiting = queue.iter().map(|row| &row.instance_uuid);
         let waiting: BTreeSet<u32> = waiting.filter_map(|it| names::instance_of(it)).collect();
         let runs = |instance: u32| world.machines.iter().any(|it| it.has(instance));
-        let mut alive = self.alive.difference(&self.excused);
-        match alive.find(|&&it| !runs(it) && !waiting.contains(&it)) {
+        match self
+            .alive
+            .iter()
+            .find(|&&it| !runs(it) && !waiting.contains(&it))
+        {
             Some(instance) => Err(format!(
                 "{instance} was there, is gone, and nobody was told"
             )),
             None => Ok(()),
         }
-    }
-
-    fn excused(&self) -> u64 {
-        self.excused.len() as u64
     }
 }
 

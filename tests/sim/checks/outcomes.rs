@@ -1,6 +1,7 @@
 //! Every START that the scheduler took in ends in exactly one outcome: it ran, it waits, or it failed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use proto_frames::payload::{LifeState, QueryKind};
 
@@ -9,13 +10,21 @@ use crate::facts::{Fact, News};
 use crate::names;
 use crate::world::World;
 
+/// How long what the scheduler says may be on its way to a controller at rest: some times the longest latency.
+const IN_FLIGHT: Duration = Duration::from_secs(2);
+
 /// Let off, beside what each line below says, are the STARTs that a scheduler had taken in and not settled when it
-/// crashed: plain ones are in memory alone, and their controllers know by the crash that they have to look.
+/// crashed: plain ones are in memory alone, and their controllers know by the crash that they have to look. And of what is
+/// on disk a failure may be told again by the next scheduler, where the one before it had told it and not yet removed it.
 #[derive(Default)]
 pub(super) struct Outcomes {
     books: BTreeMap<u32, Book>,
     heard: BTreeSet<u32>,
     unheard: BTreeSet<u32>,
+    /// Of what waits to be started.
+    waiting: BTreeSet<u32>,
+    /// When something last came of a START of each instance.
+    came: BTreeMap<u32, Instant>,
     /// Failures that each controller heard of each instance.
     failures: BTreeMap<(usize, u32), u32>,
     excused: u64,
@@ -47,7 +56,10 @@ impl Check for Outcomes {
         "every START ends in exactly one outcome"
     }
 
-    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
+        if let Fact::Failed { instance, .. } | Fact::Gone { instance } = *fact {
+            self.came.insert(instance, world.now);
+        }
         match *fact {
             Fact::Sent { instance } => self.book(instance).sent += 1,
             Fact::Taken { instance, .. } => {
@@ -65,6 +77,10 @@ impl Check for Outcomes {
                 instance,
                 ref state,
             } => {
+                match state {
+                    LifeState::Waiting => self.waiting.insert(instance),
+                    _ => self.waiting.remove(&instance),
+                };
                 let book = self.book(instance);
                 book.is_kept = true;
                 // It has failed or ended, or was deleted before it began.
@@ -84,7 +100,13 @@ impl Check for Outcomes {
                     self.book(instance).is_open = false;
                 }
             }
-            Fact::SchedulerCrashed { .. } => {
+            Fact::SchedulerCrashed { is_durable } => {
+                // What waited to be started again was in memory alone: it has not come to an end that is told, and those
+                // that sent it know by the crash that they have to look.
+                let waiting = std::mem::take(&mut self.waiting);
+                if !is_durable {
+                    self.unheard.extend(waiting);
+                }
                 for book in self.books.values_mut().filter(|book| book.taken > 0) {
                     book.has_crashed = true;
                     self.excused += u64::from(book.is_open);
@@ -122,6 +144,10 @@ impl Check for Outcomes {
             let came = book.failed + book.began + book.gone;
             // Who lost the frame that said so has lost it; a scheduler tells nobody twice.
             let is_known = self.heard.contains(instance) || self.unheard.contains(instance);
+            // A time of waiting may be over at any moment, also just before this one.
+            let came_at = self.came.get(instance);
+            let is_told_now = came_at.is_some_and(|at| *at + IN_FLIGHT > world.now);
+            let is_known = is_known || is_told_now;
             // What waits to be started again has not come to its end: that is told then.
             if came > 0 && !is_known && !waits(*instance) {
                 return Err(format!("no controller heard of {instance}: {book:?}"));
@@ -143,8 +169,9 @@ impl Outcomes {
     fn hears_failure(&mut self, controller: usize, instance: u32) -> Result<(), String> {
         let failures = self.failures.entry((controller, instance)).or_default();
         *failures += 1;
-        let sent = self.books.get(&instance).map_or(0, |book| book.sent);
-        if *failures > sent {
+        let book = self.books.get(&instance);
+        let sent = book.map_or(0, |book| book.sent);
+        if *failures > sent && !book.is_some_and(|book| book.has_crashed) {
             let failures = *failures;
             return Err(format!(
                 "controller {controller} heard of {failures} failures of {instance}, sent {sent} times"
@@ -159,7 +186,7 @@ impl Book {
     fn came(&mut self, instance: u32) -> Result<(), String> {
         self.is_open = false;
         let failures = self.failed;
-        if failures > self.taken {
+        if failures > self.taken && !self.has_crashed {
             return Err(format!("{instance} failed too often: {self:?}"));
         }
         if self.began

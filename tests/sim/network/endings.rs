@@ -32,10 +32,7 @@ impl World {
         };
         connection.is_held = false;
         connection.is_broken = true;
-        self.unsaid(link);
-        let Some(connection) = self.network.get_mut(link) else {
-            return;
-        };
+        connection.queued.clear();
         let (peer, up) = (connection.peer, connection.up.last);
         let lost = std::mem::take(&mut connection.down.wire);
         for flying in lost {
@@ -79,8 +76,8 @@ impl World {
         };
         connection.session = None;
         connection.is_broken = true;
-        let lost = std::mem::take(&mut connection.up.wire);
-        connection.loses(lost);
+        connection.queued.clear();
+        connection.up.wire.clear();
         connection.outbox.clear();
         let down = connection.down.last;
         let at = down.max(self.within_ms(PEER_LEARNS_MS));
@@ -102,12 +99,17 @@ impl World {
             return;
         }
         let peer = connection.peer;
+        // What it has not read when a clock that jumped ends its patience it never will.
+        let lost = std::mem::take(&mut connection.down.wire);
+        for flying in lost {
+            self.unheard(peer, &flying.told);
+        }
         self.note(format_args!("{link:?} is over for {peer:?}"));
-        self.unsaid(link);
         self.tidy(link);
         match peer {
             Peer::Machine(machine) => self.launcher_is_cut_off(machine, link),
             Peer::Controller(number) => self.controller_is_cut_off(number, link),
+            Peer::Liar(number) => self.liar_is_cut_off(number, link),
         }
     }
 
@@ -154,21 +156,8 @@ impl World {
             let least = usize::from(connection.session.is_none());
             let wire = &mut connection.up.wire;
             let arriving = self.chance.usize(..=wire.len()).max(least);
-            let lost = wire.split_off(arriving.min(wire.len()));
-            connection.loses(lost);
-        }
-    }
-
-    /// A peer lets go of a connection: what was lost on it so long ago that it counts as heard is never said again.
-    fn unsaid(&mut self, link: Link) {
-        let interval = self.settings.report_interval;
-        let Some(connection) = self.network.get_mut(link) else {
-            return;
-        };
-        for (instance, sent) in std::mem::take(&mut connection.lost) {
-            if sent + interval <= self.now {
-                self.facts.push(Fact::Unsaid { instance });
-            }
+            wire.truncate(arriving);
+            connection.queued.clear();
         }
     }
 

@@ -125,6 +125,7 @@ impl History {
             purpose,
             shape: Arc::new(self.shape()),
             bytes: self.chance.usize(0..1_000),
+            is_operators: false,
             deadline,
         }
     }

@@ -210,3 +210,19 @@ fn an_abandoned_store_is_not_read_at_the_next_start() {
     assert!(contents(directory.path()).is_empty());
     assert!(directory.path().join("store.redb.damaged-1").exists());
 }
+
+#[tokio::test]
+async fn a_writing_thread_that_panics_is_noticed() {
+    let (orders, take_orders) = channel();
+    let disk = Disk {
+        orders: take_orders,
+        seen: channel().0,
+        abandoned: channel().0,
+    };
+    let store = Store::start(disk, Patience::default(), |_| panic!("injected")).unwrap();
+    store.push(put(1, 1));
+    orders.send(Ok(())).unwrap();
+    let why = tokio::time::timeout(LONG, store.failure()).await;
+    assert_eq!(why.expect("it is noticed"), "it panicked: injected");
+    assert!(store.close(LONG), "nobody waits for it");
+}

@@ -143,3 +143,34 @@ pub(super) fn kept(directory: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+#[test]
+fn a_bound_uuid_is_kept_without_a_new_format_and_named_where_it_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let uuid = Uuid::from_u128(9);
+    let key = [b"b", &uuid.as_bytes()[..]].concat();
+    of_format(
+        directory.path(),
+        format::FORMAT,
+        &[
+            (&key, b"\xff\xff\xff\xff{\"since_ms\":7}"),
+            (b"bshort", b"\xff\xff\xff\xff{}"),
+        ],
+    );
+    let found = Opened::open(directory.path()).unwrap().unwrap();
+    let binding = BindingRecord { since_ms: 7 };
+    assert_eq!(
+        found.records,
+        [(RecordKey::Binding(uuid), Record::Binding(binding))]
+    );
+    assert_eq!(format::name(&key), format!("bound UUID {uuid}"));
+    assert_eq!(format::name(b"bshort"), "bound UUID short");
+}
+
+#[test]
+fn an_old_record_that_is_no_object_is_unreadable() {
+    for rest in ["0", "[]", "\"x\"", "null", "true"] {
+        let value = [&u32::MAX.to_be_bytes()[..], rest.as_bytes()].concat();
+        assert!(format::upgrade(1, b"iweb-1", &value).is_err(), "{rest}");
+    }
+}

@@ -1,0 +1,97 @@
+//! How much the core holds of what others can make it hold: for tests of its limits, and for people who wonder where the
+//! memory is.
+
+use super::Scheduler;
+
+/// Entries and bytes of everything that peers can make grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// Connections, and UUIDs with a role that have one.
+    pub sessions: usize,
+    /// Topics that operators watch.
+    pub topics: usize,
+    /// Nodes known: connected, or lost a moment ago.
+    pub nodes: usize,
+    /// Losses of nodes that are not settled.
+    pub losses: usize,
+    /// Instances in nodes' ledgers.
+    pub entries: usize,
+    /// Instances that are known to be on a node.
+    pub placements: usize,
+    /// Groups with members.
+    pub groups: usize,
+    /// Names of custom resources.
+    pub resource_names: usize,
+    /// Managed instances.
+    pub managed: usize,
+    /// What they take, in bytes.
+    pub managed_bytes: usize,
+    /// Managed instances that nodes refused, and that are to be tried again at some time.
+    pub to_try_again: usize,
+    /// Instances that are gone and whose history is remembered.
+    pub past: usize,
+    /// Bytes of those histories.
+    pub past_bytes: usize,
+    /// Instances that wait for room.
+    pub queued: usize,
+    /// STARTs that wait for nodes after a restart.
+    pub settling: usize,
+    /// Batches that wait.
+    pub batches: usize,
+    /// Payloads of those, in bytes.
+    pub batch_bytes: usize,
+    /// Answers that operators wait for.
+    pub answers: usize,
+    /// Outcomes remembered for the next master.
+    pub outcomes: usize,
+    /// What they take, in bytes.
+    pub outcome_bytes: usize,
+    /// Explanations remembered.
+    pub explanations: usize,
+    /// Cordoned nodes.
+    pub cordons: usize,
+    /// Places in tables that are there, used or not.
+    pub capacity: usize,
+}
+
+impl Scheduler {
+    /// How much of everything there is. Walks all nodes.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        let (past, past_bytes) = self.instances.past_size();
+        let (batches, batch_bytes) = self.batches.size();
+        let (outcomes, outcome_bytes) = self.outcomes.size();
+        let entries = self.nodes.iter_from(0).map(|(_, node)| node.ledger.len());
+        Footprint {
+            sessions: self.sessions.len(),
+            topics: self.sessions.values().map(|it| it.topics.len()).sum(),
+            nodes: self.nodes.iter_from(0).count(),
+            losses: self.lost.len(),
+            entries: entries.sum(),
+            placements: self.holders.len(),
+            groups: self.groups.len(),
+            resource_names: self.columns.len(),
+            managed: self.instances.iter().count(),
+            managed_bytes: self.instances.size().all(),
+            to_try_again: self.instances.to_try_again(),
+            past,
+            past_bytes,
+            queued: self.queue.len(),
+            settling: self.settling.len(),
+            batches,
+            batch_bytes,
+            answers: self.answers.len(),
+            outcomes,
+            outcome_bytes,
+            explanations: self.explanations.len(),
+            cordons: self.cordons.len(),
+            capacity: self.holders.capacity()
+                + self.sessions.capacity()
+                + self.identities.capacity()
+                + self.lost.capacity()
+                + self.instances.capacity()
+                + self.queue.capacity()
+                + self.groups.capacity(),
+        }
+    }
+}

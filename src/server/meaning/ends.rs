@@ -1,0 +1,162 @@
+//! What launchers say of ends that they number: in STATS, and in the frames that tell one end each.
+
+use proto_frames::payload::peek::StatsPeek;
+use proto_frames::payload::{EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, StartFailure};
+use proto_frames::{Frame, Kind, Uuid};
+
+use super::Unusable;
+use super::names::check_names;
+use crate::sched::{
+    EndHow, EndReport, EndsReport, FailedStart, InstanceId, Meaning, ShortText, canonical_uuid,
+};
+
+/// What a STATS of this node says of ends; `None` from a launcher that does not number them.
+pub(super) fn of(
+    stats: &mut StatsPeek<'_>,
+    node: Uuid,
+) -> Result<Option<Box<EndsReport>>, Unusable> {
+    let ended = std::mem::take(&mut stats.ended);
+    let Some(seq) = stats.ends_seq else {
+        return Ok(None);
+    };
+    let Some(incarnation) = canonical_uuid(&stats.ends_incarnation) else {
+        return Err(Unusable::Extras(
+            "ends_incarnation: expected a UUID beside ends_seq".to_owned(),
+        ));
+    };
+    let ended = ended.into_iter().map(|end| report(end, node));
+    Ok(Some(Box::new(EndsReport {
+        incarnation,
+        seq,
+        ended: ended.collect::<Result<_, _>>()?,
+    })))
+}
+
+/// What a frame says that may have the number of an end.
+pub(super) fn numbered(seq: Option<u64>, told: Meaning) -> Meaning {
+    match seq {
+        Some(seq) => Meaning::Numbered {
+            seq,
+            told: Box::new(told),
+        },
+        None => told,
+    }
+}
+
+/// An end, with the frame that its launcher would have told it by.
+fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
+    check_names(&[("ended.instance_uuid", &end.instance_uuid)])?;
+    end.detail = ShortText::from(end.detail).into();
+    let instance_uuid = end.instance_uuid.clone();
+    let (seq, exit_code) = (Some(end.seq), end.exit_code);
+    let frame = if end.how == EndKind::Deleted {
+        let deleted = InstanceDeleted {
+            instance_uuid,
+            exit_code,
+            seq,
+        };
+        Frame::new(Kind::INSTANCE_DELETED, node, deleted.encode())
+    } else {
+        let stopped = InstanceStopped {
+            instance_uuid,
+            exit_code,
+            cut_off: end.how == EndKind::CutOff,
+            seq,
+        };
+        Frame::new(Kind::INSTANCE_STOPPED, node, stopped.encode())
+    };
+    Ok(EndReport {
+        seq: end.seq,
+        instance: InstanceId::new(&end.instance_uuid),
+        how: how(end, node),
+        frame,
+    })
+}
+
+fn how(end: InstanceEnd, node: Uuid) -> EndHow {
+    match end.how {
+        EndKind::CutOff => EndHow::CutOff,
+        EndKind::Failed => {
+            let failure = StartFailure {
+                node_uuid: node.to_string(),
+                instance_uuid: end.instance_uuid,
+                reason: end.reason.clone(),
+                restart: end.restart,
+                detail: Some(end.detail.clone()).filter(|detail| !detail.is_empty()),
+                seq: Some(end.seq),
+                ..StartFailure::default()
+            };
+            EndHow::Failed(Box::new(FailedStart {
+                frame: Frame::new(Kind::START_FAILURE, node, failure.encode()),
+                reason: end.reason,
+                detail: end.detail.into(),
+            }))
+        }
+        // A word that this scheduler does not know says as much as that it is gone.
+        EndKind::Exited | EndKind::Stopped | EndKind::Deleted | EndKind::Other(_) => EndHow::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::{StartFailure, StartFailureReason};
+    use proto_frames::{Frame, Kind, Uuid};
+
+    use super::super::of;
+    use crate::sched::{EndHow, Malformed, Meaning};
+
+    fn stats(text: &str) -> Meaning {
+        of(&Frame::new(
+            Kind::STATS,
+            Uuid::from_u128(7),
+            text.as_bytes().to_vec(),
+        ))
+    }
+
+    #[test]
+    fn each_end_in_stats_comes_with_the_frame_that_tells_it() {
+        let text = "ends_incarnation: 1f5b2fe6-4493-4561-904a-8f4e956218d9\nends_seq: 4\nended:\n\
+            - seq: 1\n  instance_uuid: a\n  how: deleted\n  exit_code: -9\n\
+            - seq: 2\n  instance_uuid: b\n  how: cut_off\n\
+            - seq: 3\n  instance_uuid: c\n  how: failed\n  reason: image_failure\n  detail: no file\n\
+            - seq: 4\n  instance_uuid: d\n  how: faded away\n";
+        let Meaning::Stats(report) = stats(text) else {
+            panic!()
+        };
+        let ended = report.ends.unwrap().ended;
+        let kinds: Vec<Kind> = ended.iter().map(|end| end.frame.kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                Kind::INSTANCE_DELETED,
+                Kind::INSTANCE_STOPPED,
+                Kind::INSTANCE_STOPPED,
+                Kind::INSTANCE_STOPPED
+            ]
+        );
+        assert_eq!(ended[1].how, EndHow::CutOff);
+        let EndHow::Failed(failed) = &ended[2].how else {
+            panic!()
+        };
+        let failure = StartFailure::decode(&failed.frame.payload).unwrap();
+        assert_eq!(failure.reason, StartFailureReason::ImageFailure);
+        assert_eq!(failure.detail.as_deref(), Some("no file"));
+        assert_eq!(ended[3].how, EndHow::Gone);
+        let Meaning::Numbered { seq: 1, told } = of(&ended[0].frame) else {
+            panic!()
+        };
+        assert!(matches!(*told, Meaning::InstanceGone(_)));
+    }
+
+    #[test]
+    fn numbers_of_nobody_are_refused() {
+        let Meaning::Malformed(Malformed { detail, .. }) = stats("ends_seq: 4\n") else {
+            panic!()
+        };
+        assert!(detail.starts_with("ends_incarnation: "), "{detail}");
+        let Meaning::Stats(report) = stats("load: 1\n") else {
+            panic!()
+        };
+        assert_eq!(report.ends, None);
+    }
+}

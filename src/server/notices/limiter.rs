@@ -1,0 +1,348 @@
+//! How many lines of a class are written in a window of time, and the sum of those that are not. Pure: the time is
+//! handed in, lines come out.
+//!
+//! Classes do not share a limit: hundreds of dropped claims leave no loss of a node out. And nothing is left out
+//! unsaid. Of most classes the rest of a window is counted by whom it is about, with the first line of each. Of vital
+//! classes (who came, who went, who was cut off, who is master) *everybody* is named: a peer that connects and
+//! disconnects as fast as it can has one name in the sum of a window, and no number of peers hides another.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use proto_frames::Uuid;
+
+use super::MAX_LINE_LEN;
+use crate::printable::Printable;
+
+/// How long lines are counted before what was not written is summed up.
+pub(super) const WINDOW: Duration = Duration::from_secs(1);
+
+/// Lines of one class written in a window: as much as anybody reads, because everybody else waits meanwhile.
+pub(super) const MAX_LINES: u32 = 20;
+
+/// Lines of one vital class written in a window, before the rest is written as names: 27 to a line.
+pub(super) const MAX_VITAL_LINES: u32 = 100;
+
+/// Peers by which the lines of one class are summed up in a window; the others are one sum. Each holds a line.
+pub(super) const MAX_SUMS: usize = 64;
+
+/// Peers that the sum of one vital class names in a window: more than can do a TLS handshake in that time. Each takes
+/// some 60 bytes.
+pub(super) const MAX_NAMED: usize = 16_384;
+
+/// Whom a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::server) enum Who {
+    /// Nobody in particular.
+    Nobody,
+    /// A peer that is, or was, connected.
+    Peer(Uuid),
+    /// Somebody who did not get so far.
+    Address(IpAddr),
+}
+
+/// What a line is about. The variants that are vital come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::server) enum Class {
+    /// A peer was let in.
+    Connected,
+    /// A peer has left.
+    Left,
+    /// A peer's connection failed.
+    Ended,
+    /// A peer was cut off by the scheduler.
+    Cut,
+    /// A peer was not let in, or was told to go.
+    Refused,
+    /// A node is lost with STARTs in doubt.
+    Lost,
+    /// A controller became master.
+    Master,
+    /// A connection that did not get on with its handshake was ended so that others can.
+    TurnedAway,
+    /// A peer does not read, or reads again.
+    Stalled,
+    /// A frame that its sender may not send, or not for others.
+    NotPermitted,
+    /// A frame of a kind that is not known.
+    UnknownKind,
+    /// A payload that cannot be used.
+    Malformed,
+    /// A frame for a peer that is not there.
+    NoSuchPeer,
+    /// A START that failed here.
+    Failed,
+    /// A binding of a UUID that is not remembered.
+    NotBound,
+    /// A claim that was dropped.
+    Dropped,
+    /// A StartFailure that belongs to no START.
+    Unmatched,
+    /// A batch that was given up.
+    Batch,
+    /// A configuration that was left out, in part.
+    Configuration,
+    /// What was there at the start.
+    Restored,
+}
+
+impl Class {
+    /// Whether everybody it is about is named, however many there are.
+    pub(super) const fn is_vital(self) -> bool {
+        matches!(
+            self,
+            Self::Connected
+                | Self::Left
+                | Self::Ended
+                | Self::Cut
+                | Self::Refused
+                | Self::Lost
+                | Self::Master
+        )
+    }
+
+    /// What a number of them is.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Connected => "connections of peers",
+            Self::Left => "departures of peers",
+            Self::Ended => "failed connections of peers",
+            Self::Cut => "peers cut off",
+            Self::Refused => "peers refused",
+            Self::TurnedAway => "connections ended that did not get on with their handshake",
+            Self::Lost => "nodes lost with STARTs in doubt",
+            Self::Master => "promotions of controllers",
+            Self::Stalled => "peers that stopped or began to read",
+            Self::NotPermitted => "frames not permitted",
+            Self::UnknownKind => "frames of unknown kind",
+            Self::Malformed => "unusable payloads",
+            Self::NoSuchPeer => "frames for peers that are not connected",
+            Self::Failed => "STARTs failed",
+            Self::NotBound => "bindings of UUIDs not remembered",
+            Self::Dropped => "claims dropped",
+            Self::Unmatched => "StartFailures without a START",
+            Self::Batch => "batches given up",
+            Self::Configuration => "parts of configurations left out",
+            Self::Restored => "restorations",
+        }
+    }
+
+    const fn max_lines(self) -> u32 {
+        if self.is_vital() {
+            MAX_VITAL_LINES
+        } else {
+            MAX_LINES
+        }
+    }
+
+    const fn max_sums(self) -> usize {
+        if self.is_vital() { MAX_NAMED } else { MAX_SUMS }
+    }
+}
+
+/// Whether an operator should look at a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::server) enum Weight {
+    /// It is news.
+    News,
+    /// An operator should look at it.
+    Warning,
+}
+
+/// A sum of lines that were not written, as one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Summed {
+    pub(super) weight: Weight,
+    pub(super) text: String,
+}
+
+/// What becomes of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Admission {
+    /// To be written before it: the window before is over.
+    pub(super) sums: Vec<Summed>,
+    /// The line, if it is written; else it was counted.
+    pub(super) line: Option<String>,
+}
+
+/// The current window.
+#[derive(Debug, Default)]
+pub(super) struct Limiter {
+    /// When the window began.
+    begun: Option<Instant>,
+    classes: BTreeMap<Class, Counted>,
+}
+
+/// A class in the current window.
+#[derive(Debug, Default)]
+struct Counted {
+    written: u32,
+    sums: BTreeMap<Who, Sum>,
+    /// What is about more peers than are told apart.
+    further: Option<Sum>,
+}
+
+/// Lines that were not written.
+#[derive(Debug)]
+struct Sum {
+    count: u64,
+    weight: Weight,
+    /// The first of them; empty in a vital class, where names matter.
+    first: String,
+}
+
+impl Limiter {
+    /// Takes a line in: it is written, or counted.
+    pub(super) fn admit(
+        &mut self,
+        class: Class,
+        who: Who,
+        weight: Weight,
+        line: &dyn Display,
+        now: Instant,
+    ) -> Admission {
+        let is_over = |begun: Instant| now.saturating_duration_since(begun) >= WINDOW;
+        let sums = if self.begun.is_none_or(is_over) {
+            let sums = self.close();
+            self.begun = Some(now);
+            sums
+        } else {
+            Vec::new()
+        };
+        let counted = self.classes.entry(class).or_default();
+        let is_written = counted.written < class.max_lines();
+        if is_written {
+            counted.written += 1;
+        } else {
+            counted.add(class, who, weight, line);
+        }
+        Admission {
+            sums,
+            line: is_written.then(|| one_line(line)),
+        }
+    }
+
+    /// When the current window is to be closed: at its end, if anything was counted in it.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let has_sums = self
+            .classes
+            .values()
+            .any(|counted| !counted.sums.is_empty());
+        self.begun.filter(|_| has_sums).map(|begun| begun + WINDOW)
+    }
+
+    /// Ends the window: what was counted in it, summed up. The vital classes first.
+    pub(super) fn close(&mut self) -> Vec<Summed> {
+        self.begun = None;
+        let mut lines = Vec::new();
+        for (class, counted) in std::mem::take(&mut self.classes) {
+            if class.is_vital() {
+                counted.name_all(class, &mut lines);
+            } else {
+                counted.sum_up(class, &mut lines);
+            }
+        }
+        lines
+    }
+}
+
+impl Counted {
+    fn add(&mut self, class: Class, who: Who, weight: Weight, line: &dyn Display) {
+        let new = || Sum {
+            count: 0,
+            weight,
+            first: if class.is_vital() {
+                String::new()
+            } else {
+                one_line(line)
+            },
+        };
+        let has_room = self.sums.len() < class.max_sums();
+        let sum = match self.sums.get_mut(&who) {
+            Some(sum) => sum,
+            None if has_room => self.sums.entry(who).or_insert_with(new),
+            None => self.further.get_or_insert_with(new),
+        };
+        sum.count += 1;
+        sum.weight = sum.weight.max(weight);
+    }
+
+    /// `312 more claims dropped (4cb19522-…), the first: node … no longer lists …`, a line for each peer.
+    fn sum_up(self, class: Class, lines: &mut Vec<Summed>) {
+        let words = class.words();
+        let mut line = |sum: &Sum, of: &dyn Display| {
+            let (count, first) = (sum.count, &sum.first);
+            lines.push(Summed {
+                weight: sum.weight,
+                text: format!("{count} more {words}{of}, the first: {first}"),
+            });
+        };
+        for (who, sum) in &self.sums {
+            match who {
+                Who::Nobody => line(sum, &""),
+                who => line(sum, &format_args!(" ({who})")),
+            }
+        }
+        if let Some(sum) = &self.further {
+            line(sum, &" (further peers)");
+        }
+    }
+
+    /// `312 more peers refused: UUID, UUID (5 times), …`, in as many lines as it takes.
+    fn name_all(self, class: Class, lines: &mut Vec<Summed>) {
+        let all = || self.sums.values().chain(&self.further);
+        let Some(weight) = all().map(|sum| sum.weight).max() else {
+            return;
+        };
+        let total: u64 = all().map(|sum| sum.count).sum();
+        let begin = format!("{total} more {}: ", class.words());
+        let mut names: Vec<String> = Vec::with_capacity(self.sums.len() + 1);
+        for (who, sum) in &self.sums {
+            names.push(match sum.count {
+                1 => who.to_string(),
+                count => format!("{who} ({count} times)"),
+            });
+        }
+        if let Some(further) = &self.further {
+            names.push(format!("and {} of further peers", further.count));
+        }
+        let mut text = begin.clone();
+        for name in names {
+            if text.len() > begin.len() {
+                if text.len() + name.len() > MAX_LINE_LEN {
+                    let full = std::mem::replace(&mut text, begin.clone());
+                    lines.push(Summed { weight, text: full });
+                } else {
+                    text.push_str(", ");
+                }
+            }
+            text.push_str(&name);
+        }
+        lines.push(Summed { weight, text });
+    }
+}
+
+/// A line that may repeat what a peer sent: printable, and not longer than [`MAX_LINE_LEN`] or so.
+fn one_line(line: &dyn Display) -> String {
+    let line = Printable::new(line);
+    if line.len() <= MAX_LINE_LEN {
+        return line.to_string();
+    }
+    let end = (0..=MAX_LINE_LEN).rfind(|at| line.is_char_boundary(*at));
+    format!("{}…", &line[..end.unwrap_or(0)])
+}
+
+impl Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("somebody"),
+            Self::Peer(uuid) => uuid.fmt(f),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! A connection that knows when its peer was last heard, as long as its handshake lasts: so that a peer that is slow can
+//! be told from a scheduler that is.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// When a peer was last heard.
+#[derive(Debug, Clone)]
+pub(super) struct Heard(Arc<Mutex<Instant>>);
+
+impl Heard {
+    /// Now.
+    pub(super) fn now() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    /// How long ago that was.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.0.lock().elapsed()
+    }
+}
+
+/// A TCP connection that notes when something came.
+#[derive(Debug)]
+pub(super) struct Timed {
+    tcp: TcpStream,
+    heard: Option<Heard>,
+}
+
+impl Timed {
+    pub(super) fn new(tcp: TcpStream, heard: Heard) -> Self {
+        let heard = Some(heard);
+        Self { tcp, heard }
+    }
+
+    /// Notes nothing any more: a session costs no clock.
+    pub(super) fn end_of_handshake(&mut self) {
+        self.heard = None;
+    }
+}
+
+impl AsFd for Timed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.tcp).poll_read(cx, buf);
+        if let Some(Heard(heard)) = &self.heard
+            && buf.filled().len() > before
+        {
+            *heard.lock() = Instant::now();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,102 @@
+//! Who keeps whom out: connections that do not get on with their handshake never keep out one that does.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use proto_frames::{Encoding, Role};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::site::{Daemon, Site, within};
+
+/// The first byte of a TLS record that holds a handshake message.
+const RECORD_OF_HANDSHAKE: u8 = 22;
+
+/// Longer than any test: whoever is let in was not let in because time passed.
+const NEVER: [&str; 4] = ["--tls-deadline", "1h", "--connect-deadline", "1h"];
+
+fn flags<'a>(limits: &[&'a str]) -> Vec<&'a str> {
+    NEVER.iter().chain(limits).copied().collect()
+}
+
+/// A TCP connection from this loopback address.
+async fn from(source: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket
+        .bind((Ipv4Addr::from(source), 0).into())
+        .expect("all of 127/8 is this machine");
+    within(socket.connect(to)).await.unwrap()
+}
+
+/// So many connections that send nothing.
+async fn silent(count: usize, daemon: &Daemon) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        streams.push(from([127, 0, 0, 1], daemon.address).await);
+    }
+    streams
+}
+
+/// So many connections that begin a TLS handshake and do not go on with it.
+async fn stuck(count: usize, source: [u8; 4], daemon: &Daemon) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let mut stream = from(source, daemon.address).await;
+        within(stream.write_all(&[RECORD_OF_HANDSHAKE]))
+            .await
+            .unwrap();
+        streams.push(stream);
+    }
+    streams
+}
+
+#[tokio::test]
+async fn silent_connections_keep_nobody_out_though_more_keep_coming() {
+    let site = Site::new();
+    let daemon = site.start(&flags(&["--max-handshakes", "4"])).await;
+    let held = silent(200, &daemon).await;
+    let address = daemon.address;
+    let more = tokio::spawn(async move {
+        let mut held = Vec::new();
+        for _ in 0..200 {
+            held.push(from([127, 0, 0, 1], address).await);
+        }
+        held
+    });
+    for _ in 0..8 {
+        site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    }
+    let more = within(more).await.unwrap();
+    site.master(&daemon).await.nothing_else().await;
+    drop((held, more));
+}
+
+#[tokio::test]
+async fn handshakes_that_do_not_go_on_keep_nobody_out_for_long() {
+    let site = Site::new();
+    let daemon = site.start(&flags(&["--max-handshakes", "4"])).await;
+    let held = stuck(12, [127, 0, 0, 1], &daemon).await;
+    site.master(&daemon).await.nothing_else().await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn stuck_handshakes_of_one_address_leave_places_for_others() {
+    let site = Site::new();
+    let daemon = site.start(&flags(&["--max-handshakes", "5"])).await;
+    let held = stuck(40, [127, 0, 0, 2], &daemon).await;
+    for _ in 0..8 {
+        site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    }
+    drop(held);
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_use_up_the_connections_that_are_allowed() {
+    let site = Site::new();
+    let daemon = site.start(&flags(&["--max-connections", "8"])).await;
+    let held = silent(40, &daemon).await;
+    let mut master = site.master(&daemon).await;
+    let node = site.node(&daemon).await;
+    assert_eq!(master.expect_node().await, node.uuid);
+    drop(held);
+}
