@@ -5,6 +5,8 @@
 #[path = "common/certs.rs"]
 mod certs;
 
+#[path = "certificates/chains.rs"]
+mod chains;
 #[path = "certificates/files.rs"]
 mod files;
 #[path = "certificates/golden.rs"]

@@ -20,6 +20,8 @@ mod draining;
 mod ending;
 #[path = "ciaoctl/explain.rs"]
 mod explain;
+#[path = "ciaoctl/hostile.rs"]
+mod hostile;
 #[path = "ciaoctl/life.rs"]
 mod life;
 #[path = "ciaoctl/listing.rs"]

@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::launcher::{self, cli::Cli, supervise};
 use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::printable::Printable;
+use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::Parser as _;
-use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -20,7 +21,10 @@ fn main() -> ExitCode {
     ))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ciao-launcher: {error:#}");
+            eprintln!(
+                "ciao-launcher: {}",
+                Printable::new(format_args!("{error:#}"))
+            );
             ExitCode::FAILURE
         }
     }
@@ -30,14 +34,7 @@ fn main() -> ExitCode {
 async fn launch(cli: Cli) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-launcher", Destination::Stderr)?;
     let config = cli.config()?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let shutdown = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
-    launcher::run(config, shutdown).await?;
+    let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+    launcher::run(config, stop).await?;
     Ok(())
 }

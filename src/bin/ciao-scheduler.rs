@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::printable::Printable;
 use ciao_scheduler::server::{
     DaemonFlags, LOG_DIR, Profile, SchedulerCommand, SchedulerFlags, Server,
 };
-use ciao_scheduler::{dev, flags, shutdown};
+use ciao_scheduler::shutdown::{self, OnHangup};
+use ciao_scheduler::{dev, flags};
 use clap::Parser as _;
 use tracing::info;
 
@@ -28,26 +30,32 @@ fn main() -> ExitCode {
         SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("ciao-scheduler: {error:#}");
+        eprintln!(
+            "ciao-scheduler: {}",
+            Printable::new(format_args!("{error:#}"))
+        );
         ExitCode::FAILURE
     })
 }
 
 fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
-    let _log = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
+    let logs = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
     let profile = flags.cpuprofile.as_deref().map(|path| {
         Profile::start(path).with_context(|| format!("cannot profile to {}", path.display()))
     });
     let profile = profile.transpose()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
-        let stop = shutdown::requested().context("cannot listen for signals")?;
+        let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
         // Its words name their cause already.
         let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
             info!("scheduler {} listens on {address}", server.uuid());
         }
-        server.run(stop).await;
+        tokio::select! {
+            served = server.run(stop) => served?,
+            () = logs.writer_ended() => anyhow::bail!("internal error: the log's writer has ended"),
+        }
         info!("stopped");
         anyhow::Ok(())
     })?;

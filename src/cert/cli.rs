@@ -20,6 +20,9 @@ use crate::net::tls::TlsError;
 mod check;
 mod make;
 
+/// The roles of launchers.
+const NODE_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
+
 /// Exit code: something failed.
 const FAILED: u8 = 1;
 /// Exit code: a certificate does not verify.
@@ -37,6 +40,9 @@ Examples:
       the trust anchor: CAcert-sched.example.pem and cert-Scheduler-sched.example.pem
   ciao-cert -anchor-cert cert-Scheduler-sched.example.pem -role agent,netagent -host node7.example -verify
       a launcher's certificate, cert-CNAgent-NetworkingAgent-node7.example.pem, checked after it is made
+  ciao-cert -anchor-cert cert-Scheduler-sched.example.pem -node node7.example
+      a certificate for the launcher on node7.example alone, bound to a new UUID; with -force for another year, it keeps
+      the UUID that it had
   ciao-cert -verify -anchor-cert CAcert-sched.example.pem cert-*.pem
       check certificates that are there already
   ciao-cert -dump cert-Controller-localhost.pem
@@ -59,6 +65,10 @@ struct Cli {
         conflicts_with = "dump"
     )]
     anchor_cert: Option<PathBuf>,
+    /// Make a certificate for the launcher of this node alone, bound to a UUID: the one that -uuid gives, or that of the
+    /// file which -force replaces, or a new one. Its role is agent unless -role says otherwise.
+    #[arg(long, value_name = "NAME", requires = "anchor_cert", conflicts_with_all = ["all", "dump", "host"])]
+    node: Option<String>,
     /// Make a full set: the anchor (unless -anchor-cert gives one), and a certificate for each kind of client.
     #[arg(long, conflicts_with_all = ["dump", "role", "uuid"])]
     all: bool,
@@ -104,6 +114,9 @@ struct Cli {
     /// Leave the key identifiers of leaves out, as the original does.
     #[arg(long)]
     original_shape: bool,
+    /// Refuse an anchor whose private key others can read, rather than warn of it.
+    #[arg(long)]
+    strict_files: bool,
     /// Overwrite files that are there.
     #[arg(long)]
     force: bool,
@@ -188,13 +201,21 @@ impl Cli {
         if self.anchor_cert.is_none() && !self.anchor && !self.all && self.dump.is_none() {
             return Some("missing -anchor, -anchor-cert, -all or -dump");
         }
-        if makes_one && !self.anchor && self.role.is_none() {
+        if self.node.is_some() && !NODE_ROLES.contains(self.role.unwrap_or_default()) {
+            return Some("-node is for launchers, whose roles are agent and netagent");
+        }
+        if makes_one && !self.anchor && self.node.is_none() && self.role.is_none() {
             return Some("missing -role");
         }
-        if makes_one && self.host.iter().all(String::is_empty) {
+        if makes_one && self.names().iter().all(|name| name.trim().is_empty()) {
             return Some("missing -host");
         }
         None
+    }
+
+    /// Whom the certificate is for: hosts, among which may be IP addresses.
+    fn names(&self) -> &[String] {
+        self.node.as_ref().map_or(&self.host, std::slice::from_ref)
     }
 
     fn run(&self) -> Result<(), CliError> {
@@ -215,7 +236,7 @@ impl Cli {
                 .filter(|t| !t.is_empty())
                 .collect::<Vec<_>>()
         };
-        let (host_ips, hosts): (Vec<_>, Vec<_>) = given(&self.host)
+        let (host_ips, hosts): (Vec<_>, Vec<_>) = given(self.names())
             .into_iter()
             .partition(|host| host.parse::<IpAddr>().is_ok());
         let ips = host_ips.into_iter().chain(given(&self.ip));

@@ -76,6 +76,9 @@ pub struct GlobalArgs {
         value_name = "DIR"
     )]
     pub certs: Option<PathBuf>,
+    /// Refuse a certificate file whose private key others can read, rather than warn of it
+    #[arg(long, global = true)]
+    pub strict_files: bool,
     /// Longest time to wait, for example 5s or 10m [default: 10s to connect, 30s for an answer, 1h with --wait]
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,

@@ -10,7 +10,7 @@ pub mod nodes;
 pub mod start;
 pub mod watch;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,9 +18,11 @@ use crate::ctl::args::{GlobalArgs, SessionCommand};
 use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
 use crate::ctl::exit::Exit;
 use crate::ctl::load::LoadError;
+use crate::ctl::output::Output;
 use crate::ctl::resolve::ResolveError;
 use crate::ctl::start_file::StartFileError;
 use crate::net::link::LinkClosed;
+use crate::printable::{Lines, Printable};
 
 /// Longest time until a connection stands, unless `--timeout` says otherwise.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,6 +91,16 @@ impl CommandError {
             Self::Output(_) => Exit::Output,
         }
     }
+
+    /// What it says, for people: one line, and one more for each of the things that a name can mean.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        let mut lines: Lines = [Printable::new(self)].into_iter().collect();
+        if let Self::Resolve(error) = self {
+            lines.append(error.candidates());
+        }
+        lines
+    }
 }
 
 impl From<LinkClosed> for CommandError {
@@ -101,8 +113,8 @@ impl From<LinkClosed> for CommandError {
 pub struct Context<'a> {
     /// The session.
     pub client: Client,
-    /// Standard output, or what a test reads.
-    pub out: &'a mut dyn Write,
+    /// The way to standard output.
+    pub out: Output<'a>,
     /// Whether output is for programs.
     pub json: bool,
     /// How long to wait for an answer.
@@ -118,7 +130,7 @@ pub struct Context<'a> {
 pub async fn run(
     command: SessionCommand,
     global: &GlobalArgs,
-    out: &mut dyn Write,
+    out: Output<'_>,
 ) -> Result<Exit, CommandError> {
     let requests = match &command {
         // Before connecting: a file or an option that cannot be used is not the scheduler's business.

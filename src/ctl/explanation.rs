@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::Candidate;
 use crate::ctl::table::{Columns, grid};
-use crate::ctl::units::{UNKNOWN, plain, short};
+use crate::ctl::units::{UNKNOWN, short};
+use crate::printable::Lines;
 
 /// The answer about one START.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,13 +64,14 @@ impl Explanation {
         }
     }
 
-    /// For people: several lines, line ends included.
+    /// For people.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Lines {
         let decision = &self.decision;
-        let mut text = self.headline();
+        let mut text = Lines::default();
+        text.push(self.headline());
         if decision.count > 1 && !decision.placements.is_empty() {
-            text.push_str(&self.placements());
+            text.append(self.placements());
         }
         if self.fits() {
             return text;
@@ -79,9 +81,11 @@ impl Explanation {
             return text;
         }
         if decision.fits > 0 {
-            text.push_str(&format!("The next {}:\n", self.outlook()));
+            text.push(format_args!("The next {}:", self.outlook()));
         }
-        text + &reasons_table(&reasons) + &self.advice(&reasons)
+        text.append(reasons_table(&reasons));
+        text.append(self.advice(&reasons));
+        text
     }
 
     /// An object with stable names.
@@ -108,7 +112,7 @@ impl Explanation {
 
     fn headline(&self) -> String {
         let (decision, name) = (&self.decision, &self.name);
-        let line = match (&decision.placements[..], &self.node) {
+        match (&decision.placements[..], &self.node) {
             _ if decision.count > 1 && decision.fits > 0 => {
                 let (fits, count) = (decision.fits, decision.count);
                 let on = self
@@ -136,8 +140,7 @@ impl Explanation {
                 format!("{name}: {ever} on {node} ({}):", decision.reason)
             }
             (_, None) => format!("{name}: {} ({}):", self.outlook(), decision.reason),
-        };
-        plain(&line).into_owned() + "\n"
+        }
     }
 
     fn outlook(&self) -> &'static str {
@@ -148,7 +151,7 @@ impl Explanation {
         }
     }
 
-    fn placements(&self) -> String {
+    fn placements(&self) -> Lines {
         let row = |it: &DecidedPlacement| {
             let node = short(&it.node_uuid).to_owned();
             vec![it.hostname.clone(), node, it.count.to_string()]
@@ -168,7 +171,7 @@ impl Explanation {
     }
 
     /// What to do, where that is plain.
-    fn advice(&self, reasons: &[Reason]) -> String {
+    fn advice(&self, reasons: &[Reason]) -> Lines {
         let mut lines: Vec<String> = Vec::new();
         for reason in reasons {
             let whole = if self.node.is_some() {
@@ -182,17 +185,20 @@ impl Explanation {
                 lines.push(line);
             }
         }
-        if lines.is_empty() {
-            return String::new();
+        let mut text = Lines::default();
+        if !lines.is_empty() {
+            text.push("What helps:");
         }
-        let list = lines.into_iter().map(|line| format!("- {line}\n"));
-        format!("What helps:\n{}", list.collect::<String>())
+        for line in lines {
+            text.push(format_args!("- {line}"));
+        }
+        text
     }
 }
 
 /// Reasons as a table.
 #[must_use]
-pub fn reasons_table(reasons: &[Reason]) -> String {
+pub fn reasons_table(reasons: &[Reason]) -> Lines {
     let rows: Vec<Vec<String>> = reasons.iter().map(row).collect();
     grid(REASONS, &rows, true)
 }
@@ -398,7 +404,10 @@ mod tests {
             decision: placed(1, 1),
             ..refused(false, Vec::new())
         };
-        assert_eq!(explanation.text(), "a.yaml: would go to a (4cb19522)\n");
+        assert_eq!(
+            explanation.text().to_string(),
+            "a.yaml: would go to a (4cb19522)\n"
+        );
         assert_eq!(explanation.exit(), Exit::Done);
         assert_eq!(explanation.json()["reason"], Value::Null);
     }
@@ -415,9 +424,9 @@ What helps:
 - `ciaoctl nodes --wide` lists the labels that nodes have
 - wait until instances have ended, or ask for at most 100 MiB of memory
 ";
-        assert_eq!(explanation.text(), expected);
+        assert_eq!(explanation.text().to_string(), expected);
         assert_eq!(explanation.exit(), Exit::Refused);
-        let never = refused(true, vec![memory(true)]).text();
+        let never = refused(true, vec![memory(true)]).text().to_string();
         assert!(never.starts_with("a.yaml: never fits on the nodes there are (full_cloud):\n"));
         assert!(never.ends_with("- ask for at most 2048 MiB of memory, or add a larger node\n"));
     }
@@ -432,7 +441,7 @@ What helps:
             decision,
             ..refused(false, Vec::new())
         };
-        let text = explanation.text();
+        let text = explanation.text().to_string();
         let expected = "\
 a.yaml: 37 of 50 would fit:
 HOST  NODE      COUNT
@@ -446,7 +455,11 @@ NODES  REASON";
             decision: placed(50, 50),
             ..explanation
         };
-        assert!(all.text().starts_with("a.yaml: 50 of 50 would fit:\n"));
+        assert!(
+            all.text()
+                .to_string()
+                .starts_with("a.yaml: 50 of 50 would fit:\n")
+        );
         assert_eq!(all.exit(), Exit::Done);
     }
 
@@ -461,11 +474,11 @@ NODES  REASON";
             node: Some(node.clone()),
             ..refused(true, reasons)
         };
-        let text = about(vec![pinned(), memory(true)]).text();
+        let text = about(vec![pinned(), memory(true)]).text().to_string();
         assert!(text.starts_with("a.yaml: never fits on host-1 (4cb19522) (full_cloud):\n"));
         assert!(!text.contains("not the node"), "{text}");
         assert!(text.ends_with("of memory, or ask about another node\n"));
-        let text = about(vec![pinned()]).text();
+        let text = about(vec![pinned()]).text().to_string();
         assert!(
             text.contains("51  not the node or host asked for"),
             "{text}"
@@ -481,7 +494,7 @@ NODES  REASON";
         };
         let explanation = Explanation::of_failure("a.yaml".into(), 1, failure);
         assert_eq!(
-            explanation.text(),
+            explanation.text().to_string(),
             "a.yaml: is not placed: invalid_data: start.scheduling.x: \\u{1b}no\n"
         );
         assert_eq!(explanation.exit(), Exit::Refused);
@@ -497,7 +510,7 @@ NODES  REASON";
             capacity: Some(0),
             ..memory(true)
         };
-        let text = refused(true, vec![fpga]).text();
+        let text = refused(true, vec![fpga]).text().to_string();
         assert!(!text.contains("host-1"), "{text}");
         assert!(text.ends_with("- add a node that has fpga\n"), "{text}");
     }

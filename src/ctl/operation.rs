@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::ctl::event::life::{because, queued};
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
-use crate::ctl::units::{plain, short};
+use crate::ctl::units::short;
+use crate::printable::Printable;
 
 /// A node as a line names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -283,7 +284,7 @@ impl Operation {
 impl Operation {
     /// One line for people: `UUID migrating from node-a (4cb19522) to node-b (beef0000)`.
     #[must_use]
-    pub fn line(&self) -> String {
+    pub fn line(&self) -> Printable {
         let what = match &self.progress {
             Progress::Sent => format!("asked to {}", self.command),
             Progress::UnderWay(turn) => turn.text(),
@@ -302,7 +303,7 @@ impl Operation {
                 format!("{not}: {reason}{}", because(detail))
             }
         };
-        plain(&format!("{} {what}", self.instance_uuid)).into_owned()
+        Printable::new(format_args!("{} {what}", self.instance_uuid))
     }
 
     /// An object with stable names.

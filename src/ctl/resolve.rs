@@ -1,6 +1,7 @@
 //! From what an operator types to the one node or instance it means.
 
 use crate::ctl::units::short;
+use crate::printable::Lines;
 
 /// Candidates that an error lists; the rest is counted.
 const MAX_LISTED: usize = 10;
@@ -31,7 +32,7 @@ pub enum ResolveError {
         name: String,
     },
     /// Several have.
-    #[error("{name:?} means {} {kind}s; give more of the UUID:{}", candidates.len(), listed(candidates))]
+    #[error("{name:?} means {} {kind}s; give more of the UUID:", candidates.len())]
     Ambiguous {
         /// `node` or `instance`.
         kind: &'static str,
@@ -88,15 +89,22 @@ pub fn resolve(
     })
 }
 
-fn listed(candidates: &[Candidate]) -> String {
-    let mut text = String::new();
-    for candidate in candidates.iter().take(MAX_LISTED) {
-        text.push_str(&format!("\n  {}  {}", candidate.uuid, candidate.about));
+impl ResolveError {
+    /// The things that a name can mean, a line for each; nothing if it means nothing.
+    #[must_use]
+    pub fn candidates(&self) -> Lines {
+        let mut lines = Lines::default();
+        let Self::Ambiguous { candidates, .. } = self else {
+            return lines;
+        };
+        for candidate in candidates.iter().take(MAX_LISTED) {
+            lines.push(format_args!("  {}  {}", candidate.uuid, candidate.about));
+        }
+        if let more @ 1.. = candidates.len().saturating_sub(MAX_LISTED) {
+            lines.push(format_args!("  and {more} more"));
+        }
+        lines
     }
-    if candidates.len() > MAX_LISTED {
-        text.push_str(&format!("\n  and {} more", candidates.len() - MAX_LISTED));
-    }
-    text
 }
 
 impl std::fmt::Display for Candidate {
@@ -146,10 +154,14 @@ mod tests {
 
     #[test]
     fn what_means_several_lists_them() {
-        let error = meant("4cb195").unwrap_err().to_string();
+        let error = meant("4cb195").unwrap_err();
         assert_eq!(
-            error,
-            "\"4cb195\" means 2 nodes; give more of the UUID:\n  4cb19522-0000  READY\n  4cb19533-0000  READY"
+            error.to_string(),
+            "\"4cb195\" means 2 nodes; give more of the UUID:"
+        );
+        assert_eq!(
+            error.candidates().to_string(),
+            "  4cb19522-0000  READY\n  4cb19533-0000  READY\n"
         );
         assert!(
             matches!(meant("b"), Err(ResolveError::Ambiguous { .. })),
@@ -160,10 +172,9 @@ mod tests {
             hostname: None,
             about: String::new(),
         });
-        let error = resolve("instance", "ab", many.collect())
-            .unwrap_err()
-            .to_string();
-        assert!(error.ends_with("\n  and 15 more"), "{error}");
+        let error = resolve("instance", "ab", many.collect()).unwrap_err();
+        let listed = error.candidates().to_string();
+        assert!(listed.ends_with("\n  and 15 more\n"), "{listed}");
     }
 
     #[test]

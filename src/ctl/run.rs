@@ -9,10 +9,14 @@ use rustls::pki_types::ServerName;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::ctl::args::{Cli, Command, GlobalArgs};
+use crate::ctl::client;
 use crate::ctl::commands::{self, CommandError};
 use crate::ctl::exit::Exit;
+use crate::ctl::load::peer::cert_file;
 use crate::ctl::load::{self, LoadArgs, LoadTarget};
+use crate::ctl::output::Output;
 use crate::net::address::Endpoint;
+use crate::net::tls::KeyFiles;
 
 /// Runs a command to its end. Errors go to standard error, one line (a listing of candidates takes more).
 #[must_use]
@@ -20,9 +24,11 @@ pub fn run(cli: Cli) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match cli.command {
         Command::Completions { shell } => completions(shell, &mut out),
-        Command::Load(args) => load(&args, &cli.global, &mut out),
-        Command::Session(command) => runtime(1).and_then(|runtime| {
-            let exit = runtime.block_on(commands::run(command, &cli.global, &mut out));
+        Command::Load(args) => load(&args, &cli.global, Output::new(&mut out, &mut io::stderr())),
+        Command::Session(command) => prepare(&cli.global).and_then(|runtime| {
+            let mut err = io::stderr();
+            let output = Output::new(&mut out, &mut err);
+            let exit = runtime.block_on(commands::run(command, &cli.global, output));
             runtime.shutdown_background();
             exit
         }),
@@ -32,10 +38,26 @@ pub fn run(cli: Cli) -> Exit {
         let exit = error.exit();
         if exit != Exit::Done {
             // With standard error gone, the exit code is all that is left to say.
-            let _ = writeln!(io::stderr(), "ciaoctl: {error}");
+            let _ = write!(io::stderr(), "ciaoctl: {}", error.lines());
         }
         exit
     })
+}
+
+/// What a session needs before it begins.
+fn prepare(global: &GlobalArgs) -> Result<Runtime, CommandError> {
+    check_key(&commands::client_config(global).cert, global)?;
+    runtime(1)
+}
+
+/// Looks at who can read a file with a private key.
+fn check_key(file: &Path, global: &GlobalArgs) -> Result<(), CommandError> {
+    let warn = |said| {
+        // With standard error gone, nobody reads warnings.
+        let _ = writeln!(io::stderr(), "ciaoctl: warning: {said}");
+    };
+    let checked = KeyFiles::new(global.strict_files).check(file, warn);
+    checked.map_err(|error| client::ConnectError::from(error).into())
 }
 
 fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<Exit, CommandError> {
@@ -45,16 +67,19 @@ fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-fn load(args: &LoadArgs, global: &GlobalArgs, out: &mut dyn Write) -> Result<Exit, CommandError> {
+fn load(args: &LoadArgs, global: &GlobalArgs, mut out: Output<'_>) -> Result<Exit, CommandError> {
     let target = load_target(global)?;
+    for role in ["Controller", "CNAgent"] {
+        check_key(&cert_file(&target.certs, role), global)?;
+    }
     let runtime = runtime(args.threads.get())?;
     let report = runtime.block_on(load::run(args, &target));
     runtime.shutdown_background();
     let report = report?;
     if global.json {
-        writeln!(out, "{:#}", report.json())?;
+        out.document(&report.json())?;
     } else {
-        writeln!(out, "{report}")?;
+        out.lines(&report.lines())?;
     }
     Ok(report.exit())
 }

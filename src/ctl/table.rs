@@ -5,9 +5,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use proto_frames::payload::{ControllerView, NodeView};
 use serde_json::{Value, json};
 
-use crate::ctl::units::{
-    UNKNOWN, count, mebibytes, megabytes, plain, prefix, span, unique_prefix_len,
-};
+use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, prefix, span, unique_prefix_len};
+use crate::printable::{Lines, Printable, is_word};
 
 mod instances;
 
@@ -44,9 +43,9 @@ pub trait Row {
     fn json(&self) -> Value;
 }
 
-/// A table; empty text for no rows without headers.
+/// A table; no lines for no rows without headers.
 #[must_use]
-pub fn table<R: Row>(rows: &[R], style: Style) -> String {
+pub fn table<R: Row>(rows: &[R], style: Style) -> Lines {
     let len = unique_prefix_len(rows.iter().map(Row::id));
     let other = unique_prefix_len(rows.iter().filter_map(Row::other_id));
     let len = if style.full_ids {
@@ -61,7 +60,7 @@ pub fn table<R: Row>(rows: &[R], style: Style) -> String {
 
 /// Cells in columns, a line for each row.
 #[must_use]
-pub fn grid(columns: Columns, rows: &[Vec<String>], headers: bool) -> String {
+pub fn grid(columns: Columns, rows: &[Vec<String>], headers: bool) -> Lines {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -70,7 +69,8 @@ pub fn grid(columns: Columns, rows: &[Vec<String>], headers: bool) -> String {
         table.set_header(columns.iter().map(|(name, _)| *name));
     }
     for cells in rows {
-        table.add_row(cells.iter().map(|cell| plain(cell)));
+        // Before they are laid out: a line end within a cell would begin a second line.
+        table.add_row(cells.iter().map(Printable::new));
     }
     for (at, (_, amount)) in columns.iter().enumerate() {
         if let Some(column) = table.column_mut(at) {
@@ -84,14 +84,18 @@ pub fn grid(columns: Columns, rows: &[Vec<String>], headers: bool) -> String {
     }
     table
         .lines()
-        .fold(String::new(), |text, line| text + line.trim_end() + "\n")
+        .map(|line| Printable::new(line).trimmed())
+        .collect()
 }
 
-/// Whole UUIDs, one a line.
+/// Whole UUIDs for another program, one a line; and how many identifiers are left out, because that program could take
+/// them for something else: see [`is_word`]. No UUID is among them.
 #[must_use]
-pub fn ids<R: Row>(rows: &[R]) -> String {
-    rows.iter()
-        .fold(String::new(), |text, row| text + row.id() + "\n")
+pub fn ids<R: Row>(rows: &[R]) -> (Lines, usize) {
+    let words = rows.iter().map(Row::id).filter(|id| is_word(id));
+    let lines: Lines = words.map(Printable::new).collect();
+    let left_out = rows.len() - lines.len();
+    (lines, left_out)
 }
 
 /// One document: `{"nodes": [...]}`.
@@ -286,6 +290,11 @@ mod tests {
 
     use super::*;
 
+    /// A table as it is printed.
+    fn table<R: Row>(rows: &[R], style: Style) -> String {
+        super::table(rows, style).to_string()
+    }
+
     fn node(uuid: &str, hostname: &str) -> NodeView {
         NodeView {
             node_uuid: uuid.into(),
@@ -378,7 +387,9 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120 
             )
             .starts_with("11112222-3333  ")
         );
-        assert_eq!(ids(&rows), "11112222-3333\n11112222-4444\n");
+        let (listed, left_out) = ids(&rows);
+        assert_eq!(listed.to_string(), "11112222-3333\n11112222-4444\n");
+        assert_eq!(left_out, 0);
     }
 
     #[test]

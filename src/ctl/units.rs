@@ -1,6 +1,5 @@
 //! Amounts, spans and identifiers as people read them.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -97,22 +96,6 @@ pub fn prefix(id: &str, len: usize) -> &str {
     id.char_indices().nth(len).map_or(id, |(end, _)| &id[..end])
 }
 
-/// A text from a peer as it may go to a terminal: control characters are escaped.
-#[must_use]
-pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return text.into();
-    }
-    let escape = |c: char| {
-        if c.is_control() {
-            c.escape_default().to_string()
-        } else {
-            c.to_string()
-        }
-    };
-    text.chars().map(escape).collect::<String>().into()
-}
-
 /// At most `len` characters of a text, and an ellipsis where there were more.
 #[must_use]
 pub fn elide(text: &str, len: usize) -> String {
@@ -190,7 +173,6 @@ mod tests {
         );
         assert_eq!(prefix("ééééééééé", 8), "éééééééé");
         assert_eq!(short("abc"), "abc");
-        assert_eq!(plain("a\u{1b}[2Jé\n"), "a\\u{1b}[2Jé\\n");
         assert_eq!(
             (elide("abcd", 4), elide("abcde", 4)),
             ("abcd".into(), "abcd…".into())

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -50,6 +50,8 @@ pub(super) struct Cluster {
     stop: watch::Sender<bool>,
     launchers: JoinSet<Result<(), launcher::LauncherError>>,
     scheduler: JoinSet<()>,
+    /// Why a part of it has ended, once one has that was not told to.
+    failure: watch::Receiver<Option<String>>,
 }
 
 /// The files made for it.
@@ -58,21 +60,28 @@ struct Certificates {
     ca: PathBuf,
     scheduler: PathBuf,
     controller: PathBuf,
-    agent: PathBuf,
+    directory: PathBuf,
 }
 
 impl Cluster {
     /// Brings everything up and waits until every node takes work.
     pub(super) async fn start(flags: &DevFlags, directory: &Directory) -> anyhow::Result<Self> {
         let certificates =
-            Certificates::make(&directory.certificates()).context("cannot make certificates")?;
+            Certificates::make(directory, flags.nodes.get()).context("cannot make certificates")?;
         let server = bind(flags.port, &certificates, directory)?;
         let address = server.local_addrs()?[0];
         let (stop, stopping) = watch::channel(false);
         let mut scheduler = JoinSet::new();
         // The launchers leave first, so that they can say goodbye; dropping the sender ends the scheduler.
         let mut last = stopping.clone();
-        scheduler.spawn(server.run(async move { while last.changed().await.is_ok() {} }));
+        let (failed, failure) = watch::channel(None);
+        let scheduler_failed = failed.clone();
+        scheduler.spawn(async move {
+            let stop = async move { while last.changed().await.is_ok() {} };
+            if let Err(error) = server.run(stop).await {
+                scheduler_failed.send_replace(Some(error.to_string()));
+            }
+        });
         let nodes = flags.nodes.get();
         let mut cluster = Self {
             address,
@@ -82,15 +91,21 @@ impl Cluster {
             stop,
             launchers: JoinSet::new(),
             scheduler,
+            failure,
         };
         for number in 1..=nodes {
             let config = cluster
                 .launcher(number, directory)
                 .context("cannot start a launcher")?;
             let mut stopping = stopping.clone();
+            let failed = failed.clone();
             cluster.launchers.spawn(async move {
                 let stop = async { drop(stopping.wait_for(|stop| *stop).await) };
-                launcher::run(config, stop).await
+                let ended = launcher::run(config, stop).await;
+                if let Err(error) = &ended {
+                    failed.send_replace(Some(format!("launcher {number}: {error}")));
+                }
+                ended
             });
         }
         cluster.wait_until_ready().await?;
@@ -98,12 +113,12 @@ impl Cluster {
     }
 
     fn launcher(&self, number: u32, directory: &Directory) -> anyhow::Result<launcher::Config> {
-        let identity = tls::load_identity(&self.certificates.agent)?;
-        let anchors = tls::load_anchors(&self.certificates.ca)?;
         let name = node_name(number);
+        let identity = tls::load_identity(&self.certificates.node(&name))?;
+        let anchors = tls::load_anchors(&self.certificates.ca)?;
         let machine = MachineConfig::Real {
             state_dir: directory.node(&name),
-            uuid: None,
+            uuid: identity.peer().bound_uuid,
             share: share(self.nodes),
             cgroup: None,
             supervisor: std::env::current_exe().context("cannot find this program's own file")?,
@@ -146,6 +161,11 @@ impl Cluster {
             }
             sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Waits until a part of it has ended that was not told to; says why.
+    pub(super) fn failure(&self) -> impl Future<Output = String> + Send + use<> {
+        server::told(self.failure.clone())
     }
 
     /// A session as operator.
@@ -204,8 +224,10 @@ impl Cluster {
 }
 
 impl Certificates {
-    fn make(directory: &Path) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(directory)?;
+    /// One for each node, bound to its UUID, beside those that `ciaoctl` and its `load` take.
+    fn make(cluster: &Directory, nodes: u32) -> anyhow::Result<Self> {
+        let directory = cluster.certificates();
+        std::fs::create_dir_all(&directory)?;
         let spec = Spec::localhost(Role::SCHEDULER);
         let anchor = Anchor::new(&spec)?;
         let ca = directory.join(spec.ca_file_name());
@@ -217,8 +239,7 @@ impl Certificates {
             PRIVATE_MODE,
             Existing::Replace,
         )?;
-        let sign = |role| -> anyhow::Result<PathBuf> {
-            let spec = Spec::localhost(role);
+        let sign = |spec: Spec| -> anyhow::Result<PathBuf> {
             let path = directory.join(spec.file_name());
             write(
                 &path,
@@ -228,12 +249,33 @@ impl Certificates {
             )?;
             Ok(path)
         };
+        sign(Spec::localhost(Role::AGENT))?;
+        for name in (1..=nodes).map(node_name) {
+            // In a directory that was kept the nodes are those of the last time.
+            let uuid = launcher::node_uuid(&cluster.node(&name)).unwrap_or_else(Uuid::new_v4);
+            sign(node_spec(&name, uuid))?;
+        }
         Ok(Self {
             ca,
             scheduler,
-            controller: sign(Role::CONTROLLER)?,
-            agent: sign(Role::AGENT)?,
+            controller: sign(Spec::localhost(Role::CONTROLLER))?,
+            directory,
         })
+    }
+
+    /// The file of a node's own certificate.
+    fn node(&self, name: &str) -> PathBuf {
+        self.directory
+            .join(node_spec(name, Uuid::nil()).file_name())
+    }
+}
+
+/// The certificate of one node, as `ciao-cert -node` makes it.
+fn node_spec(name: &str, uuid: Uuid) -> Spec {
+    Spec {
+        hosts: vec![name.to_owned()],
+        uuid: Some(uuid),
+        ..Spec::localhost(Role::AGENT)
     }
 }
 
@@ -247,6 +289,7 @@ fn bind(
         cert: certificates.scheduler.clone(),
         ca_cert: certificates.ca.clone(),
         listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
+        key_files: tls::KeyFiles::Strict,
         configuration_uri: server::DEFAULT_URI.to_owned(),
         node_file: None,
         state_dir: Some(directory.scheduler()),
@@ -281,7 +324,7 @@ fn features(number: u32) -> Features {
     Features {
         labels: [("zone".to_owned(), zone.to_owned())].into(),
         resources: [(FAKE_RESOURCE.to_owned(), FAKE_AMOUNT)].into(),
-        shares: None,
+        ..Features::default()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::ctl::commands::start;
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
 use crate::ctl::track::{Tracked, Until};
+use crate::printable::Printable;
 
 /// Bytes of an instance's output that are shown; the rest is in its file.
 const MAX_SHOWN: u64 = 64 * 1024;
@@ -59,12 +60,14 @@ fn show_output(cluster: &Cluster, tracked: &Tracked, out: &mut dyn Write) -> std
         return Ok(());
     };
     let path = cluster.output(hostname, &tracked.instance_uuid);
-    writeln!(
-        out,
-        "--- output of {} on {hostname}:",
-        tracked.instance_uuid
-    )?;
-    copy(&path, out).or_else(|error| writeln!(out, "(cannot read {}: {error})", path.display()))
+    let header = format_args!("--- output of {} on {hostname}:", tracked.instance_uuid);
+    writeln!(out, "{}", Printable::new(header))?;
+    // The bytes as the workload wrote them, as if it had been run in this terminal: they are this user's own START
+    // files, run on this machine.
+    copy(&path, out).or_else(|error| {
+        let line = format_args!("(cannot read {}: {error})", path.display());
+        writeln!(out, "{}", Printable::new(line))
+    })
 }
 
 fn copy(path: &Path, out: &mut dyn Write) -> std::io::Result<()> {

@@ -27,14 +27,14 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What a server sees of a client it admits.
 #[derive(Debug)]
-struct Seen {
+pub(crate) struct Seen {
     identity: PeerIdentity,
     version: ProtocolVersion,
     kind: HandshakeKind,
 }
 
 /// One handshake and one byte each way: what the server saw, and whether the client got its byte back.
-async fn handshake(
+pub(crate) async fn handshake(
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
     name: &str,
@@ -70,7 +70,7 @@ async fn handshake(
 }
 
 /// A client that checks the server as ours do and presents whatever `chain_and_key` holds.
-fn presenting(ca: &TestCa, chain_and_key: &str) -> Arc<ClientConfig> {
+pub(crate) fn presenting(ca: &TestCa, chain_and_key: &str) -> Arc<ClientConfig> {
     let own = ca.client(Role::AGENT);
     let chain = pem::certificates(chain_and_key.as_bytes()).unwrap();
     let key = pem::private_key(chain_and_key.as_bytes()).unwrap();
@@ -97,7 +97,7 @@ fn foreign_client(ca: &TestCa, usages: Vec<ExtendedKeyUsagePurpose>) -> Arc<Clie
 }
 
 /// The holder of this certificate and key as one who signs, whether it may or not.
-fn issuer(certificate_and_key: &str) -> rcgen::Issuer<'static, rcgen::KeyPair> {
+pub(crate) fn issuer(certificate_and_key: &str) -> rcgen::Issuer<'static, rcgen::KeyPair> {
     let der = pem::certificates(certificate_and_key.as_bytes())
         .unwrap()
         .swap_remove(0);

@@ -204,6 +204,64 @@ fn key_kind_and_uuid_are_chosen_by_flags() {
 }
 
 #[test]
+fn a_nodes_certificate_is_bound_and_keeps_its_uuid_when_it_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    succeed(dir.path(), &["-anchor", "-host", "localhost"]);
+    let make = |args: &[&str]| {
+        let all = [&["-anchor-cert", SIGNER, "-verify"], args].concat();
+        succeed(dir.path(), &all)
+    };
+    let uuid_of = |name: &str| {
+        let identity = load_identity(&dir.path().join(name)).unwrap();
+        assert!(identity.peer().roles.contains(Role::AGENT), "{name}");
+        identity.peer().bound_uuid.expect("it is bound")
+    };
+    let said = make(&["-node", "node7.example"]);
+    let file = "cert-CNAgent-node7.example.pem";
+    let first = uuid_of(file);
+    assert!(
+        said.contains(&format!("of a CNAgent, bound to the UUID {first}\n")),
+        "{said}"
+    );
+    make(&["-node", "node8.example"]);
+    assert_ne!(uuid_of("cert-CNAgent-node8.example.pem"), first);
+
+    let before = fs::read(dir.path().join(file)).unwrap();
+    make(&["-node=node7.example", "-force"]);
+    assert_ne!(fs::read(dir.path().join(file)).unwrap(), before);
+    assert_eq!(uuid_of(file), first, "the same node");
+
+    let given = Uuid::from_u128(0x99);
+    let uuid = given.to_string();
+    make(&["-node", "node7.example", "-force", "-uuid", &uuid]);
+    assert_eq!(uuid_of(file), given);
+    make(&["-node", "192.0.2.9", "-role", "agent,netagent"]);
+    uuid_of("cert-CNAgent-NetworkingAgent-192.0.2.9.pem");
+}
+
+#[test]
+fn an_anchor_whose_key_others_can_read_is_warned_of_and_refused_where_files_are_strict() {
+    let dir = tempfile::tempdir().unwrap();
+    succeed(dir.path(), &["-anchor", "-host", "localhost"]);
+    let signer = dir.path().join(SIGNER);
+    fs::set_permissions(&signer, fs::Permissions::from_mode(0o640)).unwrap();
+    let make = ["-anchor-cert", SIGNER, "-node", "a"];
+    let (code, _, stderr) = ciao_cert(dir.path(), &[&make[..], &["-strict-files"]].concat());
+    assert_eq!(code, 1);
+    assert!(
+        stderr.contains("others can read the private key"),
+        "{stderr}"
+    );
+    assert!(!dir.path().join("cert-CNAgent-a.pem").exists());
+    let (code, _, stderr) = ciao_cert(dir.path(), &make);
+    assert_eq!(code, 0);
+    assert!(
+        stderr.contains("warning: cert-Scheduler-localhost.pem"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn certificates_that_are_there_are_checked_each_with_its_verdict() {
     let dir = tempfile::tempdir().unwrap();
     succeed(dir.path(), &["-all", "-directory", "ours"]);
@@ -242,10 +300,22 @@ fn certificates_that_are_there_are_checked_each_with_its_verdict() {
 
 /// Command lines that cannot be done: the exit code, and words of the complaint. Run beside an anchor (`SIGNER`, `CA`)
 /// and a leaf (`LEAF`).
-const IMPOSSIBLE: [(&[&str], i32, &str); 14] = [
+const IMPOSSIBLE: [(&[&str], i32, &str); 18] = [
     (&[], 2, "missing -anchor"),
     (&["-anchor"], 2, "missing -host"),
     (&["-anchor-cert", SIGNER, "-host", "x"], 2, "missing -role"),
+    (&["-node", "x"], 2, "--anchor-cert <FILE>"),
+    (&["-anchor-cert", SIGNER, "-node", ""], 2, "missing -host"),
+    (
+        &["-anchor-cert", SIGNER, "-node", "x", "-role", "controller"],
+        2,
+        "-node is for launchers",
+    ),
+    (
+        &["-anchor-cert", SIGNER, "-node", "../x"],
+        1,
+        "host name \"../x\" cannot be put",
+    ),
     (
         &["-anchor", "-host", "x", "-role", "launcher"],
         2,

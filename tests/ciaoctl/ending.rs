@@ -92,7 +92,7 @@ async fn waiting_ends_when_each_is_gone_or_has_failed_to_go() {
             } else {
                 let deleted = InstanceDeleted {
                     instance_uuid,
-                    exit_code: None,
+                    ..InstanceDeleted::default()
                 };
                 peers.send(from, Kind::INSTANCE_DELETED, deleted.encode());
             }
@@ -126,8 +126,7 @@ async fn stop_takes_an_instance_off_its_node_only() {
             let instance_uuid = Delete::decode(&frame.payload).unwrap().instance_uuid;
             let stopped = InstanceStopped {
                 instance_uuid,
-                exit_code: None,
-                cut_off: false,
+                ..InstanceStopped::default()
             };
             peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
         }

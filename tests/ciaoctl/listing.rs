@@ -81,7 +81,7 @@ async fn watch_prints_events_in_their_order_until_it_has_enough() {
         let stopped = InstanceStopped {
             instance_uuid: "i1".into(),
             exit_code: Some(0),
-            cut_off: false,
+            ..InstanceStopped::default()
         };
         peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
         peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());

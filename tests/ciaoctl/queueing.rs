@@ -165,6 +165,7 @@ async fn what_waits_can_be_deleted() {
             let deleted = InstanceDeleted {
                 instance_uuid,
                 exit_code,
+                ..InstanceDeleted::default()
             };
             peers.send(from, Kind::INSTANCE_DELETED, deleted.encode());
         }

@@ -24,7 +24,7 @@ use tokio_rustls::server::TlsStream;
 
 use ciao_scheduler::cert::Spec;
 
-use crate::certs::TestCa;
+use crate::certs::{TestCa, write_private};
 
 /// The longest any test may take; nothing is expected to take a tenth of it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -100,11 +100,10 @@ impl Scheduler {
         .unwrap();
         for (name, role) in [("Controller", Role::CONTROLLER), ("CNAgent", Role::AGENT)] {
             let leaf = ca.anchor.sign(&Spec::localhost(role)).unwrap();
-            std::fs::write(
-                certs.path().join(format!("cert-{name}-localhost.pem")),
+            write_private(
+                &certs.path().join(format!("cert-{name}-localhost.pem")),
                 leaf.pem(),
-            )
-            .unwrap();
+            );
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -39,7 +39,7 @@ async fn a_start_is_answered_by_its_own_placement_and_other_events_are_kept() {
             let stopped = InstanceStopped {
                 instance_uuid: "other".into(),
                 exit_code: Some(0),
-                cut_off: false,
+                ..InstanceStopped::default()
             };
             peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
             peers.send(from, Kind::INSTANCE_PLACED, placed("other"));

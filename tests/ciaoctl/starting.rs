@@ -41,7 +41,7 @@ fn place_and_end(peers: &mut Peers, from: usize, frame: &Frame, exit_code: Optio
             InstanceStopped {
                 instance_uuid,
                 exit_code,
-                cut_off: false,
+                ..InstanceStopped::default()
             }
             .encode(),
         );

@@ -3,14 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use proto_frames::Role;
+use proto_frames::{Role, Uuid};
 use rustls::pki_types::UnixTime;
 
 use crate::cert::cli::{Cli, CliError, read};
 use crate::cert::files::{self, Existing, PRIVATE_MODE, PUBLIC_MODE, WriteError};
 use crate::cert::spec::role_names;
 use crate::cert::{Anchor, CertifiedPem, Spec};
-use crate::net::tls::{TrustAnchors, explain_certificate};
+use crate::net::identity::PeerIdentity;
+use crate::net::tls::pem::certificates;
+use crate::net::tls::{KeyFiles, TrustAnchors, explain_certificate};
 
 /// The leaves that `-all` makes: one for each kind of client, and one for a launcher in both roles.
 const ALL_LEAVES: [Role; 6] = [
@@ -43,16 +45,30 @@ impl Cli {
 
     /// The anchor, or one leaf.
     fn one(&self) -> Result<Vec<Output>, CliError> {
-        let spec = self.spec(self.role.unwrap_or(Role::SCHEDULER))?;
+        let spec = match &self.node {
+            Some(_) => self.node_spec()?,
+            None => self.spec(self.role.unwrap_or(Role::SCHEDULER))?,
+        };
         let names = [spec.file_name(), spec.ca_file_name()];
         self.refuse_existing(if self.anchor { &names } else { &names[..1] })?;
         match &self.anchor_cert {
             Some(path) => {
-                let anchor = load(path)?;
+                let anchor = self.load(path)?;
                 Ok(vec![self.leaf(&anchor, &spec)?])
             }
             None => Ok(self.anchor_files(&Anchor::new(&spec)?, &spec)),
         }
+    }
+
+    /// A launcher's, bound to one UUID.
+    fn node_spec(&self) -> Result<Spec, CliError> {
+        let mut spec = self.spec(self.role.unwrap_or(Role::AGENT))?;
+        if spec.uuid.is_none() {
+            // A node whose certificate is renewed stays the same node.
+            let earlier = bound_uuid(&self.directory.join(spec.file_name()));
+            spec.uuid = Some(earlier.unwrap_or_else(Uuid::new_v4));
+        }
+        Ok(spec)
     }
 
     fn full_set(&self) -> Result<Vec<Output>, CliError> {
@@ -67,7 +83,7 @@ impl Cli {
         }
         self.refuse_existing(&names)?;
         let (anchor, mut outputs) = if let Some(path) = &self.anchor_cert {
-            (load(path)?, Vec::new())
+            (self.load(path)?, Vec::new())
         } else {
             let anchor = Anchor::new(&scheduler)?;
             let files = self.anchor_files(&anchor, &scheduler);
@@ -111,10 +127,16 @@ impl Cli {
             path: self.directory.join(spec.file_name()),
             contents: certified.pem().to_owned(),
             mode: PRIVATE_MODE,
-            remark: format!(
-                "certificate and private key of a {}",
-                role_names(spec.roles)
-            ),
+            remark: match spec.uuid {
+                Some(uuid) => format!(
+                    "certificate and private key of a {}, bound to the UUID {uuid}",
+                    role_names(spec.roles)
+                ),
+                None => format!(
+                    "certificate and private key of a {}",
+                    role_names(spec.roles)
+                ),
+            },
         }
     }
 
@@ -128,6 +150,16 @@ impl Cli {
             Some(path) => Err(WriteError::Exists(path).into()),
             None => Ok(()),
         }
+    }
+
+    fn load(&self, path: &Path) -> Result<Anchor, CliError> {
+        let warn = |said| eprintln!("ciao-cert: warning: {said}");
+        KeyFiles::new(self.strict_files).check(path, warn)?;
+        let contents = String::from_utf8_lossy(&read(path)?).into_owned();
+        Anchor::load(&contents).map_err(|source| CliError::Anchor {
+            path: path.into(),
+            source,
+        })
     }
 
     fn write(&self, outputs: &[Output]) -> Result<(), CliError> {
@@ -152,10 +184,8 @@ impl Cli {
     }
 }
 
-fn load(path: &Path) -> Result<Anchor, CliError> {
-    let contents = String::from_utf8_lossy(&read(path)?).into_owned();
-    Anchor::load(&contents).map_err(|source| CliError::Anchor {
-        path: path.into(),
-        source,
-    })
+/// The UUID that the certificate in a file is bound to, if there is one.
+fn bound_uuid(path: &Path) -> Option<Uuid> {
+    let chain = certificates(&fs::read(path).ok()?).ok()?;
+    PeerIdentity::from_der(chain.first()?).ok()?.bound_uuid
 }

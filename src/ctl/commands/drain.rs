@@ -17,7 +17,7 @@ use crate::ctl::event::life::{drain as progress_text, drain_json};
 use crate::ctl::event::{Event, refused_kind};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::Candidate;
-use crate::ctl::units::plain;
+use crate::printable::{Lines, Printable};
 
 /// Keeps new instances from a node.
 ///
@@ -117,7 +117,7 @@ async fn follow(
         };
         let line = drain.observe(&event?);
         if let Some(line) = line.filter(|_| !context.json) {
-            writeln!(context.out, "{line}")?;
+            context.out.line(&line)?;
             context.out.flush()?;
         }
     }
@@ -126,12 +126,10 @@ async fn follow(
 
 fn print_end(context: &mut Context<'_>, drain: &Drain) -> Result<(), CommandError> {
     if context.json {
-        writeln!(context.out, "{:#}", drain.json())?;
+        context.out.document(&drain.json())?;
         return Ok(());
     }
-    for line in drain.end() {
-        writeln!(context.out, "{}", plain(&line))?;
-    }
+    context.out.lines(&drain.end())?;
     Ok(())
 }
 
@@ -163,14 +161,14 @@ impl Drain {
     }
 
     /// Takes an event in; a line for people where it is news of this drain.
-    fn observe(&mut self, event: &Event) -> Option<String> {
+    fn observe(&mut self, event: &Event) -> Option<Printable> {
         match event {
             Event::Drain(progress) if progress.node_uuid == self.node.uuid => {
                 let is_news = self.last.as_ref() != Some(&**progress);
                 self.last = Some((**progress).clone());
                 let is_end = self.is_over();
                 let line = format!("{} {}", self.node, progress_text(progress));
-                (is_news && !is_end).then(|| plain(&line).into_owned())
+                (is_news && !is_end).then(|| Printable::new(line))
             }
             Event::CommandFailure(failure) if failure.node_uuid == self.node.uuid => {
                 if failure.command == LifeCommand::Drain {
@@ -203,27 +201,30 @@ impl Drain {
     }
 
     /// The last lines: how it ended, and what fits nowhere else.
-    fn end(&self) -> Vec<String> {
+    fn end(&self) -> Lines {
         let node = &self.node;
+        let mut lines = Lines::default();
         if let Some((why, _)) = &self.failure {
-            return vec![format!("{node} not drained: {why}")];
+            lines.push(format_args!("{node} not drained: {why}"));
+            return lines;
         }
         let Some(last) = &self.last else {
-            return vec![format!("{node} asked to drain; gave up waiting")];
+            lines.push(format_args!("{node} asked to drain; gave up waiting"));
+            return lines;
         };
         let progress = progress_text(last);
-        let mut lines = vec![match (self.wish, &last.state) {
+        lines.push(match (self.wish, &last.state) {
             (Wish::Check, DrainState::Checking) => check_text(node, last),
             (_, DrainState::Done) => format!("{node} drained: {} moved", last.moved),
             _ if self.is_over() => format!("{node} {progress}"),
             _ => format!("{node} {progress}; gave up waiting, it goes on"),
-        }];
-        let misfit =
-            |it: &proto_frames::payload::Misfit| format!("  {}  {}", it.instance_uuid, it.detail);
-        lines.extend(last.misfits.iter().map(misfit));
+        });
+        for it in &last.misfits {
+            lines.push(format_args!("  {}  {}", it.instance_uuid, it.detail));
+        }
         let named = u32::try_from(last.misfits.len()).unwrap_or(u32::MAX);
         if let more @ 1.. = last.misfit_count.saturating_sub(named) {
-            lines.push(format!("  and {more} more"));
+            lines.push(format_args!("  and {more} more"));
         }
         lines
     }
@@ -275,6 +276,10 @@ mod tests {
 
     use super::*;
 
+    fn end(drain: &Drain) -> Vec<String> {
+        drain.end().iter().map(ToString::to_string).collect()
+    }
+
     fn drain(wish: Wish) -> Drain {
         let node = Candidate {
             uuid: "4cb19522-aaaa".into(),
@@ -306,17 +311,17 @@ mod tests {
         assert_eq!(drain.exit(), Exit::Timeout);
         let line = drain.observe(&progress(DrainState::Moving, 1));
         let expected = "a (4cb19522) moving: 1 of 4 moved, 0 on their way, 3 left";
-        assert_eq!(line.as_deref(), Some(expected));
+        assert_eq!(line.unwrap(), expected);
         assert_eq!(
             drain.observe(&progress(DrainState::Moving, 1)),
             None,
             "no news"
         );
         let gave_up = format!("{expected}; gave up waiting, it goes on");
-        assert_eq!(drain.end(), [gave_up]);
+        assert_eq!(end(&drain), [gave_up]);
         drain.observe(&progress(DrainState::Done, 4));
         assert!(drain.is_over());
-        assert_eq!(drain.end(), ["a (4cb19522) drained: 4 moved"]);
+        assert_eq!(end(&drain), ["a (4cb19522) drained: 4 moved"]);
         assert_eq!(drain.exit(), Exit::Done);
     }
 
@@ -339,7 +344,7 @@ mod tests {
     fn a_check_names_what_fits_nowhere_else() {
         let mut check = drain(Wish::Check);
         check.observe(&progress(DrainState::Checking, 0));
-        assert_eq!(check.end(), ["a (4cb19522): all 4 fit elsewhere"]);
+        assert_eq!(end(&check), ["a (4cb19522): all 4 fit elsewhere"]);
         assert_eq!(check.exit(), Exit::Done);
         let mut check = drain(Wish::Check);
         check.observe(&Event::Drain(Box::new(DrainProgress {
@@ -358,7 +363,7 @@ mod tests {
             "  i1  no gpu",
             "  and 2 more",
         ];
-        assert_eq!(check.end(), expected);
+        assert_eq!(end(&check), expected);
         assert_eq!(check.exit(), Exit::Refused);
         assert_eq!(check.json()["progress"]["misfit_count"], 3);
     }
@@ -387,7 +392,7 @@ mod tests {
             "one instance, or a connection, is not all"
         );
         drain.observe(&failure(LifeCommand::Drain, CommandFailureReason::Timeout));
-        assert_eq!(drain.end(), ["a (4cb19522) not drained: timeout: why"]);
+        assert_eq!(end(&drain), ["a (4cb19522) not drained: timeout: why"]);
         assert_eq!(drain.exit(), Exit::Timeout);
     }
 }

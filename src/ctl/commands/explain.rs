@@ -68,12 +68,12 @@ pub async fn ask(
         if context.json {
             answers.push(explanation.json());
         } else {
-            context.out.write_all(explanation.text().as_bytes())?;
+            context.out.lines(&explanation.text())?;
             context.out.flush()?;
         }
     }
     if context.json {
-        writeln!(context.out, "{:#}", json!({ "explanations": answers }))?;
+        context.out.document(&json!({ "explanations": answers }))?;
     }
     Ok(exit)
 }

@@ -38,13 +38,14 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     if context.json {
         let rows: Vec<Value> = rows.iter().map(json_of).collect();
         let document = json!({ "instance_uuid": id, "history": rows });
-        writeln!(context.out, "{document:#}")?;
+        context.out.document(&document)?;
         return Ok(Exit::Done);
     }
     let zone = TimeZone::system();
     let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &zone)).collect();
-    let text = grid(COLUMNS, &cells, !args.no_headers);
-    context.out.write_all(text.as_bytes())?;
+    context
+        .out
+        .lines(&grid(COLUMNS, &cells, !args.no_headers))?;
     Ok(Exit::Done)
 }
 

@@ -11,6 +11,7 @@ use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, ResolveError, resolve};
+use crate::printable::Printable;
 
 /// What is done with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,11 +183,11 @@ fn print(
 ) -> Result<(), CommandError> {
     if context.json {
         let rows: Vec<Value> = targets.iter().map(|target| target.json(ending)).collect();
-        writeln!(context.out, "{:#}", json!({ "instances": rows }))?;
+        context.out.document(&json!({ "instances": rows }))?;
         return Ok(());
     }
     for target in targets {
-        writeln!(context.out, "{}", target.line(ending))?;
+        context.out.line(&target.line(ending))?;
     }
     Ok(())
 }
@@ -209,20 +210,20 @@ impl Target {
         }
     }
 
-    fn line(&self, ending: Ending) -> String {
+    fn line(&self, ending: Ending) -> Printable {
         let (id, host) = (&self.instance_uuid, &self.hostname);
         if host.is_empty() {
-            return match &self.outcome {
+            return Printable::new(match &self.outcome {
                 Outcome::Sent | Outcome::Stopped => format!("{id} asked to wait no longer"),
                 Outcome::Gone => format!("{id} waits no longer"),
                 Outcome::Failed(reason) => format!("{id} not ended: {reason}"),
-            };
+            });
         }
-        match &self.outcome {
+        Printable::new(match &self.outcome {
             Outcome::Sent | Outcome::Stopped => format!("{id} asked {host} to end it"),
             Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),
             Outcome::Failed(reason) => format!("{id} not ended on {host}: {reason}"),
-        }
+        })
     }
 
     fn json(&self, ending: Ending) -> Value {

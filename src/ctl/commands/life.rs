@@ -15,6 +15,7 @@ use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context, nodes};
 use crate::ctl::exit::Exit;
 use crate::ctl::operation::{Operation, Place};
+use crate::printable::Printable;
 
 /// How often the scheduler's list is looked at, in case an event never comes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -194,7 +195,7 @@ async fn follow(
             }
         };
         if is_news && !operation.is_over() && !context.json {
-            writeln!(context.out, "{}", operation.line())?;
+            context.out.line(&operation.line())?;
             context.out.flush()?;
         }
     }
@@ -223,9 +224,10 @@ fn print_end(
 ) -> Result<(), CommandError> {
     if context.json {
         let document = json!({ "instances": [operation.json()] });
-        writeln!(context.out, "{document:#}")?;
+        context.out.document(&document)?;
     } else {
-        writeln!(context.out, "{}{late}", operation.line())?;
+        let line = Printable::new(format_args!("{}{late}", operation.line()));
+        context.out.line(&line)?;
     }
     Ok(())
 }

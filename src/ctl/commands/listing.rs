@@ -6,6 +6,7 @@ use crate::ctl::args::{ListArgs, NodeListArgs, WideListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::table::{Queued, Row, Style, Wide, document, ids, table};
+use crate::printable::Printable;
 
 /// Lists the nodes.
 ///
@@ -88,11 +89,18 @@ fn print<R: Row>(
         full_ids: args.full,
     };
     if context.json {
-        writeln!(context.out, "{:#}", document(rows))?;
+        context.out.document(&document(rows))?;
     } else if args.quiet {
-        context.out.write_all(ids(rows).as_bytes())?;
+        let (ids, left_out) = ids(rows);
+        context.out.lines(&ids)?;
+        if left_out > 0 {
+            context.out.remark(&Printable::new(format_args!(
+                "{left_out} identifiers left out: with white space, quotes, a dash in front or characters that are \
+                 not shown, another program would take them for something else; --json lists them all"
+            )))?;
+        }
     } else {
-        context.out.write_all(table(rows, style).as_bytes())?;
+        context.out.lines(&table(rows, style))?;
     }
     Ok(Exit::Done)
 }

@@ -11,6 +11,7 @@ use crate::ctl::client::Client;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, resolve};
+use crate::printable::Printable;
 
 /// How often `--wait` looks at the node: its status changes within a report or two.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -110,9 +111,10 @@ pub(super) fn report(
 ) -> Result<Exit, CommandError> {
     if context.json {
         let object = json!({"node_uuid": node.uuid, "hostname": node.hostname, "outcome": what});
-        writeln!(context.out, "{object:#}")?;
+        context.out.document(&object)?;
     } else {
-        writeln!(context.out, "{node} {what}")?;
+        let line = Printable::new(format_args!("{node} {what}"));
+        context.out.line(&line)?;
     }
     Ok(Exit::Done)
 }

@@ -14,6 +14,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::explanation::reasons_table;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
 use crate::ctl::track::{Tracked, Tracker, Until};
+use crate::printable::Printable;
 
 /// First pause between two looks at what runs; each is half as long again as the one before.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
@@ -104,9 +105,9 @@ pub async fn submit(
             if is_silent {
                 return Ok(());
             }
-            writeln!(out, "{}", tracked.line())?;
+            out.line(&tracked.line())?;
             if args.verbose && !tracked.reasons().is_empty() {
-                out.write_all(reasons_table(tracked.reasons()).as_bytes())?;
+                out.lines(&reasons_table(tracked.reasons()))?;
             }
             out.flush()
         },
@@ -114,14 +115,15 @@ pub async fn submit(
     .await?;
     if context.json {
         let rows: Vec<Value> = tracker.all().iter().map(Tracked::json).collect();
-        writeln!(context.out, "{:#}", json!({ "instances": rows }))?;
+        context.out.document(&json!({ "instances": rows }))?;
     } else if args.quiet {
         for tracked in tracker.all() {
-            writeln!(context.out, "{}", tracked.instance_uuid)?;
+            context.out.line(&Printable::new(&tracked.instance_uuid))?;
         }
     } else {
         for tracked in tracker.open() {
-            writeln!(context.out, "{}; gave up waiting", tracked.line())?;
+            let line = format_args!("{}; gave up waiting", tracked.line());
+            context.out.line(&Printable::new(line))?;
         }
     }
     Ok(tracker.exit())

@@ -6,6 +6,7 @@ use proto_frames::payload::Topic;
 use crate::ctl::args::{TopicArg, WatchArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
+use crate::printable::Printable;
 
 /// Prints events until the connection ends, nobody reads on, or `--count` of them were printed.
 ///
@@ -21,14 +22,10 @@ pub async fn watch(context: &mut Context<'_>, args: &WatchArgs) -> Result<Exit, 
         if context.json {
             let mut object = event.json();
             object["time"] = now.timestamp().to_string().into();
-            writeln!(context.out, "{object}")?;
+            context.out.document_line(&object)?;
         } else {
-            writeln!(
-                context.out,
-                "{} {}",
-                now.strftime("%F %T%.3f"),
-                event.line()
-            )?;
+            let line = format_args!("{} {}", now.strftime("%F %T%.3f"), event.line());
+            context.out.line(&Printable::new(line))?;
         }
         context.out.flush()?;
         left -= 1;

@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 use crate::ctl::event::Event;
 use crate::ctl::event::life::{self, command_failure, drain, queued, turn};
 use crate::ctl::explanation::reasons_json;
-use crate::ctl::units::{elide, mebibytes, plain, short};
+use crate::ctl::units::{elide, mebibytes, short};
+use crate::printable::Printable;
 
 /// Characters of an unknown payload that a line shows.
 const MAX_SHOWN: usize = 120;
 
 impl Event {
-    /// One line for people, without the time; control characters that a peer put in are escaped.
+    /// One line for people, without the time.
     #[must_use]
-    pub fn line(&self) -> String {
-        plain(&self.raw_line()).into_owned()
+    pub fn line(&self) -> Printable {
+        Printable::new(self.raw_line())
     }
 
     fn raw_line(&self) -> String {
@@ -251,7 +252,7 @@ mod tests {
         let stopped = InstanceStopped {
             instance_uuid: "i1".into(),
             exit_code: Some(3),
-            cut_off: false,
+            ..InstanceStopped::default()
         };
         for (kind, payload, line) in [
             (Kind::NODE_CONNECTED, connected.encode(), "node n1 connected (compute_node)"),

@@ -11,6 +11,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::load::driver::Stopped;
 use crate::ctl::load::process::Usage;
 use crate::ctl::load::record::Totals;
+use crate::printable::{Lines, Printable};
 
 /// What a run measured.
 #[derive(Debug, Clone)]
@@ -213,6 +214,12 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// As it is printed.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        self.to_string().lines().map(Printable::new).collect()
+    }
+
     fn write_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::from("latency      ");
         for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
@@ -229,10 +236,10 @@ impl Report {
     fn write_oddities(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let totals = &self.totals;
         for (reason, count) in &totals.reasons {
-            writeln!(f, "failure      {count} × {reason}")?;
+            writeln!(f, "failure      {count} × {}", Printable::new(reason))?;
         }
         for (error, count) in &self.connect_errors {
-            writeln!(f, "not connected {count} × {error}")?;
+            writeln!(f, "not connected {count} × {}", Printable::new(error))?;
         }
         if self.killed > 0 {
             writeln!(
@@ -255,7 +262,7 @@ impl Report {
         }
         self.stopped
             .iter()
-            .try_for_each(|reason| writeln!(f, "stopped      {reason}"))
+            .try_for_each(|reason| writeln!(f, "stopped      {}", Printable::new(reason)))
     }
 }
 

@@ -220,7 +220,7 @@ fn a_refusal_of_this_command_is_its_end() {
 fn an_instance_that_ends_meanwhile_ends_the_command() {
     let deleted = Event::InstanceDeleted(InstanceDeleted {
         instance_uuid: "i1".into(),
-        exit_code: None,
+        ..InstanceDeleted::default()
     });
     for event in [stopped("i1"), deleted, turn(LifeState::Gone, "", "")] {
         let mut resume = operation(LifeCommand::Resume);

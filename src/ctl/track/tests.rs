@@ -147,7 +147,7 @@ fn a_start_given_to_a_second_node_is_there() {
     );
     tracker.observe(&Event::InstanceDeleted(InstanceDeleted {
         instance_uuid: "i1".into(),
-        exit_code: None,
+        ..InstanceDeleted::default()
     }));
     assert_eq!(tracker.all()[0].line(), "i1 ended on b (b-uuid-0)");
 }

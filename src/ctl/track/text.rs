@@ -7,12 +7,13 @@ use super::{Stage, Tracked};
 use crate::ctl::event::life::queued;
 use crate::ctl::event::text::{attempts, attempts_json, decision};
 use crate::ctl::explanation::reasons_json;
-use crate::ctl::units::{plain, short};
+use crate::ctl::units::short;
+use crate::printable::Printable;
 
 impl Tracked {
     /// One line for people: `UUID placed on node-a (4cb19522)`.
     #[must_use]
-    pub fn line(&self) -> String {
+    pub fn line(&self) -> Printable {
         let at = self.node.as_ref().map_or_else(String::new, |(uuid, host)| {
             format!(" on {host} ({})", short(uuid))
         });
@@ -40,7 +41,7 @@ impl Tracked {
             Stage::Decided(decided) => decision(decided),
             Stage::Vanished => format!("vanished{at}: the scheduler no longer knows it"),
         };
-        plain(&format!("{} {what}", self.instance_uuid)).into_owned()
+        Printable::new(format_args!("{} {what}", self.instance_uuid))
     }
 
     /// Why nodes did not fit, if that is why it failed.

@@ -1,0 +1,69 @@
+//! Where commands print: lines that are [`Printable`] and JSON with everything else escaped. Commands have no other way
+//! to a terminal or pipe, so that no text of a peer reaches one as it came.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::printable::{self, Lines, Printable};
+
+/// Standard output and standard error, or what a test reads.
+pub struct Output<'a> {
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+impl<'a> Output<'a> {
+    /// Prints to these.
+    pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
+        Self { out, err }
+    }
+
+    /// Prints a line.
+    ///
+    /// # Errors
+    /// The system's, as of all that follow.
+    pub fn line(&mut self, line: &Printable) -> io::Result<()> {
+        writeln!(self.out, "{line}")
+    }
+
+    /// Prints lines.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn lines(&mut self, lines: &Lines) -> io::Result<()> {
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Prints a document for programs, on several lines.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn document(&mut self, value: &Value) -> io::Result<()> {
+        writeln!(self.out, "{}", printable::json(&format!("{value:#}")))
+    }
+
+    /// Prints one of several documents for programs, on a line of its own.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn document_line(&mut self, value: &Value) -> io::Result<()> {
+        writeln!(self.out, "{}", printable::json(&value.to_string()))
+    }
+
+    /// Prints a line on standard error: what the reader should know and a program behind a pipe not read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remark(&mut self, line: &Printable) -> io::Result<()> {
+        writeln!(self.err, "ciaoctl: {line}")
+    }
+
+    /// Hands on what was printed so far.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
