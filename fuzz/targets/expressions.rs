@@ -1,0 +1,4 @@
+//! Fuzzes [`ciao_scheduler_fuzz::expressions::expressions`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ciao_scheduler_fuzz::expressions::expressions(data));

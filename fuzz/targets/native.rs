@@ -1,0 +1,4 @@
+//! Fuzzes [`ciao_scheduler_fuzz::frames::native`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ciao_scheduler_fuzz::frames::native(data));
