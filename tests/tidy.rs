@@ -145,7 +145,9 @@ fn the_core_is_pure() {
             continue;
         }
         seen += 1;
-        for (number, line) in text.lines().enumerate() {
+        // A file's own tests, at its end, may need a moment to begin with.
+        let core = text.split("#[cfg(test)]\nmod tests {").next();
+        for (number, line) in core.unwrap_or_default().lines().enumerate() {
             for word in IMPURE.iter().filter(|word| code(line).contains(**word)) {
                 impure.push(format!("{path}:{}: {word}", number + 1));
             }
@@ -183,6 +185,62 @@ fn unsafe_code_stands_in_one_file() {
         }
     }
     none("unsafe code", &findings);
+}
+
+#[test]
+fn commands_of_the_client_print_by_one_way_only() {
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        let ways: &[&str] = match path.as_str() {
+            "src/ctl/run.rs" | "src/ctl/output.rs" => continue,
+            path if path.starts_with("src/ctl/commands") => &[
+                "print!(",
+                "println!(",
+                "write!(",
+                "writeln!(",
+                "write_all(",
+                "stdout(",
+                "stderr(",
+            ],
+            path if path.starts_with("src/ctl") => &["print!(", "println!(", "stdout(", "stderr("],
+            _ => continue,
+        };
+        for way in ways {
+            if text.lines().any(|line| code(line).contains(way)) {
+                findings.push(format!("{path}: {way}"));
+            }
+        }
+    }
+    none("what reaches a terminal past `ctl::output`", &findings);
+}
+
+/// The packages that a lock file has: name and version.
+fn locked(path: &str) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(root().join(path)).unwrap();
+    let value = |line: &str, key: &str| {
+        let quoted = line.strip_prefix(key)?.strip_prefix(" = ")?;
+        Some(quoted.trim_matches('"').to_owned())
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let pair = |two: &[&str]| Some((value(two[0], "name")?, value(two[1], "version")?));
+    lines.windows(2).filter_map(pair).collect()
+}
+
+#[test]
+fn the_fuzz_targets_are_built_with_the_dependencies_of_the_workspace() {
+    const OWN: [&str; 3] = ["arbitrary", "ciao-scheduler-fuzz", "libfuzzer-sys"];
+    let workspace = locked("Cargo.lock");
+    let mut others = locked("fuzz/Cargo.lock");
+    assert!(others.len() > 50, "the lock file is read");
+    others.retain(|package| !OWN.contains(&package.0.as_str()) && !workspace.contains(package));
+    let named: Vec<String> = others
+        .iter()
+        .map(|(name, version)| format!("{name} {version}: `cargo update --precise` it in fuzz/"))
+        .collect();
+    none(
+        "packages of fuzz/Cargo.lock that Cargo.lock has not",
+        &named,
+    );
 }
 
 #[test]

@@ -150,6 +150,7 @@ impl Cluster {
             cluster.connect(session, Role::AGENT);
             cluster.frame(session, Kind::READY, Meaning::Ready(Box::new(report(node))));
             let stats = StatsReport {
+                ends: None,
                 lease_seq: None,
                 node: "".into(),
                 starts_seen: None,
