@@ -23,6 +23,41 @@ fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(peek::ready(payload), full, "READY\n{}", text);
     let full = Stats::decode(payload).map(StatsPeek::from);
     prop_assert_eq!(peek::stats(payload), full, "STATS\n{}", text);
+    cuts_agree(payload)
+}
+
+/// What is cut out of a STATS as it came is what a rewritten one would leave out.
+fn cuts_agree(payload: &[u8]) -> Result<(), TestCaseError> {
+    let rows_in_all = match Stats::decode(payload) {
+        Ok(stats) => stats.instances.len(),
+        Err(_) => return Ok(()),
+    };
+    for rows in [
+        vec![],
+        vec![0],
+        vec![1],
+        vec![0, 1],
+        vec![0, 2],
+        vec![0, 1, 2],
+    ] {
+        let Some(cut) = peek::stats_without(payload, &rows) else {
+            continue;
+        };
+        prop_assert!(rows.iter().all(|row| (*row as usize) < rows_in_all));
+        let mut left = Stats::decode(payload).expect("it was read before");
+        left.ended.clear();
+        let mut at = 0..;
+        left.instances
+            .retain(|_| at.next().is_some_and(|at| !rows.contains(&at)));
+        let text = String::from_utf8_lossy(&cut);
+        prop_assert_eq!(
+            Stats::decode(&cut),
+            Ok(left),
+            "without {:?}\n{}",
+            rows,
+            text
+        );
+    }
     Ok(())
 }
 
@@ -131,4 +166,32 @@ fn as_many_lists_on_one_line_are_read_by_both_readers() {
         let payload = format!("start:\n  instance_uuid: a\n  storage: [{storage}]\n");
         agree(payload.as_bytes()).unwrap();
     }
+}
+
+#[test]
+fn instances_are_cut_out_and_every_other_byte_stays() {
+    let listed = "node_uuid: n\ninstances:\n- instance_uuid: a\n  volumes:\n  - v\n# of b\n- instance_uuid: b\n\
+                  load: 3\nended:\n- seq: 1\n  instance_uuid: c\nunknown: x\n";
+    let cut = |rows: &[u32]| {
+        peek::stats_without(listed.as_bytes(), rows)
+            .map(|cut| String::from_utf8(cut.into()).unwrap())
+    };
+    let head = "node_uuid: n\ninstances:\n";
+    let tail = "load: 3\nunknown: x\n";
+    assert_eq!(cut(&[0]), Some(format!("{head}- instance_uuid: b\n{tail}")));
+    assert_eq!(
+        cut(&[1]),
+        Some(format!(
+            "{head}- instance_uuid: a\n  volumes:\n  - v\n# of b\n{tail}"
+        ))
+    );
+    assert_eq!(
+        cut(&[0, 1]),
+        Some(format!("node_uuid: n\ninstances: []\n{tail}"))
+    );
+    assert_eq!(cut(&[2]), None);
+    assert_eq!(
+        peek::stats_without(b"instances: [{instance_uuid: a}]\n", &[0]),
+        None
+    );
 }

@@ -1,12 +1,14 @@
-//! A STATS written anew without the instances in it that are not for its node to speak of. One that lists none of those
-//! leaves as the very bytes that came, and is not looked at here.
+//! A STATS without the instances in it that are not for its node to speak of: they are cut out of the text where it is
+//! in the usual style, else the STATS is rewritten. One that lists none of those leaves as the very bytes that came, and is
+//! not looked at here.
 //!
 //! Done by each receiver's writer, outside every lock: only a launcher that lies, or that came back with a copy of what
 //! was started elsewhere meanwhile, makes anybody do it.
 
+use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
-use proto_frames::payload::Stats;
+use proto_frames::payload::{Stats, peek};
 
 use crate::sched::StatsWithout;
 
@@ -15,6 +17,15 @@ use crate::sched::StatsWithout;
 /// A payload in an unusual style may be longer when it is written in the usual one. No frame leaves that is longer than
 /// one may be which comes: instead no instance is left in it.
 pub(super) fn frame(stats: &StatsWithout) -> Frame {
+    let payload =
+        peek::stats_without(&stats.frame.payload, &stats.rows).unwrap_or_else(|| rewritten(stats));
+    Frame {
+        payload,
+        ..stats.frame.clone()
+    }
+}
+
+fn rewritten(stats: &StatsWithout) -> Bytes {
     let mut left = Stats::decode(&stats.frame.payload).unwrap_or_default();
     // Those of its own instances were passed on in frames of their own.
     left.ended.clear();
@@ -28,10 +39,7 @@ pub(super) fn frame(stats: &StatsWithout) -> Frame {
         left.instances.clear();
         payload = left.encode();
     }
-    Frame {
-        payload,
-        ..stats.frame.clone()
-    }
+    payload
 }
 
 #[cfg(test)]
@@ -71,7 +79,7 @@ mod tests {
         let row = format!("- instance_uuid: {}\n", "a".repeat(240));
         let rows = row.repeat(14_000);
         assert!(rows.len() < MAX_PAYLOAD_LEN);
-        let after = without(format!("node_uuid: n\ninstances:\n{rows}"), vec![0]);
+        let after = without(format!("\"node_uuid\": n\ninstances:\n{rows}"), vec![0]);
         assert_eq!((after.node_uuid.as_str(), after.instances.len()), ("n", 0));
     }
 }

@@ -11,12 +11,14 @@ mod scheduling;
 mod start;
 mod stats;
 mod walk;
+mod without;
 mod word;
 
 pub use figures::Figures;
 pub use ready::{ReadyPeek, ready};
 pub use start::{StartPeek, start};
 pub use stats::{InstancePeek, StatsPeek, stats};
+pub use without::stats_without;
 
 #[cfg(test)]
 mod tests {
