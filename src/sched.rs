@@ -56,6 +56,7 @@ mod queries;
 mod queue;
 mod record;
 mod records;
+mod remembered;
 mod reports;
 mod requests;
 mod reservations;
@@ -111,8 +112,8 @@ pub use permissions::{needs_master, permitted};
 pub use policy::RuleError;
 pub use queries::{Heartbeat, HeartbeatNode};
 pub use record::{
-    Attempt, BindingRecord, Change, Demand, DrainRecord, EndsRecord, Event, InstanceRecord, Life,
-    NodeRecord, Record, RecordKey, Restored, Ticket,
+    Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
+    Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, Ticket,
 };
 pub use resources::Resources;
 pub use rules::{

@@ -280,6 +280,11 @@ pub enum Notice {
     InDoubt(Uuid, usize),
     /// A claim was dropped because its node no longer lists the instance.
     Dropped(InstanceId, Uuid),
+    /// So many claims on a node are forgotten: it has been away for too long, or too many are remembered.
+    ClaimsForgotten(Uuid, usize),
+    /// So many instances on a node were not started by this scheduler, and their launcher does not say what they asked
+    /// for; said once on each of its connections.
+    ClaimsUnknown(Uuid, usize),
     /// A StartFailure without an instance could not be matched with a START.
     UnmatchedFailure(Uuid),
     /// A START waits for nodes that were there before the restart.
@@ -359,6 +364,16 @@ impl fmt::Display for Notice {
             Self::Dropped(instance, node) => {
                 write!(f, "node {node} no longer lists {instance}: claim dropped")
             }
+            Self::ClaimsForgotten(node, count) => write!(
+                f,
+                "node {node} has not come back: what {count} instances on it asked for is forgotten"
+            ),
+            Self::ClaimsUnknown(node, count) => write!(
+                f,
+                "node {node} lists {count} instances that were not started by this scheduler, or by one without \
+                 --state-dir, and its launcher does not say what they asked for: they count as what they use, and as \
+                 one vcpu each while they run"
+            ),
             Self::UnmatchedFailure(node) => {
                 write!(
                     f,

@@ -102,6 +102,7 @@ impl Scheduler {
         };
         self.nodes.node_mut(key).is_native = hello.encoding == Encoding::Native;
         self.session_mut(id).node = Some(key);
+        self.recall_claims(key);
         self.act(Action::RememberNodes);
     }
 

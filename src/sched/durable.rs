@@ -65,6 +65,11 @@ impl Durable {
         }
     }
 
+    /// Whether anything outlives the process.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Whether something can be done now, or is to be handed out.
     pub(super) fn has_work(&self) -> bool {
         self.has_changes()
@@ -218,13 +223,15 @@ impl Scheduler {
 
     /// Hands out what has changed, as one change.
     pub(super) fn hand_out_changes(&mut self) {
-        if !self.durable.has_changes() {
+        let claims = self.take_changed_claims();
+        if !self.durable.has_changes() && claims.is_empty() {
             return;
         }
         let instances = std::mem::take(&mut self.durable.instances);
         let nodes = std::mem::take(&mut self.durable.nodes);
         let bindings = std::mem::take(&mut self.durable.bindings);
-        let mut entries = Vec::with_capacity(instances.len() + nodes.len() + bindings.len());
+        let mut entries =
+            Vec::with_capacity(instances.len() + nodes.len() + bindings.len() + claims.len());
         let ticket = self.durable.last + 1;
         for instance in instances {
             let record = self.instance_record(&instance);
@@ -239,6 +246,9 @@ impl Scheduler {
             let since_ms = self.unix_ms(self.now);
             let record = Record::Binding(BindingRecord { since_ms });
             entries.push((RecordKey::Binding(uuid), Some(record)));
+        }
+        for node in claims {
+            entries.push((RecordKey::Claims(node), self.claims_record(node)));
         }
         self.durable.last = ticket;
         let ticket = Ticket(ticket);

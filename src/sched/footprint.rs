@@ -50,6 +50,8 @@ pub struct Footprint {
     pub explanations: usize,
     /// Cordoned nodes.
     pub cordons: usize,
+    /// Claims of nodes that are away.
+    pub remembered: usize,
     /// Places in tables that are there, used or not.
     pub capacity: usize,
 }
@@ -84,6 +86,7 @@ impl Scheduler {
             outcomes,
             outcome_bytes,
             explanations: self.explanations.len(),
+            remembered: self.remembered.len(),
             cordons: self.cordons.len(),
             capacity: self.holders.capacity()
                 + self.sessions.capacity()

@@ -494,6 +494,15 @@ macro_rules! instance_states {
                     Self::Other => "unknown",
                 }
             }
+
+            /// Whether it has processors of its node.
+            #[must_use]
+            pub fn runs(self) -> bool {
+                matches!(
+                    self,
+                    Self::Pending | Self::Active | Self::Stopping | Self::Hung
+                )
+            }
         }
     };
 }

@@ -17,7 +17,11 @@ impl Scheduler {
     /// Puts what a node offers now into its tables, and what came and went of groups on it into those; to be called
     /// after every change of it.
     pub(super) fn refresh_offer(&mut self, key: NodeKey) {
-        let changes = self.nodes.node_mut(key).ledger.take_group_changes();
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        let changes = ledger.take_group_changes();
+        if ledger.take_claims_changed() {
+            self.claims_changed(key);
+        }
         let node = self.nodes.node(key);
         for (group, change) in changes {
             self.groups

@@ -60,6 +60,8 @@ pub(super) struct Ledger {
     /// Members of groups that came or went since [`Ledger::take_group_changes`].
     group_changes: Vec<(Arc<str>, i32)>,
     unconfirmed: usize,
+    /// Whether an instance came or went, or what it asks for changed, since [`Ledger::take_claims_changed`].
+    claims_changed: bool,
     /// Whether a STATS ever listed an instance: from then on an empty list means something.
     has_listed: bool,
     /// Whether its launcher says which STARTs it has seen.
@@ -78,6 +80,7 @@ impl Ledger {
             held_custom: Vec::new(),
             group_changes: Vec::new(),
             unconfirmed: 0,
+            claims_changed: false,
             has_listed: false,
             counts_starts: false,
             stats_count: 0,
@@ -144,6 +147,7 @@ impl Ledger {
 
     /// Adds or replaces an entry.
     pub(super) fn insert(&mut self, instance: InstanceId, entry: Entry) {
+        self.claims_changed |= entry.is_known;
         self.count_in(&entry);
         if let Some(old) = self.entries.insert(instance, entry) {
             self.count_out(&old);
@@ -153,6 +157,7 @@ impl Ledger {
     /// Takes an entry out.
     pub(super) fn release(&mut self, instance: &InstanceId) -> Option<Entry> {
         let entry = self.entries.swap_remove(instance)?;
+        self.claims_changed |= entry.is_known;
         self.count_out(&entry);
         const SHRINK_ABOVE: usize = 1024;
         if self.entries.capacity() > SHRINK_ABOVE
@@ -185,6 +190,7 @@ impl Ledger {
     pub(super) fn set_kept(&mut self, instance: &InstanceId, is_kept: bool) {
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.is_kept = is_kept;
+            self.claims_changed = true;
         }
     }
 
@@ -203,7 +209,16 @@ impl Ledger {
         let now = entry.extras.clone();
         self.count_extras(before.as_deref(), -1);
         self.count_extras(now.as_deref(), 1);
-        self.change(instance, |entry| entry.asked = asked);
+        self.change(instance, |entry| {
+            entry.asked = asked;
+            entry.is_known = true;
+        });
+        self.claims_changed = true;
+    }
+
+    /// Whether what its instances asked for has changed since this was asked last.
+    pub(super) fn take_claims_changed(&mut self) -> bool {
+        std::mem::take(&mut self.claims_changed)
     }
 
     /// Says what an instance lays claim to at least, until this is said anew.
@@ -226,6 +241,11 @@ impl Ledger {
         self.claims -= entry.claims(measured);
         change(entry);
         self.claims += entry.claims(measured);
+    }
+
+    /// Instances listed of which it is not known what they asked for.
+    pub(super) fn unknown(&self) -> usize {
+        self.entries.values().filter(|it| !it.is_known).count()
     }
 
     /// The one START without an outcome, if there is exactly one.
@@ -337,7 +357,7 @@ impl Ledger {
             }
             Phase::InDoubt(_) => entry.open = 0,
         }
-        entry.is_doubted = false;
+        (entry.is_doubted, entry.is_remembered) = (false, false);
         entry.is_starting = report.state == InstanceState::Pending;
         entry.repeated = latest.filter(|_| entry.open > 0);
         let is_news = entry.phase != Phase::Running || entry.reported != Some(report.state);
@@ -346,6 +366,7 @@ impl Ledger {
         }
         entry.phase = Phase::Running;
         if let Some(asked) = report.requested {
+            entry.is_known = true;
             let asked = asked.clamped(MAX_ADOPTED);
             entry.asked = match &mut entry.floor {
                 Some(floor) => {

@@ -126,6 +126,8 @@ pub(super) struct Node {
     pub(super) lease_ticket: u64,
     /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
     pub(super) has_listed: bool,
+    /// Whether it was said on this connection that claims on it are not known.
+    pub(super) has_unknown: bool,
     /// Whether it gets no new work, because somebody said so.
     pub(super) is_cordoned: bool,
     /// STARTs given to it on this connection.
@@ -161,6 +163,7 @@ impl Node {
             leased_at: None,
             lease_ticket: 0,
             has_listed: false,
+            has_unknown: false,
             is_cordoned: false,
             ledger: Ledger::new(measured),
             questions: Questions::default(),
@@ -179,6 +182,7 @@ impl Node {
         self.leased_at = None;
         self.advised = Advised::default();
         self.has_extras = false;
+        self.has_unknown = false;
     }
 
     /// The connection, if there is one.

@@ -36,6 +36,8 @@ pub enum RecordKey {
     Node(Uuid),
     /// A UUID that certificates are bound to.
     Binding(Uuid),
+    /// The claims on a node with an original launcher, by the node's UUID.
+    Claims(Uuid),
 }
 
 /// A record, of the kind that its key says.
@@ -47,6 +49,8 @@ pub enum Record {
     Node(NodeRecord),
     /// That a UUID is bound.
     Binding(BindingRecord),
+    /// What instances on a node with an original launcher asked for.
+    Claims(ClaimsRecord),
 }
 
 /// A record that was found at start.
@@ -233,6 +237,34 @@ pub struct EndsRecord {
 pub struct BindingRecord {
     /// When it was first claimed so, in unix milliseconds.
     pub since_ms: u64,
+}
+
+/// What is kept of the claims on a node with an original launcher, which does not say what its instances asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimsRecord {
+    /// One for each instance.
+    pub claims: Vec<ClaimRecord>,
+}
+
+/// What one instance asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimRecord {
+    /// The instance, as payloads write it.
+    pub instance: Box<str>,
+    /// Memory, in MiB.
+    pub mem_mib: i64,
+    /// Virtual CPUs.
+    pub vcpus: i64,
+    /// Disk, in MiB.
+    pub disk_mib: i64,
+    /// Custom resources, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<Box<str>, i64>,
+    /// Id of its group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Box<str>>,
 }
 
 /// A drain under way.

@@ -93,7 +93,7 @@ impl Scheduler {
         // Earlier ones first, whatever order the store has them in.
         restored.sort_by_key(|restored| match &restored.record {
             Record::Instance(record) => (record.order, record.arrived_ms),
-            Record::Node(_) | Record::Binding(_) => (0, 0),
+            Record::Node(_) | Record::Binding(_) | Record::Claims(_) => (0, 0),
         });
         let mut count = 0;
         for Restored {
@@ -114,6 +114,9 @@ impl Scheduler {
                 }
                 (RecordKey::Binding(uuid), Record::Binding(_)) => {
                     self.bindings.insert(uuid);
+                }
+                (RecordKey::Claims(uuid), Record::Claims(record)) => {
+                    self.restore_claims(uuid, record);
                 }
                 _ => {}
             }

@@ -144,6 +144,16 @@ impl Scheduler {
         let mut outcome = node
             .ledger
             .apply_stats(report.instances, &rules, &self.columns, now);
+        let unknown = if node.is_native || node.has_unknown {
+            0
+        } else {
+            node.ledger.unknown()
+        };
+        if unknown > 0 {
+            node.has_unknown = true;
+            let notice = Notice::ClaimsUnknown(node.uuid, unknown);
+            self.notice(notice);
+        }
         self.refresh_offer(key);
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);

@@ -28,6 +28,7 @@ use super::node::NodeStore;
 use super::outcomes::{self, Outcomes};
 use super::policy::Policy;
 use super::queue::Queue;
+use super::remembered::Remembered;
 use super::session::Session;
 use super::settle::Settling;
 use super::snapshot::Briefing;
@@ -89,6 +90,8 @@ pub struct Scheduler {
     pub(super) leases: BTreeSet<(Instant, NodeKey)>,
     pub(super) evictions: Evictions,
     pub(super) durable: Durable,
+    /// Claims on original launchers, for when they or the scheduler were away.
+    pub(super) remembered: Remembered,
     /// Which ends of each node are dealt with.
     pub(super) ends: Ends,
     /// What masters alone were told of late.
@@ -168,6 +171,7 @@ impl Scheduler {
             leases: BTreeSet::new(),
             evictions: Evictions::default(),
             durable,
+            remembered: Remembered::default(),
             ends: Ends::default(),
             outcomes: Outcomes::default(),
             briefing: None,
@@ -204,7 +208,8 @@ impl Scheduler {
         let has_work = self.durable.has_work()
             || !self.woken.is_empty()
             || self.evictions.has_work()
-            || self.cordons.is_stirred();
+            || self.cordons.is_stirred()
+            || self.are_claims_due();
         if has_work {
             self.end_turn();
         }
@@ -252,6 +257,7 @@ impl Scheduler {
             self.sweep_due(),
             self.leases.first().map(|(due, _)| *due),
             self.evictions.due(),
+            self.remembered.due(),
             self.cordons.due(self.now),
             (!self.woken.is_empty()).then_some(self.now),
             self.is_page_due().then_some(self.now),

@@ -41,6 +41,7 @@ impl Scheduler {
         self.look_at_evicted(now, MAX_FAILURES_PER_TICK);
         self.drains_due(now);
         self.outcomes.forget_old(now);
+        self.forget_old_claims();
         self.give_back_memory();
     }
 
@@ -70,6 +71,9 @@ impl Scheduler {
         relatives
             .into_iter()
             .for_each(|relative| self.refresh_offer(relative));
+        if !node.is_native {
+            self.remember_claims(node.uuid, &node.ledger);
+        }
         for (instance, entry) in node.ledger.entries_from(0) {
             if self.holders.get(instance) == Some(&key) {
                 self.holders.swap_remove(instance);

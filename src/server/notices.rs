@@ -119,6 +119,8 @@ fn class_of(notice: &Notice) -> Option<(Class, Who)> {
         Notice::Failed(..) => (Class::Failed, Who::Nobody),
         Notice::Restored(_) => (Class::Restored, Who::Nobody),
         Notice::Dropped(_, node) => (Class::Dropped, Who::Peer(*node)),
+        Notice::ClaimsForgotten(node, _) => (Class::Dropped, Who::Peer(*node)),
+        Notice::ClaimsUnknown(node, _) => (Class::ClaimsUnknown, Who::Peer(*node)),
         Notice::UnmatchedFailure(node) => (Class::Unmatched, Who::Peer(*node)),
         Notice::LateBatch(..) => (Class::Batch, Who::Nobody),
         Notice::TwoZones(..) | Notice::BadRules(_) => (Class::Configuration, Who::Nobody),

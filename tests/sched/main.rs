@@ -39,6 +39,7 @@ mod random_hostile;
 mod random_moves;
 mod random_repeats;
 mod rare_orders;
+mod remembered;
 mod rows;
 mod seeds;
 mod seeing;

@@ -73,7 +73,7 @@ impl Store {
         let restored = |(key, record): (&RecordKey, &Record)| {
             let request = match key {
                 RecordKey::Instance(name) => request(&InstanceId::new(name)),
-                RecordKey::Node(_) | RecordKey::Binding(_) => None,
+                RecordKey::Node(_) | RecordKey::Binding(_) | RecordKey::Claims(_) => None,
             };
             Restored {
                 key: key.clone(),

@@ -12,13 +12,21 @@ use crate::sched::config::Accounting;
 use crate::sched::ids::SessionId;
 use crate::sched::index::ColumnId;
 use crate::sched::input::InstanceState;
-use crate::sched::resources::Resources;
+use crate::sched::resources::{MAX_ADOPTED, Resources};
+
+/// Virtual CPUs that a running instance counts with where it is not known what it asked for: the least that one has.
+/// STATS say how busy its CPUs are, not how many there are.
+const VCPUS_IF_UNKNOWN: i64 = 1;
 
 /// One instance on a node.
 #[derive(Debug, Clone)]
 pub(in crate::sched) struct Entry {
-    /// What it asked for; zero where nobody said (an instance of an original launcher after a scheduler restart).
+    /// What it asked for; zero where that is not known.
     pub(in crate::sched) asked: Resources,
+    /// Whether that is known: not of an instance of an original launcher that this scheduler did not start.
+    pub(in crate::sched) is_known: bool,
+    /// Whether it is there from before its node or the scheduler was away, and not listed since.
+    pub(super) is_remembered: bool,
     /// What else it asked for; `None` for most.
     pub(super) extras: Option<Box<Extras>>,
     /// What it uses, from the latest STATS; 0 while unknown.
@@ -168,6 +176,8 @@ impl Entry {
     ) -> Self {
         Self {
             asked,
+            is_known: true,
+            is_remembered: false,
             extras: extras.boxed(),
             used_mem_mib: 0,
             used_disk_mib: 0,
@@ -199,8 +209,20 @@ impl Entry {
     pub(in crate::sched) fn claimed(asked: Resources, extras: Extras, since: Instant) -> Self {
         Self {
             asked,
+            is_known: true,
             extras: extras.boxed(),
             phase: Phase::Claimed,
+            ..Self::adopted(since)
+        }
+    }
+
+    /// The entry of an instance on a node that comes back, from what was known of it before.
+    pub(in crate::sched) fn remembered(asked: Resources, extras: Extras, since: Instant) -> Self {
+        Self {
+            asked,
+            is_known: true,
+            is_remembered: true,
+            extras: extras.boxed(),
             ..Self::adopted(since)
         }
     }
@@ -213,6 +235,7 @@ impl Entry {
             restart: false,
         };
         Self {
+            is_known: false,
             phase: Phase::Running,
             sender: None,
             open: 0,
@@ -245,6 +268,8 @@ impl Entry {
             Phase::Claimed => return false,
             // The first STATS after a reconnect settles what was in doubt.
             Phase::InDoubt(_) => return true,
+            // Its launcher may have been restarted with nothing to list.
+            Phase::Running if self.is_remembered => {}
             _ if !is_evidence => return false,
             // It may not have left yet, or the launcher says that it has not come to it.
             Phase::Placed(_) if !rules.is_queue_clear => return false,
@@ -270,18 +295,29 @@ impl Entry {
         }
     }
 
+    /// What it asked for; where that is not known what it uses, and [`VCPUS_IF_UNKNOWN`] while it runs.
+    fn asked_or_used(&self) -> Resources {
+        if self.is_known {
+            return self.asked;
+        }
+        let runs = self.reported.is_some_and(InstanceState::runs);
+        let used = Resources {
+            mem_mib: self.used_mem_mib,
+            vcpus: if runs { VCPUS_IF_UNKNOWN } else { 0 },
+            disk_mib: self.used_disk_mib,
+        };
+        used.clamped(MAX_ADOPTED)
+    }
+
     /// What it lays claim to.
     pub(super) fn claims(&self, measured: Measured) -> Claims {
         let listed = self.phase == Phase::Running;
+        let all = self.asked_or_used();
         let asked = |asked: i64, measured: bool| if measured && listed { 0 } else { asked.max(0) };
         let asked = Resources {
-            mem_mib: asked(self.asked.mem_mib, measured.mem),
-            vcpus: if self.is_suspended {
-                0
-            } else {
-                self.asked.vcpus
-            },
-            disk_mib: asked(self.asked.disk_mib, measured.disk),
+            mem_mib: asked(all.mem_mib, measured.mem),
+            vcpus: if self.is_suspended { 0 } else { all.vcpus },
+            disk_mib: asked(all.disk_mib, measured.disk),
         };
         let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);
         let held = Resources {

@@ -78,6 +78,8 @@ pub(in crate::server) enum Class {
     NotBound,
     /// A claim that was dropped.
     Dropped,
+    /// Instances whose claims are not known.
+    ClaimsUnknown,
     /// A StartFailure that belongs to no START.
     Unmatched,
     /// A batch that was given up.
@@ -122,6 +124,7 @@ impl Class {
             Self::Failed => "STARTs failed",
             Self::NotBound => "bindings of UUIDs not remembered",
             Self::Dropped => "claims dropped",
+            Self::ClaimsUnknown => "nodes with instances whose claims are not known",
             Self::Unmatched => "StartFailures without a START",
             Self::Batch => "batches given up",
             Self::Configuration => "parts of configurations left out",

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! key     'i' and the instance as payloads write it | 'n' and the node's UUID, 16 bytes | 'b' and a bound UUID, 16 bytes
+//!         | 'c' and the UUID of a node that claims are on, 16 bytes
 //! value   length of the payload, u32 big-endian; 0xffff_ffff = there is none
 //!         the payload, as it came
 //!         everything else, as a JSON object
@@ -18,7 +19,8 @@
 //! | 2 | the history of an instance begins with its arrival |
 //!
 //! A kind of record that is added makes no new format: a program that does not know it names such records as unreadable
-//! and leaves them where they are. So it was with bound UUIDs.
+//! and leaves them where they are. So it was with bound UUIDs and
+//! with claims.
 
 use bytes::Bytes;
 use proto_frames::Uuid;
@@ -26,7 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::sched::{BindingRecord, InstanceRecord, NodeRecord, Record, RecordKey};
+use crate::sched::{BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey};
 
 /// The format that is written.
 pub(super) const FORMAT: u64 = 2;
@@ -37,6 +39,7 @@ pub(in crate::server) const OLDEST: u64 = 1;
 const INSTANCE: u8 = b'i';
 const NODE: u8 = b'n';
 const BINDING: u8 = b'b';
+const CLAIMS: u8 = b'c';
 
 /// The length that says that there is no payload.
 const NO_PAYLOAD: u32 = u32::MAX;
@@ -61,6 +64,7 @@ pub(in crate::server) fn encode_key(key: &RecordKey) -> Vec<u8> {
         RecordKey::Instance(text) => (INSTANCE, text.as_bytes()),
         RecordKey::Node(uuid) => (NODE, &uuid.as_bytes()[..]),
         RecordKey::Binding(uuid) => (BINDING, &uuid.as_bytes()[..]),
+        RecordKey::Claims(uuid) => (CLAIMS, &uuid.as_bytes()[..]),
     };
     let mut bytes = Vec::with_capacity(1 + name.len());
     bytes.push(kind);
@@ -74,6 +78,7 @@ pub(in crate::server) fn encode(record: &Record) -> Vec<u8> {
         Record::Instance(instance) => join(instance.payload.as_deref(), instance),
         Record::Node(node) => join(None, node),
         Record::Binding(binding) => join(None, binding),
+        Record::Claims(claims) => join(None, claims),
     }
 }
 
@@ -101,6 +106,11 @@ pub(in crate::server) fn decode(
             let record: BindingRecord = from_json(rest)?;
             Ok((RecordKey::Binding(uuid), Record::Binding(record)))
         }
+        Some((&CLAIMS, name)) => {
+            let uuid = Uuid::from_slice(name).map_err(|_| Unreadable::Key)?;
+            let record: ClaimsRecord = from_json(rest)?;
+            Ok((RecordKey::Claims(uuid), Record::Claims(record)))
+        }
         _ => Err(Unreadable::Key),
     }
 }
@@ -111,6 +121,7 @@ pub(super) fn name(key: &[u8]) -> String {
         Some((&INSTANCE, name)) => format!("instance {}", name.escape_ascii()),
         Some((&NODE, name)) => format!("node {}", uuid_or_bytes(name)),
         Some((&BINDING, name)) => format!("bound UUID {}", uuid_or_bytes(name)),
+        Some((&CLAIMS, name)) => format!("claims on node {}", uuid_or_bytes(name)),
         _ => format!("key {}", key.escape_ascii()),
     }
 }

@@ -149,7 +149,7 @@ fn nothing_is_known(world: &mut World) -> Result<(), String> {
                     ..NodeRecord::default()
                 }
         }
-        Record::Binding(_) => false,
+        Record::Binding(_) | Record::Claims(_) => false,
         Record::Instance(_) => true,
     };
     let mut records = world.disk.records();
