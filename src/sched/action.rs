@@ -315,6 +315,37 @@ impl Notice {
     }
 }
 
+impl Notice {
+    /// What is said of instances on a node, and what they lay claim to.
+    fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InDoubt(node, count) => {
+                write!(f, "node {node} is lost with {count} STARTs in doubt")
+            }
+            Self::Dropped(instance, node) => {
+                write!(f, "node {node} no longer lists {instance}: claim dropped")
+            }
+            Self::ClaimsForgotten(node, count) => write!(
+                f,
+                "node {node} has not come back: what {count} instances on it asked for is forgotten"
+            ),
+            Self::ClaimsUnknown(node, count) => write!(
+                f,
+                "node {node} lists {count} instances that were not started by this scheduler, or by one without \
+                 --state-dir, and its launcher does not say what they asked for: they count as what they use, and as \
+                 one vcpu each while they run"
+            ),
+            Self::UnmatchedFailure(node) => {
+                write!(
+                    f,
+                    "StartFailure without an instance from node {node} matches no single START: left to STATS"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -358,28 +389,11 @@ impl fmt::Display for Notice {
                 f,
                 "{uuid} is bound to its certificate, which is not remembered once it has left: {MAX_BINDINGS} others are"
             ),
-            Self::InDoubt(node, count) => {
-                write!(f, "node {node} is lost with {count} STARTs in doubt")
-            }
-            Self::Dropped(instance, node) => {
-                write!(f, "node {node} no longer lists {instance}: claim dropped")
-            }
-            Self::ClaimsForgotten(node, count) => write!(
-                f,
-                "node {node} has not come back: what {count} instances on it asked for is forgotten"
-            ),
-            Self::ClaimsUnknown(node, count) => write!(
-                f,
-                "node {node} lists {count} instances that were not started by this scheduler, or by one without \
-                 --state-dir, and its launcher does not say what they asked for: they count as what they use, and as \
-                 one vcpu each while they run"
-            ),
-            Self::UnmatchedFailure(node) => {
-                write!(
-                    f,
-                    "StartFailure without an instance from node {node} matches no single START: left to STATS"
-                )
-            }
+            Self::InDoubt(..)
+            | Self::Dropped(..)
+            | Self::ClaimsForgotten(..)
+            | Self::ClaimsUnknown(..)
+            | Self::UnmatchedFailure(_) => self.fmt_about_claims(f),
             Self::LateBatch(id, came, count) => {
                 write!(f, "batch '{id}' given up: {came} of {count} STARTs came")
             }
