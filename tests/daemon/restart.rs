@@ -127,6 +127,53 @@ async fn instances_that_outlived_the_scheduler_are_relearned_from_stats() {
 }
 
 #[tokio::test]
+async fn what_an_original_launcher_was_given_is_known_after_a_restart() {
+    let site = Site::new();
+    let state = site.path("state").display().to_string();
+    let mut daemon = site.start(&["--state-dir", &state]).await;
+    let mut master = site.master(&daemon).await;
+    let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
+    let mut node = dialer.connect().await;
+    master.expect_node().await;
+    node.ready(1000).await;
+    node.nothing_else().await;
+    master.start(instance(1), 600).await;
+    assert_eq!(node.expect_start().await, instance(1));
+    node.stats(&[instance(1)]).await;
+    master.expect(proto_frames::Kind::STATS).await;
+    drop((master, node));
+    daemon.terminate();
+    assert!(daemon.ended().await.success());
+
+    let daemon = site.start(&["--state-dir", &state]).await;
+    let mut master = site.master(&daemon).await;
+    let mut node = to(&daemon, &dialer).connect().await;
+    master.expect_node().await;
+    node.ready(1000).await;
+    node.stats(&[instance(1)]).await;
+    master.expect(proto_frames::Kind::STATS).await;
+    master.start(instance(2), 600).await;
+    master.expect_failure(StartFailureReason::FullCloud).await;
+    master.start(instance(3), 400).await;
+    assert_eq!(node.expect_start().await, instance(3));
+}
+
+#[tokio::test]
+async fn what_nothing_is_known_of_is_told() {
+    let site = Site::new();
+    let daemon = site.start(&[]).await;
+    let mut master = site.master(&daemon).await;
+    let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
+    let mut node = dialer.connect().await;
+    master.expect_node().await;
+    node.stats(&[instance(1), instance(2)]).await;
+    master.expect(proto_frames::Kind::STATS).await;
+    daemon
+        .logged("lists 2 instances that were not started by this scheduler")
+        .await;
+}
+
+#[tokio::test]
 async fn without_a_state_directory_it_says_that_state_ends_with_the_process() {
     let site = Site::new();
     let daemon = site.start(&[]).await;
