@@ -76,6 +76,9 @@ impl Scheduler {
             });
         });
         self.remember(instance);
+        if what == LifeState::Waiting {
+            self.tell_unsaid_pause(instance);
+        }
         if what == LifeState::Waiting && self.config.durable {
             // Who hears of it counts on it.
             return self.after_commit(instance, Next::TellWaiting);
@@ -238,6 +241,7 @@ impl Scheduler {
             pending: None,
             told_to_stop: false,
             is_operators: self.owner(start.sender) != Owner::Controllers,
+            has_left_unsaid: false,
             counted: 0,
             start: Some(Box::new(start)),
         };

@@ -2,7 +2,7 @@
 //! make way or move, which is not their end.
 
 use proto_frames::payload::{
-    CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic,
+    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind};
 
@@ -38,6 +38,37 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// A node says that an instance has ended which goes on elsewhere. Original controllers know no word for that: they
+    /// call an instance that has stopped `exited`, and start a CNCI again at once, beside the one that is on its way. So
+    /// they are told only once it is on no node and waits; of what moves, the STATS of its next node tell them. Of network
+    /// workloads, which CNCIs are, they are not told at all.
+    pub(super) fn pause_told(&mut self, from: SessionId, frame: Frame, instance: &InstanceId) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        if kept.state != State::Waiting {
+            kept.has_left_unsaid = true;
+        } else if !kept.is_network_workload() {
+            self.carry_to_originals(from, frame);
+        }
+    }
+
+    /// Tells original controllers that an instance has stopped which went on elsewhere before, and waits now.
+    pub(super) fn tell_unsaid_pause(&mut self, instance: &InstanceId) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        if !std::mem::take(&mut kept.has_left_unsaid) || kept.is_network_workload() {
+            return;
+        }
+        let stopped = InstanceStopped {
+            instance_uuid: instance.to_string(),
+            ..InstanceStopped::default()
+        };
+        let frame = Frame::new(Kind::INSTANCE_STOPPED, self.config.uuid, stopped.encode());
+        self.carry_to_originals(SessionId(0), frame);
     }
 
     /// Counts the STARTs of an instance that are on their way to a node which says that it does not have it, and says
@@ -322,7 +353,8 @@ impl Scheduler {
 pub(super) enum Heard {
     /// Everybody whom it concerns.
     Everybody,
-    /// Original controllers: others are told of the instance's state.
+    /// Original controllers, as far as they understand it ([`Scheduler::pause_told`]): others are told of the instance's
+    /// state.
     Originals,
     /// Nobody: it changes nothing for them.
     Nobody,

@@ -92,6 +92,8 @@ pub(super) struct Instance {
     pub(super) pending: Option<Box<Demand>>,
     /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
     pub(super) told_to_stop: bool,
+    /// Whether it has left a node to go on elsewhere and original controllers were not told.
+    pub(super) has_left_unsaid: bool,
     /// Whether an operator sent its START, rather than a controller.
     pub(super) is_operators: bool,
     /// Bytes that are counted for it.
@@ -340,6 +342,7 @@ impl Instance {
             pending: None,
             told_to_stop: false,
             is_operators: false,
+            has_left_unsaid: false,
             counted: 0,
             lease: None,
         }
@@ -380,12 +383,19 @@ impl Instance {
             .then_some("its node has ended it, as it was told")
     }
 
+    /// Whether it runs on network nodes, as CNCIs do.
+    pub(super) fn is_network_workload(&self) -> bool {
+        let start = self.start.as_ref();
+        start.is_some_and(|start| start.request.network_node)
+    }
+
     /// Notes that a node has it running: from now on it is not given up for want of room, and started as one that was
     /// there before.
     pub(super) fn note_running(&mut self) {
         self.tried.clear();
         // What an earlier node was told does not concern this one.
         self.told_to_stop = false;
+        self.has_left_unsaid = false;
         self.pinned = None;
         self.has_run = true;
         if let Some(start) = &mut self.start {

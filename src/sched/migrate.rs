@@ -284,6 +284,7 @@ impl Scheduler {
         self.holders.insert(instance.clone(), key);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
+            kept.has_left_unsaid = false;
         }
         self.turn(instance, State::Running { node: key }, "it has moved");
     }

@@ -211,6 +211,7 @@ impl Scheduler {
             pending: None,
             told_to_stop: record.life == Life::Migrating,
             is_operators: false,
+            has_left_unsaid: false,
             counted: 0,
         };
         if kept.state == State::Waiting && !kept.has_run && kept.waits_until.is_none() {

@@ -7,7 +7,7 @@
 //! A node that comes back has them in its ledger from the moment it connects; those that it does not list are dropped
 //! like any other.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
@@ -42,7 +42,7 @@ pub(super) struct Remembered {
     /// Nodes whose claims have changed since they were put on disk, in that order.
     changed: VecDeque<Uuid>,
     /// The same.
-    is_changed: HashSet<Uuid>,
+    is_changed: BTreeSet<Uuid>,
     /// When they are put there.
     due: Option<Instant>,
     away: IndexMap<Uuid, Away>,

@@ -200,7 +200,7 @@ impl Scheduler {
         }
         match heard {
             Heard::Everybody => {}
-            Heard::Originals => return self.carry_to_originals(id, frame),
+            Heard::Originals => return self.pause_told(id, frame, instance),
             Heard::Nobody => return,
         }
         self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{Capabilities, Input, Meaning, Message, Order, SessionId};
-use proto_frames::Kind;
+use ciao_scheduler::sched::{
+    Capabilities, Input, Meaning, Message, Order, SessionId, StartRequest,
+};
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DeleteFailureReason, LifeCommand, LifeState, Migrate,
     Scheduling, Span, StartFailureReason,
 };
+use proto_frames::{Encoding, Kind, Role};
 
 use crate::making_way::frozen;
 use crate::moves::{able, movable};
 use crate::survival::{crash, durable};
 use crate::words::asking;
-use crate::world::{World, id, node_uuid, request, running};
+use crate::world::{Size, World, id, node_uuid, request, running};
 
 /// Longer than a move may take, and than a lost node is waited for.
 const LONG: Duration = Duration::from_secs(600);
@@ -502,4 +504,68 @@ fn what_every_node_refuses_is_offered_to_them_again_after_a_while() {
     assert_eq!(world.placements(), []);
     world.advance(Duration::from_secs(1));
     assert_eq!(world.placements(), [("a".to_owned(), source)]);
+}
+
+/// Kinds of the frames that an original controller was told.
+fn told_original(world: &mut World, original: SessionId) -> Vec<Kind> {
+    let told = world.told(original);
+    let kind = |message| match message {
+        Message::Forward(frame) if frame.kind != Kind::STATS => Some(frame.kind),
+        _ => None,
+    };
+    told.into_iter().filter_map(kind).collect()
+}
+
+#[test]
+fn original_controllers_are_told_of_a_move_only_if_it_ends_with_the_instance_on_no_node() {
+    for is_lost in [false, true] {
+        let (mut world, controller, source, target) = two_nodes();
+        let original = world.original_controller();
+        world.look_away();
+        world.migrate(controller, "a", Some(target));
+        world.has_stopped(source, "a");
+        assert_eq!(told_original(&mut world, original), []);
+        world.given(target);
+        if is_lost {
+            world.status(source, Kind::FULL);
+            world.start_failed(target, "a", StartFailureReason::LaunchFailure);
+            assert_eq!(
+                told_original(&mut world, original),
+                [Kind::INSTANCE_STOPPED]
+            );
+        } else {
+            world.list(target, &["a"]);
+            world.gone(target, Kind::INSTANCE_STOPPED, "a");
+            let told = told_original(&mut world, original);
+            assert_eq!(told, [Kind::INSTANCE_STOPPED], "its own end");
+        }
+    }
+}
+
+#[test]
+fn original_controllers_start_no_second_cnci_because_one_moves() {
+    let mut world = World::new();
+    let (controller, original) = (world.controller(), world.original_controller());
+    let [source, target] = [1, 2].map(|number| {
+        let node = world.join(Role::NETAGENT, node_uuid(number), Encoding::Native);
+        world.ready(node, Size::default());
+        node
+    });
+    let start = StartRequest {
+        network_node: true,
+        ..movable("cnci", 600)
+    };
+    assert_eq!(world.place_as(controller, start), Some(source));
+    world.list(source, &["cnci"]);
+    world.look_away();
+    world.migrate(controller, "cnci", Some(target));
+    world.has_stopped(source, "cnci");
+    world.given(target);
+    world.status(source, Kind::FULL);
+    world.start_failed(target, "cnci", StartFailureReason::LaunchFailure);
+    assert_eq!(
+        world.turns(controller, "cnci").last(),
+        Some(&LifeState::Waiting)
+    );
+    assert_eq!(told_original(&mut world, original), []);
 }
