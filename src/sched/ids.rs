@@ -1,6 +1,7 @@
 //! Names of things inside the core: sessions, nodes and instances.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use proto_frames::Uuid;
 
@@ -13,7 +14,7 @@ pub struct SessionId(pub u64);
 pub struct NodeKey(pub(super) u32);
 
 /// An instance's identifier as payloads write it: opaque text, kept as 16 bytes where it is a UUID in its usual form.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstanceId {
     /// Lower-case, hyphenated: what every known controller sends. Prints as it came.
     Uuid(Uuid),
@@ -37,6 +38,18 @@ impl InstanceId {
             Self::Uuid(uuid) => uuid_starts_with(uuid, prefix),
             Self::Text(text) => text.starts_with(prefix),
             Self::Trial(_) => false,
+        }
+    }
+}
+
+/// Half of what a derived one takes, which hashes which kind it is and how long a UUID is as well: each START looks its
+/// instance up several times.
+impl Hash for InstanceId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Uuid(uuid) => state.write(uuid.as_bytes()),
+            Self::Text(text) => text.hash(state),
+            Self::Trial(number) => number.hash(state),
         }
     }
 }
