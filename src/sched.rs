@@ -34,6 +34,7 @@ mod failures;
 mod filters;
 mod footprint;
 mod forwarding;
+mod full;
 mod groups;
 mod ids;
 mod index;
@@ -95,6 +96,7 @@ pub use config::{
 };
 pub use entitlement::MAX_QUESTIONS;
 pub use footprint::Footprint;
+pub use full::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
     Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport, EndsReport,

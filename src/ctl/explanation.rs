@@ -244,7 +244,8 @@ fn row(reason: &Reason) -> Vec<String> {
 fn words(reason: &Reason) -> String {
     let what = &reason.what;
     match &reason.reason {
-        ReasonKind::NotReady => "not ready".to_owned(),
+        ReasonKind::NotReady if what.is_empty() => "not ready".to_owned(),
+        ReasonKind::NotReady => format!("not ready: {what}"),
         ReasonKind::BackedUp => "with a full queue".to_owned(),
         ReasonKind::UnknownFigures => "with unknown figures".to_owned(),
         ReasonKind::Pinned => "not the node or host asked for".to_owned(),

@@ -273,6 +273,7 @@ impl Scheduler {
         if self.is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
+            self.full.keep(start.as_start());
             self.hand_over(key, start.into_start());
         }
         self.note_placed(pool, rank);
@@ -328,7 +329,7 @@ impl Scheduler {
                 node_id: Some(last.to_string().into()),
                 ..request.clone()
             };
-            if let Some(key) = self.choose(&pinned) {
+            if let Some(key) = self.choose_ready(&pinned) {
                 return Some(key);
             }
         }
@@ -353,6 +354,7 @@ impl Scheduler {
             return;
         }
         self.holders.insert(instance.clone(), key);
+        self.note_try(instance, key);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
         self.count_placement(instance);
@@ -454,6 +456,9 @@ impl Scheduler {
             return true;
         }
         self.release(key, instance);
+        if *reason == StartFailureReason::FullComputeNode {
+            self.is_full_again(key);
+        }
         let uuid = self.nodes.node(key).uuid;
         let Some(kept) = self.instances.get_mut(instance) else {
             return true;

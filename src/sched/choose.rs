@@ -13,6 +13,7 @@ use super::labels::Mask;
 use super::node::Pool;
 use super::placement::pool_of;
 use super::policy::{Policy, allowed, best};
+use super::resources::Resources;
 use super::slot_set::SlotSet;
 use super::table::{Slot, Table};
 use super::view::{Asked, Candidate, GroupNow, NODE_SCOPE, View, image_label};
@@ -22,16 +23,34 @@ use super::{facts, labels::LabelIndex};
 impl Scheduler {
     /// The node for a request; it becomes the most recently used.
     pub(super) fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        let ready = self.choose_ready(request);
+        if ready.is_some() || self.full.is_empty() {
+            return ready;
+        }
+        self.in_open(request, Self::choose_full)
+    }
+
+    /// The same, of READY nodes alone.
+    pub(super) fn choose_ready(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        self.in_open(request, Self::choose_any)
+    }
+
+    /// Chooses of those nodes that are not kept for others.
+    fn in_open(
+        &mut self,
+        request: &StartRequest,
+        choose: impl FnOnce(&mut Self, &StartRequest) -> Option<NodeKey>,
+    ) -> Option<NodeKey> {
         let closed = self.closed_to(request);
         if closed.is_empty() {
-            return self.choose_any(request);
+            return choose(self, request);
         }
         let mut request = request.clone();
         request.avoid.extend(closed);
-        self.choose_any(&request)
+        choose(self, &request)
     }
 
-    /// The same, nodes that are kept for others among them.
+    /// The node for a request, nodes that are kept for others among them.
     fn choose_any(&mut self, request: &StartRequest) -> Option<NodeKey> {
         let pool = pool_of(request);
         let slot = self.search(request, pool)?;
@@ -71,6 +90,28 @@ impl Scheduler {
         let for_near: usize = asked.near.iter().map(|near| near.looked_at).sum();
         self.looked_at = search.looked_at.get() + for_near;
         found
+    }
+
+    /// The slot of the first node that called itself full before room was released there, and that fits otherwise.
+    pub(super) fn search_full(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
+        self.count_group(request);
+        let full: Vec<NodeKey> = self.full.iter().collect();
+        let Parts {
+            view,
+            policy,
+            labels,
+            ..
+        } = self.parts(pool);
+        let asked = view.asked(request, labels);
+        if !asked.unheard_of.is_empty() {
+            return None;
+        }
+        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let nodes = view.nodes;
+        search.first_of(full.into_iter().filter_map(|key| {
+            let may_try = nodes.node(key).may_be_tried();
+            may_try.then(|| (view.candidate(key), nodes.released(key)))
+        }))
     }
 
     /// Sees to it that the members of a START's group are counted by the values of its scope.
@@ -304,26 +345,30 @@ impl<'a> Search<'a> {
     /// queued bytes rather than told that there is no room.
     fn filling(&self) -> Option<Slot> {
         let filling = self.view.filling.iter().copied();
-        let mut fits: Vec<Slot> = filling
-            .filter(|&key| {
-                let nodes = self.view.nodes;
-                let candidate = self.view.candidate(key);
-                nodes.node(key).takes_work()
-                    && candidate.free().covers(&self.asked.request.asked)
-                    && self
-                        .asked
-                        .custom
-                        .iter()
-                        .all(|&(column, amount)| nodes.free_custom(key, column) >= amount)
-                    && self
-                        .filters
-                        .iter()
-                        .all(|filter| filter.admits(&candidate, self.asked).is_ok())
-            })
-            .filter_map(|key| self.view.nodes.node(key).slots[self.view.pool as usize])
+        self.first_of(filling.filter_map(|key| {
+            let takes_work = self.view.nodes.node(key).takes_work();
+            let candidate = takes_work.then(|| self.view.candidate(key))?;
+            Some((candidate, candidate.free()))
+        }))
+    }
+
+    /// The first, in the order of the search, of nodes that the table does not offer, each with the room it has.
+    fn first_of(&self, nodes: impl Iterator<Item = (Candidate<'a>, Resources)>) -> Option<Slot> {
+        let fits = |(node, room): &(Candidate<'a>, Resources)| {
+            let mut custom = self.asked.custom.iter();
+            let mut filters = self.filters.iter();
+            room.covers(&self.asked.request.asked)
+                && custom.all(|&(column, amount)| {
+                    self.view.nodes.free_custom(node.key(), column) >= amount
+                })
+                && filters.all(|filter| filter.admits(node, self.asked).is_ok())
+        };
+        let nodes = nodes.filter(fits);
+        let mut slots: Vec<Slot> = nodes
+            .filter_map(|(node, _)| self.view.nodes.node(node.key()).slots[self.view.pool as usize])
             .collect();
-        self.view.table.sort_in_order(&mut fits);
-        fits.first().copied()
+        self.view.table.sort_in_order(&mut slots);
+        slots.first().copied()
     }
 }
 

@@ -212,6 +212,7 @@ impl Scheduler {
         self.kept_cut_off(key);
         self.leave_tables(key);
         self.filling.swap_remove(&key);
+        self.full.set(key, false);
         let node = self.nodes.node_mut(key);
         node.presence = Presence::Lost(now);
         let (uuid, node_type) = (node.uuid, node_type(node.roles));

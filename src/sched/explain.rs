@@ -16,6 +16,7 @@ use super::index::ColumnId;
 use super::input::{Backlog, StartRequest};
 use super::node::NodeStatus;
 use super::placement::pool_of;
+use super::resources::Resources;
 use super::view::{Asked, Candidate};
 
 /// Explanations kept: requests come in few shapes.
@@ -183,7 +184,7 @@ fn is_of_shape(shape: &StartRequest, request: &StartRequest) -> bool {
 enum Failed {
     /// A filter that waiting does not help, by its place among those asked.
     Lasting(u16, Miss),
-    NotReady,
+    NotReady(Unready),
     Cordoned,
     BackedUp,
     UnknownFigures,
@@ -193,6 +194,54 @@ enum Failed {
     Vcpus,
     Disk,
     Custom(ColumnId),
+}
+
+/// What a node that is not READY said last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Unready {
+    /// Nothing yet of what it has.
+    Silent,
+    Offline,
+    Maintenance,
+    /// That it is full: of this, as far as its figures tell.
+    Full(Option<&'static str>),
+}
+
+impl Unready {
+    /// What a node is full of, by what is free on it.
+    fn full(free: &Resources) -> Self {
+        let amounts = [
+            ("memory", free.mem_mib),
+            ("vcpus", free.vcpus),
+            ("disk", free.disk_mib),
+        ];
+        let used_up = amounts.into_iter().find(|(_, free)| *free <= 0);
+        Self::Full(used_up.map(|(name, _)| name))
+    }
+
+    /// For programs.
+    fn what(self) -> String {
+        match self {
+            Self::Silent => "no report".to_owned(),
+            Self::Offline => "offline".to_owned(),
+            Self::Maintenance => "maintenance".to_owned(),
+            Self::Full(Some(name)) => format!("full of {name}"),
+            Self::Full(None) => "full".to_owned(),
+        }
+    }
+
+    /// For people, behind a number of nodes.
+    fn words(self) -> String {
+        match self {
+            Self::Silent => "that have not reported yet".to_owned(),
+            Self::Offline => "going offline".to_owned(),
+            Self::Maintenance => "in maintenance".to_owned(),
+            Self::Full(Some(name)) => format!("full (of {name})"),
+            Self::Full(None) => {
+                "full (by their own word, although their figures leave room)".to_owned()
+            }
+        }
+    }
 }
 
 /// The nodes that fail for one reason.
@@ -273,7 +322,7 @@ impl<'a> Tally<'a> {
         if node.report.is_none() {
             // It may yet say that it is and has whatever is asked for.
             self.could_ever = true;
-            return (Failed::NotReady, None);
+            return (Failed::NotReady(Unready::Silent), None);
         }
         let candidate = self.candidate(key);
         let filters = self.search.filters.iter().enumerate();
@@ -292,8 +341,14 @@ impl<'a> Tally<'a> {
         let free = candidate.free();
         // Of one that calls itself full, it is better to know of what.
         let is_full = node.status == NodeStatus::Full;
-        if node.status != NodeStatus::Ready && !is_full {
-            return (Failed::NotReady, None);
+        let unready = match node.status {
+            NodeStatus::Ready | NodeStatus::Full => None,
+            NodeStatus::Connected => Some(Unready::Silent),
+            NodeStatus::Offline => Some(Unready::Offline),
+            NodeStatus::Maintenance => Some(Unready::Maintenance),
+        };
+        if let Some(unready) = unready {
+            return (Failed::NotReady(unready), None);
         } else if node.is_cordoned {
             return (Failed::Cordoned, None);
         } else if node.backlog == Backlog::Stalled || !is_full && !node.takes_work() {
@@ -318,7 +373,7 @@ impl<'a> Tally<'a> {
             }
         }
         if is_full {
-            return (Failed::NotReady, None);
+            return (Failed::NotReady(Unready::full(&free)), None);
         }
         // Custom resources that nobody has, whose name has no number.
         (Failed::Custom(ColumnId(u16::MAX)), Some(0))
@@ -420,7 +475,10 @@ impl<'a> Tally<'a> {
                 reason.never = filter.is_lasting(miss, self.search.asked);
                 filter.describe(miss, self.search.asked)
             }
-            Failed::NotReady => plain(&mut reason, ReasonKind::NotReady, "not ready"),
+            Failed::NotReady(unready) => {
+                reason.what = unready.what();
+                plain(&mut reason, ReasonKind::NotReady, &unready.words())
+            }
             Failed::Cordoned => {
                 let kind = ReasonKind::Other("cordoned".to_owned());
                 plain(&mut reason, kind, "cordoned")

@@ -30,7 +30,7 @@ impl Scheduler {
         }
         let mut wary = request.clone();
         wary.avoid.extend(failing);
-        self.choose(&wary).or_else(|| self.choose(request))
+        self.choose_ready(&wary).or_else(|| self.choose(request))
     }
 
     /// The nodes that are avoided now; those that did well for a while are forgotten.

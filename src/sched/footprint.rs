@@ -34,6 +34,10 @@ pub struct Footprint {
     pub past_bytes: usize,
     /// Instances that wait for room.
     pub queued: usize,
+    /// STARTs that are tried on nodes that called themselves full.
+    pub tries: usize,
+    /// Payloads of those, in bytes.
+    pub tried_bytes: usize,
     /// STARTs that wait for nodes after a restart.
     pub settling: usize,
     /// Batches that wait.
@@ -79,6 +83,8 @@ impl Scheduler {
             past,
             past_bytes,
             queued: self.queue.len(),
+            tries: self.full.size().0,
+            tried_bytes: self.full.size().1,
             settling: self.settling.len(),
             batches,
             batch_bytes,

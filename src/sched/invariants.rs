@@ -1,9 +1,9 @@
 //! What must always hold, recomputed from scratch and compared. Tests and simulation call it after each step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Scheduler;
-use super::ids::InstanceId;
+use super::ids::{InstanceId, NodeKey};
 use super::instances::{Awaits, Placing, State};
 use super::ledger::Phase;
 use super::node::{Pool, Presence};
@@ -49,6 +49,7 @@ impl Scheduler {
         ensure(self.instances.is_consistent(), || {
             "what is due, and who is on no node, is not what the states of instances say".to_owned()
         })?;
+        self.check_full_nodes()?;
         self.check_groups()?;
         self.check_lives()?;
         self.check_places()?;
@@ -66,6 +67,20 @@ impl Scheduler {
             })?;
         }
         Ok(())
+    }
+
+    /// The nodes to be tried although they called themselves full are those on which room was released since.
+    fn check_full_nodes(&self) -> Result<(), String> {
+        ensure(self.full.is_consistent(), || {
+            "what is tried on full nodes is not what is counted".to_owned()
+        })?;
+        let listed: BTreeSet<NodeKey> = self.full.iter().collect();
+        let nodes = self.nodes.iter_from(0);
+        let has_room = nodes.filter(|(_, node)| node.session().is_some() && node.has_room_again());
+        ensure(listed == has_room.map(|(key, _)| key).collect(), || {
+            "the nodes to be tried are not those that called themselves full and have room again"
+                .to_owned()
+        })
     }
 
     /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.

@@ -36,6 +36,8 @@ impl Scheduler {
     fn offer(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         let is_on_offer = node.is_on_offer();
+        let has_room_again = node.session().is_some() && node.has_room_again();
+        self.full.set(key, has_room_again);
         let offer = if is_on_offer {
             self.nodes.free(key)
         } else {

@@ -68,6 +68,8 @@ pub(super) struct Ledger {
     counts_starts: bool,
     /// STATS applied so far.
     stats_count: u64,
+    /// What was released less what was claimed since its node called itself full, while that is its latest word.
+    released: Option<Resources>,
 }
 
 impl Ledger {
@@ -84,6 +86,7 @@ impl Ledger {
             has_listed: false,
             counts_starts: false,
             stats_count: 0,
+            released: None,
         }
     }
 
@@ -125,6 +128,27 @@ impl Ledger {
     /// What is free on the node once an entry is taken out and its instance gone.
     pub(super) fn frees(&self, entry: &Entry) -> Resources {
         entry.frees(self.measured)
+    }
+
+    /// What was released less what was claimed since [`Ledger::count_released`].
+    pub(super) fn released(&self) -> Option<Resources> {
+        self.released
+    }
+
+    /// Counts from now on what is released.
+    pub(super) fn count_released(&mut self) {
+        self.released = Some(Resources::ZERO);
+    }
+
+    /// Does not count it any more.
+    pub(super) fn stop_counting_released(&mut self) {
+        self.released = None;
+    }
+
+    /// Whether an instance's room is claimed, and its node has not said whether it has it.
+    pub(super) fn is_unanswered(&self, instance: &InstanceId) -> bool {
+        let entry = self.entries.get(instance);
+        entry.is_some_and(|entry| entry.phase != Phase::Running)
     }
 
     /// The entries from a position on; positions shift when entries are released.
@@ -239,8 +263,12 @@ impl Ledger {
             return;
         };
         self.claims -= entry.claims(measured);
+        let before = entry.frees(measured);
         change(entry);
         self.claims += entry.claims(measured);
+        if let Some(released) = &mut self.released {
+            *released += before - entry.frees(measured);
+        }
     }
 
     /// Instances listed of which it is not known what they asked for.
@@ -473,12 +501,18 @@ impl Ledger {
 
     fn count_in(&mut self, entry: &Entry) {
         self.claims += entry.claims(self.measured);
+        if let Some(released) = &mut self.released {
+            *released -= entry.frees(self.measured);
+        }
         self.count_extras(entry.extras.as_deref(), 1);
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
     fn count_out(&mut self, entry: &Entry) {
         self.claims -= entry.claims(self.measured);
+        if let Some(released) = &mut self.released {
+            *released += entry.frees(self.measured);
+        }
         self.count_extras(entry.extras.as_deref(), -1);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
     }

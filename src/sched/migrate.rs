@@ -410,7 +410,7 @@ impl Scheduler {
                     .and_then(|it| it.pending.clone());
                 let mut request = self.request_on(from, instance, pending.as_deref());
                 request.avoid.push(self.nodes.node(lost).uuid);
-                if let Some(to) = self.choose(&request) {
+                if let Some(to) = self.choose_ready(&request) {
                     self.claim_as(&request, to);
                     return self.turn(instance, State::Migrating { from, to, how, due }, &detail);
                 }

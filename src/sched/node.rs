@@ -177,6 +177,7 @@ impl Node {
         self.presence = Presence::Connected(session);
         self.since = now;
         self.status = NodeStatus::Connected;
+        self.ledger.stop_counting_released();
         self.backlog = Backlog::Clear;
         self.starts_sent = 0;
         self.leased_at = None;

@@ -129,6 +129,7 @@ impl Scheduler {
         }
         let earlier = self.holders.insert(request.instance.clone(), key);
         debug_assert_eq!(earlier, None, "{} has a node already", request.instance);
+        self.note_try(&request.instance, key);
         self.refresh_offer(key);
     }
 
@@ -174,8 +175,9 @@ impl Scheduler {
 
     /// A START of an instance that lives already goes to its node, which knows best how to answer.
     pub(super) fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
-        let node = self.nodes.node_mut(holder);
         let instance = &start.request.instance;
+        self.full.forget(instance);
+        let node = self.nodes.node_mut(holder);
         let (sender, restart) = (start.sender, start.request.restart);
         if node.session().is_none() {
             // The node is lost: this START shares the doubt about the instance.
@@ -387,6 +389,7 @@ impl Scheduler {
         let entry = self.nodes.node_mut(key).ledger.release(instance)?;
         if self.holders.get(instance) == Some(&key) {
             self.holders.swap_remove(instance);
+            self.full.forget(instance);
         }
         self.refresh_offer(key);
         self.stir_drain_of(key);

@@ -24,6 +24,7 @@ impl Scheduler {
         let is_other = self.nodes.set_report(key, report);
         let node = self.nodes.node_mut(key);
         node.status = NodeStatus::Ready;
+        node.ledger.stop_counting_released();
         // There may be room by now for names that were left out.
         if is_other == IsOther::Yes || !node.left_out.is_empty() {
             self.refresh_traits(key);
@@ -41,11 +42,17 @@ impl Scheduler {
 
     pub(super) fn status(&mut self, now: Instant, id: SessionId, kind: Kind) {
         let Some(key) = self.node_of(id) else { return };
-        self.nodes.node_mut(key).status = match kind {
+        let node = self.nodes.node_mut(key);
+        node.status = match kind {
             Kind::OFFLINE => NodeStatus::Offline,
             Kind::MAINTENANCE => NodeStatus::Maintenance,
             _ => NodeStatus::Full,
         };
+        if node.status == NodeStatus::Full {
+            node.ledger.count_released();
+        } else {
+            node.ledger.stop_counting_released();
+        }
         self.refresh_offer(key);
         self.note_back(now, key);
     }
@@ -155,6 +162,9 @@ impl Scheduler {
             self.notice(notice);
         }
         self.refresh_offer(key);
+        let ledger = &self.nodes.node(key).ledger;
+        self.full
+            .forget_on(key, |instance| ledger.is_unanswered(instance));
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);
@@ -216,6 +226,13 @@ impl Scheduler {
         detail: &ShortText,
     ) {
         let Some(key) = self.node_of(id) else { return };
+        if *reason == StartFailureReason::FullComputeNode {
+            let ledger = &self.nodes.node(key).ledger;
+            let refused = instance.clone().or_else(|| ledger.only_unconfirmed());
+            if refused.is_some_and(|instance| self.refused_as_full(key, &instance)) {
+                return;
+            }
+        }
         if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
             && !lives_on(reason)
             && self.attempt_failed(key, instance, reason, detail)
@@ -234,6 +251,9 @@ impl Scheduler {
                 self.ended(key, instance, Ended::Failed);
             }
             None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
+        }
+        if *reason == StartFailureReason::FullComputeNode {
+            self.is_full_again(key);
         }
         if let Some(sender) = sender {
             self.copy_to_operator(sender, Topic::Failures, &frame);

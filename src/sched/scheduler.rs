@@ -18,6 +18,7 @@ use super::durable::Durable;
 use super::ends::Ends;
 use super::evictions::Evictions;
 use super::explain::Explanations;
+use super::full::FullNodes;
 use super::groups::Groups;
 use super::ids::{InstanceId, NodeKey, SessionId};
 use super::input::{ClusterConfiguration, Input};
@@ -71,6 +72,8 @@ pub struct Scheduler {
     pub(super) looked_at: usize,
     /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
     pub(super) filling: IndexSet<NodeKey>,
+    /// Nodes that called themselves full before room was released there: tried when nothing READY fits.
+    pub(super) full: FullNodes,
     /// The node that has, or was given, each instance.
     pub(super) holders: IndexMap<InstanceId, NodeKey>,
     /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
@@ -159,6 +162,7 @@ impl Scheduler {
             columns: Columns::default(),
             groups: Groups::default(),
             filling: IndexSet::new(),
+            full: FullNodes::default(),
             holders: IndexMap::new(),
             answers: Answers::default(),
             lost: VecDeque::new(),

@@ -64,6 +64,8 @@ impl Scheduler {
         let Some(node) = self.nodes.remove(key) else {
             return 0;
         };
+        self.full.set(key, false);
+        self.full.forget_on(key, |_| false);
         for group in node.ledger.groups() {
             self.groups
                 .count(group, key, [None; 2], &node.traits.labels, -1);

@@ -128,6 +128,7 @@ impl Pair {
             11 => {
                 self.world.status(self.session(at), Kind::FULL);
                 self.plain.nodes[at].is_ready = false;
+                self.plain.nodes[at].released = Some(Resources::ZERO);
             }
             12..17 => self.end_one(at),
             _ => self.start(),
@@ -149,6 +150,7 @@ impl Pair {
             uuid: node_uuid(number).to_string(),
             host: format!("h{}", number % 24),
             is_ready: false,
+            released: None,
             has_listed: false,
             total_mem: 0,
             available_mem: 0,
@@ -179,6 +181,7 @@ impl Pair {
         let chance = &mut self.chance;
         let node = &mut self.plain.nodes[at];
         node.is_ready = true;
+        node.released = None;
         if node.total_mem == 0 || chance.u8(..6) == 0 {
             node.total_mem = chance.i64(20..100);
             node.disk = chance.i64(20..60);
@@ -228,12 +231,14 @@ impl Pair {
         let instance = self.plain.nodes[at]
             .instances
             .remove(self.chance.usize(..count));
+        self.plain.nodes[at].note_released(&instance.asked, 1);
         let session = self.session(at);
         if instance.is_listed || self.chance.bool() {
             self.world
                 .gone(session, Kind::INSTANCE_DELETED, &instance.name);
         } else {
-            let reason = StartFailureReason::FullComputeNode;
+            // Neither that it is full, after which the next node is tried, nor what counts against the node.
+            let reason = StartFailureReason::ImageFailure;
             self.world.start_failed(session, &instance.name, reason);
         }
     }
@@ -291,6 +296,7 @@ impl Pair {
             .find(|node| node.uuid == uuid)
             .expect("it is one of them");
         self.plain.most_recently_used = Some(node.number);
+        node.note_released(&wanted.asked, -1);
         node.instances.push(Instance {
             name,
             asked: wanted.asked,

@@ -376,7 +376,7 @@ fn reasons_count_the_nodes_they_keep_out() {
     for part in [
         "none of 6 compute nodes fits:",
         "3 without 'zone = eu-1'",
-        "1 not ready",
+        "1 full (by their own word",
         "2 short of memory (asks 500 MiB, most free 300 on host-6)",
     ] {
         assert!(detail.contains(part), "{part}: {detail}");

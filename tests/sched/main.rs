@@ -15,6 +15,7 @@ mod explanations;
 mod floods;
 mod foreign;
 mod full_nodes;
+mod full_released;
 mod groups;
 mod heirs;
 mod in_doubt;

@@ -1,4 +1,5 @@
-//! The choice against the original's loop, written out literally, over random histories of up to 150 nodes: compute and
+//! The choice against the original's loop, written out literally, with the one addition to it (nodes that called themselves
+//! full are tried last), over random histories of up to 150 nodes: compute and
 //! network nodes and such that are both, with and without custom resources, which come, report, change their status, are
 //! lost, come back, and leave for good; and claims released in every way. More seeds, or one: see `seeds`.
 
@@ -37,6 +38,8 @@ struct Node {
     roles: Role,
     session: Option<SessionId>,
     is_ready: bool,
+    /// What was released less what was claimed since it called itself full, while that is its latest word.
+    released: Option<Resources>,
     total: Size,
     available: Size,
     custom: [i64; 3],
@@ -95,6 +98,55 @@ impl Node {
             && known(self.available.disk, disk, asked.disk_mib)
             && (0..3).all(has_custom)
     }
+
+    /// Whether it fits although it called itself full: what was released since covers what is asked, and what it has in
+    /// all is not asked for by what it has.
+    fn fits_again(&self, asked: &Resources, custom: &[i64; 3]) -> bool {
+        let Some(released) = self.released else {
+            return false;
+        };
+        let sum = |of: &dyn Fn(&Instance) -> i64| self.instances.iter().map(of).sum::<i64>();
+        let room = |released: i64, total: i64, asked_for: i64| {
+            let released = released.max(0);
+            if total < 0 {
+                released
+            } else {
+                released.min(total - asked_for)
+            }
+        };
+        let mem = room(
+            released.mem_mib,
+            self.total.mem,
+            sum(&|it| it.asked.mem_mib),
+        );
+        let cpus = room(released.vcpus, self.total.cpus, sum(&|it| it.asked.vcpus));
+        let disk = room(
+            released.disk_mib,
+            self.total.disk,
+            sum(&|it| it.asked.disk_mib),
+        );
+        let has_custom = |at: usize| {
+            let free = self.custom[at] - sum(&|it| it.custom[at]);
+            custom[at] == 0 || free >= custom[at]
+        };
+        (released.mem_mib > 0 || released.vcpus > 0 || released.disk_mib > 0)
+            && self.available.mem >= 0
+            && self.total.cpus >= 0
+            && self.available.disk >= 0
+            && mem >= asked.mem_mib
+            && cpus >= asked.vcpus
+            && disk >= asked.disk_mib
+            && (0..3).all(has_custom)
+    }
+
+    /// An instance has left it, or come.
+    fn note_released(&mut self, asked: &Resources, sign: i64) {
+        if let Some(released) = &mut self.released {
+            released.mem_mib += sign * asked.mem_mib;
+            released.vcpus += sign * asked.vcpus;
+            released.disk_mib += sign * asked.disk_mib;
+        }
+    }
 }
 
 impl Pair {
@@ -126,16 +178,21 @@ impl Pair {
             18..22 => self.lose(at),
             22..34 => self.come_back(at),
             34..75 => self.ready(at),
-            75..80 => self.change_status(at),
-            80..92 => self.stats(at),
+            75..83 => self.change_status(at),
+            83..92 => self.stats(at),
             92..110 => self.end_one(at),
             _ => self.start(),
         }
         self.world.look_away();
     }
 
-    /// The original's loop.
+    /// The original's loop; and only where that finds nothing, the same over nodes that called themselves full.
     fn choose(&mut self, pool: usize, asked: &Resources, custom: &[i64; 3]) -> Option<u64> {
+        let ready = self.first(pool, &|node| node.fits(asked, custom));
+        ready.or_else(|| self.first(pool, &|node| node.fits_again(asked, custom)))
+    }
+
+    fn first(&mut self, pool: usize, fits: &dyn Fn(&Node) -> bool) -> Option<u64> {
         let order = &self.orders[pool];
         let mru = order.most_recently_used;
         let at = order.nodes.iter().position(|number| Some(*number) == mru);
@@ -143,7 +200,7 @@ impl Pair {
         for at in (after..order.nodes.len()).chain(0..after) {
             let number = order.nodes[at];
             let found = self.nodes.iter().find(|node| node.number == number);
-            if found.is_some_and(|node| node.fits(asked, custom)) {
+            if found.is_some_and(fits) {
                 self.orders[pool].most_recently_used = Some(number);
                 return Some(number);
             }
@@ -184,6 +241,7 @@ impl Pair {
             .iter_mut()
             .find(|node| Some(node.number) == expected);
         if let Some(node) = node {
+            node.note_released(&asked, -1);
             node.instances.push(Instance {
                 name,
                 asked,
@@ -214,6 +272,7 @@ impl Pair {
             roles: Role::AGENT,
             session: None,
             is_ready: false,
+            released: None,
             total: none,
             available: none,
             custom: [(); 3].map(|()| any(&mut self.chance)),
@@ -231,6 +290,7 @@ impl Pair {
         let node = &mut self.nodes[at];
         node.roles = roles;
         node.is_ready = false;
+        node.released = None;
         node.session = Some(
             self.world
                 .join(roles, node_uuid(node.number), Encoding::Native),
@@ -255,6 +315,7 @@ impl Pair {
         if let Some(session) = self.nodes[at].session.take() {
             self.world.cut(session);
             self.nodes[at].is_ready = false;
+            self.nodes[at].released = None;
             self.forget_place(self.nodes[at].number);
         }
     }
@@ -268,6 +329,7 @@ impl Pair {
             let uuid = node_uuid(node.number);
             node.session = Some(self.world.join(node.roles, uuid, Encoding::Native));
             node.is_ready = false;
+            node.released = None;
         }
         self.stats(at);
     }
@@ -288,6 +350,7 @@ impl Pair {
         let node = &mut self.nodes[at];
         let Some(session) = node.session else { return };
         node.is_ready = true;
+        node.released = None;
         node.total = Size {
             mem: chance.i64(-1..70),
             cpus: chance.i64(-1..25),
@@ -315,8 +378,10 @@ impl Pair {
     fn change_status(&mut self, at: usize) {
         let kinds = [Kind::FULL, Kind::OFFLINE, Kind::MAINTENANCE];
         if let Some(session) = self.nodes[at].session {
-            self.world.status(session, kinds[self.chance.usize(..3)]);
+            let kind = kinds[self.chance.usize(..3)];
+            self.world.status(session, kind);
             self.nodes[at].is_ready = false;
+            self.nodes[at].released = (kind == Kind::FULL).then_some(Resources::ZERO);
         }
     }
 
@@ -339,6 +404,7 @@ impl Pair {
         };
         let node = &mut self.nodes[at];
         let instance = node.instances.remove(self.chance.usize(..count));
+        node.note_released(&instance.asked, 1);
         let (name, world) = (&instance.name, &mut self.world);
         match self.chance.u8(..5) {
             0 => world.gone(session, Kind::INSTANCE_DELETED, name),

@@ -125,6 +125,8 @@ pub(crate) struct PlainNode {
     pub(crate) uuid: String,
     pub(crate) host: String,
     pub(crate) is_ready: bool,
+    /// What was released less what was claimed since it called itself full, while that is its latest word.
+    pub(crate) released: Option<Resources>,
     pub(crate) has_listed: bool,
     pub(crate) total_mem: i64,
     pub(crate) available_mem: i64,
@@ -202,6 +204,36 @@ impl PlainNode {
 
     /// What it has free.
     pub(crate) fn free(&self, plan: &Plan) -> Resources {
+        let sum = |of: fn(&Instance) -> i64| self.instances.iter().map(of).sum::<i64>();
+        let unasked = self.unasked(plan);
+        let capacity = unasked.mem_mib + sum(|it| it.asked.mem_mib);
+        let unused = sum(|it| (it.asked.mem_mib - it.used_mem).max(0));
+        let by_report = self.available_mem + capacity - self.total_mem - unused;
+        Resources {
+            mem_mib: by_report.min(unasked.mem_mib),
+            ..unasked
+        }
+    }
+
+    /// What was released since it called itself full, as far as its capacity is not asked for.
+    fn room_again(&self, plan: &Plan) -> Option<Resources> {
+        let released = self.released?;
+        let is_any = released.mem_mib > 0 || released.vcpus > 0 || released.disk_mib > 0;
+        let released = released.max(Resources::ZERO);
+        is_any.then(|| released.min(self.unasked(plan)))
+    }
+
+    /// An instance has left it (1), or come (-1).
+    pub(crate) fn note_released(&mut self, asked: &Resources, sign: i64) {
+        if let Some(released) = &mut self.released {
+            released.mem_mib += sign * asked.mem_mib;
+            released.vcpus += sign * asked.vcpus;
+            released.disk_mib += sign * asked.disk_mib;
+        }
+    }
+
+    /// Its capacity less what its instances asked for.
+    fn unasked(&self, plan: &Plan) -> Resources {
         let labels = self.labels(plan);
         let (mut ratio, mut reserved_mem, mut reserved_cpus) = (1.0, 0, 0);
         for rule in &plan.capacity {
@@ -213,10 +245,8 @@ impl PlainNode {
         }
         let sum = |of: fn(&Instance) -> i64| self.instances.iter().map(of).sum::<i64>();
         let capacity = ((self.total_mem - reserved_mem).max(0) as f64 * ratio) as i64;
-        let unused = sum(|it| (it.asked.mem_mib - it.used_mem).max(0));
-        let by_report = self.available_mem + capacity - self.total_mem - unused;
         Resources {
-            mem_mib: by_report.min(capacity - sum(|it| it.asked.mem_mib)),
+            mem_mib: capacity - sum(|it| it.asked.mem_mib),
             vcpus: (self.cpus - reserved_cpus).max(0) - sum(|it| it.asked.vcpus),
             disk_mib: self.disk - sum(|it| it.asked.disk_mib),
         }
@@ -282,26 +312,37 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// The nodes that may run it, in the order in which they are tried.
+    /// The nodes that may run it, in the order in which they are tried; if there are none, the first that called itself
+    /// full before enough was released there.
     pub(crate) fn fitting(&self, wanted: &Wanted) -> Vec<&PlainNode> {
         let mru = self.most_recently_used;
         let at = self.nodes.iter().position(|node| Some(node.number) == mru);
         let (before, after) = self.nodes.split_at(at.map_or(0, |at| at + 1));
-        let order = after.iter().chain(before);
-        order.filter(|node| self.fits(node, wanted)).collect()
+        let order = || after.iter().chain(before);
+        let is_ready = |node: &&PlainNode| {
+            node.is_ready && node.free(&self.plan).covers(&wanted.asked) && self.suits(node, wanted)
+        };
+        let has_room_again = |node: &&PlainNode| {
+            let room = node.room_again(&self.plan);
+            room.is_some_and(|room| room.covers(&wanted.asked)) && self.suits(node, wanted)
+        };
+        let ready: Vec<&PlainNode> = order().filter(is_ready).collect();
+        if ready.is_empty() {
+            return order().find(has_room_again).into_iter().collect();
+        }
+        ready
     }
 
-    fn fits(&self, node: &PlainNode, wanted: &Wanted) -> bool {
+    /// Whether a node is what is asked for, apart from memory, vcpus and disk.
+    fn suits(&self, node: &PlainNode, wanted: &Wanted) -> bool {
         let plan = &self.plan;
         let labels = node.labels(plan);
         let tenants = values(&labels, "node.tenant");
         let is_own = |tenant: &String| tenants.contains(tenant);
         let is_pinned_elsewhere = wanted.uuid.as_ref().is_some_and(|it| *it != node.uuid)
             || wanted.host.as_ref().is_some_and(|it| *it != node.host);
-        node.is_ready
-            && !is_pinned_elsewhere
+        !is_pinned_elsewhere
             && (tenants.is_empty() || wanted.tenant.as_ref().is_some_and(is_own))
-            && node.free(plan).covers(&wanted.asked)
             && (wanted.gpus == 0 || node.free_gpus(plan) >= wanted.gpus)
             && wanted
                 .require

@@ -152,7 +152,7 @@ fn an_explanation_is_not_hours_old() {
         panic!("no failure")
     };
     let detail = failure.detail.unwrap();
-    assert!(detail.contains("not ready"), "{detail}");
+    assert!(detail.contains("in maintenance"), "{detail}");
 }
 
 #[test]

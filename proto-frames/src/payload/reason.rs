@@ -46,7 +46,8 @@ record! {
 words! {
     /// What kept a node from fitting. What filters beyond these say is in `Other`.
     pub enum ReasonKind {
-        /// It takes no work at present.
+        /// It takes no work at present. What it said of itself last is in `what`: `full`, `full of memory` (or `vcpus`,
+        /// `disk`: what its figures say is used up), `maintenance`, `offline`, or `no report`.
         NotReady = "not_ready",
         /// It does not read what it is sent already.
         BackedUp = "backed_up",

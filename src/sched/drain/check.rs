@@ -40,7 +40,7 @@ impl Scheduler {
             }
             let mut trial = self.request_on(key, &instance, None);
             trial.instance = InstanceId::Trial(number);
-            let found = self.choose(&trial);
+            let found = self.choose_ready(&trial);
             work += 1 + self.looked_at;
             match found {
                 Some(to) => {

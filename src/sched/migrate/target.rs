@@ -87,7 +87,7 @@ impl Scheduler {
         }
         let must_ship = !self.has_start(instance);
         for _ in 0..MAX_SHIPPING_TARGETS {
-            let Some(to) = self.choose(&request) else {
+            let Some(to) = self.choose_ready(&request) else {
                 break;
             };
             if !must_ship || self.nodes.node(to).can(Capabilities::MIGRATE) {
