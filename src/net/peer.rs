@@ -19,10 +19,11 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use proto_frames::{DecodeError, Decoder, Encoder, Message};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::budget::Budget;
+use super::closing::close;
 use super::outbox::{Outbox, Queued, STALLED_RATE, Turn};
 use super::socket::Socket;
 
@@ -563,27 +564,6 @@ where
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-        }
-    }
-}
-
-/// Closes a connection without losing what was written last: a socket that is dropped with unread bytes resets the connection, and
-/// the system then throws away what it has not sent yet. So whatever still comes is read and thrown away first.
-///
-/// Takes as long as the peer does; to be bounded by the caller.
-///
-/// # Errors
-/// The connection failed first.
-pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
-    /// Bytes thrown away at once.
-    const DISCARD_LEN: usize = 4 * 1024;
-    stream.shutdown().await?;
-    let mut discarded = BytesMut::new();
-    loop {
-        discarded.clear();
-        discarded.reserve(DISCARD_LEN);
-        if stream.read_buf(&mut discarded).await? == 0 {
-            return Ok(());
         }
     }
 }

@@ -12,7 +12,7 @@ use proto_frames::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -21,8 +21,8 @@ use super::limits::{
     MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
 };
 use super::timed::{Heard, Timed};
+use crate::net::closing::close;
 use crate::net::identity::{IdentityError, PeerIdentity};
-use crate::net::peer::close;
 use crate::net::tls::explain;
 use crate::sched::Hello;
 
@@ -46,6 +46,25 @@ pub(super) struct Established {
     pub(super) encoder: Encoder,
     /// What came behind CONNECT already.
     pub(super) incoming: BytesMut,
+}
+
+impl Established {
+    /// Waits for so long before anybody hears of the peer; whether it is still there then.
+    pub(super) async fn outlasts(&mut self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        while self.incoming.len() < CONNECT_ROOM {
+            self.incoming.reserve(CONNECT_ROOM);
+            let read = timeout_at(until, self.stream.read_buf(&mut self.incoming)).await;
+            match read {
+                Err(_) => return true,
+                Ok(Ok(0) | Err(_)) => return false,
+                // It has more to say already, and is heard later.
+                Ok(Ok(_)) => {}
+            }
+        }
+        sleep_until(until).await;
+        true
+    }
 }
 
 /// Why a connection did not become a session.

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, SystemTime};
 
 use ciao_scheduler::cert::{Anchor, Spec};
-use proto_frames::Role;
+use proto_frames::{Encoding, Role};
 use tokio::process::Command;
 
 use crate::site::{Site, output};
@@ -21,6 +21,22 @@ pub(crate) async fn refused(command: Command) -> String {
         .strip_prefix("ciao-scheduler: ")
         .expect("it says who speaks")
         .to_owned()
+}
+
+#[tokio::test]
+async fn peers_that_never_close_their_side_do_not_hold_up_the_end() {
+    let site = Site::new();
+    // Nobody's side is waited for until here: the end would come with the drain's deadline, and a warning.
+    let mut daemon = site.start(&["--stall-time", "60s"]).await;
+    let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
+    let mut node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
+    controller.expect_node().await;
+    daemon.terminate();
+    assert!(daemon.ended().await.success());
+    let log = daemon.log().join("\n");
+    assert!(!log.contains("did not take what was queued"), "{log}");
+    node.expect_end().await;
+    controller.expect_end().await;
 }
 
 /// Runs a daemon whose certificate file holds this; the one line it says.
