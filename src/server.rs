@@ -30,6 +30,7 @@ mod store;
 mod strict;
 mod tasks;
 mod timed;
+mod twins;
 mod withheld;
 
 pub use configuration::DEFAULT_URI;

@@ -167,6 +167,28 @@ impl<M> Outbox<M> {
         self.set_phase(Phase::Finishing);
     }
 
+    /// Ends the connection at once and hands out what nobody has begun to write; but a first message that is to be kept
+    /// is still written before.
+    pub fn shut_behind(&self, is_to_keep: impl FnOnce(&M) -> bool) -> Vec<M> {
+        let mut state = self.state.lock();
+        let first = state.queue.front().filter(|it| is_to_keep(&it.message));
+        let Some((cost, is_charged)) = first.map(|first| (first.cost, first.charge.is_some()))
+        else {
+            drop(state);
+            return self.shut();
+        };
+        let unsent = state.queue.split_off(1);
+        state.bytes = cost;
+        state.uncharged = if is_charged { 0 } else { cost };
+        state.phase = Phase::Finishing;
+        let (held, writer) = (std::mem::take(&mut state.held), state.writer.take());
+        drop(state);
+        // Wakes the senders and the writer, which is not to happen under the lock.
+        drop(held);
+        writer.into_iter().for_each(Waker::wake);
+        unsent.into_iter().map(|queued| queued.message).collect()
+    }
+
     /// Ends the connection at once and hands out what nobody has begun to write.
     pub fn shut(&self) -> Vec<M> {
         self.set_phase(Phase::Shut);
@@ -420,6 +442,21 @@ mod tests {
         assert!(outbox.poll_take(&cx, 80, &mut taken).is_ready());
         assert_eq!(outbox.release_charges(40, Others::Read), 40);
         assert_eq!(sender.used(), 20);
+    }
+
+    #[test]
+    fn of_a_queue_that_is_shut_a_first_message_to_be_kept_is_still_written() {
+        let (sender, own) = (budget(), budget());
+        let outbox = Outbox::new(own);
+        outbox.push('a', 10, None).unwrap();
+        outbox.push('b', 20, Some(sender.charge(20))).unwrap();
+        assert_eq!(outbox.shut_behind(|&it| it == 'a'), ['b']);
+        assert_eq!((outbox.bytes(), sender.used()), (10, 0));
+        assert_eq!(outbox.push('c', 1, None).unwrap_err(), 'c');
+        assert!(!outbox.is_ended());
+        assert_eq!(outbox.drain(), ['a']);
+        assert_eq!(outbox.shut_behind(|&it| it == 'a'), [' '; 0]);
+        assert!(outbox.is_ended());
     }
 
     #[test]

@@ -236,7 +236,10 @@ pub enum RefusedConnect {
 pub enum DisconnectReason {
     /// The same peer has connected anew.
     #[error("replaced by a newer connection of the same peer")]
-    Replaced,
+    Replaced {
+        /// The newer connection.
+        by: SessionId,
+    },
     /// A launcher has not reported for longer than its lease: what runs under it has been stopped by now, and nobody is
     /// there to say so.
     #[error("no report for longer than its lease")]

@@ -44,7 +44,7 @@ impl Scheduler {
         if let Some(old) = old {
             self.act(Action::Disconnect {
                 session: old,
-                why: DisconnectReason::Replaced,
+                why: DisconnectReason::Replaced { by: id },
             });
         }
     }

@@ -23,7 +23,7 @@ use super::notices::{Class, Weight, Who};
 use super::session::Session;
 use super::tasks::caught;
 use crate::net::peer::{Deadlines, Peer};
-use crate::sched::Input;
+use crate::sched::{Hello, Input};
 
 /// A silent peer's host is asked after this long whether it is still there…
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
@@ -145,9 +145,16 @@ async fn welcome(
         debug!("{from}: {error}");
     }
     let work = async {
-        let established = handshake::admit(tcp, &acceptor, &mut seat).await?;
+        let mut established = handshake::admit(tcp, &acceptor, &mut seat).await?;
+        drop(seat);
+        let Hello { uuid, role, .. } = established.hello;
+        if let Some(time) = hub.hold_time(uuid, role)
+            && !established.outlasts(time).await
+        {
+            return Err(HandshakeError::Closed);
+        }
         // A task of its own: the handshake's large one ends here.
-        tokio::spawn(serve(established, Arc::clone(&hub), connection));
+        tokio::spawn(serve(established, from, Arc::clone(&hub), connection));
         Ok(())
     };
     match caught(work).await {
@@ -177,6 +184,7 @@ fn tune(tcp: &TcpStream) -> io::Result<()> {
 
 fn serve(
     established: Established,
+    from: SocketAddr,
     hub: Arc<Hub>,
     connection: OwnedSemaphorePermit,
 ) -> impl Future<Output = ()> + Send {
@@ -198,7 +206,7 @@ fn serve(
         progress: limits.progress_deadline,
         stall: limits.stall_time,
     };
-    let state = PeerState::new(hello.uuid, hello.role, budget);
+    let state = PeerState::new(hello.uuid, hello.role, from, budget);
     let id = hub.next_session();
     hub.add_peer(id, Arc::clone(&state));
     let queue = (Arc::clone(&state.outbox), Arc::clone(&state.budget));

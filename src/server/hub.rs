@@ -10,6 +10,7 @@ mod leaving;
 mod tests;
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -26,6 +27,7 @@ use super::limits::ServerLimits;
 use super::notices::{Class, Notices, Weight, Who};
 use super::store::Store;
 use super::tasks;
+use super::twins::Twins;
 use crate::net::budget::{Budget, Pace};
 use crate::net::outbox::Outbox;
 use crate::sched::{Input, Message, Scheduler, SessionId};
@@ -48,6 +50,8 @@ pub(super) struct Hub {
     /// Set under the scheduler's lock.
     shutting_down: AtomicBool,
     notices: Notices,
+    /// Peers whose connections replace each other.
+    twins: Mutex<Twins>,
     /// Where the core's records are kept; empty where there is nothing that survives the process.
     store: OnceLock<Store>,
     /// Why the daemon cannot go on, once that is so.
@@ -61,6 +65,8 @@ pub(super) struct Hub {
 pub(super) struct PeerState {
     pub(super) uuid: Uuid,
     pub(super) role: Role,
+    /// Where it connected from.
+    from: SocketAddr,
     pub(super) outbox: Arc<Outbox<Message>>,
     /// What its own frames may take up in others' queues.
     pub(super) budget: Arc<Budget>,
@@ -70,7 +76,7 @@ pub(super) struct PeerState {
 }
 
 impl PeerState {
-    pub(super) fn new(uuid: Uuid, role: Role, budget: usize) -> Arc<Self> {
+    pub(super) fn new(uuid: Uuid, role: Role, from: SocketAddr, budget: usize) -> Arc<Self> {
         // A controller talks to every node, and is not to wait for one of them.
         let pace = if role.intersects(Role::CONTROLLER | Role::OPERATOR) {
             Pace::Budget
@@ -81,6 +87,7 @@ impl PeerState {
         Arc::new(Self {
             uuid,
             role,
+            from,
             outbox: Arc::new(Outbox::new(Arc::clone(&budget))),
             budget,
             queue: Mutex::default(),
@@ -102,6 +109,7 @@ impl Hub {
             left: Notify::new(),
             shutting_down: AtomicBool::new(false),
             notices: Notices::default(),
+            twins: Mutex::default(),
             store: OnceLock::new(),
             failure: watch::Sender::new(None),
             frees: AtomicU64::new(0),

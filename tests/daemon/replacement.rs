@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use proto_frames::payload::Standing;
 use proto_frames::{Encoding, Kind, Role};
 
-use crate::peer::Peer;
-use crate::site::Site;
+use crate::peer::{Peer, Wire};
+use crate::site::{Site, within};
 use crate::words::{PLENTY, instance};
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_node_that_connects_over_and_over_is_announced_once() {
     let mut master = site.master(&daemon).await;
     let dialer = site.dialer(&daemon, Role::AGENT | Role::NETAGENT, Encoding::Gob);
     let mut connections: Vec<Peer> = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..5 {
         connections.push(dialer.connect().await);
     }
     let mut last = connections.pop().unwrap();
@@ -93,6 +93,64 @@ async fn a_node_that_connects_over_and_over_is_announced_once() {
         .collect();
     // Once for each of its roles.
     assert_eq!(kinds, [Kind::NODE_CONNECTED; 2]);
+}
+
+#[tokio::test]
+async fn whoever_is_replaced_was_answered_before() {
+    let site = Site::new();
+    let daemon = site.start(&[]).await;
+    let mut master = site.master(&daemon).await;
+    let mut connections = Vec::new();
+    for encoding in [Encoding::Gob, Encoding::Native] {
+        let dialer = site.dialer(&daemon, Role::AGENT, encoding);
+        // An original client that is cut before CONNECTED never comes back: `connect` insists on it.
+        let all = (0..16).map(|_| {
+            let dialer = dialer.clone();
+            tokio::spawn(async move { dialer.connect().await })
+        });
+        let all: Vec<_> = all.collect();
+        assert_eq!(master.expect_node().await, dialer.uuid);
+        for connection in all {
+            connections.push(connection.await.unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_machines_with_one_uuid_are_named_and_slowed_down() {
+    let site = Site::new();
+    let daemon = site.start(&[]).await;
+    let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
+    let mut older = dialer.connect().await;
+    let mut newer = dialer.connect().await;
+    for _ in 0..2 {
+        older.expect_end().await;
+        older = newer;
+        newer = dialer.connect().await;
+    }
+    older.expect_end().await;
+    // From here on each is held back for a moment, in which the other one is heard.
+    let mut held = within(dialer.tls()).await.unwrap();
+    let connect = proto_frames::Connect::new(dialer.role, dialer.uuid);
+    held.send(&proto_frames::Message::Connect(connect)).await;
+    newer.ready(PLENTY).await;
+    newer.nothing_else().await;
+    let answer = held.next().await;
+    assert!(
+        matches!(answer, Some(proto_frames::Message::Connected(_))),
+        "{answer:?}"
+    );
+    let address = |wire: &Wire| wire.stream.get_ref().0.local_addr().unwrap().to_string();
+    let line = daemon.logged("seem to have one UUID").await;
+    for part in [
+        dialer.uuid.to_string(),
+        address(&newer.wire),
+        address(&held),
+        "WARN".to_owned(),
+    ] {
+        assert!(line.contains(&part), "{part}: {line}");
+    }
+    newer.expect_end().await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use proto_frames::{Frame, Kind, Role, Uuid};
 
@@ -16,12 +17,13 @@ use super::{Hub, PeerState, Turn};
 use crate::net::budget::Charge;
 use crate::net::outbox::Others;
 use crate::net::peer::Flow;
-use crate::sched::{Action, Backlog, Input, Message, Scheduler, SessionId};
+use crate::sched::{Action, Backlog, DisconnectReason, Input, Message, Scheduler, SessionId};
 use crate::server::limits::{
     MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR,
 };
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::render;
+use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
 
 /// How a peer's queue stands.
 #[derive(Debug, Default)]
@@ -88,6 +90,9 @@ impl Hub {
                     self.refuse(turn, session, why);
                 }
                 Action::Disconnect { session, why } => {
+                    if let DisconnectReason::Replaced { by } = why {
+                        self.note_replaced(session, by, turn.now);
+                    }
                     self.disconnect(scheduler, turn, session, Weight::News, why);
                 }
             }
@@ -159,9 +164,37 @@ impl Hub {
         let line = format_args!("{} {}: {why}", peer.role, peer.uuid);
         let who = Who::Peer(peer.uuid);
         self.notices.say(Class::Cut, who, weight, line, turn.now);
-        let mut unsent = peer.outbox.shut();
+        // An original client that is cut before CONNECTED never comes back.
+        let is_connected = |message: &Message| matches!(message, Message::Connected { .. });
+        let mut unsent = peer.outbox.shut_behind(is_connected);
         unsent.append(&mut peer.late.lock());
         scheduler.handle(turn.now, Input::Disconnected { session, unsent });
+    }
+
+    /// A connection of the same peer took the place of another. Where that goes on, the log says so.
+    fn note_replaced(&self, older: SessionId, newer: SessionId, now: Instant) {
+        let peers = (self.peers.get(&older), self.peers.get(&newer));
+        let (Some(older), Some(newer)) = peers else {
+            return;
+        };
+        let (uuid, role) = (newer.uuid, newer.role);
+        let times = self.twins.lock().note((uuid, role), now);
+        if times > FREE_REPLACEMENTS {
+            let line = format_args!(
+                "{role} {uuid}: two machines seem to have one UUID: {} took the place of {}, the connections of this UUID \
+                 have replaced each other {times} times within {TWIN_WINDOW:?}; each newer one waits {HOLD_TIME:?} from \
+                 now on. A cloned machine needs a UUID of its own: remove the launcher's state directory from the copy",
+                newer.from, older.from
+            );
+            let who = Who::Peer(uuid);
+            self.notices
+                .say(Class::Twins, who, Weight::Warning, line, now);
+        }
+    }
+
+    /// How long a connection of a peer is to wait before it takes the place of another.
+    pub(in crate::server) fn hold_time(&self, uuid: Uuid, role: Role) -> Option<Duration> {
+        self.twins.lock().hold_time((uuid, role), Instant::now())
     }
 
     fn refuse(&self, turn: &mut Turn<'_>, session: SessionId, why: impl Display) {

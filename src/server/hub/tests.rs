@@ -47,7 +47,7 @@ impl Joined {
         } else {
             LAUNCHER_BUDGET
         };
-        let state = PeerState::new(uuid, role, budget);
+        let state = PeerState::new(uuid, role, ([127, 0, 0, 1], 1).into(), budget);
         hub.add_peer(session, Arc::clone(&state));
         let hello = Hello {
             uuid,

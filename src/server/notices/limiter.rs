@@ -56,6 +56,8 @@ pub(in crate::server) enum Class {
     Cut,
     /// A peer was not let in, or was told to go.
     Refused,
+    /// Connections of one UUID that replace each other.
+    Twins,
     /// A node is lost with STARTs in doubt.
     Lost,
     /// A controller became master.
@@ -114,6 +116,7 @@ impl Class {
             Self::Cut => "peers cut off",
             Self::Refused => "peers refused",
             Self::TurnedAway => "connections ended that did not get on with their handshake",
+            Self::Twins => "connections of peers that replace each other",
             Self::Lost => "nodes lost with STARTs in doubt",
             Self::Master => "promotions of controllers",
             Self::Stalled => "peers that stopped or began to read",
