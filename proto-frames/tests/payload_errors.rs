@@ -90,9 +90,9 @@ fn values_of_another_type_are_named_with_what_is_there() {
         "line 1 column 1: expected a mapping, found a list",
     );
     refused(
-        Stats::decode(b"instances:\n- state: active\n- cpu_usage: 2.5\n"),
+        Stats::decode(b"instances:\n- state: active\n- cpu_usage: 2,5\n"),
         InvalidPayload,
-        "instances[1].cpu_usage, line 3 column 14: expected a whole number, found `2.5`",
+        "instances[1].cpu_usage, line 3 column 14: expected a whole number, found `2,5`",
     );
     refused(
         Ready::decode(b"starts_seen: -1\n"),

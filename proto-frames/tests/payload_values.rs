@@ -43,6 +43,44 @@ fn null_is_the_zero_value_of_every_type() {
 }
 
 #[test]
+fn a_fraction_is_cut_off_and_numbers_and_truth_values_stand_in_no_quotes() {
+    // As the original's launchers read it, so that both sides count the same.
+    for (written, mem_mb) in [("1.5", 1), ("64.99", 64), ("6.4e1", 64), ("0.5", 0)] {
+        for rest in [
+            format!("  requirements:\n    mem_mb: {written}\n"),
+            format!("  requirements: {{mem_mb: {written}}}\n"),
+        ] {
+            assert_eq!(start(&rest).requirements.mem_mb, mem_mb, "{rest}");
+        }
+    }
+    for rest in [
+        "  requirements:\n    mem_mb: \"64\"\n",
+        "  requirements:\n    mem_mb: '64'\n",
+        "  requirements: {mem_mb: \"64\"}\n",
+        "  requirements:\n    mem_mb: \"1.5\"\n",
+        "  restart: \"true\"\n",
+        "  restart: 'false'\n",
+        "  requirements:\n    mem_mb: 1e300\n",
+        "  requirements:\n    mem_mb: .inf\n",
+        "  requirements:\n    mem_mb: .nan\n",
+    ] {
+        let payload = format!("start:\n  instance_uuid: a\n{rest}");
+        let full = Start::decode(payload.as_bytes()).unwrap_err();
+        let peeked = proto_frames::payload::peek::start(payload.as_bytes()).unwrap_err();
+        assert_eq!(full, peeked, "{rest}");
+        let said = full.to_string();
+        assert!(
+            said.contains("requirements.mem_mb") || said.contains("restart"),
+            "{said}"
+        );
+        assert!(
+            !rest.contains(['"', '\'']) || said.contains("the text \""),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn words_and_numbers_of_yaml_1_1_are_understood() {
     let read = start(
         "  restart: yes\n  requirements:\n    network_node: On\n    mem_mb: 1_000\n    vcpus: 2.0\n",

@@ -3,7 +3,7 @@
 //! Shared by the full parser and the peeks, so that both read `010`, `yes` and `2.0` alike.
 
 /// The whole number that the text stands for: `12`, `+12`, `-1`, `1_000`, `0x1f`, `0b101`, `010` and `0o10` (octal),
-/// or a float without a fraction (`2.0`, `1e3`).
+/// or a float, of which the fraction is cut off (`2.0`, `1e3`, `1.5`).
 pub(super) fn int(text: &str) -> Option<i128> {
     int_of_bytes(text.as_bytes())
 }
@@ -75,7 +75,7 @@ fn unusual_int(text: &str) -> Option<i128> {
     };
     let value = value.or_else(|| {
         if radix == 10 {
-            whole_float(digits)
+            truncated_float(digits)
         } else {
             None
         }
@@ -83,21 +83,41 @@ fn unusual_int(text: &str) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// A float without a fraction that a 64-bit number holds exactly.
-fn whole_float(digits: &str) -> Option<i128> {
-    /// 2⁶³: above it a float's whole value fits no signed 64-bit number.
+/// A float without its fraction, as Go has it, if a 64-bit number holds that.
+fn truncated_float(digits: &str) -> Option<i128> {
+    /// 2⁶³: from it on a float's whole value fits no signed 64-bit number.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let float: f64 = digits.parse().ok()?;
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "whole and below 2^63, as just checked"
+        reason = "the fraction is not wanted, and the rest is below 2^63"
     )]
-    (float.fract() == 0.0 && float < LIMIT).then_some(float as i128)
+    (float < LIMIT).then_some(float as i128)
+}
+
+/// Whether text that the YAML parser takes for text, although it looks like a number or a truth value, can only have stood
+/// in quotes. Of forms that Go knows and the parser does not (`010`, `1_000`, `yes`) nobody can tell.
+pub(super) fn was_quoted(text: &str) -> bool {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = decimal(whole.as_bytes()).is_some()
+        && !fraction.is_empty()
+        && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || matches!(text, "true" | "True" | "TRUE" | "false" | "False" | "FALSE")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{boolean, int};
+    use super::{boolean, int, was_quoted};
+
+    #[test]
+    fn what_looks_like_a_number_and_is_text_was_quoted() {
+        for text in ["0", "64", "-1", "1.5", "true", "FALSE"] {
+            assert!(was_quoted(text), "{text}");
+        }
+        for text in ["", "010", "1_000", "yes", "0x1f", "1.", "x", "1.5.2"] {
+            assert!(!was_quoted(text), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_read_as_go_reads_them() {
@@ -115,14 +135,17 @@ mod tests {
             ("2.0", 2),
             ("-2.0", -2),
             ("1e3", 1000),
+            ("2.5", 2),
+            ("-1.9", -1),
+            (".5", 0),
             ("00", 0),
             ("18446744073709551615", 18_446_744_073_709_551_615),
         ] {
             assert_eq!(int(text), Some(value), "{text}");
         }
         for text in [
-            "", "-", "+", "2.5", "1e400", "08", "0x", "0x-1", "nan", "inf", ".inf", "--1", "1 2",
-            "a", "_", "-_",
+            "", "-", "+", "1e400", "08", "0x", "0x-1", "nan", "inf", ".inf", "--1", "1 2", "a",
+            "_", "-_",
         ] {
             assert_eq!(int(text), None, "{text}");
         }

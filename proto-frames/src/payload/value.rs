@@ -1,6 +1,6 @@
 //! The values that payloads are made of: how each is read, leniently as Go's yaml.v2 reads it, and how it is written.
 //!
-//! Null is the zero value of every type. Numbers and truth values take the forms of [`super::scalar`], quoted or not.
+//! Null is the zero value of every type. Numbers and truth values take the forms of [`super::scalar`], and none in quotes.
 //! A string is the text as written. Of a key that stands twice, the last counts.
 
 use std::fmt;
@@ -80,6 +80,9 @@ pub(super) trait Record: Default {
 pub(super) trait Scalar: Default {
     /// What it takes, for error messages.
     const EXPECTED: &'static str;
+
+    /// Whether quotes make it something else: text.
+    const IS_PLAIN: bool = false;
 
     /// The value of a scalar's text.
     fn parse(text: &str) -> Option<Self>;
@@ -165,10 +168,42 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
-        de.deserialize_str(self)
+        if T::IS_PLAIN {
+            de.deserialize_any(self)
+        } else {
+            de.deserialize_str(self)
+        }
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<T, E> {
+        self.parse(if value { "true" } else { "false" })
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<T, E> {
+        self.parse(&value.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<T, E> {
+        self.parse(&value.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<T, E> {
+        self.parse(&format!("{value:e}"))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        if T::IS_PLAIN && scalar::was_quoted(text) {
+            return Err(self.reader.fail(Fault::WrongType {
+                expected: T::EXPECTED,
+                found: format!("the text \"{}\"", shorten(text)),
+            }));
+        }
+        self.parse(text)
+    }
+}
+
+impl<T: Scalar> ScalarVisitor<'_, T> {
+    fn parse<E: de::Error>(self, text: &str) -> Result<T, E> {
         self.reader.charge(text.len())?;
         T::parse(text).ok_or_else(|| {
             self.reader.fail(Fault::WrongType {
@@ -180,9 +215,10 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
 }
 
 macro_rules! scalar_value {
-    ($type:ty, $shape:expr, $expected:literal, |$text:ident| $parse:expr, |$value:ident, $out:ident| $emit:expr, $empty:expr) => {
+    ($type:ty, $shape:expr, $expected:literal, plain: $plain:literal, |$text:ident| $parse:expr, |$value:ident, $out:ident| $emit:expr, $empty:expr) => {
         impl Scalar for $type {
             const EXPECTED: &'static str = $expected;
+            const IS_PLAIN: bool = $plain;
 
             fn parse($text: &str) -> Option<Self> {
                 $parse
@@ -214,6 +250,7 @@ macro_rules! int_value {
             $type,
             Shape::Int { min: <$type>::MIN as i128, max: <$type>::MAX as i128 },
             $expected,
+            plain: true,
             |text| scalar::int(text).and_then(|value| value.try_into().ok()),
             |value, out| out.int(i128::from(*value)),
             0
@@ -231,6 +268,7 @@ scalar_value!(
     bool,
     Shape::Bool,
     "true or false",
+    plain: true,
     |text| scalar::boolean(text),
     |value, out| out.plain(if *value { "true" } else { "false" }),
     false
@@ -239,6 +277,7 @@ scalar_value!(
     String,
     Shape::Text,
     "text",
+    plain: false,
     |text| Some(text.to_owned()),
     |value, out| out.string(value),
     *""

@@ -2,8 +2,10 @@
 
 /// A value on the line of its key or dash.
 pub(super) enum Scalar<'a> {
-    /// A word, or text of several, with or without quotes.
+    /// A word, or text of several, without quotes.
     Text(&'a [u8]),
+    /// The same in quotes: never a number or a truth value.
+    Quoted(&'a [u8]),
     /// `[]`.
     EmptyList,
     /// `{}`.
@@ -24,10 +26,10 @@ pub(super) fn block_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
         [b'"', quoted @ ..] => {
             let len = word_len(quoted);
             if quoted.get(len) == Some(&b'"') {
-                return Some((Scalar::Text(&quoted[..len]), len + 2));
+                return Some((Scalar::Quoted(&quoted[..len]), len + 2));
             }
             let text = quoted_phrase(quoted)?;
-            Some((Scalar::Text(text), text.len() + 2))
+            Some((Scalar::Quoted(text), text.len() + 2))
         }
         [b'[', b']', ..] => Some((Scalar::EmptyList, 2)),
         [b'{', b'}', ..] => Some((Scalar::EmptyMapping, 2)),
@@ -43,7 +45,7 @@ pub(super) fn flow_scalar(rest: &[u8]) -> Option<(Scalar<'_>, usize)> {
     match rest {
         [b'"', quoted @ ..] => {
             let text = quoted_phrase(quoted)?;
-            Some((Scalar::Text(text), text.len() + 2))
+            Some((Scalar::Quoted(text), text.len() + 2))
         }
         [b'[', b']', ..] => Some((Scalar::EmptyList, 2)),
         [b'{', b'}', ..] => Some((Scalar::EmptyMapping, 2)),

@@ -29,7 +29,9 @@ impl<'a, S: Sink<'a>> Walker<'_, S> {
 
     fn scalar(&mut self, key: &'a str, shape: &'static Shape, scalar: Scalar<'a>) -> Option<()> {
         match (shape, scalar) {
-            (_, Scalar::Text(text)) => self.text(key, shape, text),
+            // What is wrong with it the full parser says.
+            (Shape::Int { .. } | Shape::Bool, Scalar::Quoted(_)) => None,
+            (_, Scalar::Text(text) | Scalar::Quoted(text)) => self.text(key, shape, text),
             (Shape::List(_), Scalar::EmptyList) | (Shape::Entries(_), Scalar::EmptyMapping) => {
                 Some(())
             }
