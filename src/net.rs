@@ -2,7 +2,7 @@
 
 pub mod address;
 pub mod budget;
-pub(crate) mod closing;
+pub mod closing;
 pub mod identity;
 pub mod link;
 pub mod outbox;

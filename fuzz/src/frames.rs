@@ -2,8 +2,9 @@
 //! same.
 
 use bytes::BytesMut;
+use proto_frames::limits::MAX_HEAD_LEN;
 use proto_frames::{
-    Connect, DecodeError, Decoder, Encoder, Encoding, Kind, Limits, Message, Role, Uuid,
+    Connect, DecodeError, Decoder, Encoder, Encoding, Kind, Limits, Message, Received, Role, Uuid,
 };
 
 use crate::choice;
@@ -12,6 +13,7 @@ use crate::choice;
 const LIMITS: Limits = Limits {
     max_payload_len: 4000,
     max_connect_len: 400,
+    max_skipped_len: 60_000,
 };
 
 /// What stands before a gob message: the length of its length.
@@ -49,6 +51,7 @@ fn stream(encoding: Encoding, data: &[u8]) {
     if which % 3 != 2 && (bytes.first() == Some(&0)) != (encoding == Encoding::Native) {
         return; // the other encoding's
     }
+    skip(new(), &bytes, cut + 1);
     let whole = read(new(), &bytes, usize::MAX);
     assert_eq!(
         read(new(), &bytes, cut + 1),
@@ -58,6 +61,27 @@ fn stream(encoding: Encoding, data: &[u8]) {
     );
     again(encoding, new(), &whole.0);
     in_the_other_encoding(encoding, &whole.0);
+}
+
+/// What is too long is thrown away as it comes, and kept no more of than is said.
+fn skip(mut decoder: Decoder, bytes: &[u8], size: usize) {
+    let mut src = BytesMut::new();
+    for piece in bytes.chunks(size) {
+        src.extend_from_slice(piece);
+        loop {
+            match decoder.decode_or_skip(&mut src) {
+                Ok(Some(Received::Message(_))) => {}
+                Ok(Some(Received::TooLong(refused))) => {
+                    assert!(refused.len > LIMITS.max_payload_len as u64);
+                    assert!(refused.head.len() <= MAX_HEAD_LEN);
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        assert!(src.len() <= LIMITS.max_message_len() + LENGTH_PREFIX);
+        assert!(!decoder.is_skipping() || src.is_empty());
+    }
 }
 
 /// The messages in a stream that comes in pieces of this size, and what ends it.

@@ -19,8 +19,12 @@
 
 mod gob;
 mod native;
+mod skip;
 
 use bytes::BytesMut;
+
+use self::skip::Skip;
+pub use self::skip::{Received, TooLong};
 
 use crate::connect::{Connect, Connected};
 use crate::frame::Frame;
@@ -78,6 +82,17 @@ pub struct Decoder {
     limits: Limits,
     expect: Expect,
     wire: Wire,
+    /// The frame whose payload is being skipped.
+    skipping: Option<Box<Skip>>,
+}
+
+/// What is at the front of a stream.
+#[derive(Debug)]
+enum Decoded {
+    /// A whole message; it has been taken off.
+    Message(Message),
+    /// A frame whose payload is to be skipped; what stands before that has been taken off.
+    Skip(Skip),
 }
 
 /// Which message comes next; the layouts cannot be told apart without it.
@@ -108,6 +123,7 @@ impl Decoder {
             limits,
             expect: Expect::Connect,
             wire: Wire::Unknown,
+            skipping: None,
         }
     }
 
@@ -118,6 +134,7 @@ impl Decoder {
             limits,
             expect: Expect::Answer,
             wire: Wire::new(encoding),
+            skipping: None,
         }
     }
 
@@ -139,6 +156,39 @@ impl Decoder {
     /// [`DecodeError`] where the bytes cannot be a message; close the connection then. The bytes stay in `src`, and
     /// calling again gives the same error.
     pub fn decode(&mut self, src: &mut BytesMut) -> Result<Option<Message>, DecodeError> {
+        let limits = Limits {
+            max_skipped_len: 0,
+            ..self.limits
+        };
+        match self.next(&limits, src)? {
+            Some(Received::Message(message)) => Ok(Some(message)),
+            // Nothing is skipped with these limits.
+            Some(Received::TooLong(_)) | None => Ok(None),
+        }
+    }
+
+    /// As [`Decoder::decode`]; but of a frame whose payload is over the limit, and within [`Limits::max_skipped_len`],
+    /// only the beginning is kept, and the rest thrown away as it comes. The stream goes on behind it.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn decode_or_skip(&mut self, src: &mut BytesMut) -> Result<Option<Received>, DecodeError> {
+        let limits = self.limits;
+        self.next(&limits, src)
+    }
+
+    fn next(
+        &mut self,
+        limits: &Limits,
+        src: &mut BytesMut,
+    ) -> Result<Option<Received>, DecodeError> {
+        if let Some(skip) = &mut self.skipping {
+            let Some(refused) = skip.advance(src) else {
+                return Ok(None);
+            };
+            self.skipping = None;
+            return Ok(Some(Received::TooLong(refused)));
+        }
         if let Wire::Unknown = self.wire {
             let Some(&first) = src.first() else {
                 return Ok(None);
@@ -149,22 +199,35 @@ impl Decoder {
                 Encoding::Gob
             });
         }
-        let message = match &mut self.wire {
+        let decoded = match &mut self.wire {
             Wire::Unknown => None,
-            Wire::Native => native::decode(self.expect, &self.limits, src)?,
-            Wire::Gob(reader) => reader.decode(self.expect, &self.limits, src)?,
+            Wire::Native => native::decode(self.expect, limits, src)?,
+            Wire::Gob(reader) => reader.decode(self.expect, limits, src)?,
         };
-        if message.is_some() {
-            self.expect = Expect::Frame;
+        match decoded {
+            None => Ok(None),
+            Some(Decoded::Message(message)) => {
+                self.expect = Expect::Frame;
+                Ok(Some(Received::Message(message)))
+            }
+            Some(Decoded::Skip(skip)) => {
+                self.skipping = Some(Box::new(skip));
+                self.next(limits, src)
+            }
         }
-        Ok(message)
+    }
+
+    /// Whether a payload that is too long is being thrown away.
+    #[must_use]
+    pub fn is_skipping(&self) -> bool {
+        self.skipping.is_some()
     }
 
     /// Whether, after [`Decoder::decode`] has returned `None`, the peer has begun a message that is not all there
     /// yet: that is when a deadline for the rest of it is due. An idle peer leaves `src` empty.
     #[must_use]
     pub fn is_mid_message(&self, src: &BytesMut) -> bool {
-        !src.is_empty()
+        !src.is_empty() || self.is_skipping()
     }
 }
 

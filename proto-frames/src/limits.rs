@@ -5,6 +5,13 @@
 /// A START with 20 KiB of cloud-init and the STATS of a node with a thousand instances (about 250 KiB) fit with room.
 pub const MAX_PAYLOAD_LEN: usize = 4 * 1024 * 1024;
 
+/// Longest payload over the limit whose bytes a server skips, so that the connection goes on, in bytes. A peer that states
+/// a longer one does not speak this protocol, or would keep its connection busy for minutes.
+pub const MAX_SKIPPED_LEN: usize = 64 * 1024 * 1024;
+
+/// Bytes kept of the beginning of a payload that is skipped: what it is about stands there, if anywhere.
+pub const MAX_HEAD_LEN: usize = 16 * 1024;
+
 /// Largest CONNECT message, in bytes: it comes from a peer whose role is not known yet and has no payload.
 pub const MAX_CONNECT_LEN: usize = 4 * 1024;
 
@@ -45,6 +52,9 @@ pub struct Limits {
     pub max_payload_len: usize,
     /// Largest CONNECT message, in bytes ([`MAX_CONNECT_LEN`] by default).
     pub max_connect_len: usize,
+    /// Longest payload of a frame that [`crate::Decoder::decode_or_skip`] skips, in bytes; by default none, so that one
+    /// over the limit ends the stream.
+    pub max_skipped_len: usize,
 }
 
 impl Limits {
@@ -60,6 +70,7 @@ impl Default for Limits {
         Self {
             max_payload_len: MAX_PAYLOAD_LEN,
             max_connect_len: MAX_CONNECT_LEN,
+            max_skipped_len: 0,
         }
     }
 }

@@ -18,12 +18,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use proto_frames::{DecodeError, Decoder, Encoder, Message};
+use proto_frames::{DecodeError, Decoder, Encoder, Message, Received, TooLong};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::budget::Budget;
-use super::closing::close;
+use super::closing::{CLOSE_QUIET, close};
 use super::outbox::{Outbox, Queued, STALLED_RATE, Turn};
 use super::socket::Socket;
 
@@ -81,6 +81,9 @@ pub trait Handler {
     /// Takes in what was decoded; empties `messages`.
     fn received(&mut self, messages: &mut Vec<Message>);
 
+    /// Takes in that a frame was too long, and was skipped. Only if the decoder skips any.
+    fn too_long(&mut self, _refused: TooLong) {}
+
     /// Appends a queued message's bytes to `dst`.
     fn encode(&mut self, message: &Self::Outgoing, encoder: &mut Encoder, dst: &mut BytesMut);
 
@@ -101,6 +104,8 @@ pub struct Deadlines {
     pub progress: Duration,
     /// See [`STALL_TIME`].
     pub stall: Duration,
+    /// See [`CLOSE_QUIET`].
+    pub close_quiet: Duration,
 }
 
 impl Default for Deadlines {
@@ -108,6 +113,7 @@ impl Default for Deadlines {
         Self {
             progress: PROGRESS_DEADLINE,
             stall: STALL_TIME,
+            close_quiet: CLOSE_QUIET,
         }
     }
 }
@@ -237,7 +243,11 @@ where
         };
         if matches!(reason, EndReason::Finished) {
             // The peer may be gone already; either way it is over.
-            let _ = timeout(self.deadlines.stall, close(&mut self.stream)).await;
+            let _ = timeout(
+                self.deadlines.stall,
+                close(&mut self.stream, self.deadlines.close_quiet),
+            )
+            .await;
         }
         let written = self.write.written;
         let begun = |queued: &Queued<_>| queued.begin < written;
@@ -332,14 +342,22 @@ where
     fn decode_received(&mut self) -> Result<(), DecodeError> {
         let mut messages = Vec::new();
         let result = loop {
-            match self.decoder.decode(&mut self.incoming) {
-                Ok(Some(Message::Frame(mut frame))) => {
+            match self.decoder.decode_or_skip(&mut self.incoming) {
+                Ok(Some(Received::TooLong(refused))) => {
+                    // In the order in which they came.
+                    if !messages.is_empty() {
+                        self.handler.received(&mut messages);
+                    }
+                    self.frame_begun = None;
+                    self.handler.too_long(refused);
+                }
+                Ok(Some(Received::Message(Message::Frame(mut frame)))) => {
                     if frame.payload.len() <= COPY_UP_TO {
                         frame.payload = Bytes::copy_from_slice(&frame.payload);
                     }
                     messages.push(Message::Frame(frame));
                 }
-                Ok(Some(message)) => messages.push(message),
+                Ok(Some(Received::Message(message))) => messages.push(message),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -348,8 +366,11 @@ where
             self.frame_begun = None;
             self.handler.received(&mut messages);
         }
-        if self.incoming.is_empty() {
+        if !self.decoder.is_mid_message(&self.incoming) {
             self.frame_begun = None;
+        } else if self.decoder.is_skipping() {
+            // However long it takes: it takes no memory.
+            self.frame_begun = Some(Instant::now());
         } else {
             self.frame_begun.get_or_insert_with(Instant::now);
         }
@@ -500,7 +521,9 @@ where
 
     /// When what waits must have moved; an error if it should have by now. Notes a stall.
     fn writing_deadline(&mut self, now: Instant) -> Result<Option<Instant>, EndReason> {
-        let Deadlines { progress, stall } = self.deadlines;
+        let Deadlines {
+            progress, stall, ..
+        } = self.deadlines;
         let Some(mut since) = self.write.waiting_since else {
             return Ok(None);
         };

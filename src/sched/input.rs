@@ -190,6 +190,8 @@ pub struct Target {
 /// Whose fault a bad payload is, in the protocol's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// The payload is longer than any may be; it was not kept.
+    TooLong,
     /// It is not YAML of the right shape: `invalid_payload`.
     Payload,
     /// A value is missing or absurd: `invalid_data`.

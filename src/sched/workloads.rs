@@ -185,7 +185,7 @@ impl Scheduler {
             .as_ref()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let is_payload = malformed.fault == Fault::Payload;
+        let is_payload = malformed.fault != Fault::Data;
         match kind {
             Kind::START => self.malformed_start(id, malformed),
             Kind::DELETE => {
@@ -217,6 +217,10 @@ impl Scheduler {
                 self.send(id, Message::AttachVolumeFailure(failure));
             }
             Kind::CONFIGURE => self.send(id, Message::InvalidConfiguration(frame.payload)),
+            // The original's own word for a frame that is refused alone.
+            _ if malformed.fault == Fault::TooLong && !self.session(id).is_native() => {
+                self.send(id, Message::InvalidFrameType);
+            }
             // Also what a launcher says of an instance: of which one cannot be told, and so not whether that is its own.
             _ => self.refuse(
                 id,
@@ -230,7 +234,7 @@ impl Scheduler {
 
     fn malformed_start(&mut self, id: SessionId, malformed: Malformed) {
         let reason = match malformed.fault {
-            Fault::Payload => StartFailureReason::InvalidPayload,
+            Fault::Payload | Fault::TooLong => StartFailureReason::InvalidPayload,
             Fault::Data => StartFailureReason::InvalidData,
         };
         let instance = malformed.instance.unwrap_or_else(|| InstanceId::new(""));

@@ -22,6 +22,7 @@ use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
 use super::notices::{Class, Weight, Who};
 use super::session::Session;
 use super::tasks::caught;
+use crate::net::closing::CLOSE_QUIET;
 use crate::net::peer::{Deadlines, Peer};
 use crate::sched::{Hello, Input};
 
@@ -205,6 +206,7 @@ fn serve(
     let deadlines = Deadlines {
         progress: limits.progress_deadline,
         stall: limits.stall_time,
+        close_quiet: CLOSE_QUIET,
     };
     let state = PeerState::new(hello.uuid, hello.role, from, budget);
     let id = hub.next_session();

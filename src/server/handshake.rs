@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use proto_frames::limits::MAX_SKIPPED_LEN;
 use proto_frames::{
     Connect, DecodeError, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
 };
@@ -21,7 +22,7 @@ use super::limits::{
     MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
 };
 use super::timed::{Heard, Timed};
-use crate::net::closing::close;
+use crate::net::closing::{CLOSE_QUIET, close};
 use crate::net::identity::{IdentityError, PeerIdentity};
 use crate::net::tls::explain;
 use crate::sched::Hello;
@@ -184,6 +185,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
     let identity = identity_of(&stream);
     let mut decoder = Decoder::server(Limits {
         max_payload_len: limits.max_payload,
+        max_skipped_len: MAX_SKIPPED_LEN,
         ..Limits::default()
     });
     let mut incoming = BytesMut::new();
@@ -304,7 +306,7 @@ async fn refuse(stream: &mut TlsStream<Timed>, mut encoder: Encoder, error: &Han
     encoder.encode_frame(&Frame::new(kind, Uuid::nil(), Vec::new()), &mut bytes);
     let tell = async {
         stream.write_all(&bytes).await?;
-        close(stream).await
+        close(stream, CLOSE_QUIET).await
     };
     // A peer that does not even take this is closed all the same.
     let _ = timeout(REFUSAL_TIME, tell).await;

@@ -22,9 +22,12 @@ use crate::sched::{
 };
 
 mod ends;
+mod head;
 mod life;
 mod names;
 mod node_extras;
+
+pub(super) use self::head::of_too_long;
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
@@ -38,7 +41,7 @@ const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
 
 /// What a frame says, or why that cannot be told.
 pub(super) fn of(frame: &Frame) -> Meaning {
-    parse(frame).unwrap_or_else(|unusable| Meaning::Malformed(unusable.into()))
+    parse(frame).unwrap_or_else(|unusable| Meaning::Malformed(head::name(unusable, &frame.payload)))
 }
 
 type Parsed = Result<Meaning, Unusable>;

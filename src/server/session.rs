@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::SystemTime;
 
-use bytes::BytesMut;
-use proto_frames::{Encoder, Frame, Role, Timestamp, TraceNode, Uuid};
+use bytes::{Bytes, BytesMut};
+use proto_frames::{Encoder, Frame, Role, Timestamp, TooLong, TraceNode, Uuid};
 use tracing::debug;
 
 use super::hub::{Hub, PeerState};
@@ -113,6 +113,17 @@ impl Handler for Session {
         if inputs.capacity() <= KEEP_INPUTS {
             self.inputs = inputs;
         }
+    }
+
+    fn too_long(&mut self, refused: TooLong) {
+        let frame = Frame::new(refused.kind, self.peer.uuid, Bytes::new());
+        let input = Input::Frame {
+            session: self.id,
+            frame,
+            meaning: meaning::of_too_long(&refused),
+        };
+        self.hub
+            .handle_then_wake([input], &self.peer.budget, &mut self.wakers);
     }
 
     fn encode(&mut self, message: &Message, encoder: &mut Encoder, dst: &mut BytesMut) {

@@ -1,5 +1,6 @@
 //! Peers that send nothing, too much, or nonsense: they are cut off, and nobody else notices.
 
+use proto_frames::payload::{Standing, StartFailure};
 use proto_frames::{Encoding, Kind, Role};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -66,7 +67,9 @@ async fn a_length_beyond_the_limit_ends_the_connection_before_its_bytes_come() {
     let daemon = site.start(&["--max-payload", "100000"]).await;
     let (mut master, mut node) = established(&site, &daemon).await;
     // 4 GiB - 1 of payload, and a gob message of 2^64 - 1 bytes.
-    let lies: [(Encoding, &[u8]); 2] = [
+    let lies: [(Encoding, &[u8]); 3] = [
+        // More than is skipped: 64 MiB and a byte.
+        (Encoding::Native, &[0, 1, 0, 2, 0x04, 0, 0, 1]),
         (Encoding::Native, &[0, 1, 0, 2, 0xff, 0xff, 0xff, 0xff]),
         (
             Encoding::Gob,
@@ -85,7 +88,7 @@ async fn a_length_beyond_the_limit_ends_the_connection_before_its_bytes_come() {
 }
 
 #[tokio::test]
-async fn a_payload_at_the_limit_is_carried_and_one_byte_more_is_not() {
+async fn a_payload_at_the_limit_is_carried_and_one_byte_more_is_refused_alone() {
     for encoding in [Encoding::Native, Encoding::Gob] {
         let site = Site::new();
         let daemon = site.start(&["--max-payload", "70000"]).await;
@@ -96,12 +99,53 @@ async fn a_payload_at_the_limit_is_carried_and_one_byte_more_is_not() {
         stats.extend(std::iter::repeat_n('x', 70_000 - stats.len()));
         sender.send(Kind::STATS, stats.clone()).await;
         assert_eq!(master.expect(Kind::STATS).await.payload, stats);
-        stats.push('x');
-        // The daemon closes at the length, so that the rest may meet a closed connection.
-        let _ = sender.try_send(Kind::STATS, stats).await;
-        sender.expect_end().await;
-        master.expect_node_gone().await;
+        let longer = stats.clone() + "x";
+        sender.send(Kind::STATS, longer).await;
+        let answer = match encoding {
+            Encoding::Native => Kind::COMMAND_REFUSED,
+            Encoding::Gob => Kind::INVALID_FRAME_TYPE,
+        };
+        sender.expect(answer).await;
+        // Many times as long, and the next one is heard all the same.
+        sender.send(Kind::STATS, "x".repeat(9_000_000)).await;
+        sender.expect(answer).await;
+        sender.send(Kind::STATS, stats.clone()).await;
+        assert_eq!(master.expect(Kind::STATS).await.payload, stats);
+        master.nothing_else().await;
         still_works(&mut master, &mut node, 1).await;
+        let line = daemon.logged("its payload has 70001 bytes").await;
+        assert!(line.contains("-max-payload"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_is_too_long_fails_by_its_name_and_those_behind_it_are_placed() {
+    for encoding in [Encoding::Native, Encoding::Gob] {
+        let site = Site::new();
+        let daemon = site.start(&["--max-payload", "400000"]).await;
+        let mut master = site.connect(&daemon, Role::CONTROLLER, encoding).await;
+        if encoding == Encoding::Native {
+            master.expect_standing(Standing::Master).await;
+        }
+        let mut node = site.node(&daemon).await;
+        master.expect_node().await;
+        node.ready(PLENTY).await;
+        node.nothing_else().await;
+        // Too long for a frame, and too long for a document.
+        for (number, len) in [(7, 500_000), (8, 300_000)] {
+            let long = format!(
+                "start:\n  instance_uuid: {}\n  note: {}\n",
+                instance(number),
+                "x".repeat(len)
+            );
+            master.send(Kind::START, long).await;
+            master.start(instance(number + 10), 1).await;
+            let failure = master.expect(Kind::START_FAILURE).await;
+            let failure = StartFailure::decode(&failure.payload).unwrap();
+            assert_eq!(failure.instance_uuid, instance(number).to_string());
+            assert_eq!(node.expect_start().await, instance(number + 10));
+        }
+        master.nothing_else().await;
     }
 }
 

@@ -18,7 +18,9 @@
 use bytes::{Buf, BufMut, BytesMut};
 use uuid::Uuid;
 
-use super::{DecodeError, Expect, Message, TRACE_BIT, malformed, payload_len, within};
+use super::{
+    DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, payload_len, within,
+};
 use crate::connect::{Connect, Connected};
 use crate::frame::{Frame, Version};
 use crate::kind::{FrameType, Kind};
@@ -81,7 +83,7 @@ pub(super) fn decode(
     expect: Expect,
     limits: &Limits,
     src: &mut BytesMut,
-) -> Result<Option<Message>, DecodeError> {
+) -> Result<Option<Decoded>, DecodeError> {
     let Some(&header) = src.first_chunk::<HEADER_LEN>() else {
         return Ok(None);
     };
@@ -94,7 +96,7 @@ pub(super) fn decode(
         Expect::Frame if header.kind == Kind::CONNECTED => {
             Err(malformed("frame: a second CONNECTED"))
         }
-        Expect::Answer | Expect::Frame => decode_frame(&header, limits, src),
+        Expect::Answer | Expect::Frame => decode_frame(&header, expect, limits, src),
     }
 }
 
@@ -102,7 +104,7 @@ fn decode_connect(
     header: &Header,
     limits: &Limits,
     src: &mut BytesMut,
-) -> Result<Option<Message>, DecodeError> {
+) -> Result<Option<Decoded>, DecodeError> {
     if header.traced {
         return Err(malformed("CONNECT: it says it has a trace"));
     }
@@ -115,20 +117,20 @@ fn decode_connect(
         return Ok(None);
     }
     src.advance(HEADER_LEN);
-    Ok(Some(Message::Connect(Connect {
+    Ok(Some(Decoded::Message(Message::Connect(Connect {
         version: header.version,
         kind: header.kind,
         role: Role(header.word),
         source: take_uuid(src),
         destination: take_uuid(src),
-    })))
+    }))))
 }
 
 fn decode_connected(
     header: &Header,
     limits: &Limits,
     src: &mut BytesMut,
-) -> Result<Option<Message>, DecodeError> {
+) -> Result<Option<Decoded>, DecodeError> {
     if header.traced {
         return Err(malformed("CONNECTED: it says it has a trace"));
     }
@@ -147,25 +149,31 @@ fn decode_connected(
     src.advance(HEADER_LEN);
     let (source, destination) = (take_uuid(src), take_uuid(src));
     src.advance(4);
-    Ok(Some(Message::Connected(Connected {
+    Ok(Some(Decoded::Message(Message::Connected(Connected {
         version: header.version,
         role: Role(header.word),
         source,
         destination,
         payload: src.split_to(payload_len).freeze(),
-    })))
+    }))))
 }
 
 fn decode_frame(
     header: &Header,
+    expect: Expect,
     limits: &Limits,
     src: &mut BytesMut,
-) -> Result<Option<Message>, DecodeError> {
-    let payload_len = within(
+) -> Result<Option<Decoded>, DecodeError> {
+    let payload_len = match within(
         "payload, in bytes,",
         header.word.into(),
         limits.max_payload_len,
-    )?;
+    ) {
+        Ok(len) => Some(len),
+        Err(error) if expect != Expect::Frame => return Err(error),
+        // Judged before anything else of it comes.
+        Err(_) => Skip::new(header.kind, header.word.into(), 0, limits).map(|_| None)?,
+    };
     let trace_len = if header.traced {
         let Some(mut length) = src.get(HEADER_LEN..HEADER_LEN + 4) else {
             return Ok(None);
@@ -179,7 +187,7 @@ fn decode_frame(
         0
     };
     let head_len = HEADER_LEN + trace_len;
-    if src.len() - HEADER_LEN < trace_len + payload_len {
+    if src.len() - HEADER_LEN < trace_len + payload_len.unwrap_or(0) {
         return Ok(None);
     }
     let (origin, trace) = if header.traced {
@@ -189,18 +197,22 @@ fn decode_frame(
         (Uuid::nil(), None)
     };
     src.advance(head_len);
+    let Some(payload_len) = payload_len else {
+        let skip = Skip::new(header.kind, header.word.into(), 0, limits)?;
+        return Ok(Some(Decoded::Skip(skip)));
+    };
     let payload = if payload_len == 0 {
         bytes::Bytes::new()
     } else {
         src.split_to(payload_len).freeze()
     };
-    Ok(Some(Message::Frame(Frame {
+    Ok(Some(Decoded::Message(Message::Frame(Frame {
         version: header.version,
         kind: header.kind,
         origin,
         trace,
         payload,
-    })))
+    }))))
 }
 
 /// Reads a trace block behind its length field; the fields must fill it exactly.

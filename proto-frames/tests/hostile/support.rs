@@ -7,6 +7,7 @@ use proto_frames::{Connect, DecodeError, Decoder, Encoder, Encoding, Limits, Mes
 pub(crate) const LIMITS: Limits = Limits {
     max_payload_len: 1000,
     max_connect_len: 200,
+    max_skipped_len: 0,
 };
 
 /// A server's decoder behind a CONNECT, which it was given in this encoding.

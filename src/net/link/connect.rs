@@ -301,6 +301,8 @@ impl Opening<'_> {
             Deadlines {
                 progress: self.timeouts.progress,
                 stall: self.timeouts.close.min(self.timeouts.progress),
+                // That the scheduler closes says that it has read all.
+                close_quiet: self.timeouts.close,
             },
         );
         // A task of its own: the connection does not live on inside this larger future.

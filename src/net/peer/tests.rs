@@ -57,6 +57,7 @@ where
         Encoder::new(Encoding::Native),
     );
     let deadlines = Deadlines {
+        close_quiet: progress,
         progress,
         stall: progress / 4,
     };

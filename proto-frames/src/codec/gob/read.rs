@@ -6,11 +6,13 @@ use uuid::Uuid;
 use super::number::{Input, peek_uint, signed};
 use super::plan::{Plan, Step};
 use super::types::{Name, TypeId, Types, next_field};
-use crate::codec::{DecodeError, Expect, Message, TRACE_BIT, malformed, within};
+use crate::codec::{DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, within};
 use crate::connect::{Connect, Connected};
 use crate::frame::{Frame, Version};
 use crate::kind::{FrameType, Kind};
-use crate::limits::{Limits, MAX_GOB_DESCRIPTOR_LEN, MAX_GOB_LABEL_LEN, MAX_TRACE_NODES};
+use crate::limits::{
+    Limits, MAX_GOB_DESCRIPTOR_LEN, MAX_GOB_LABEL_LEN, MAX_GOB_OVERHEAD, MAX_TRACE_NODES,
+};
 use crate::role::Role;
 use crate::trace::{Timestamp, Trace, TraceNode};
 
@@ -29,12 +31,22 @@ impl Reader {
         expect: Expect,
         limits: &Limits,
         src: &mut BytesMut,
-    ) -> Result<Option<Message>, DecodeError> {
+    ) -> Result<Option<Decoded>, DecodeError> {
         let limit = match expect {
             Expect::Connect => limits.max_connect_len,
             Expect::Answer | Expect::Frame => limits.max_message_len(),
         };
-        while let Some(Envelope { id, body, end }) = Envelope::peek(src, limit)? {
+        loop {
+            if expect == Expect::Frame
+                && let Some((len, start)) = peek_uint(src)?
+                && len > limit as u64
+                && len <= limits.max_skipped_len as u64
+            {
+                return self.decode_long(start, len as usize, limits, src);
+            }
+            let Some(Envelope { id, body, end }) = Envelope::peek(src, limit)? else {
+                return Ok(None);
+            };
             let input = Input::new(&src[body..end]);
             if id < 0 {
                 self.types
@@ -44,9 +56,18 @@ impl Reader {
                 continue;
             }
             let plan = plan_for(&mut self.plan, &self.types, TypeId::new(id)?, expect)?;
-            let value = Value::read(input, &self.types, plan, limits)?;
+            let value = Value::read(input, &self.types, plan)?;
             let payload_end = end - value.behind_payload;
             let payload_start = payload_end - value.payload_len;
+            if let Err(error) = value.check_len(limits) {
+                if expect != Expect::Frame || limits.max_skipped_len == 0 {
+                    return Err(error);
+                }
+                let (len, behind) = (value.payload_len as u64, value.behind_payload);
+                let skip = Skip::new(value.kind(), len, behind, limits)?;
+                src.advance(payload_start);
+                return Ok(Some(Decoded::Skip(skip)));
+            }
             let mut message = match expect {
                 Expect::Connect => value.into_connect().map(Message::Connect)?,
                 Expect::Answer if plan.has(Name::Source) => {
@@ -71,9 +92,33 @@ impl Reader {
             if expect != Expect::Frame {
                 self.plan = None;
             }
-            return Ok(Some(message));
+            return Ok(Some(Decoded::Message(message)));
         }
-        Ok(None)
+    }
+
+    /// A message that is too long, and short enough to be skipped: what stands before its payload is read.
+    fn decode_long(
+        &mut self,
+        start: usize,
+        len: usize,
+        limits: &Limits,
+        src: &mut BytesMut,
+    ) -> Result<Option<Decoded>, DecodeError> {
+        // All that may stand there; a message that is too long is longer.
+        let Some(head) = src.get(start..start + MAX_GOB_OVERHEAD) else {
+            return Ok(None);
+        };
+        let mut input = Input::new(head);
+        let id = TypeId::new(input.int()?)?;
+        let plan = plan_for(&mut self.plan, &self.types, id, Expect::Frame)?;
+        let (value, payload_len) = Value::read_head(&mut input, &self.types, plan)?;
+        let before = head.len() - input.len();
+        let behind = (len - before)
+            .checked_sub(payload_len)
+            .ok_or(malformed("gob message: a value ends early"))?;
+        let skip = Skip::new(value.kind(), payload_len as u64, behind, limits)?;
+        src.advance(start + before);
+        Ok(Some(Decoded::Skip(skip)))
     }
 }
 
@@ -143,72 +188,100 @@ struct Value {
     destination: Option<Uuid>,
     origin: Uuid,
     trace: Option<Box<Trace>>,
+    /// What PayloadLength says.
+    stated_len: u32,
     payload_len: usize,
     /// Bytes of the message behind the payload.
     behind_payload: usize,
 }
 
 impl Value {
-    fn read(
-        mut input: Input<'_>,
-        types: &Types,
-        plan: &Plan,
-        limits: &Limits,
-    ) -> Result<Self, DecodeError> {
+    fn read(mut input: Input<'_>, types: &Types, plan: &Plan) -> Result<Self, DecodeError> {
         let mut value = Self::default();
-        let mut stated_len = 0;
         let mut number = 0;
-        while let Some(step) = next_field(&mut input, &mut number, &plan.message)? {
-            let name = match *step {
-                Step::Read(name) => name,
-                Step::Skip(ty) => {
-                    types.skip(ty, &mut input)?;
-                    continue;
-                }
-            };
-            match name {
-                Name::Major => value.major = input.byte()?,
-                Name::Minor => value.minor = input.byte()?,
-                Name::Type => value.ty = input.byte()?,
-                Name::Operand => value.operand = input.byte()?,
-                Name::Role => value.role = input.word()?,
-                Name::Source => {
-                    value.source = Some(read_uuid(
-                        &mut input,
-                        "source UUID: it does not have 16 bytes",
-                    )?)
-                }
-                Name::Destination => {
-                    value.destination = Some(read_uuid(
-                        &mut input,
-                        "destination UUID: it does not have 16 bytes",
-                    )?);
-                }
-                Name::Origin => value.origin = read_uuid_array(&mut input)?,
-                Name::PayloadLength => stated_len = input.word()?,
-                Name::Trace => value.trace = Some(Box::new(read_trace(&mut input, types, plan)?)),
-                Name::Payload => {
-                    let payload = input.bytes()?;
-                    value.payload_len = within(
-                        "payload, in bytes,",
-                        payload.len() as u64,
-                        limits.max_payload_len,
-                    )?;
-                    value.behind_payload = input.len();
-                }
-                _ => return Err(OTHER_STRUCT),
+        while let Some(name) = value.read_field(&mut input, &mut number, types, plan)? {
+            if name == Name::Payload {
+                value.payload_len = input.bytes()?.len();
+                value.behind_payload = input.len();
             }
         }
         if input.len() > 0 {
             return Err(malformed("gob message: bytes are left over"));
         }
-        if stated_len as usize != value.payload_len {
+        if value.stated_len as usize != value.payload_len {
             return Err(malformed(
                 "frame: PayloadLength is not the payload's length",
             ));
         }
         value.settle_path()?;
         Ok(value)
+    }
+
+    /// Reads what stands before a message's payload, and the length of that.
+    fn read_head(
+        input: &mut Input<'_>,
+        types: &Types,
+        plan: &Plan,
+    ) -> Result<(Self, usize), DecodeError> {
+        let mut value = Self::default();
+        let mut number = 0;
+        while let Some(name) = value.read_field(input, &mut number, types, plan)? {
+            if name == Name::Payload {
+                let len = usize::try_from(input.uint()?);
+                return len
+                    .map(|len| (value, len))
+                    .map_err(|_| malformed("gob message: a value ends early"));
+            }
+        }
+        Err(malformed("gob message: bytes are left over"))
+    }
+
+    /// Reads the next field, but for the payload, of which only the name is said.
+    #[inline]
+    fn read_field(
+        &mut self,
+        input: &mut Input<'_>,
+        number: &mut usize,
+        types: &Types,
+        plan: &Plan,
+    ) -> Result<Option<Name>, DecodeError> {
+        let Some(step) = next_field(input, number, &plan.message)? else {
+            return Ok(None);
+        };
+        let name = match *step {
+            Step::Read(name) => name,
+            Step::Skip(ty) => {
+                types.skip(ty, input)?;
+                return Ok(Some(Name::Unknown));
+            }
+        };
+        match name {
+            Name::Major => self.major = input.byte()?,
+            Name::Minor => self.minor = input.byte()?,
+            Name::Type => self.ty = input.byte()?,
+            Name::Operand => self.operand = input.byte()?,
+            Name::Role => self.role = input.word()?,
+            Name::Source => {
+                let source = read_uuid(input, "source UUID: it does not have 16 bytes")?;
+                self.source = Some(source);
+            }
+            Name::Destination => {
+                let destination = read_uuid(input, "destination UUID: it does not have 16 bytes")?;
+                self.destination = Some(destination);
+            }
+            Name::Origin => self.origin = read_uuid_array(input)?,
+            Name::PayloadLength => self.stated_len = input.word()?,
+            Name::Trace => self.trace = Some(Box::new(read_trace(input, types, plan)?)),
+            Name::Payload => {}
+            _ => return Err(OTHER_STRUCT),
+        }
+        Ok(Some(name))
+    }
+
+    /// Compares the payload's length with the limit.
+    fn check_len(&self, limits: &Limits) -> Result<(), DecodeError> {
+        let len = self.payload_len as u64;
+        within("payload, in bytes,", len, limits.max_payload_len).map(|_| ())
     }
 
     /// Brings the path in line with bit 7 of the major byte, which says whether there is one.

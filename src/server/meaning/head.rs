@@ -1,0 +1,207 @@
+//! Payloads of which only the beginning is looked at, because they are too long: they are refused, and their sender is to
+//! know which instance that is about.
+
+use proto_frames::TooLong;
+use proto_frames::limits::MAX_HEAD_LEN;
+use proto_frames::payload::Fault::{Missing, TooLong as LongDocument};
+
+use super::Unusable;
+use super::names::check_names;
+use crate::sched::{Fault, InstanceId, Malformed, Meaning};
+
+/// The key whose value is looked for.
+const KEY: &str = "instance_uuid";
+
+/// What is known of a frame that was skipped.
+pub(in crate::server) fn of_too_long(refused: &TooLong) -> Meaning {
+    let TooLong { len, limit, .. } = refused;
+    Meaning::Malformed(Malformed {
+        fault: Fault::TooLong,
+        instance: instance_in(&refused.head),
+        detail: format!(
+            "its payload has {len} bytes, and a payload may have {limit} (-max-payload of the scheduler)"
+        )
+        .into(),
+    })
+}
+
+/// What is wrong with a payload; if its document is too long to be read, with the instance that its beginning names.
+pub(super) fn name(unusable: Unusable, payload: &[u8]) -> Malformed {
+    let is_long = matches!(
+        &unusable,
+        Unusable::Payload(error, None) if matches!(error.fault, LongDocument { .. })
+    );
+    let is_without_start = matches!(
+        &unusable,
+        Unusable::Payload(error, None) if error.key == "start" && error.fault == Missing
+    );
+    let mut malformed = Malformed::from(unusable);
+    if is_long {
+        malformed.instance = instance_in(payload);
+    } else if is_without_start && let Some(at) = later_start(payload) {
+        malformed.instance = instance_in(&payload[at..]);
+        malformed.detail = format!(
+            "{}; it stands in a later document, and only the first is read: put the START before cloud-init data",
+            malformed.detail
+        )
+        .into();
+    }
+    malformed
+}
+
+/// Where a document other than the first begins with `start:`.
+///
+/// The original's launchers find it there. Its scheduler reads the first document alone, and places the START as one that
+/// asks for nothing and has no name; nothing that is known of such an instance would be true.
+fn later_start(payload: &[u8]) -> Option<usize> {
+    const START: &[u8] = b"start:";
+    let mut at = 0;
+    let mut is_begin = false;
+    for line in payload.split_inclusive(|&byte| byte == b'\n') {
+        let text = line.trim_ascii_end();
+        if is_begin && text == START {
+            return Some(at);
+        }
+        let is_nothing = text.is_empty() || text.starts_with(b"#");
+        is_begin = text.starts_with(b"---") || text.starts_with(b"...") || is_begin && is_nothing;
+        at += line.len();
+    }
+    None
+}
+
+/// The instance that a payload names near its beginning: a line `instance_uuid: …` among the keys directly below the first
+/// one, in block style, as all peers write it. `None` where there is no such line, or more than one.
+///
+/// No text of another value can pass for it: what belongs to a key stands further to the right than that key.
+fn instance_in(payload: &[u8]) -> Option<InstanceId> {
+    let head = &payload[..payload.len().min(MAX_HEAD_LEN)];
+    // The last line may not be all there.
+    let end = head.iter().rposition(|&byte| byte == b'\n')?;
+    let text = match std::str::from_utf8(&head[..end]) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+    };
+    let lines = text.lines().filter(|line| {
+        let content = line.trim_start();
+        !content.is_empty() && !content.starts_with('#')
+    });
+    let mut lines = lines.skip_while(|line| line.starts_with("---") || line.starts_with('%'));
+    let first = lines.next()?;
+    if first.starts_with(' ') || !first.trim_end().ends_with(':') {
+        return None;
+    }
+    let below = lines.take_while(|line| line.starts_with(' '));
+    let mut column = None;
+    let mut found = None;
+    for line in below {
+        let content = line.trim_start_matches(' ');
+        let indent = line.len() - content.len();
+        if indent != *column.get_or_insert(indent) {
+            continue;
+        }
+        if let Some(value) = content
+            .strip_prefix(KEY)
+            .and_then(|rest| rest.strip_prefix(':'))
+            && found.replace(value_of(value)?).is_some()
+        {
+            return None;
+        }
+    }
+    found
+}
+
+/// A plain or quoted value as an identifier.
+fn value_of(written: &str) -> Option<InstanceId> {
+    let value = written.strip_prefix(' ')?;
+    let value = value.split(" #").next().unwrap_or_default().trim();
+    let unquoted = ['\'', '"'].into_iter().find_map(|quote| {
+        let inner = value.strip_prefix(quote)?.strip_suffix(quote)?;
+        Some(inner)
+    });
+    let name = unquoted.unwrap_or(value);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = !name.is_empty() && name.chars().all(is_plain);
+    (is_name && check_names(&[(KEY, name)]).is_ok()).then(|| InstanceId::new(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::{Frame, Kind, Uuid};
+
+    use super::super::of;
+    use super::*;
+
+    fn named(payload: &str) -> Option<String> {
+        instance_in(payload.as_bytes()).map(|it| it.to_string())
+    }
+
+    #[test]
+    fn the_instance_of_a_long_payload_is_found_among_the_keys_below_the_first() {
+        for payload in [
+            "start:\n  tenant_uuid: t\n  instance_uuid: abc-1\n  more",
+            "---\n# a comment\nstart:\n\n    vcpus: 1\n    instance_uuid: 'abc-1' # quoted\n",
+            "delete:\r\n  instance_uuid: \"abc-1\"\r\n",
+            "start:\n  env:\n    instance_uuid: other\n  instance_uuid: abc-1\n",
+            "start:\n  note: |\n    instance_uuid: other\n  instance_uuid: abc-1\nother:\n  instance_uuid: x\n",
+        ] {
+            assert_eq!(named(payload).as_deref(), Some("abc-1"), "{payload}");
+        }
+    }
+
+    #[test]
+    fn where_it_cannot_be_told_for_certain_no_instance_is_named() {
+        for payload in [
+            "",
+            "start:\n",
+            "start:\n  instance_uuid: abc-1",
+            "start:\n  instance_uuid: \n",
+            "start:\n  instance_uuid: a b\n",
+            "start:\n  instance_uuid: *it\n",
+            "start:\n  instance_uuid: one\n  instance_uuid: two\n",
+            "start: {instance_uuid: abc-1}\n",
+            "instance_uuid: abc-1\n",
+            "start:\n  note: |\n    instance_uuid: other\n",
+            "  start:\n  instance_uuid: abc-1\n",
+        ] {
+            assert_eq!(named(payload), None, "{payload}");
+        }
+        let far = format!(
+            "start:\n  note: {}\n  instance_uuid: a\n",
+            "x".repeat(MAX_HEAD_LEN)
+        );
+        assert_eq!(named(&far), None);
+    }
+
+    #[test]
+    fn a_start_behind_cloud_init_data_is_refused_by_its_name_and_with_what_to_do() {
+        let payload =
+            "---\n#cloud-config\nusers: []\n...\n---\n\nstart:\n  instance_uuid: abc-1\n...\n";
+        let frame = Frame::new(Kind::START, Uuid::nil(), payload.as_bytes());
+        let Meaning::Malformed(malformed) = of(&frame) else {
+            panic!("its first document is no START");
+        };
+        assert_eq!(malformed.fault, Fault::Data);
+        assert_eq!(malformed.instance, Some(InstanceId::new("abc-1")));
+        assert!(malformed.detail.contains("before cloud-init data"));
+        let nowhere = Frame::new(Kind::START, Uuid::nil(), &b"users: []\n"[..]);
+        let Meaning::Malformed(malformed) = of(&nowhere) else {
+            panic!("it is no START");
+        };
+        assert!(!malformed.detail.contains("cloud-init"));
+    }
+
+    #[test]
+    fn a_first_document_that_is_too_long_is_answered_with_its_instance() {
+        for kind in [Kind::START, Kind::DELETE, Kind::ATTACH_VOLUME] {
+            let payload = format!(
+                "start:\n  instance_uuid: abc-1\n  note: {}\n",
+                "x".repeat(300 * 1024)
+            );
+            let frame = Frame::new(kind, Uuid::nil(), payload.into_bytes());
+            let Meaning::Malformed(malformed) = of(&frame) else {
+                panic!("{kind} is too long");
+            };
+            assert_eq!(malformed.instance, Some(InstanceId::new("abc-1")), "{kind}");
+        }
+    }
+}
