@@ -97,7 +97,7 @@ async fn an_answer_that_is_no_message_is_refused() {
     let serve = async {
         let mut accepted = server.accept().await;
         accepted.connect_of_client().await;
-        accepted.stream.write_all(&[0xff; 64]).await.unwrap();
+        accepted.stream.write_all(&[0; 64]).await.unwrap();
         accepted.stream.flush().await.unwrap();
         accepted.receive().await
     };
@@ -111,6 +111,32 @@ async fn an_answer_that_is_no_message_is_refused() {
         ),
         "{error:?}"
     );
+}
+
+/// What an original server does with a native CONNECT: it answers in gob, or says nothing and closes.
+#[tokio::test]
+async fn a_native_client_at_an_original_scheduler_is_told_of_the_other_encoding() {
+    let server = Server::new().await;
+    let (endpoint, tls, timeouts) = (server.endpoint(), server.tls(), Timeouts::default());
+    let hello = hello(Encoding::Native);
+    let mut gob = bytes::BytesMut::new();
+    let refusal = Frame::new(Kind::CONNECTION_FAILURE, Uuid::nil(), Bytes::new());
+    proto_frames::Encoder::new(Encoding::Gob).encode_frame(&refusal, &mut gob);
+    for answer in [&gob[..], &[]] {
+        let serve = async {
+            let mut accepted = server.accept().await;
+            accepted.connect_of_client().await;
+            accepted.stream.write_all(answer).await.unwrap();
+            accepted.stream.shutdown().await.unwrap();
+        };
+        let (link, ()) =
+            within(async { tokio::join!(connect(&endpoint, &tls, &hello, &timeouts), serve) })
+                .await;
+        let error = link.unwrap_err();
+        assert!(error.may_retry());
+        let said = error.to_string();
+        assert!(said.contains("-encoding gob"), "{said}");
+    }
 }
 
 #[tokio::test]
@@ -130,6 +156,7 @@ async fn a_closed_connection_instead_of_an_answer_may_be_tried_again() {
         matches!(error, ConnectError::NoAnswer { .. }) && error.may_retry(),
         "{error:?}"
     );
+    assert!(!error.to_string().contains("encoding"), "{error}");
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::{
-    Connect, Connected, DecodeError, Decoder, Encoder, Frame, Kind, Limits, Message, Role, Uuid,
+    Connect, Connected, DecodeError, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message,
+    Role, Uuid,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -90,8 +91,19 @@ pub enum ConnectError {
         reason: String,
     },
     /// The connection was closed without an answer.
-    #[error("{address}: the scheduler closed the connection without an answer to CONNECT")]
+    #[error("{address}: the scheduler closed the connection without an answer to CONNECT{}", hint(*encoding))]
     NoAnswer {
+        /// The address.
+        address: SocketAddr,
+        /// The encoding that was spoken.
+        encoding: Encoding,
+    },
+    /// The answer to a native CONNECT is in gob.
+    #[error(
+        "{address}: the answer to CONNECT is not in the native encoding{}",
+        hint(Encoding::Native)
+    )]
+    OtherEncoding {
         /// The address.
         address: SocketAddr,
     },
@@ -327,6 +339,13 @@ impl Opening<'_> {
         let address = self.address;
         loop {
             let decoded = decoder.decode(received);
+            // A native message begins with its major version, which is 0; a gob stream with a length, which is not.
+            if decoded.is_err()
+                && self.hello.encoding == Encoding::Native
+                && received.first().is_some_and(|&first| first != 0)
+            {
+                return Err(ConnectError::OtherEncoding { address });
+            }
             if let Some(message) =
                 decoded.map_err(|source| ConnectError::BadAnswer { address, source })?
             {
@@ -339,7 +358,8 @@ impl Opening<'_> {
                 .map_err(|error| self.broken(&error))?
                 == 0
             {
-                return Err(ConnectError::NoAnswer { address });
+                let encoding = self.hello.encoding;
+                return Err(ConnectError::NoAnswer { address, encoding });
             }
         }
     }
@@ -383,6 +403,16 @@ impl Opening<'_> {
             address: self.address,
             reason: explain(error),
         }
+    }
+}
+
+/// What may help who spoke this encoding and was not understood.
+fn hint(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Native => {
+            "; a scheduler of the original speaks gob alone: launchers can be told to with -encoding gob"
+        }
+        Encoding::Gob => "",
     }
 }
 
