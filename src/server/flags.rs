@@ -136,7 +136,7 @@ pub struct LimitFlags {
     #[arg(long, value_name = "N", default_value_t = sched::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
     pub missed_stats: u8,
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_wait)]
     pub settle_time: Duration,
     /// Handshakes under way at once; further connections wait for a place, eight for each
     #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes, value_parser = parse_positive)]

@@ -86,8 +86,10 @@ impl History {
             1..10 => self.connect(number),
             10..60 if is_connected => self.lose(number),
             60..75 => {
-                let time = Duration::from_secs(self.chance.u64(1..20));
-                self.pass(time);
+                // One by one: what is given up and what then finds a place happen in this order.
+                for _ in 0..self.chance.u64(1..20) {
+                    self.pass(Duration::from_secs(1));
+                }
             }
             75..150 if is_connected => self.list(number),
             150..220 if is_connected => self.end_one(number),
@@ -156,13 +158,13 @@ impl History {
     /// Time passes; a node that is lost for long enough is forgotten with all it has.
     fn pass(&mut self, time: Duration) {
         self.world.advance(time);
-        self.look();
         let rows = self.known_nodes();
         for (number, node) in &mut self.nodes {
             if !rows.contains(&node_uuid(*number)) {
                 node.known.clear();
             }
         }
+        self.look();
     }
 
     fn known_nodes(&self) -> Vec<Uuid> {

@@ -59,6 +59,35 @@ fn once_all_are_back_nothing_waits() {
     );
 }
 
+/// Launchers of the original dial again after up to 5 s, and then after up to 10 s: the last of them were seen back after
+/// 17 s.
+#[test]
+fn the_window_lasts_for_launchers_that_come_back_late_and_ends_with_the_last_of_them() {
+    let mut world = restarted(3);
+    let controller = world.controller();
+    for number in 1..=2 {
+        let node = world.node_with(number, 100);
+        world.stats(node, Vec::new());
+    }
+    world.start(controller, "large", 1000);
+    world.advance(Duration::from_secs(17));
+    assert_eq!(world.failures(controller), [], "a node is missing");
+    let late = world.node_with(3, 1500);
+    assert_eq!(world.placements(), [("large".to_owned(), late)]);
+    world.start(controller, "larger", 1200);
+    assert_eq!(world.failures(controller), []);
+    world.stats(late, Vec::new());
+    world.advance(Duration::ZERO);
+    let full = StartFailureReason::FullCloud;
+    assert_eq!(
+        world.failures(controller),
+        [("larger".to_owned(), full.clone())],
+        "all are back, and nothing waits any longer"
+    );
+    world.start(controller, "later", 1200);
+    assert_eq!(world.failures(controller), [("later".to_owned(), full)]);
+}
+
 #[test]
 fn at_the_end_of_the_window_what_still_fits_nowhere_fails() {
     let mut world = restarted(2);
@@ -71,7 +100,7 @@ fn at_the_end_of_the_window_what_still_fits_nowhere_fails() {
         [("small".to_owned(), node)],
         "what fits does not wait"
     );
-    world.advance(Duration::from_secs(9));
+    world.advance(Duration::from_secs(19));
     assert_eq!(world.failures(controller), []);
     world.advance(Duration::from_secs(1));
     assert_eq!(
