@@ -20,6 +20,7 @@ mod config;
 mod connections;
 mod cordons;
 mod decide;
+mod disk;
 mod drain;
 mod dues;
 mod durable;
@@ -93,6 +94,10 @@ pub use columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use config::{
     Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_SETTLING, MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
+};
+pub use disk::{
+    DISK_PATIENCE, DiskSilence, DiskState, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES,
+    MAX_UNWRITTEN,
 };
 pub use entitlement::MAX_QUESTIONS;
 pub use footprint::Footprint;

@@ -76,7 +76,7 @@ pub use public_ip::{
 };
 pub use query::{
     ControllerView, HistoryRow, InstanceView, NodeView, PlacementState, Query, QueryKind,
-    QueryResult, Standing,
+    QueryResult, Standing, StoreState, StoreView,
 };
 pub use ready::{Network, Ready, UNKNOWN};
 pub use reason::{Reason, ReasonKind};

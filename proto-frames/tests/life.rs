@@ -171,6 +171,7 @@ fn a_failure_tells_which_nodes_were_tried() {
         "node_uuid: \"\"\ninstance_uuid: a\nreason: launch_failure\nrestart: false\nattempts:\n- node_uuid: h1\n  reason: full_cn\n- node_uuid: h2\n  reason: launch_failure\n  detail: no such program\n"
     );
     assert!(StartFailureReason::from("queue_timeout").is_fatal());
+    assert!(StartFailureReason::from("not_recorded").is_fatal());
 }
 
 #[test]

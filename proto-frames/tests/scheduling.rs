@@ -350,6 +350,14 @@ fn a_failure_for_original_controllers_has_nothing_that_they_do_not_know() {
         reason: StartFailureReason::QueueTimeout,
         ..failure.clone()
     };
+    let unrecorded = StartFailure {
+        reason: StartFailureReason::NotRecorded,
+        ..failure.clone()
+    };
+    assert_eq!(
+        unrecorded.to_original().encode(),
+        "node_uuid: \"\"\ninstance_uuid: a\nreason: full_cloud\nrestart: false\ndetail: no room\n"
+    );
     for failure in [failure, waited] {
         assert_eq!(
             failure.to_original().encode(),

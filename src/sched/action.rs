@@ -15,6 +15,7 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::config::MAX_BINDINGS;
+use super::disk::DiskSilence;
 use super::ids::{InstanceId, SessionId};
 use super::input::{StartRequest, Target};
 use super::policy::RuleError;
@@ -249,6 +250,8 @@ pub enum DisconnectReason {
 /// Something people may want to know, worded by its `Display`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
+    /// The disk does not answer, or does again.
+    Disk(DiskSilence),
     /// A peer was let in.
     Connected(Uuid, Role),
     /// A peer has left.
@@ -314,6 +317,7 @@ impl Notice {
                 | Self::Placed(..)
                 | Self::Settling(_)
                 | Self::Restored(_)
+                | Self::Disk(DiskSilence::Over)
         )
     }
 }
@@ -388,6 +392,7 @@ impl fmt::Display for Notice {
                 f,
                 "{count} instances taken up from before the restart: nodes' STATS will say how they are"
             ),
+            Self::Disk(silence) => silence.fmt(f),
             Self::NotBound(uuid) => write!(
                 f,
                 "{uuid} is bound to its certificate, which is not remembered once it has left: {MAX_BINDINGS} others are"

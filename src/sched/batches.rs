@@ -330,6 +330,26 @@ impl Scheduler {
         starts
     }
 
+    /// Fails the batches of which a START is not on disk: its sender would not hear of it again.
+    pub(super) fn fail_unwritten_batches(&mut self, why: &str) {
+        let is_unwritten = |start: &PlacedStart| self.durable.is_unwritten(&start.request.instance);
+        let waiting = self.batches.waiting.iter();
+        let unwritten = waiting.filter(|(_, batch)| batch.starts.iter().any(is_unwritten));
+        let unwritten: Vec<BatchId> = unwritten.map(|(id, _)| id.clone()).collect();
+        for id in unwritten {
+            for start in self.take_batch(&id) {
+                let request = &start.request;
+                self.answer_start(
+                    start.sender,
+                    &request.instance,
+                    StartFailureReason::NotRecorded,
+                    request.restart,
+                    Explanation::of(why),
+                );
+            }
+        }
+    }
+
     /// Tries some of the complete batches again that wait for nodes which are still coming back; once those no longer
     /// do, what does not fit fails.
     pub(super) fn retry_batches(&mut self, now: Instant, attempts: usize) {

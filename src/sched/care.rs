@@ -40,14 +40,18 @@ const USUAL_ATTEMPTS: u32 = 1;
 impl Scheduler {
     /// Whether a START's instance is to be looked after: it may have to be placed again.
     pub(super) fn is_to_keep(&self, request: &StartRequest) -> bool {
-        let asks = request.scheduling.as_deref().is_some_and(|asked| {
+        self.asks_to_be_kept(request) || self.policy.keeps_all()
+    }
+
+    /// Whether a START asks for something that makes its instance a managed one.
+    pub(super) fn asks_to_be_kept(&self, request: &StartRequest) -> bool {
+        request.scheduling.as_deref().is_some_and(|asked| {
             asked.priority.is_some()
                 || asked.queue.is_some()
                 || asked.attempts.is_some()
                 || asked.relocate
                 || asked.on_node_loss == OnNodeLoss::Restart
-        });
-        asks || self.policy.keeps_all()
+        })
     }
 
     /// Changes the state of an instance; what does not wait any more is not in the queue.
@@ -247,6 +251,7 @@ impl Scheduler {
         };
         let place = self.instances.vacant(instance.clone())?;
         place.insert(kept);
+        self.note_kept(&instance);
         Some(instance)
     }
 

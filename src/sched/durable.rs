@@ -9,7 +9,8 @@ use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 
 use super::Scheduler;
-use super::action::Action;
+use super::action::{Action, Notice};
+use super::disk::{Disk, DiskSilence};
 use super::ends::Acknowledgement;
 use super::ids::InstanceId;
 use super::record::{BindingRecord, Change, Record, RecordKey, Ticket};
@@ -45,6 +46,8 @@ pub(super) struct Durable {
     recorded: IndexMap<InstanceId, u64>,
     /// Instances that were taken off the disk by changes that may not be there yet.
     removals: VecDeque<(u64, InstanceId)>,
+    /// How the disk is.
+    pub(super) disk: Disk,
 }
 
 /// Something that waits for a change to be on disk.
@@ -78,6 +81,22 @@ impl Durable {
                 .front()
                 .is_some_and(|first| first.ticket <= self.committed)
             || self.has_recorded()
+    }
+
+    /// Things that wait for the disk.
+    pub(super) fn waiting_for_disk(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Records that are to be taken off the disk, as far as that is not certain.
+    pub(super) fn unsettled(&self) -> usize {
+        self.removals.len()
+    }
+
+    /// Whether what is known of an instance is not on disk.
+    pub(super) fn is_unwritten(&self, instance: &InstanceId) -> bool {
+        let put = self.recorded.get(instance);
+        put.is_some_and(|&ticket| ticket > self.committed)
     }
 
     /// The change with which all that has changed so far is on disk.
@@ -197,6 +216,20 @@ impl Scheduler {
     pub(super) fn committed(&mut self, ticket: Ticket) {
         self.durable.committed = self.durable.committed.max(ticket.0);
         self.durable.settle_removals();
+        let (committed, last) = (self.durable.committed, self.durable.last);
+        let disk = &mut self.durable.disk;
+        if disk.progressed(self.now, committed, committed < last) {
+            self.notice(Notice::Disk(DiskSilence::Over));
+            self.disk_is_back();
+        }
+    }
+
+    /// Notes a START that is kept from this input on.
+    pub(super) fn note_kept(&mut self, instance: &InstanceId) {
+        if self.durable.is_on {
+            let ticket = self.durable.last + 1;
+            self.durable.disk.note_kept(self.now, ticket, instance);
+        }
     }
 
     /// Does what waited for the disk and need wait no longer; whether there was anything.
@@ -251,6 +284,7 @@ impl Scheduler {
             entries.push((RecordKey::Claims(node), self.claims_record(node)));
         }
         self.durable.last = ticket;
+        self.durable.disk.waits(self.now);
         let ticket = Ticket(ticket);
         self.act(Action::Persist(Change { ticket, entries }));
     }

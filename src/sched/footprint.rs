@@ -40,6 +40,12 @@ pub struct Footprint {
     pub tried_bytes: usize,
     /// STARTs that wait for nodes after a restart.
     pub settling: usize,
+    /// STARTs that wait for a disk that takes no writes.
+    pub held: usize,
+    /// What they take, in bytes.
+    pub held_bytes: usize,
+    /// STARTs that are not on disk, and records that may still be there.
+    pub unwritten: usize,
     /// Batches that wait.
     pub batches: usize,
     /// Payloads of those, in bytes.
@@ -86,6 +92,9 @@ impl Scheduler {
             tries: self.full.size().0,
             tried_bytes: self.full.size().1,
             settling: self.settling.len(),
+            held: self.durable.disk.held(),
+            held_bytes: self.durable.disk.held_bytes(),
+            unwritten: self.durable.disk.unwritten() + self.durable.unsettled(),
             batches,
             batch_bytes,
             answers: self.answers.len(),

@@ -23,6 +23,9 @@ impl Scheduler {
         if !self.is_permitted(id, &frame, &meaning) || self.is_out_of_place(id, &frame, &meaning) {
             return;
         }
+        if self.is_refused_for_disk(id, &frame, &meaning) {
+            return;
+        }
         self.note_long(id, &frame);
         match meaning {
             Meaning::Start(request) => self.start(

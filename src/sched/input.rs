@@ -10,6 +10,7 @@ use proto_frames::payload::{
 use proto_frames::{Encoding, Frame, Role, Uuid};
 
 use super::action::Message;
+use super::disk::DiskState;
 use super::ids::{InstanceId, SessionId};
 use super::record::Ticket;
 use super::resources::Resources;
@@ -53,6 +54,8 @@ pub enum Input {
     },
     /// The change of this number and all before it are on disk.
     Committed(Ticket),
+    /// The disk takes writes no longer, or again.
+    Disk(DiskState),
     /// The scheduler is about to leave: what waits here will not be placed any more.
     Leaving,
     /// Time passed: handed in when [`super::Scheduler::poll_timeout`] says so.

@@ -43,6 +43,13 @@ impl Scheduler {
         if !self.has_room_to_keep(&start) {
             return self.fail_start(&start, Refusal::TooMany);
         }
+        if let Some(start) = self.hold_for_disk(start) {
+            self.let_in(now, start);
+        }
+    }
+
+    /// Goes on with a START that need not wait for the disk.
+    pub(super) fn let_in(&mut self, now: Instant, start: PlacedStart) {
         match start.request.scheduling.as_deref() {
             Some(scheduling) if scheduling.dry_run => self.decide(&start),
             Some(scheduling) if scheduling.batch.is_some() => {
@@ -233,6 +240,9 @@ impl Scheduler {
         }
         if self.config.durable {
             // What waits is on disk, and goes on waiting when the scheduler is back.
+            if self.is_disk_in_trouble() {
+                self.fail_unwritten();
+            }
             return;
         }
         self.fail_batches();

@@ -67,6 +67,10 @@ impl Scheduler {
         instance: &InstanceId,
         request: &StartRequest,
     ) -> bool {
+        // Nothing is stopped for what could not start then.
+        if self.is_disk_in_trouble() {
+            return false;
+        }
         self.count_group(request);
         let Some((key, plan)) = self.cheapest_plan(nodes, instance, request) else {
             return false;

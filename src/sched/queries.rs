@@ -38,7 +38,10 @@ impl Scheduler {
         match &query.what {
             QueryKind::Nodes => self.query_nodes(now, query, &mut result),
             QueryKind::Instances => self.query_instances(now, query, &mut result),
-            QueryKind::Controllers => result.controllers = self.controller_rows(now),
+            QueryKind::Controllers => {
+                result.controllers = self.controller_rows(now);
+                result.store = Some(self.store_view());
+            }
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
             QueryKind::Other(what) => {

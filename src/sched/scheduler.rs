@@ -206,6 +206,7 @@ impl Scheduler {
             Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
             Input::Committed(ticket) => self.committed(ticket),
+            Input::Disk(state) => self.disk_is(state),
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
@@ -254,6 +255,7 @@ impl Scheduler {
         let due = [
             lost,
             self.settling.due(),
+            self.durable.disk.due(),
             self.batches.due(),
             batches,
             self.instances.due(),

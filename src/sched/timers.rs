@@ -30,6 +30,7 @@ impl Scheduler {
             self.retry_batches(now, BATCHES_PER_TICK);
         }
         self.fail_late_batches(now);
+        self.disk_due(now, MAX_FAILURES_PER_TICK);
         self.end_silent(now);
         self.sweep(now);
         self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);

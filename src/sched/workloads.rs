@@ -22,6 +22,7 @@ impl Scheduler {
         {
             self.fail_start(&start, Refusal::Undone);
         }
+        self.undo_held(&target.instance);
         self.undo_batch(&target.instance);
         if self.instances.contains(&target.instance) {
             return self.delete_kept(id, frame, &target);

@@ -118,6 +118,7 @@ fn class_of(notice: &Notice) -> Option<(Class, Who)> {
         Notice::NoSuchPeer(..) => (Class::NoSuchPeer, Who::Nobody),
         Notice::Failed(..) => (Class::Failed, Who::Nobody),
         Notice::Restored(_) => (Class::Restored, Who::Nobody),
+        Notice::Disk(_) => (Class::Disk, Who::Nobody),
         Notice::Dropped(_, node) => (Class::Dropped, Who::Peer(*node)),
         Notice::ClaimsForgotten(node, _) => (Class::Dropped, Who::Peer(*node)),
         Notice::ClaimsUnknown(node, _) => (Class::ClaimsUnknown, Who::Peer(*node)),

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use ciao_scheduler::sched::{
-    Footprint, MAX_AWAITED, MAX_BATCH_BYTES, MAX_BATCHES, MAX_INSTANCES_PER_NODE,
-    MAX_MANAGED_BYTES, MAX_PAST_BYTES, MAX_REPLAY, MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, Meaning,
-    NodeExtras, Resources, SessionId,
+    Footprint, MAX_AWAITED, MAX_BATCH_BYTES, MAX_BATCHES, MAX_HELD_FOR_DISK,
+    MAX_HELD_FOR_DISK_BYTES, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES, MAX_PAST_BYTES, MAX_REPLAY,
+    MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, Meaning, NodeExtras, Resources, SessionId,
 };
 use proto_frames::Kind;
 use proto_frames::payload::{Scheduling, Span, Topic};
@@ -33,6 +33,8 @@ fn within_limits(held: &Footprint, nodes: usize) {
         ("histories", held.past_bytes, MAX_PAST_BYTES),
         ("batches", held.batches, MAX_BATCHES),
         ("payloads in batches", held.batch_bytes, MAX_BATCH_BYTES),
+        ("held for the disk", held.held, MAX_HELD_FOR_DISK),
+        ("bytes of these", held.held_bytes, MAX_HELD_FOR_DISK_BYTES),
         ("answers", held.answers, MAX_AWAITED),
         ("outcomes", held.outcomes, MAX_REPLAY),
         ("bytes of outcomes", held.outcome_bytes, MAX_REPLAY_BYTES),

@@ -8,6 +8,7 @@ mod connections;
 mod constraints;
 mod crossing;
 mod defects;
+mod disks;
 mod draining;
 mod dry_runs;
 mod ends;

@@ -23,6 +23,12 @@ impl Store {
         self.is_slow = true;
     }
 
+    /// From now on everything is on disk at once, what waited for it too.
+    pub(crate) fn be_fast(&mut self) {
+        self.is_slow = false;
+        self.commit();
+    }
+
     pub(crate) fn take(&mut self, change: Change) {
         self.pending.push_back(change);
         if !self.is_slow {

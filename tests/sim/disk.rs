@@ -2,8 +2,11 @@
 //!
 //! Everything is written in the order in which it was given, one or several at a time, and takes its time. A crash loses
 //! what was not written yet, and sometimes only that anybody was told of it.
+//!
+//! For some time it may take no writes, and say so or not. What came meanwhile is one transaction then.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use ciao_scheduler::sched::{Change, Meaning, Record, RecordKey, Restored, Ticket};
 use ciao_scheduler::server::sim_support;
@@ -17,6 +20,17 @@ pub(crate) struct Disk {
     records: BTreeMap<RecordKey, Record>,
     /// Given, and not written.
     pending: VecDeque<Write>,
+    trouble: Option<Trouble>,
+}
+
+/// A time in which nothing is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trouble {
+    pub(crate) until: Instant,
+    /// Whether the scheduler is told of it when it tries to write.
+    pub(crate) is_said: bool,
+    /// Whether it was.
+    pub(crate) was_said: bool,
 }
 
 /// Something to be written.
@@ -35,10 +49,21 @@ impl Disk {
         self.pending.push_back(Write::Change(change));
     }
 
+    /// From now on nothing is written for some time.
+    pub(crate) fn fails(&mut self, trouble: Trouble) {
+        self.trouble.get_or_insert(trouble);
+    }
+
+    /// What keeps it from writing, or did until now.
+    pub(crate) fn trouble(&mut self) -> Option<&mut Trouble> {
+        self.trouble.as_mut()
+    }
+
     /// Writes some of what waits, at least one; the last change that is written now.
     pub(crate) fn write(&mut self, chance: &mut Rng) -> Option<Ticket> {
         let waiting = self.pending.len();
-        let count = if waiting > 1 {
+        let was_in_trouble = self.trouble.take().is_some();
+        let count = if waiting > 1 && !was_in_trouble {
             chance.usize(1..=waiting)
         } else {
             waiting
@@ -63,8 +88,12 @@ impl Disk {
 
     /// The scheduler crashes: some of what waited may have been written all the same.
     pub(crate) fn crash(&mut self, chance: &mut Rng) {
-        if chance.bool() {
-            let _ = self.write(chance);
+        match &mut self.trouble {
+            Some(trouble) => trouble.was_said = false,
+            None if chance.bool() => {
+                let _ = self.write(chance);
+            }
+            None => {}
         }
         self.pending.clear();
     }

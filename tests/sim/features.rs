@@ -16,6 +16,8 @@ pub(crate) enum Feature {
     HeldUp,
     /// Launchers that lie, repeat themselves and flood.
     Liars,
+    /// The scheduler's disk takes no writes for some time.
+    FullDisk,
 }
 
 /// Those that all runs have.
@@ -25,6 +27,7 @@ const ON: &[Feature] = &[
     Feature::OtherLeases,
     Feature::HeldUp,
     Feature::Liars,
+    Feature::FullDisk,
 ];
 
 const NAMES: &[(&str, Feature)] = &[
@@ -33,6 +36,7 @@ const NAMES: &[(&str, Feature)] = &[
     ("leases", Feature::OtherLeases),
     ("held", Feature::HeldUp),
     ("liars", Feature::Liars),
+    ("disk", Feature::FullDisk),
 ];
 
 /// Those of a run.

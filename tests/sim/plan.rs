@@ -6,6 +6,7 @@ use ciao_scheduler::launcher::agent::Workloads;
 use fastrand::Rng;
 use proto_frames::payload::{Evacuate, EvacuateMode, Migrate, Span};
 
+use crate::disk::Trouble;
 use crate::features::Feature;
 use crate::names;
 use crate::network::Peer;
@@ -23,6 +24,9 @@ const DEADLINE_MS: u64 = 40_000;
 
 /// Longest time that what a peer says is held up, in ms.
 const HELD_UP_MS: u64 = 10_000;
+
+/// Longest time that the scheduler's disk takes no writes, in ms.
+const FULL_MS: u64 = 20_000;
 
 /// Longest step that the clock jumps, in ms.
 const JUMP_MS: u64 = 40_000;
@@ -141,6 +145,17 @@ const OPERATIONS: &[Operation] = &[
     ("connect a controller twice", 2, |plan, world| {
         let number = plan.chance.usize(..world.controllers.len());
         world.controller_connects_twice(number);
+    }),
+    ("fill the disk", 3, |plan, world| {
+        let time = Duration::from_millis(plan.chance.u64(..FULL_MS));
+        let trouble = Trouble {
+            until: world.now + time,
+            is_said: plan.chance.bool(),
+            was_said: false,
+        };
+        if world.settings.has(Feature::FullDisk) {
+            world.disk_fails(trouble);
+        }
     }),
     ("jump", 2, |plan, world| {
         let jump = Duration::from_millis(plan.chance.u64(0..JUMP_MS));

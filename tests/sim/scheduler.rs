@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::sched::{
-    Action, ClusterConfiguration, Config, Input, Notice, Scheduler, SessionId,
+    Action, ClusterConfiguration, Config, DiskState, Input, Notice, Scheduler, SessionId,
 };
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{LifeState, Scheduling};
@@ -11,6 +11,7 @@ use proto_frames::{Frame, Kind};
 
 use crate::agenda::Event;
 use crate::controller;
+use crate::disk::Trouble;
 use crate::facts::{Fact, News};
 use crate::names::{self, SCHEDULER};
 use crate::network::Peer;
@@ -332,12 +333,38 @@ impl World {
 
     /// The disk has written something.
     pub(crate) fn disk_writes(&mut self, scheduler: u64) {
-        if scheduler == self.schedulers
-            && self.core.is_some()
-            && !self.disk.is_idle()
-            && let Some(ticket) = self.disk.write(&mut self.chance)
-        {
+        if scheduler != self.schedulers || self.core.is_none() || self.disk.is_idle() {
+            return;
+        }
+        if let Some(trouble) = self.disk.trouble() {
+            if trouble.until > self.now {
+                let until = trouble.until;
+                let is_news = trouble.is_said && !trouble.was_said;
+                trouble.was_said = trouble.is_said;
+                self.agenda.put(until, Event::Committed { scheduler });
+                if is_news {
+                    self.note(format_args!("the disk refuses"));
+                    self.hand_in(Input::Disk(DiskState::Refuses("it is full".into())));
+                }
+                return;
+            }
+            if trouble.was_said {
+                trouble.was_said = false;
+                self.note(format_args!("the disk writes"));
+                self.hand_in(Input::Disk(DiskState::Writes));
+            }
+        }
+        if let Some(ticket) = self.disk.write(&mut self.chance) {
             self.hand_in(Input::Committed(ticket));
+        }
+    }
+
+    /// The disk takes no writes for some time.
+    pub(crate) fn disk_fails(&mut self, trouble: Trouble) {
+        if self.settings.is_durable {
+            let time = trouble.until.saturating_duration_since(self.now);
+            self.note(format_args!("the disk fails for {time:?}"));
+            self.disk.fails(trouble);
         }
     }
 }

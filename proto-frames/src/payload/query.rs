@@ -46,7 +46,7 @@ words! {
 }
 
 record! {
-    /// `query_result: {id, what, nodes | instances | controllers | history, next, error}`.
+    /// `query_result: {id, what, nodes | instances | controllers, store | history, next, error}`.
     pub struct QueryResult {
         /// The query's number.
         id: u32 as "id",
@@ -58,6 +58,8 @@ record! {
         instances: Vec<InstanceView> as "instances" unless empty,
         /// The controllers, where those were asked for.
         controllers: Vec<ControllerView> as "controllers" unless empty,
+        /// How the scheduler's state directory is, where controllers were asked for.
+        store: Option<StoreView> as "store" unless empty,
         /// What became of the instance, where that was asked for.
         history: Vec<HistoryRow> as "history" unless empty,
         /// Where to go on (`after` of the next query); `None` at the end.
@@ -208,6 +210,32 @@ record! {
         standing: Standing as "standing",
         /// How long it has been connected, seconds.
         connected_s: i64 as "connected_s",
+    }
+}
+
+record! {
+    /// How the scheduler's state directory is.
+    pub struct StoreView {
+        /// Whether it can be written.
+        state: StoreState as "state",
+        /// How long it has not been written, seconds; `None` while it is.
+        since_s: Option<u64> as "since_s" unless empty,
+        /// Why it is not written, in the system's words; empty while it is.
+        detail: String as "detail" unless empty,
+        /// What waits for it: STARTs that may fail for it, and instances that start again or move.
+        waiting: i64 as "waiting",
+    }
+}
+
+words! {
+    /// Whether what has to survive a restart is written.
+    pub enum StoreState {
+        /// It is.
+        Written = "written",
+        /// The disk takes no writes: what was written stays, and what needs it waits or is refused.
+        Refused = "refused",
+        /// There is no state directory: everything is in memory only.
+        Memory = "memory",
     }
 }
 

@@ -50,6 +50,8 @@ words! {
         TooMany = "too_many",
         /// Its payload is longer than peers of this encoding take.
         TooLong = "too_long",
+        /// What it changes would have to survive a restart, and the scheduler cannot record it on disk.
+        NotRecorded = "not_recorded",
     }
 }
 

@@ -69,11 +69,14 @@ words! {
         NetworkFailure = "network_failure",
         /// It has waited for room as long as it was to (added by this project).
         QueueTimeout = "queue_timeout",
+        /// The scheduler cannot record it on disk, and so could not keep it (added by this project).
+        NotRecorded = "not_recorded",
     }
 }
 
 impl StartFailure {
-    /// The failure without the keys and words that this project added, as original controllers know it.
+    /// The failure without the keys and words that this project added, as original controllers know it. Where none of their
+    /// words says what is wrong ([`StartFailureReason::NotRecorded`]), `detail` does, which their decoder passes over.
     #[must_use]
     pub fn to_original(&self) -> Self {
         Self {
@@ -81,6 +84,10 @@ impl StartFailure {
             instance_uuid: self.instance_uuid.clone(),
             reason: self.reason.to_original(),
             restart: self.restart,
+            detail: self
+                .detail
+                .clone()
+                .filter(|_| self.reason == StartFailureReason::NotRecorded),
             ..Self::default()
         }
     }
@@ -91,7 +98,7 @@ impl StartFailureReason {
     #[must_use]
     pub fn to_original(&self) -> Self {
         match self {
-            Self::QueueTimeout => Self::FullCloud,
+            Self::QueueTimeout | Self::NotRecorded => Self::FullCloud,
             known => known.clone(),
         }
     }

@@ -90,6 +90,8 @@ pub(in crate::server) enum Class {
     Configuration,
     /// What was there at the start.
     Restored,
+    /// The disk of the state directory.
+    Disk,
 }
 
 impl Class {
@@ -132,6 +134,7 @@ impl Class {
             Self::Batch => "batches given up",
             Self::Configuration => "parts of configurations left out",
             Self::Restored => "restorations",
+            Self::Disk => "silences of the disk",
         }
     }
 
