@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ciao_scheduler::sched::{Change, Event, InstanceRecord, Record, RecordKey, Ticket};
-use ciao_scheduler::server::{Opened, Store};
+use ciao_scheduler::server::{News, Opened, Store};
 use hdrhistogram::Histogram;
 use proto_frames::Uuid;
 
@@ -40,8 +40,10 @@ fn main() {
 fn closed_loop(directory: &Path, waiting: usize, time: Duration) {
     let (commit, committed) = channel();
     let store = open(directory)
-        .start(move |ticket| {
-            let _ = commit.send(ticket);
+        .start(move |news| {
+            if let News::Committed(ticket) = news {
+                let _ = commit.send(ticket);
+            }
         })
         .expect("there is a thread");
     let begun = Instant::now();
@@ -83,8 +85,7 @@ fn reopen(directory: &Path, instances: u64) {
 }
 
 fn open(directory: &Path) -> Opened {
-    let opened = Opened::open(directory).expect("nobody else uses it");
-    opened.expect("there can be a store")
+    Opened::open(directory).expect("no other process uses it")
 }
 
 /// A record as an instance has it that waits: a START of 300 bytes, three events.

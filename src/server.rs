@@ -47,7 +47,7 @@ pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
 // Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
 #[doc(hidden)]
-pub use store::{Opened, Store};
+pub use store::{News, Opened, Store};
 pub use strict::Mistake;
 pub use tasks::TaskEnded;
 pub(crate) use tasks::told;

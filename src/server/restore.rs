@@ -11,21 +11,16 @@ use super::meaning;
 use super::store::Opened;
 use crate::sched::{self, Meaning, Record, RecordKey, Restored, StartRequest};
 
-/// Opens the store, if there can be one, and gives the core's settings what is in it.
+/// Opens the store, and gives the core's settings what is in it.
 ///
 /// # Errors
-/// Another process has it open.
-pub(super) fn restore(
-    directory: &Path,
-    scheduler: &mut sched::Config,
-) -> io::Result<Option<Opened>> {
-    let Some(mut opened) = Opened::open(directory)? else {
-        return Ok(None);
-    };
+/// Another process has it open, or the system does not let it be used.
+pub(super) fn restore(directory: &Path, scheduler: &mut sched::Config) -> io::Result<Opened> {
+    let mut opened = Opened::open(directory)?;
     let records = std::mem::take(&mut opened.records);
     scheduler.durable = true;
     scheduler.restored = records.into_iter().map(restored).collect();
-    Ok(Some(opened))
+    Ok(opened)
 }
 
 /// The unix time now, in milliseconds; 0 for a clock before 1970.

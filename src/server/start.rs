@@ -159,7 +159,7 @@ impl Server {
         };
         // Last of all, because it writes.
         let store = match &config.state_dir {
-            Some(directory) => restore(directory, &mut scheduler).map_err(in_state_dir)?,
+            Some(directory) => Some(restore(directory, &mut scheduler).map_err(in_state_dir)?),
             None => None,
         };
         say_what_is_known(&scheduler, config.state_dir.is_some());

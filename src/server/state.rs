@@ -26,6 +26,9 @@ const MAX_NODES_FILE: u64 = 64 * 1024 * 1024;
 /// Pause between two writes of the list of nodes, so that the return of a large cluster is a few writes.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
+/// Pause before a list that could not be written is tried again: how soon after there is room on the disk it is there.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// A directory that survives the process.
 #[derive(Debug, Clone)]
 pub(super) struct StateDir {
@@ -87,16 +90,31 @@ impl StateDir {
 
 /// Keeps the list of nodes up to date; ends never.
 pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
+    let mut has_failed = false;
     loop {
-        hub.nodes_changed.notified().await;
+        if has_failed {
+            // Whatever has changed since, and if nothing has.
+            sleep(RETRY_AFTER).await;
+        } else {
+            hub.nodes_changed.notified().await;
+        }
         if hub.is_shutting_down() {
             return;
         }
         let nodes = hub.read(crate::sched::Scheduler::known_nodes);
         let (count, directory) = (nodes.len(), directory.clone());
         match tokio::task::spawn_blocking(move || directory.save_nodes(&nodes)).await {
-            Ok(Ok(())) => info!("{count} nodes remembered"),
-            Ok(Err(error)) => warn!("cannot remember the nodes: {error}"),
+            Ok(Ok(())) => {
+                info!("{count} nodes remembered");
+                has_failed = false;
+            }
+            Ok(Err(error)) => {
+                if !has_failed {
+                    warn!("cannot remember the nodes: {error}: tried again until it can");
+                }
+                has_failed = true;
+                continue;
+            }
             Err(_) => return,
         }
         sleep(SAVE_EVERY).await;

@@ -10,6 +10,7 @@
 
 mod file;
 pub(super) mod format;
+mod medium;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -23,9 +24,10 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
+pub use self::writer::News;
 use self::writer::{Patience, Sink};
 use super::tasks::{said, told};
 use crate::sched::{Change, Record, RecordKey, Ticket};
@@ -49,17 +51,19 @@ pub struct Store {
 #[derive(Debug)]
 pub struct Opened {
     file: StoreFile,
+    /// Why the disk takes no writes, where it does not.
+    refused: Option<String>,
     /// Every record that could be read.
     pub records: Vec<(RecordKey, Record)>,
 }
 
 impl Opened {
-    /// Opens the store in a directory, making one if need be. What cannot be used is set aside and said; `None` if there
-    /// can be no store at all, which is said too.
+    /// Opens the store in a directory, making one if need be. What is damaged is set aside and said. A disk that takes no
+    /// writes is no hindrance: the store is read as it is, and written once the disk takes it.
     ///
     /// # Errors
-    /// Another process has it open.
-    pub fn open(directory: &Path) -> io::Result<Option<Self>> {
+    /// Another process has it open, or the system does not let it be used.
+    pub fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join(STORE_FILE);
         let opened = match file::open(&path, IfAbsent::Make) {
             Err(OpenError::Unusable(why)) => {
@@ -68,33 +72,30 @@ impl Opened {
                      running ones are learned from their launchers",
                     path.display()
                 );
-                match set_aside(&path) {
-                    Ok(aside) => warn!("the unusable store was kept as {}", aside.display()),
-                    Err(error) => warn!("{}: cannot be set aside: {error}", path.display()),
-                }
+                let aside = set_aside(&path).map_err(|error| {
+                    let why = format!("{STORE_FILE}: {why}; it cannot be set aside: {error}");
+                    io::Error::new(error.kind(), why)
+                })?;
+                warn!("the unusable store was kept as {}", aside.display());
                 file::open(&path, IfAbsent::Make)
             }
             opened => opened,
         };
         match opened {
-            Ok(found) => Ok(Some(found.into_opened(&path))),
+            Ok(found) => Ok(found.into_opened(&path)),
             Err(OpenError::InUse) => Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 "another process has its store open",
             )),
-            Err(OpenError::System(why) | OpenError::Unusable(why)) => {
-                error!(
-                    "{}: {why}: state is in memory only, as without --state-dir",
-                    path.display()
-                );
-                Ok(None)
+            Err(OpenError::System(why) | OpenError::Refused(why) | OpenError::Unusable(why)) => {
+                Err(io::Error::other(format!("{STORE_FILE}: {why}")))
             }
         }
     }
 
-    /// Begins to write; `committed` is called from the writing thread with the newest change that is on disk.
-    pub fn start(self, committed: impl Fn(Ticket) + Send + 'static) -> io::Result<Store> {
-        Store::start(self.file, Patience::default(), committed)
+    /// Begins to write; `tell` is called from the writing thread.
+    pub fn start(self, tell: impl Fn(News) + Send + 'static) -> io::Result<Store> {
+        Store::start(self.file, Patience::default(), self.refused, tell)
     }
 }
 
@@ -117,6 +118,7 @@ impl file::Found {
         info!("{path}: {} records found", self.records.len());
         Opened {
             file: self.file,
+            refused: self.refused,
             records: self.records,
         }
     }
@@ -126,14 +128,15 @@ impl Store {
     fn start(
         sink: impl Sink + Send + 'static,
         patience: Patience,
-        committed: impl Fn(Ticket) + Send + 'static,
+        refused: Option<String>,
+        tell: impl Fn(News) + Send + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || {
-                let run = || writer::run(&thread, sink, &patience, committed);
+                let run = || writer::run(&thread, sink, &patience, refused, tell);
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
                     let why = format!("it panicked: {}", said(&*panic));
                     thread.failure.send_replace(Some(why));
@@ -152,12 +155,20 @@ impl Store {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything taken in so far is on disk; `false` if it is not within `time`.
+    /// Waits until everything taken in so far is on disk; `false` if it is not within `time`, or the disk was tried and
+    /// did not take it.
     pub fn flush(&self, time: Duration) -> bool {
         let mut state = self.shared.state.lock();
         let taken = state.taken;
-        self.shared
-            .wait(&mut state, time, |state| state.written >= taken)
+        let failures = state.failures;
+        state.is_urgent = true;
+        self.shared.changed.notify_all();
+        let is_done = |state: &State| state.written >= taken;
+        let has_failed = |state: &State| state.failed >= taken && state.failures > failures;
+        self.shared.wait(&mut state, time, |state| {
+            is_done(state) || has_failed(state) || state.has_ended
+        });
+        is_done(&state)
     }
 
     /// Waits until the writing thread has ended though it was not asked to; says why.
@@ -200,6 +211,12 @@ struct State {
     taken: Ticket,
     /// The newest change on disk.
     written: Ticket,
+    /// The newest change in the latest transaction that the disk did not take.
+    failed: Ticket,
+    /// How often it took none.
+    failures: u64,
+    /// Whether somebody waits for the disk, which is tried at once then.
+    is_urgent: bool,
     /// Whether the thread is to end once nothing is left.
     is_closing: bool,
     has_ended: bool,
@@ -227,13 +244,33 @@ impl Shared {
         state.taken
     }
 
-    /// Lets some time pass; `false` at once, or early, if the store is to be closed.
-    fn pause(&self, time: Duration) -> bool {
-        !self.wait(&mut self.state.lock(), time, |state| state.is_closing)
+    /// Lets some time pass; less, if the store is to be closed or somebody waits for it.
+    fn pause(&self, time: Duration) {
+        let mut state = self.state.lock();
+        self.wait(&mut state, time, |state| {
+            state.is_closing || state.is_urgent
+        });
+        state.is_urgent = false;
+    }
+
+    fn is_closing(&self) -> bool {
+        self.state.lock().is_closing
+    }
+
+    /// The disk did not take a transaction.
+    fn failed(&self, ticket: Ticket) {
+        let mut state = self.state.lock();
+        state.failed = ticket;
+        state.failures += 1;
+        drop(state);
+        self.changed.notify_all();
     }
 
     fn wrote(&self, ticket: Ticket) {
-        self.state.lock().written = ticket;
+        let mut state = self.state.lock();
+        state.written = state.written.max(ticket);
+        state.is_urgent = false;
+        drop(state);
         self.changed.notify_all();
     }
 

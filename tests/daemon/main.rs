@@ -19,6 +19,7 @@ mod configuration;
 mod controllers;
 mod flags;
 mod foreign;
+mod full_disk;
 mod gates;
 mod heirs;
 mod hostile;

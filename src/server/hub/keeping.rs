@@ -8,7 +8,7 @@ use tracing::{error, warn};
 
 use super::Hub;
 use crate::sched::{Change, Input};
-use crate::server::store::{Opened, Store};
+use crate::server::store::{News, Opened, Store};
 
 impl Hub {
     /// Keeps records in this store from now on.
@@ -17,9 +17,13 @@ impl Hub {
     /// The system has no thread to write it.
     pub(in crate::server) fn keep_in(self: &Arc<Self>, opened: Opened) -> io::Result<()> {
         let hub = Arc::downgrade(self);
-        let store = opened.start(move |ticket| {
+        let store = opened.start(move |news| {
             if let Some(hub) = hub.upgrade() {
-                hub.handle([Input::Committed(ticket)], None);
+                let input = match news {
+                    News::Committed(ticket) => Input::Committed(ticket),
+                    News::Disk(state) => Input::Disk(state),
+                };
+                hub.handle([input], None);
             }
         })?;
         if self.store.set(store).is_err() {
@@ -47,12 +51,13 @@ impl Hub {
         }
     }
 
-    /// Waits until what was handed to the store so far is on disk, and the core knows.
+    /// Waits until what was handed to the store so far is on disk, and the core knows; no longer than until it is tried in
+    /// vain, where the disk takes no writes.
     pub(super) async fn flush(self: &Arc<Self>, time: Duration) {
         let hub = Arc::clone(self);
         let flush = move || hub.store.get().is_none_or(|store| store.flush(time));
         if !tokio::task::spawn_blocking(flush).await.unwrap_or(false) {
-            warn!("the store was not written within {time:?}");
+            warn!("the store was not written: the disk takes no writes, or not within {time:?}");
         }
     }
 
@@ -75,7 +80,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_handed_to_the_store_is_on_disk_when_the_scheduler_has_left() {
         let directory = tempfile::tempdir().unwrap();
-        let open = || Opened::open(directory.path()).unwrap().unwrap();
+        let open = || Opened::open(directory.path()).unwrap();
         let hub = Arc::new(super::super::tests::hub());
         hub.keep_in(open()).unwrap();
         let cordoned = NodeRecord {

@@ -2,6 +2,10 @@
 //!
 //! Nothing in the file is trusted. Its checksums are verified whenever it is opened, and a panic of the database, which
 //! damage it does not expect may cause, is an error like others.
+//!
+//! A disk that takes no writes ([`OpenError::Refused`]) is no damage. The database takes no other transaction after one
+//! that failed: it is opened again for the next, and has then what was committed last. A file that cannot be written at
+//! all is read nevertheless ([`Overlay`]).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -10,18 +14,19 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use redb::{
-    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageError,
-    TableDefinition, TableError,
+use super::medium::{
+    Access, Failures, FileSystem, Medium, Overlay, Watched, is_unborn, write_again,
 };
-use tracing::warn;
-
 use super::writer::Sink;
 use super::{Batch, format};
-use crate::private;
 use crate::sched::{Record, RecordKey};
 use crate::server::tasks::said;
+use redb::{
+    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageBackend,
+    StorageError, TableDefinition, TableError,
+};
 
 /// Records, by key.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -43,8 +48,14 @@ const MAX_ASIDE: usize = 4;
 #[derive(Debug)]
 pub(super) struct StoreFile {
     path: PathBuf,
-    /// `None` after a transaction failed: the database takes no other then, and is opened anew for the next.
+    medium: Arc<dyn Medium>,
+    /// `None` after a transaction failed: the database takes no other then, and is opened again for the next.
     database: Option<Database>,
+    failures: Arc<Failures>,
+    /// Whether there is a file to open again: a new one would lack what was written before.
+    if_absent: IfAbsent,
+    /// The file, while there is no database, so that no other process takes it meanwhile.
+    held: Option<Box<dyn StorageBackend>>,
 }
 
 /// A store that was opened, and what was found in it.
@@ -58,6 +69,8 @@ pub(super) struct Found {
     pub(super) upgraded_from: Option<u64>,
     /// Whether the last transaction was damaged, and the one before it is the last now.
     pub(super) rolled_back: bool,
+    /// Why the disk takes no writes, where it does not: what was found was read nevertheless.
+    pub(super) refused: Option<String>,
 }
 
 /// Why there is no store.
@@ -69,6 +82,9 @@ pub(super) enum OpenError {
     /// What is in the file is damaged, or of a program newer than this one.
     #[error("{0}")]
     Unusable(String),
+    /// The disk takes no writes: it is full, or can only be read, or fails.
+    #[error("{0}")]
+    Refused(String),
     /// The system does not let it be used, whatever is in it.
     #[error("{0}")]
     System(String),
@@ -83,33 +99,141 @@ pub(super) enum IfAbsent {
     Fail,
 }
 
-/// Opens a store; reads all of it, converting it if it is of an older format.
+/// Opens a store; reads all of it, converting it if it is of an older format. One on a disk that takes no writes is only
+/// read.
 pub(super) fn open(path: &Path, if_absent: IfAbsent) -> Result<Found, OpenError> {
-    caught(|| {
-        let (database, rolled_back) = open_database(path, if_absent)?;
-        let upgraded_from = bring_up_to_date(&database)?;
-        let (records, unreadable) = read(&database)?;
-        sync_directory(path).map_err(|error| OpenError::System(error.to_string()))?;
-        let file = StoreFile {
-            path: path.to_owned(),
-            database: Some(database),
-        };
-        Ok(Found {
-            file,
-            records,
-            unreadable,
-            upgraded_from,
-            rolled_back,
-        })
-    })
-    .unwrap_or_else(|panic| Err(OpenError::Unusable(format!("damaged: {panic}"))))
+    open_on(Arc::new(FileSystem), path, if_absent)
 }
 
-fn open_database(path: &Path, if_absent: IfAbsent) -> Result<(Database, bool), OpenError> {
+/// The same, on some medium.
+pub(super) fn open_on(
+    medium: Arc<dyn Medium>,
+    path: &Path,
+    if_absent: IfAbsent,
+) -> Result<Found, OpenError> {
+    let mut file = StoreFile {
+        path: path.to_owned(),
+        medium,
+        database: None,
+        failures: Arc::default(),
+        if_absent,
+        held: None,
+    };
+    let (contents, refused) = match file.open_database() {
+        Ok((database, contents)) => {
+            file.database = Some(database);
+            file.if_absent = IfAbsent::Fail;
+            (contents, None)
+        }
+        Err(OpenError::Refused(why)) => (file.read_only()?, Some(why)),
+        Err(error) => return Err(error),
+    };
+    Ok(Found {
+        file,
+        records: contents.records,
+        unreadable: contents.unreadable,
+        upgraded_from: contents.upgraded_from.filter(|_| refused.is_none()),
+        rolled_back: contents.rolled_back,
+        refused,
+    })
+}
+
+/// What is in a database.
+#[derive(Debug, Default)]
+struct Contents {
+    records: Vec<(RecordKey, Record)>,
+    unreadable: Vec<String>,
+    upgraded_from: Option<u64>,
+    rolled_back: bool,
+}
+
+impl StoreFile {
+    /// Opens the database, and reads it.
+    fn open_database(&mut self) -> Result<(Database, Contents), OpenError> {
+        self.held = None;
+        self.failures.take();
+        let opened = caught(|| {
+            let file = self.open_file()?;
+            let (database, rolled_back) = database_on(file)?;
+            let upgraded_from = bring_up_to_date(&database)?;
+            let mut contents = read(&database)?;
+            sync_directory(&self.path).map_err(|error| OpenError::Refused(error.to_string()))?;
+            contents.upgraded_from = upgraded_from;
+            contents.rolled_back = rolled_back;
+            Ok((database, contents))
+        })
+        .unwrap_or_else(|panic| Err(OpenError::Unusable(format!("damaged: {panic}"))));
+        opened.map_err(|error| match (error, self.failures.take()) {
+            (OpenError::InUse, _) => OpenError::InUse,
+            // Whatever else the database says of it.
+            (_, Some(why)) => OpenError::Refused(why),
+            (error, None) => error,
+        })
+    }
+
+    /// The file, to be read and written, with all that can be read in it on disk.
+    fn open_file(&self) -> Result<Watched, OpenError> {
+        let access = match self.if_absent {
+            IfAbsent::Make => Access::Make,
+            IfAbsent::Fail => Access::Write,
+        };
+        let file = Watched {
+            file: self
+                .medium
+                .open(&self.path, access)
+                .map_err(|error| not_opened(&error))?,
+            failures: Arc::clone(&self.failures),
+        };
+        let io = |error: io::Error| OpenError::from(redb::Error::Io(error));
+        if is_unborn(&file).map_err(io)? {
+            if self.if_absent == IfAbsent::Fail {
+                return Err(OpenError::Unusable("damaged: it is empty".to_owned()));
+            }
+            file.set_len(0).map_err(io)?;
+        } else if self.failures.is_sync_in_doubt() {
+            write_again(&file).map_err(io)?;
+        }
+        self.failures.is_synced();
+        Ok(file)
+    }
+
+    /// Reads the file without writing to it, and holds it.
+    fn read_only(&mut self) -> Result<Contents, OpenError> {
+        let open = || self.medium.open(&self.path, Access::Read);
+        let io = |error: io::Error| OpenError::from(redb::Error::Io(error));
+        let contents = caught(|| {
+            let file = match open() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened.map_err(|error| not_opened(&error))?,
+            };
+            if is_unborn(&*file).map_err(io)? {
+                return Ok(None);
+            }
+            let (database, rolled_back) = database_on(Overlay::over(file).map_err(io)?)?;
+            let upgraded_from = bring_up_to_date(&database)?;
+            let mut contents = read(&database)?;
+            contents.upgraded_from = upgraded_from;
+            contents.rolled_back = rolled_back;
+            Ok(Some(contents))
+        })
+        .unwrap_or_else(|panic| Err(OpenError::Unusable(format!("damaged: {panic}"))))?;
+        if contents.is_some() {
+            self.if_absent = IfAbsent::Fail;
+        }
+        self.hold();
+        Ok(contents.unwrap_or_default())
+    }
+
+    /// Keeps other processes from the file. That it cannot be opened is no worse than that it is not open.
+    fn hold(&mut self) {
+        self.held = self.medium.open(&self.path, Access::Read).ok();
+    }
+}
+
+fn database_on(file: impl StorageBackend) -> Result<(Database, bool), OpenError> {
     let rolled_back = Rc::new(Cell::new(false));
     let seen = Rc::clone(&rolled_back);
-    let mut builder = Database::builder();
-    builder
+    let database = Database::builder()
         .set_cache_size(CACHE_LEN)
         .set_check_integrity_on_open(true)
         .set_repair_callback(move |repair| {
@@ -118,16 +242,19 @@ fn open_database(path: &Path, if_absent: IfAbsent) -> Result<(Database, bool), O
             if DOES_NOT_VERIFY.contains(&repair.progress()) {
                 seen.set(true);
             }
-        });
-    let database = match if_absent {
-        IfAbsent::Make => {
-            // Made here, because the database would let others read it.
-            drop(private::open(path).map_err(redb::Error::Io)?);
-            builder.create(path)?
-        }
-        IfAbsent::Fail => builder.open(path)?,
-    };
+        })
+        .create_with_backend(file)?;
     Ok((database, rolled_back.get()))
+}
+
+/// Why a file cannot be opened.
+fn not_opened(error: &io::Error) -> OpenError {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
+    match error.kind() {
+        ResourceBusy => OpenError::InUse,
+        StorageFull | QuotaExceeded | ReadOnlyFilesystem => OpenError::Refused(error.to_string()),
+        _ => OpenError::System(error.to_string()),
+    }
 }
 
 /// Converts older records, in one transaction; the format they were in. A file that has just been made gets its format.
@@ -188,20 +315,21 @@ fn convert(records: &mut Records<'_>, version: u64) -> Result<(), OpenError> {
     Ok(())
 }
 
-type Contents = (Vec<(RecordKey, Record)>, Vec<String>);
-
 fn read(database: &Database) -> Result<Contents, OpenError> {
     let transaction = database.begin_read().map_err(redb::Error::from)?;
     let table = transaction.open_table(RECORDS).map_err(redb::Error::from)?;
-    let (mut records, mut unreadable) = Contents::default();
+    let mut contents = Contents::default();
     for entry in table.iter()? {
         let (key, value) = entry?;
         match format::decode(key.value(), value.value()) {
-            Ok(record) => records.push(record),
-            Err(why) => unreadable.push(format!("{}: {why}", format::name(key.value()))),
+            Ok(record) => contents.records.push(record),
+            Err(why) => {
+                let unreadable = format!("{}: {why}", format::name(key.value()));
+                contents.unreadable.push(unreadable);
+            }
         }
     }
-    Ok((records, unreadable))
+    Ok(contents)
 }
 
 /// Takes a file out of the way, beside where it was; the path it has then.
@@ -253,9 +381,12 @@ fn parent(path: &Path) -> &Path {
 /// Why a transaction was not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
-    /// The database, which had failed, could not be opened anew.
+    /// The database, which had failed, could not be opened again.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The disk took no write: in the system's words.
+    #[error("{0}")]
+    Refused(String),
     /// The database failed.
     #[error(transparent)]
     Database(#[from] redb::Error),
@@ -270,39 +401,40 @@ impl StoreFile {
     pub(super) fn fail(&mut self) {
         self.database = None;
     }
+
+    /// Whether what can be read may not be on disk.
+    pub(super) fn is_sync_in_doubt(&self) -> bool {
+        self.failures.is_sync_in_doubt()
+    }
 }
 
 impl Sink for StoreFile {
     type Error = WriteError;
 
     fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
+        let written = self.try_write(batch);
+        if written.is_err() {
+            self.hold();
+        }
+        written
+    }
+}
+
+impl StoreFile {
+    fn try_write(&mut self, batch: &Batch) -> Result<(), WriteError> {
+        self.failures.take();
         let database = match self.database.take() {
             Some(database) => database,
-            // Not a new one: it would lack what was written before.
-            None => open(&self.path, IfAbsent::Fail)?
-                .file
-                .database
-                .expect("a store that was opened has its database"),
+            None => self.open_database()?.0,
         };
-        caught(|| {
+        self.if_absent = IfAbsent::Fail;
+        let written = caught(|| {
             write(&database, batch)?;
             self.database = Some(database);
             Ok(())
         })
-        .unwrap_or_else(|panic| Err(WriteError::Panic(panic)))
-    }
-
-    fn abandon(&mut self) {
-        if let Err(panic) = caught(|| drop(self.database.take())) {
-            warn!("closing the store: {panic}");
-        }
-        match set_aside(&self.path) {
-            Ok(aside) => warn!(
-                "the store as it was last written is kept as {}; it is not read at the next start",
-                aside.display()
-            ),
-            Err(error) => warn!("{}: cannot be set aside: {error}", self.path.display()),
-        }
+        .unwrap_or_else(|panic| Err(WriteError::Panic(panic)));
+        written.map_err(|error| self.failures.take().map_or(error, WriteError::Refused))
     }
 }
 

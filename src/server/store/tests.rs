@@ -5,6 +5,7 @@
 mod commits;
 mod crash;
 mod damage;
+mod faults;
 mod formats;
 mod full_disk;
 
@@ -16,8 +17,8 @@ use proto_frames::Uuid;
 
 use super::*;
 use crate::sched::{
-    Attempt, BindingRecord, Demand, DrainRecord, EndsRecord, Event, InstanceRecord, Life,
-    NodeRecord,
+    Attempt, BindingRecord, Demand, DiskState, DrainRecord, EndsRecord, Event, InstanceRecord,
+    Life, NodeRecord,
 };
 
 /// Far longer than anything here takes.
@@ -62,14 +63,12 @@ fn delete(ticket: u64, number: u64) -> Change {
 
 /// What is in the store of a directory.
 fn contents(directory: &Path) -> Vec<(RecordKey, Record)> {
-    let opened = Opened::open(directory).unwrap();
-    opened.expect("there is a store").records
+    Opened::open(directory).unwrap().records
 }
 
 /// A store that tells nobody of its commits.
 fn open(directory: &Path) -> Store {
-    let opened = Opened::open(directory).unwrap().expect("there is a store");
-    opened.start(|_| {}).unwrap()
+    Opened::open(directory).unwrap().start(|_| {}).unwrap()
 }
 
 /// Writes changes to the store of a directory, and closes it.
@@ -173,13 +172,14 @@ fn two_processes_do_not_share_a_store() {
     let error = Opened::open(directory.path()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
     drop(first);
-    assert!(Opened::open(directory.path()).unwrap().is_some());
+    assert!(Opened::open(directory.path()).is_ok());
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_means_no_store() {
+fn a_store_that_the_system_does_not_let_be_used_stops_the_start() {
     let directory = tempfile::tempdir().unwrap();
     // Nobody, not even the superuser, opens a directory as a file.
     std::fs::create_dir(directory.path().join(STORE_FILE)).unwrap();
-    assert!(Opened::open(directory.path()).unwrap().is_none());
+    let error = Opened::open(directory.path()).unwrap_err();
+    assert!(error.to_string().starts_with("store.redb: "), "{error}");
 }

@@ -1,12 +1,15 @@
-//! The thread that writes the store: group commit, patience with a disk that fails, and what happens when that ends.
+//! The thread that writes the store: group commit, and patience with a disk that takes no writes.
+//!
+//! A transaction that fails is tried again, with what came meanwhile, until it is written or the store is closed. Nothing
+//! counts as on disk before.
 
 use std::fmt::Display;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::{Batch, Shared};
-use crate::sched::Ticket;
+use crate::sched::{DiskState, Ticket};
 
 /// Pause before a transaction that failed is tried again; doubles up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -14,31 +17,31 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// Longest pause between two tries: how soon after there is room again it is used.
 const MAX_RETRY: Duration = Duration::from_secs(5);
 
-/// How long a disk may fail before durability is given up: time for somebody to make room on a full one. Meanwhile
-/// nothing is acknowledged that waits for the disk.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-
 /// Where transactions go.
 pub(super) trait Sink {
     /// Why one failed.
     type Error: Display;
 
-    /// Writes a transaction; on return it is on disk, or not there at all.
+    /// Writes a transaction; on return it is on disk. One that has failed may be there or not, and is written again.
     fn write(&mut self, batch: &Batch) -> Result<(), Self::Error>;
-
-    /// Takes what was written so far out of use, because what comes will not be written.
-    fn abandon(&mut self);
 }
 
-/// How long to try.
+/// What the writing thread has to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// This change and all before it are on disk.
+    Committed(Ticket),
+    /// The disk takes writes no longer, for another reason than before, or again.
+    Disk(DiskState),
+}
+
+/// How often to try.
 #[derive(Debug, Clone)]
 pub(super) struct Patience {
     /// See [`FIRST_RETRY`].
     pub(super) first: Duration,
     /// See [`MAX_RETRY`].
     pub(super) most: Duration,
-    /// See [`GIVE_UP_AFTER`].
-    pub(super) limit: Duration,
 }
 
 impl Default for Patience {
@@ -46,78 +49,102 @@ impl Default for Patience {
         Self {
             first: FIRST_RETRY,
             most: MAX_RETRY,
-            limit: GIVE_UP_AFTER,
         }
     }
 }
 
-/// Writes transactions until the store is closed.
+/// Writes transactions until the store is closed. `refused`: why the disk took no writes when the store was opened.
 pub(super) fn run(
     shared: &Shared,
-    mut sink: impl Sink,
+    sink: impl Sink,
     patience: &Patience,
-    committed: impl Fn(Ticket),
+    refused: Option<String>,
+    tell: impl Fn(News),
 ) {
-    let mut is_durable = true;
-    while let Some((batch, ticket)) = shared.take() {
-        let ticket = if is_durable {
-            match write(shared, &mut sink, patience, batch, ticket) {
-                Outcome::Written(ticket) => ticket,
-                Outcome::GivenUp(ticket) => {
-                    sink.abandon();
-                    is_durable = false;
-                    ticket
-                }
-            }
-        } else {
-            ticket
+    let mut writer = Writer {
+        shared,
+        sink,
+        patience,
+        refused: None,
+        tell,
+    };
+    let mut next = match refused {
+        Some(why) => {
+            writer.refuse(&why);
+            Some((Batch::new(), Ticket::default()))
+        }
+        None => shared.take(),
+    };
+    while let Some((batch, ticket)) = next {
+        let Some(ticket) = writer.write(batch, ticket) else {
+            break;
         };
         // In this order, so that who waits for the disk finds what the core says about it queued already.
-        committed(ticket);
+        (writer.tell)(News::Committed(ticket));
         shared.wrote(ticket);
+        next = shared.take();
     }
     // The database is closed before anybody is told that all is done.
-    drop(sink);
+    drop(writer.sink);
     shared.end();
 }
 
-/// What became of a transaction, with the newest change in it.
-enum Outcome {
-    Written(Ticket),
-    GivenUp(Ticket),
+struct Writer<'a, S, T> {
+    shared: &'a Shared,
+    sink: S,
+    patience: &'a Patience,
+    /// Why the disk took no write when it was tried last.
+    refused: Option<String>,
+    tell: T,
 }
 
-/// Writes one transaction, again and again if need be; what comes meanwhile joins it.
-fn write(
-    shared: &Shared,
-    sink: &mut impl Sink,
-    patience: &Patience,
-    mut batch: Batch,
-    mut ticket: Ticket,
-) -> Outcome {
-    let begun = Instant::now();
-    let mut pause = patience.first;
-    let mut has_failed = false;
-    loop {
-        match sink.write(&batch) {
-            Ok(()) if has_failed => {
-                info!("the store is written again");
-                return Outcome::Written(ticket);
+impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
+    /// Writes one transaction, again and again if need be; what comes meanwhile joins it. The newest change in it; `None`
+    /// if the store is closed first.
+    fn write(&mut self, mut batch: Batch, mut ticket: Ticket) -> Option<Ticket> {
+        let mut pause = self.patience.first;
+        loop {
+            // Looked at before the last try, so that there is one after all that is to be written is known.
+            let is_closing = self.shared.is_closing();
+            match self.sink.write(&batch) {
+                Ok(()) => {
+                    self.accept();
+                    return Some(ticket);
+                }
+                Err(why) => self.refuse(&why.to_string()),
             }
-            Ok(()) => return Outcome::Written(ticket),
-            Err(why) if begun.elapsed() >= patience.limit || !shared.pause(pause) => {
+            self.shared.failed(ticket);
+            if is_closing {
                 error!(
-                    "cannot write the store: {why}: given up; from now on as without --state-dir: \
-                     state is in memory only"
+                    "the store is closed without its last {} records, which the disk did not take; what was written \
+                     before is read at the next start",
+                    batch.len()
                 );
-                return Outcome::GivenUp(ticket);
+                return None;
             }
-            Err(why) => {
-                warn!("cannot write the store: {why}: tried again");
-                has_failed = true;
-                pause = (pause * 2).min(patience.most);
-                ticket = shared.take_more(&mut batch);
-            }
+            self.shared.pause(pause);
+            pause = (pause * 2).min(self.patience.most);
+            ticket = self.shared.take_more(&mut batch);
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        if self.refused.as_deref() == Some(why) {
+            return;
+        }
+        self.refused = Some(why.to_owned());
+        (self.tell)(News::Disk(DiskState::Refuses(why.into())));
+        // After the core knows: who reads it finds things as it says.
+        error!(
+            "cannot write the store: {why}: what is in it stays, and what waits for it is written as soon as the disk \
+             takes it; until then nothing is taken in that has to survive a restart"
+        );
+    }
+
+    fn accept(&mut self) {
+        if self.refused.take().is_some() {
+            (self.tell)(News::Disk(DiskState::Writes));
+            info!("the store is written again: all that waited for it is on disk");
         }
     }
 }

@@ -10,7 +10,6 @@ struct Disk {
     orders: Receiver<Result<(), &'static str>>,
     /// What each transaction was to write.
     seen: Sender<Batch>,
-    abandoned: Sender<()>,
 }
 
 impl Sink for Disk {
@@ -20,10 +19,6 @@ impl Sink for Disk {
         let _ = self.seen.send(batch.clone());
         self.orders.recv().unwrap_or(Ok(()))
     }
-
-    fn abandon(&mut self) {
-        let _ = self.abandoned.send(());
-    }
 }
 
 /// A store over such a disk.
@@ -31,36 +26,30 @@ struct World {
     store: Store,
     orders: Sender<Result<(), &'static str>>,
     seen: Receiver<Batch>,
-    abandoned: Receiver<()>,
-    committed: Receiver<Ticket>,
+    told: Receiver<News>,
 }
 
 impl World {
-    /// With a disk that may fail for this long.
-    fn new(limit: Duration) -> Self {
+    fn new() -> Self {
         let (orders, take_orders) = channel();
         let (see, seen) = channel();
-        let (abandon, abandoned) = channel();
-        let (commit, committed) = channel();
+        let (tell, told) = channel();
         let disk = Disk {
             orders: take_orders,
             seen: see,
-            abandoned: abandon,
         };
         let patience = Patience {
             first: Duration::from_millis(1),
             most: Duration::from_millis(2),
-            limit,
         };
-        let committed_to = move |ticket| {
-            let _ = commit.send(ticket);
+        let tell = move |news| {
+            let _ = tell.send(news);
         };
         Self {
-            store: Store::start(disk, patience, committed_to).unwrap(),
+            store: Store::start(disk, patience, None, tell).unwrap(),
             orders,
             seen,
-            abandoned,
-            committed,
+            told,
         }
     }
 
@@ -77,19 +66,26 @@ impl World {
         self.orders.send(Err("no room")).unwrap();
     }
 
+    fn told(&self) -> News {
+        self.told.recv_timeout(LONG).expect("something is told")
+    }
+
     fn committed(&self) -> Ticket {
-        self.committed.recv_timeout(LONG).expect("it is committed")
+        match self.told() {
+            News::Committed(ticket) => ticket,
+            news => panic!("{news:?}"),
+        }
     }
 
     fn nothing_else(&self) {
         assert!(self.seen.try_recv().is_err());
-        assert!(self.committed.try_recv().is_err());
+        assert!(self.told.try_recv().is_err());
     }
 }
 
 #[test]
 fn what_comes_while_a_transaction_is_written_goes_into_the_next() {
-    let world = World::new(LONG);
+    let world = World::new();
     world.store.push(put(1, 1));
     assert_eq!(world.transaction().len(), 1);
     for number in 2..=5 {
@@ -106,7 +102,7 @@ fn what_comes_while_a_transaction_is_written_goes_into_the_next() {
 
 #[test]
 fn a_slow_disk_holds_one_record_for_each_key() {
-    let world = World::new(LONG);
+    let world = World::new();
     world.store.push(put(1, 1));
     world.transaction();
     for ticket in 2..10_000 {
@@ -123,7 +119,7 @@ fn a_slow_disk_holds_one_record_for_each_key() {
 
 #[test]
 fn a_change_of_nothing_is_committed_too() {
-    let world = World::new(LONG);
+    let world = World::new();
     let (ticket, entries) = (Ticket(3), Vec::new());
     world.store.push(Change { ticket, entries });
     world.writes();
@@ -132,7 +128,7 @@ fn a_change_of_nothing_is_committed_too() {
 
 #[test]
 fn a_disk_that_fails_for_a_while_loses_nothing() {
-    let world = World::new(LONG);
+    let world = World::new();
     world.store.push(put(1, 1));
     world.transaction();
     world.store.push(put(2, 2));
@@ -143,31 +139,19 @@ fn a_disk_that_fails_for_a_while_loses_nothing() {
         .into_iter()
         .collect();
     assert_eq!(world.transaction(), expected);
+    let refuses = News::Disk(DiskState::Refuses("no room".into()));
+    assert_eq!(world.told(), refuses, "said at once");
     world.fails();
     assert_eq!(world.transaction(), expected);
     world.nothing_else();
     world.writes();
+    assert_eq!(world.told(), News::Disk(DiskState::Writes));
     assert_eq!(world.committed(), Ticket(3));
-    assert!(world.abandoned.try_recv().is_err());
-}
-
-#[test]
-fn a_disk_that_fails_for_good_is_given_up_and_everything_counts_as_committed() {
-    let world = World::new(Duration::ZERO);
-    world.store.push(put(1, 1));
-    world.transaction();
-    world.fails();
-    assert_eq!(world.committed(), Ticket(1));
-    assert!(world.abandoned.recv_timeout(LONG).is_ok());
-    world.store.push(put(2, 2));
-    assert_eq!(world.committed(), Ticket(2));
-    assert!(world.store.close(LONG));
-    world.nothing_else();
 }
 
 #[test]
 fn nobody_waits_longer_than_it_said_for_a_disk() {
-    let world = World::new(LONG);
+    let world = World::new();
     world.store.push(put(1, 1));
     assert!(!world.store.flush(Duration::from_millis(1)));
     assert!(!world.store.close(Duration::from_millis(1)));
@@ -177,13 +161,36 @@ fn nobody_waits_longer_than_it_said_for_a_disk() {
 }
 
 #[test]
-fn a_store_that_is_closed_while_its_disk_fails_does_not_go_on_trying() {
-    let world = World::new(LONG);
+fn a_store_that_is_closed_while_its_disk_fails_tries_once_more_and_counts_nothing_as_written() {
+    let world = World::new();
     world.store.push(put(1, 1));
     world.transaction();
     assert!(!world.store.close(Duration::ZERO));
     world.fails();
+    world.transaction();
+    world.fails();
     assert!(world.store.close(LONG));
+    let refuses = News::Disk(DiskState::Refuses("no room".into()));
+    assert_eq!(world.told(), refuses);
+    world.nothing_else();
+}
+
+#[test]
+fn a_flush_of_a_disk_that_fails_says_so() {
+    let world = World::new();
+    world.store.push(put(1, 1));
+    let store = &world.store;
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| store.flush(LONG));
+        while !waiting.is_finished() {
+            if world.seen.recv_timeout(Duration::from_millis(1)).is_ok() {
+                world.fails();
+            }
+        }
+        assert!(!waiting.join().unwrap());
+    });
+    world.writes();
+    assert!(store.flush(LONG));
 }
 
 #[test]
@@ -201,25 +208,14 @@ fn a_database_that_failed_is_opened_anew_for_the_next_transaction() {
     assert!(!path.exists());
 }
 
-#[test]
-fn an_abandoned_store_is_not_read_at_the_next_start() {
-    let directory = tempfile::tempdir().unwrap();
-    write(directory.path(), [put(1, 1)]);
-    let path = directory.path().join(STORE_FILE);
-    file::open(&path, IfAbsent::Make).unwrap().file.abandon();
-    assert!(contents(directory.path()).is_empty());
-    assert!(directory.path().join("store.redb.damaged-1").exists());
-}
-
 #[tokio::test]
 async fn a_writing_thread_that_panics_is_noticed() {
     let (orders, take_orders) = channel();
     let disk = Disk {
         orders: take_orders,
         seen: channel().0,
-        abandoned: channel().0,
     };
-    let store = Store::start(disk, Patience::default(), |_| panic!("injected")).unwrap();
+    let store = Store::start(disk, Patience::default(), None, |_| panic!("injected")).unwrap();
     store.push(put(1, 1));
     orders.send(Ok(())).unwrap();
     let why = tokio::time::timeout(LONG, store.failure()).await;

@@ -32,12 +32,14 @@ fn a_child_that_writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
         return;
     };
-    let opened = Opened::open(Path::new(&directory)).unwrap().unwrap();
+    let opened = Opened::open(Path::new(&directory)).unwrap();
     let first = opened.records.len() as u64 / 2 + 1;
     let (commit, committed) = std::sync::mpsc::channel();
     let store = opened
-        .start(move |ticket| {
-            let _ = commit.send(ticket);
+        .start(move |news| {
+            if let News::Committed(ticket) = news {
+                let _ = commit.send(ticket);
+            }
         })
         .unwrap();
     let mut next = first;

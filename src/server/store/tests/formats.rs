@@ -157,7 +157,7 @@ fn a_bound_uuid_is_kept_without_a_new_format_and_named_where_it_is_damaged() {
             (b"bshort", b"\xff\xff\xff\xff{}"),
         ],
     );
-    let found = Opened::open(directory.path()).unwrap().unwrap();
+    let found = Opened::open(directory.path()).unwrap();
     let binding = BindingRecord { since_ms: 7 };
     assert_eq!(
         found.records,

@@ -1,5 +1,6 @@
-//! A real file that cannot grow, as on a full disk: the limit of a file's size stands in for the disk's.
+//! A file that cannot grow: the real error, from a limit of this very process.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -31,65 +32,89 @@ fn in_a_child(test: &str) {
     assert!(output.status.success(), "{said}");
 }
 
+/// Lets no file grow beyond this; `None` = as far as they may.
+fn limit_files(current: Option<u64>) {
+    let now = getrlimit(Resource::Fsize);
+    let current = current.or(now.maximum);
+    setrlimit(Resource::Fsize, Rlimit { current, ..now }).unwrap();
+}
+
 /// In the child: its directory, and a store there that cannot grow, with some records.
-fn full_store(limit: Duration) -> Option<(std::ffi::OsString, Store, Receiver<Ticket>)> {
+fn full_store() -> Option<(std::ffi::OsString, Store, Receiver<News>)> {
     let directory = std::env::var_os(DIRECTORY)?;
     let path = Path::new(&directory);
     write(path, [put(1, 1)]);
-    let file = file::open(&path.join(STORE_FILE), IfAbsent::Fail)
-        .unwrap()
-        .file;
+    let opened = Opened::open(path).unwrap();
     let len = std::fs::metadata(path.join(STORE_FILE)).unwrap().len();
-    let now = getrlimit(Resource::Fsize);
-    let current = Some(len);
-    setrlimit(Resource::Fsize, Rlimit { current, ..now }).unwrap();
+    limit_files(Some(len));
     let patience = Patience {
         first: Duration::from_millis(1),
         most: Duration::from_millis(10),
-        limit,
     };
-    let (commit, committed) = channel();
-    let committed_to = move |ticket| {
-        let _ = commit.send(ticket);
+    let (tell, told) = channel();
+    let tell = move |news| {
+        let _ = tell.send(news);
     };
-    let store = Store::start(file, patience, committed_to).unwrap();
-    Some((directory, store, committed))
+    let store = Store::start(opened.file, patience, opened.refused, tell).unwrap();
+    Some((directory, store, told))
+}
+
+/// Gives the store more than fits, and waits until the disk does not take it; the last change that was committed.
+fn fill(store: &Store, told: &Receiver<News>) -> Ticket {
+    let mut committed = Ticket(1);
+    for number in 2..=RECORDS {
+        store.push(put(number, number));
+    }
+    loop {
+        match told.recv_timeout(LONG).unwrap() {
+            News::Committed(ticket) => committed = ticket,
+            News::Disk(DiskState::Refuses(why)) => {
+                assert!(why.contains("File too large"), "{why}");
+                return committed;
+            }
+            News::Disk(DiskState::Writes) => panic!("it has always taken writes"),
+        }
+    }
 }
 
 #[test]
 fn room_that_comes_back_is_used() {
     in_a_child("room_that_comes_back_is_used");
-    let Some((directory, store, committed)) = full_store(LONG) else {
+    let Some((directory, store, told)) = full_store() else {
         return;
     };
-    for number in 2..=RECORDS {
-        store.push(put(number, number));
-    }
-    let most = Ticket(RECORDS);
-    let soon = Duration::from_millis(200);
-    while let Ok(ticket) = committed.recv_timeout(soon) {
-        assert!(ticket < most, "it does not all fit");
-    }
-    let now = getrlimit(Resource::Fsize);
-    let current = now.maximum;
-    setrlimit(Resource::Fsize, Rlimit { current, ..now }).unwrap();
-    while committed.recv_timeout(LONG).unwrap() < most {}
+    fill(&store, &told);
+    assert!(!store.flush(LONG), "a flush of a full disk says so");
+    limit_files(None);
+    let is_last = |news: &News| *news == News::Committed(Ticket(RECORDS));
+    let mut told = std::iter::from_fn(|| told.recv_timeout(LONG).ok());
+    assert_eq!(
+        told.next(),
+        Some(News::Disk(DiskState::Writes)),
+        "and said once"
+    );
+    assert!(told.any(|news| is_last(&news)));
     assert!(store.close(LONG));
     assert_eq!(contents(Path::new(&directory)).len() as u64, RECORDS);
 }
 
 #[test]
-fn a_disk_that_stays_full_ends_durability_and_nothing_else() {
-    in_a_child("a_disk_that_stays_full_ends_durability_and_nothing_else");
-    let Some((directory, store, committed)) = full_store(Duration::from_millis(50)) else {
+fn a_store_that_is_closed_on_a_full_disk_is_found_as_it_was_committed() {
+    in_a_child("a_store_that_is_closed_on_a_full_disk_is_found_as_it_was_committed");
+    let Some((directory, store, told)) = full_store() else {
         return;
     };
-    for number in 2..=RECORDS {
-        store.push(put(number, number));
-    }
-    while committed.recv_timeout(LONG).unwrap() < Ticket(RECORDS) {}
+    let directory = Path::new(&directory);
+    let committed = fill(&store, &told);
     assert!(store.close(LONG));
-    let kept = formats::kept(Path::new(&directory));
-    assert_eq!(kept, ["store.redb.damaged-1"]);
-    assert!(!Path::new(&directory).join(STORE_FILE).exists());
+    // On the disk that is still full, on one that takes nothing at all, and on one that has room again.
+    assert_eq!(contents(directory).len() as u64, committed.0);
+    limit_files(Some(0));
+    let opened = Opened::open(directory).unwrap();
+    assert_eq!(opened.records.len() as u64, committed.0);
+    assert!(opened.refused.is_some());
+    drop(opened);
+    limit_files(None);
+    assert_eq!(contents(directory).len() as u64, committed.0);
+    assert_eq!(formats::kept(directory), Vec::<String>::new());
 }
