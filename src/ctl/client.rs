@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto_frames::payload::{
     CommandRefused, ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView,
-    NodeView, PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure, Topic,
-    Watch,
+    NodeView, PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure, StoreView,
+    Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -83,6 +83,8 @@ pub struct Listing {
     pub instances: Vec<InstanceView>,
     /// The controllers and operators, if those were asked for.
     pub controllers: Vec<ControllerView>,
+    /// How the scheduler's state directory is, if controllers were asked for and it says so.
+    pub store: Option<StoreView>,
     /// What became of one instance, if that was asked for.
     pub history: Vec<HistoryRow>,
 }
@@ -393,6 +395,7 @@ impl Client {
             listing.nodes.extend(page.nodes);
             listing.instances.extend(page.instances);
             listing.controllers.extend(page.controllers);
+            listing.store = page.store.or(listing.store);
             listing.history.extend(page.history);
             match page.next {
                 None => return Ok(listing),

@@ -4,7 +4,7 @@ use proto_frames::payload::{
     CommandFailure, CommandFailureReason, ControllerView, DrainProgress, DrainState, HistoryRow,
     InstanceQueued, InstanceStateEvent, InstanceView, LifeCommand, LifeState, Misfit, NodeView,
     PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
-    StartFailure, StartFailureReason,
+    StartFailure, StartFailureReason, StoreState, StoreView,
 };
 use proto_frames::{Frame, Kind};
 
@@ -73,7 +73,13 @@ fn listing(query: &Frame) -> Vec<u8> {
             result.controllers = vec![ControllerView {
                 uuid: EVIL.into(),
                 ..ControllerView::default()
-            }]
+            }];
+            result.store = Some(StoreView {
+                state: StoreState::Refused,
+                since_s: Some(u64::MAX),
+                detail: EVIL.into(),
+                waiting: i64::MIN,
+            });
         }
         _ => {
             result.history = vec![HistoryRow {

@@ -2,7 +2,8 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceStopped, NodeConnected, NodeType, RefusalReason, Topic, Watch,
+    InstanceStopped, NodeConnected, NodeType, Query, QueryResult, RefusalReason, StoreState,
+    StoreView, Topic, Watch,
 };
 
 use crate::scheduler::{Scheduler, answer, instance, node, placed, refusal};
@@ -66,6 +67,44 @@ async fn what_the_scheduler_cannot_list_is_an_error_with_its_words() {
         ran.err,
         "ciaoctl: COMMAND QUERY refused: not_permitted: not an operator\n"
     );
+}
+
+#[tokio::test]
+async fn controllers_say_if_the_schedulers_state_directory_cannot_be_written() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let query = Query::decode(&frame.payload).unwrap();
+        let store = StoreView {
+            state: StoreState::Refused,
+            since_s: Some(72),
+            detail: "No space left on device".into(),
+            waiting: 3,
+        };
+        let result = QueryResult {
+            id: query.id,
+            what: query.what,
+            store: Some(store),
+            ..QueryResult::default()
+        };
+        peers.send(from, Kind::QUERY_RESULT, result.encode());
+    })
+    .await;
+    let ran = scheduler.ctl(&["controllers"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.out, "CONTROLLER  STANDING  CONNECTED\n");
+    assert_eq!(
+        ran.err,
+        "ciaoctl: the scheduler has not been able to write its state directory for 1m 12s: No space left on device; 3 \
+         things wait for it, and nothing is taken in that has to survive a restart\n"
+    );
+    let json = scheduler.ctl(&["controllers", "--json"]).await.json();
+    let expected = serde_json::json!({
+        "state": "refused",
+        "since_s": 72,
+        "detail": "No space left on device",
+        "waiting": 3,
+    });
+    assert_eq!(json["store"], expected);
+    assert_eq!(json["controllers"], serde_json::json!([]));
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! `ciaoctl nodes`, `instances`, `queue`, `controllers`.
 
-use proto_frames::payload::{Expression, NodeView, QueryKind};
+use proto_frames::payload::{Expression, NodeView, QueryKind, StoreState, StoreView};
+use serde_json::{Value, json};
 
 use crate::ctl::args::{ListArgs, NodeListArgs, WideListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::table::{Queued, Row, Style, Wide, document, ids, table};
+use crate::ctl::units::span;
 use crate::printable::Printable;
 
 /// Lists the nodes.
@@ -60,7 +62,7 @@ pub async fn queue(context: &mut Context<'_>, args: &ListArgs) -> Result<Exit, C
     print(context, args, &rows)
 }
 
-/// Lists the controllers and operators.
+/// Lists the controllers and operators, and says how the scheduler's state directory is.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -69,7 +71,40 @@ pub async fn controllers(context: &mut Context<'_>, args: &ListArgs) -> Result<E
         .client
         .list(QueryKind::Controllers, args.matching.as_deref())
         .await?;
+    let Some(store) = listing.store else {
+        return print(context, args, &listing.controllers);
+    };
+    if context.json {
+        let mut document = document(&listing.controllers);
+        document["store"] = store_json(&store);
+        context.out.document(&document)?;
+        return Ok(Exit::Done);
+    }
+    if store.state == StoreState::Refused {
+        context.out.remark(&Printable::new(store_remark(&store)))?;
+    }
     print(context, args, &listing.controllers)
+}
+
+fn store_json(store: &StoreView) -> Value {
+    json!({
+        "state": store.state.as_str(),
+        "since_s": store.since_s,
+        "detail": (!store.detail.is_empty()).then_some(&store.detail),
+        "waiting": store.waiting,
+    })
+}
+
+/// What an operator has to know of a state directory that is not written.
+fn store_remark(store: &StoreView) -> String {
+    let since = i64::try_from(store.since_s.unwrap_or_default()).unwrap_or(i64::MAX);
+    format!(
+        "the scheduler has not been able to write its state directory for {}: {}; {} things wait for it, and nothing is \
+         taken in that has to survive a restart",
+        span(since),
+        store.detail,
+        store.waiting
+    )
 }
 
 /// Whether a node's labels meet an expression, as they would for a START that requires it.
