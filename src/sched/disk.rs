@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    EvacuateMode, RefusalReason, StartFailureReason, StoreState, StoreView,
+    EvacuateMode, RefusalReason, StartFailure, StartFailureReason, StoreState, StoreView,
 };
 use proto_frames::{Frame, Kind};
 
@@ -79,6 +79,8 @@ pub(super) struct Disk {
     held_bytes: usize,
     /// STARTs that were taken in and are not on disk.
     unwritten: VecDeque<Unwritten>,
+    /// STARTs that were on disk and have failed: a crash would have them tried again, until that is on disk.
+    failed: VecDeque<Failed>,
 }
 
 /// Why nothing is written.
@@ -100,7 +102,21 @@ struct Unwritten {
     arrived: Instant,
 }
 
+/// A START whose failure is told once it is on disk with this change.
+#[derive(Debug)]
+struct Failed {
+    ticket: u64,
+    sender: SessionId,
+    failure: StartFailure,
+}
+
 impl Disk {
+    /// Whether a failure can be told that waited for this change.
+    pub(super) fn has_failures(&self, committed: u64) -> bool {
+        let first = self.failed.front();
+        first.is_some_and(|first| first.ticket <= committed)
+    }
+
     /// STARTs that wait at the door.
     pub(super) fn held(&self) -> usize {
         self.held.len()
@@ -111,9 +127,9 @@ impl Disk {
         self.held_bytes
     }
 
-    /// STARTs that were taken in and are not on disk.
+    /// STARTs that were taken in and are not on disk, and those that have failed and still are.
     pub(super) fn unwritten(&self) -> usize {
-        self.unwritten.len()
+        self.unwritten.len() + self.failed.len()
     }
 
     /// A change was handed out.
@@ -347,6 +363,48 @@ impl Scheduler {
         self.fail_unwritten_batches(&self.disk_trouble());
     }
 
+    /// Has the failure of a START that is still on disk wait until it is not, while nothing can be written; gives back one
+    /// that can be told.
+    pub(super) fn hold_failure(
+        &mut self,
+        sender: SessionId,
+        failure: StartFailure,
+    ) -> Option<StartFailure> {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let disk = &self.durable.disk;
+        let is_over =
+            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
+        let waits = disk.trouble.is_some()
+            && failure.reason != StartFailureReason::NotRecorded
+            && is_over
+            && self.durable.is_recorded(&instance)
+            && !disk.unwritten.iter().any(|it| it.instance == instance);
+        if !waits {
+            return Some(failure);
+        }
+        let ticket = self.durable.ticket();
+        self.durable.disk.failed.push_back(Failed {
+            ticket,
+            sender,
+            failure,
+        });
+        None
+    }
+
+    /// Tells failures that are on disk by now; whether there was any.
+    pub(super) fn tell_recorded_failures(&mut self) -> bool {
+        let mut any = false;
+        while self.durable.has_failures()
+            && let Some(Failed {
+                sender, failure, ..
+            }) = self.durable.disk.failed.pop_front()
+        {
+            any = true;
+            self.tell_failure_now(sender, failure);
+        }
+        any
+    }
+
     fn fail_unrecorded(&mut self, start: &PlacedStart) {
         let (request, reason) = (&start.request, StartFailureReason::NotRecorded);
         let why = Explanation::of(&self.disk_trouble());
@@ -363,7 +421,7 @@ impl Scheduler {
     fn disk_trouble(&self) -> String {
         let trouble = self.durable.disk.trouble.as_ref();
         let why = trouble.and_then(|trouble| trouble.why.as_deref());
-        let why = why.unwrap_or("its disk does not answer");
+        let why = why.unwrap_or("its disk has not answered in time");
         format!(
             "the scheduler cannot record it, so that it would be lost in a restart: its state directory takes no \
              writes: {why}"
@@ -428,7 +486,7 @@ impl Scheduler {
             view.detail = trouble
                 .why
                 .as_deref()
-                .unwrap_or("the disk does not answer")
+                .unwrap_or("its disk has not answered in time")
                 .to_owned();
         }
         view

@@ -81,6 +81,12 @@ impl Durable {
                 .front()
                 .is_some_and(|first| first.ticket <= self.committed)
             || self.has_recorded()
+            || self.has_failures()
+    }
+
+    /// Whether a failure can be told that waited to be on disk.
+    pub(super) fn has_failures(&self) -> bool {
+        self.disk.has_failures(self.committed)
     }
 
     /// Things that wait for the disk.
@@ -234,7 +240,7 @@ impl Scheduler {
 
     /// Does what waited for the disk and need wait no longer; whether there was anything.
     pub(super) fn go_on(&mut self) -> bool {
-        let mut any = self.acknowledge_recorded();
+        let mut any = self.acknowledge_recorded() | self.tell_recorded_failures();
         while let Some(ready) = self.durable.take_ready() {
             any = true;
             let is_current = self

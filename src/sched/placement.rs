@@ -369,6 +369,12 @@ impl Scheduler {
 
     /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
     pub(super) fn tell_failure(&mut self, sender: SessionId, full: StartFailure) {
+        if let Some(full) = self.hold_failure(sender, full) {
+            self.tell_failure_now(sender, full);
+        }
+    }
+
+    pub(super) fn tell_failure_now(&mut self, sender: SessionId, full: StartFailure) {
         self.counters.failed += 1;
         let (reason, why) = (&full.reason, full.detail.as_deref().unwrap_or_default());
         let instance = InstanceId::new(&full.instance_uuid);

@@ -182,6 +182,30 @@ fn a_crash_while_nothing_can_be_written_leaves_what_was_acknowledged() {
 }
 
 #[test]
+fn a_failure_of_what_is_on_disk_is_told_once_a_crash_would_not_undo_it() {
+    let (mut world, controller, _) = world(100, 100);
+    world.start_as(controller, patient("waits", 100, 2));
+    world.look_away();
+    world.disk_refuses();
+    world.advance(2 * DISK_PATIENCE);
+    assert_eq!(world.failures(controller), []);
+    world.disk_writes();
+    let timeout = [("waits".to_owned(), StartFailureReason::QueueTimeout)];
+    assert_eq!(world.failures(controller), timeout);
+
+    world.start_as(controller, patient("waits", 100, 2));
+    world.look_away();
+    world.disk_refuses();
+    world.advance(2 * DISK_PATIENCE);
+    assert_eq!(world.failures(controller), []);
+    crash(&mut world, 1);
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.advance(2 * DISK_PATIENCE);
+    assert_eq!(world.failures(controller), timeout, "once");
+}
+
+#[test]
 fn starts_at_the_door_go_in_when_the_disk_is_back_the_most_urgent_first() {
     let (mut world, controller, node) = world(100, 0);
     world.disk_refuses();
