@@ -5,6 +5,7 @@
 //! - [`features`], `detect`: what a node says of itself beyond its figures, from flags and from the machine.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
+//! - `backlog`: what could not be written to the state directory yet.
 //! - `orphans`, `trash`: what is left of an instance whose supervisor was killed; files that are being deleted.
 //! - `control`, `lease`, `limits`, `cgroup`: what supervisors are asked, until when they may go on, and what their
 //!   workloads may take.
@@ -13,6 +14,7 @@
 //! A program that runs launchers must answer [`supervise::WORD`] as its first argument with [`supervise::run`].
 
 pub mod agent;
+mod backlog;
 mod cgroup;
 pub mod cli;
 mod config;

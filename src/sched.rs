@@ -104,9 +104,10 @@ pub use footprint::Footprint;
 pub use full::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
-    Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport, EndsReport,
-    FailedStart, Fault, Hello, Input, InstanceReport, InstanceState, Malformed, Meaning,
-    NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target,
+    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport,
+    EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState, Malformed,
+    Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target, VmType,
+    VmTypes,
 };
 pub use instances::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,

@@ -23,6 +23,10 @@ mod life;
 mod orphans;
 #[path = "launcher/restarts.rs"]
 mod restarts;
+#[path = "launcher/storage.rs"]
+mod storage;
+#[path = "launcher/volume.rs"]
+mod volume;
 #[path = "launcher/workloads.rs"]
 mod workloads;
 #[path = "launcher/world.rs"]

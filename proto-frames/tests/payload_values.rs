@@ -391,6 +391,8 @@ proptest! {
             capabilities: capabilities.clone(),
             starts_seen,
             shares: texts[5].clone(),
+            vm_types: capabilities.clone(),
+            fault: texts[0].clone(),
             ..Ready::default()
         };
         prop_assert_eq!(Ready::decode(&ready.encode()), Ok(ready));
@@ -418,6 +420,8 @@ proptest! {
             labels,
             status: texts[4].clone(),
             shares: texts[5].clone(),
+            vm_types: capabilities.clone(),
+            fault: texts[1].clone(),
             ends_incarnation: texts[0].clone(),
             ends_seq: starts_seen,
             ended: ended.collect(),

@@ -253,6 +253,7 @@ fn words(reason: &Reason) -> String {
         ReasonKind::Near => format!("not near '{what}'"),
         ReasonKind::Group => format!("kept out by group '{what}'"),
         ReasonKind::Tenants => "reserved for other tenants".to_owned(),
+        ReasonKind::VmType => format!("do not run vm_type {}", reason.what),
         ReasonKind::Memory | ReasonKind::Vcpus | ReasonKind::Disk => {
             format!("short of {}", reason.reason)
         }

@@ -176,6 +176,7 @@ impl Row for NodeView {
             "resources_total": self.resources_total,
             "resources_free": self.resources_free,
             "failures": self.failures.parse::<f64>().unwrap_or(0.0),
+            "fault": (!self.fault.is_empty()).then_some(&self.fault),
             "cordoned": self.cordoned,
             "drain": (!self.drain.is_empty()).then_some(&self.drain),
             "capabilities": self.capabilities,
@@ -184,10 +185,11 @@ impl Row for NodeView {
     }
 }
 
-/// `READY`, `READY, cordoned`.
+/// `READY`, `READY, cordoned`, `FULL, fault`.
 fn status(node: &NodeView) -> String {
     let cordoned = if node.cordoned { ", cordoned" } else { "" };
-    format!("{}{cordoned}", node.status)
+    let fault = if node.fault.is_empty() { "" } else { ", fault" };
+    format!("{}{fault}{cordoned}", node.status)
 }
 
 impl Row for ControllerView {
@@ -237,6 +239,7 @@ impl Row for Wide<NodeView> {
         ("FAILURES", true),
         ("RESOURCES FREE", false),
         ("DRAIN", false),
+        ("FAULT", false),
         ("LABELS", false),
     ];
 
@@ -260,10 +263,12 @@ impl Row for Wide<NodeView> {
         };
         let mut cells = node.cells(id);
         let drain = [&node.drain].into_iter().filter(|drain| !drain.is_empty());
+        let fault = [&node.fault].into_iter().filter(|fault| !fault.is_empty());
         cells.extend([
             failures.to_owned(),
             list(resources),
             list(drain.cloned()),
+            list(fault.cloned()),
             list(labels),
         ]);
         cells

@@ -96,6 +96,17 @@ pub enum Runs {
     Anything,
 }
 
+impl Runs {
+    /// As READY and STATS have it.
+    fn vm_types(self) -> Vec<String> {
+        let names: &[&str] = match self {
+            Self::Processes => &["process"],
+            Self::Anything => &["docker", "process", "qemu"],
+        };
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+}
+
 /// One thing that happened.
 #[derive(Debug)]
 pub enum Input {
@@ -154,6 +165,17 @@ pub enum Input {
         instance: String,
         /// Why it has the limits it had, for people, if it has.
         result: Result<(), String>,
+    },
+    /// What the node must keep across restarts can be written, or cannot; told when that changes, and taken to be so
+    /// before. Orders to keep something hold all the same: it is kept once it can be written.
+    Storage {
+        /// Why it cannot be written, for people, if it cannot.
+        fault: Option<String>,
+    },
+    /// The answer to [`Order::ExtendLease`] where that could not be done.
+    LeaseNotExtended {
+        /// When workloads under the lease are killed all the same.
+        until: Instant,
     },
     /// The answer to [`Order::Sample`].
     Sampled {
@@ -286,6 +308,8 @@ pub struct Agent {
     ends: ends::Ends,
     lease: lease::Lease,
     link: Link,
+    /// Why nothing can be kept across restarts, if so.
+    storage_fault: Option<String>,
     /// Whether a sample was asked for and has not come.
     sampling: bool,
     actions: VecDeque<Action>,
@@ -333,6 +357,7 @@ impl Agent {
             exits: 0,
             lease: lease::Lease::default(),
             link: Link::Down,
+            storage_fault: None,
             sampling: false,
             actions: VecDeque::new(),
         }
@@ -358,6 +383,8 @@ impl Agent {
             Input::Frozen { instance, result } => self.frozen(now, &instance, result),
             Input::Thawed { instance, result } => self.thawed(now, &instance, result),
             Input::LimitsSet { instance, result } => self.limits_set(now, &instance, result),
+            Input::Storage { fault } => self.storage(now, fault),
+            Input::LeaseNotExtended { until } => self.lease_not_extended(until),
             Input::Sampled { host, usage } => self.sampled(now, host, &usage),
             Input::Shutdown(workloads) => self.shutdown(now, workloads),
             Input::Tick => {}

@@ -5,12 +5,14 @@
 //! left that a record could describe wrongly for long.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -111,19 +113,101 @@ pub(crate) enum Ended {
 pub(crate) struct Obstacle {
     /// Whether the program itself is at fault (not there, not executable) rather than its surroundings.
     pub(crate) image: bool,
+    /// Whether that is the state directory, which cannot be written. Supervisors that do not tell lack it.
+    #[serde(default)]
+    pub(crate) storage: bool,
     /// For people.
     pub(crate) detail: String,
 }
 
+impl Obstacle {
+    /// What could not be done, and the system's word on it.
+    pub(crate) fn of(what: impl Display, error: &io::Error) -> Self {
+        Self {
+            image: false,
+            storage: is_storage_fault(error),
+            detail: format!("{what}: {error}"),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Obstacle {
+    fn from(detail: T) -> Self {
+        Self {
+            image: false,
+            storage: false,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// Whether the file system is at fault: full, read-only or broken. It may be mended while the program runs, and what was
+/// written before can still be read.
+pub(crate) fn is_storage_fault(error: &io::Error) -> bool {
+    let faults = [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::IO];
+    let is = |errno: &Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    faults.iter().any(is)
+}
+
 /// Writes `value` to `path`, whole or not at all.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let temporary = write_temporary(path, value)?;
+    write_text(path, &serde_json::to_vec(value)?)
+}
+
+/// Writes `text` to `path`, whole or not at all.
+pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
+    let temporary = write_temporary(path, text)?;
     fs::rename(temporary, path)
+}
+
+/// Room on disk for a file that must not fail to be written later because the disk is full by then.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+}
+
+/// Bytes that are reserved for a file: a process's end in JSON, with a long sentence on why it never ran.
+const RESERVED_BYTES: usize = 512;
+
+impl Reserved {
+    /// Reserves room for `path`.
+    ///
+    /// # Errors
+    /// Those of writing a file.
+    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
+        let temporary = write_temporary(&path, &[b' '; RESERVED_BYTES])?;
+        let file = OpenOptions::new().write(true).open(&temporary)?;
+        Ok(Self {
+            path,
+            temporary,
+            file,
+        })
+    }
+
+    /// As [`write_json`], in the room that was reserved if that is enough.
+    pub(crate) fn write_json(self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_vec(value)?;
+        let in_place = || {
+            if text.len() > RESERVED_BYTES {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            // What is left of the spaces ends the document.
+            self.file.write_all_at(&text, 0)?;
+            fs::rename(&self.temporary, &self.path)
+        };
+        in_place().or_else(|_| {
+            let written = write_json(&self.path, value);
+            let _ = fs::remove_file(&self.temporary);
+            written
+        })
+    }
 }
 
 /// Writes `value` to `path` if there is no such file yet; whether there was none.
 pub(crate) fn create_json(path: &Path, value: &impl Serialize) -> io::Result<bool> {
-    let temporary = write_temporary(path, value)?;
+    let temporary = write_temporary(path, &serde_json::to_vec(value)?)?;
     let linked = fs::hard_link(&temporary, path);
     fs::remove_file(&temporary)?;
     match linked {
@@ -163,7 +247,8 @@ pub(crate) fn careful() -> i32 {
     FLAGS.bits().cast_signed()
 }
 
-fn write_temporary(path: &Path, value: &impl Serialize) -> io::Result<PathBuf> {
+/// Writes `text` to a file beside `path`; leaves none where that fails.
+fn write_temporary(path: &Path, text: &[u8]) -> io::Result<PathBuf> {
     // The process id keeps a launcher and a supervisor that race for one file apart.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let create = || {
@@ -177,7 +262,10 @@ fn write_temporary(path: &Path, value: &impl Serialize) -> io::Result<PathBuf> {
         io::ErrorKind::AlreadyExists => fs::remove_file(&temporary).and_then(|()| create()),
         _ => Err(error),
     })?;
-    file.write_all(&serde_json::to_vec(value)?)?;
+    if let Err(error) = file.write_all(text) {
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
     Ok(temporary)
 }
 

@@ -4,11 +4,14 @@
 //! (`CLOCK_BOOTTIME`). The launcher puts it off at each renewal; each supervisor reads it and kills its workload when it
 //! has passed, whatever has become of the launcher. What the lease is to the cluster stands in [`super::agent`].
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -17,11 +20,17 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::files::{read_json, write_json};
+use super::files::{read_json, write_text};
 use super::procfs::boot_id;
 
 /// By how much the two clocks may drift apart without the machine having slept: they are read one after the other.
 const SLEEP_NOTICED: Duration = Duration::from_millis(100);
+
+/// Bytes of the file: a boot id of 36 letters and a number, in JSON, and spaces.
+const FILE_BYTES: usize = 128;
+
+/// What the spare file's name ends in.
+const SPARE: &str = "spare";
 
 /// The deadline, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +39,15 @@ struct Deadline {
     boot: String,
     /// `CLOCK_BOOTTIME` at which killing begins, in ms.
     until_ms: u64,
+}
+
+impl Deadline {
+    /// As it stands in a file, of one length always.
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)?;
+        text.resize(text.len().max(FILE_BYTES), b' ');
+        Ok(text)
+    }
 }
 
 /// Time since the machine booted, with the time it slept.
@@ -60,6 +78,8 @@ fn until(file: &Path) -> Duration {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     file: PathBuf,
+    /// A file of the same size, which takes its place where there is no room for a new one.
+    spare: PathBuf,
     /// How far `CLOCK_BOOTTIME` was ahead of the clock of [`Instant`]s, where the latest sample was taken.
     offset: Offset,
     /// The latest sample after a sleep: what was promised for reports before it is not to be counted from now on.
@@ -102,10 +122,26 @@ impl Offset {
 impl Keeper {
     pub(crate) fn new(file: PathBuf) -> Self {
         Self {
+            spare: file.with_extension(SPARE),
             file,
             offset: Offset::now(),
             woke: None,
         }
+    }
+
+    /// Has room on disk for putting the deadline off also once the disk is full.
+    ///
+    /// # Errors
+    /// Those of writing a file.
+    pub(crate) fn reserve(&self) -> io::Result<()> {
+        if self.spare.exists() {
+            return Ok(());
+        }
+        let over = Deadline {
+            boot: boot_id().unwrap_or_default(),
+            until_ms: 0,
+        };
+        write_text(&self.spare, &over.text()?)
     }
 
     /// When what an earlier launcher wrote is over; `None` = it is.
@@ -137,7 +173,21 @@ impl Keeper {
         let boot = boot_id().ok_or_else(|| io::Error::other("no boot id"))?;
         let until = self.offset.boottime_at(until);
         let until_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
-        write_json(&self.file, &Deadline { boot, until_ms })
+        let text = Deadline { boot, until_ms }.text()?;
+        write_text(&self.file, &text).or_else(|error| self.exchange(&text).map_err(|_| error))
+    }
+
+    /// Writes over the spare file and has it change places with the file, which needs no room.
+    fn exchange(&self, text: &[u8]) -> io::Result<()> {
+        let spare = OpenOptions::new().write(true).open(&self.spare)?;
+        spare.write_all_at(text, 0)?;
+        Ok(renameat_with(
+            CWD,
+            &self.spare,
+            CWD,
+            &self.file,
+            RenameFlags::EXCHANGE,
+        )?)
     }
 }
 
@@ -198,7 +248,7 @@ impl Watch {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Deadline, Keeper, Offset, Watch, boottime, remaining, write_json};
+    use super::{Deadline, Keeper, Offset, Watch, boot_id, boottime, remaining};
 
     const LENGTH: Duration = Duration::from_secs(30);
 
@@ -214,10 +264,30 @@ mod tests {
         assert!(keeper.until().is_some());
         let boot = "another".to_owned();
         let until_ms = u64::MAX;
-        write_json(&file, &Deadline { boot, until_ms }).unwrap();
+        std::fs::write(&file, Deadline { boot, until_ms }.text().unwrap()).unwrap();
         assert_eq!(remaining(&file), Duration::ZERO);
         std::fs::write(&file, "torn").unwrap();
         assert_eq!(remaining(&file), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_lease_is_extended_without_a_new_file_as_often_as_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("lease.json");
+        let keeper = Keeper::new(file.clone());
+        keeper.extend(Instant::now() + LENGTH, LENGTH).unwrap();
+        keeper.reserve().unwrap();
+        for later in 2..5 {
+            let boot = boot_id().unwrap();
+            let until_ms = (boottime() + LENGTH * later)
+                .as_millis()
+                .try_into()
+                .unwrap();
+            keeper
+                .exchange(&Deadline { boot, until_ms }.text().unwrap())
+                .unwrap();
+            assert!(remaining(&file) > LENGTH * (later - 1));
+        }
     }
 
     #[test]

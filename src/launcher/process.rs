@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, error, warn};
 
 use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, Workload};
+use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
 use super::files::{
@@ -59,7 +60,11 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// The workloads of this machine.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    state: StateDir,
+    state: Backlog,
+    /// What the agent was told of whether the state directory can be written.
+    told: Option<String>,
+    /// Until when supervisors let run what is under the lease, where that could not be put off.
+    lease_kept: Option<Instant>,
     /// The program that is run as supervisor.
     supervisor: PathBuf,
     share: Share,
@@ -105,9 +110,19 @@ impl Processes {
         lease: Option<Duration>,
     ) -> Self {
         let (events, happened) = mpsc::channel(EVENT_QUEUE_LEN);
+        let now = Instant::now();
+        let keeper = Keeper::new(state.lease());
+        let mut state = Backlog::new(state, now);
+        if lease.is_some()
+            && let Err(error) = keeper.reserve()
+        {
+            state.failed(now, &error);
+        }
         Self {
-            keeper: Keeper::new(state.lease()),
+            keeper,
             state,
+            told: None,
+            lease_kept: None,
             supervisor,
             share,
             tree,
@@ -123,11 +138,11 @@ impl Processes {
 
     /// What is known from before, and what became of it.
     pub(crate) fn recover(&mut self) -> Vec<Recovered> {
-        let records = self.state.records();
+        let records = self.state().records();
         let found: Vec<Option<Found>> = records.iter().map(|record| self.find(record)).collect();
         let silent = records.iter().zip(&found).filter(|(_, it)| it.is_none());
         let silent: Vec<InstanceDir> = silent
-            .map(|(record, _)| self.state.instance(&record.instance))
+            .map(|(record, _)| self.state().instance(&record.instance))
             .collect();
         let mut are_gone = orphans::without_any(&silent).into_iter();
         let mut known = |(record, found): (Record, Option<Found>)| {
@@ -142,7 +157,11 @@ impl Processes {
 
     /// Ends an instance whose supervisor is gone and has not said how it ended. It runs until nothing is left of it.
     fn end(&self, id: &str, is_gone: bool) -> Found {
-        let (events, instance, dir) = (self.events.clone(), id.to_owned(), self.state.instance(id));
+        let (events, instance, dir) = (
+            self.events.clone(),
+            id.to_owned(),
+            self.state().instance(id),
+        );
         if is_gone {
             tokio::spawn(orphans::remove_group(dir));
             return Found::Ended(None);
@@ -165,27 +184,19 @@ impl Processes {
 
     /// Does what the agent asks; what comes of it is told by [`Processes::event`].
     pub(crate) fn perform(&mut self, order: Order) {
-        let done = match order {
-            Order::Spawn(workload) => {
-                self.spawn(*workload);
-                Ok(())
-            }
+        let now = Instant::now();
+        match order {
+            Order::Spawn(workload) => self.spawn(*workload),
             Order::Terminate(id) => self.signal(&id, Signal::TERM),
             Order::Kill(id) => self.signal(&id, KILL_WORKLOAD),
-            Order::Freeze(id) => {
-                self.ask(id, Request::Freeze, |instance, result| Input::Frozen {
-                    instance,
-                    result,
-                });
-                Ok(())
-            }
-            Order::Thaw(id) => {
-                self.ask(id, Request::Thaw, |instance, result| Input::Thawed {
-                    instance,
-                    result,
-                });
-                Ok(())
-            }
+            Order::Freeze(id) => self.ask(id, Request::Freeze, |instance, result| Input::Frozen {
+                instance,
+                result,
+            }),
+            Order::Thaw(id) => self.ask(id, Request::Thaw, |instance, result| Input::Thawed {
+                instance,
+                result,
+            }),
             Order::SetLimits {
                 instance,
                 mem_mb,
@@ -196,52 +207,94 @@ impl Processes {
                     instance,
                     result,
                 });
-                Ok(())
             }
-            Order::ExtendLease(until) => match self.lease {
-                Some(length) => self.keeper.extend(until, length),
-                None => Ok(()),
-            },
-            Order::Persist(record) => self.state.save(&record),
-            Order::Forget(id) => self.state.forget(&id),
-            Order::PersistMaintenance(maintenance) => self.state.set_maintenance(maintenance),
+            Order::ExtendLease(until) => self.extend_lease(now, until),
+            Order::Persist(record) => self.state.save(now, record),
+            Order::Forget(id) => self.state.forget(now, id),
+            Order::PersistMaintenance(maintenance) => {
+                self.state.set_maintenance(now, maintenance);
+            }
             Order::Sample => {
                 self.keeper.reports();
                 self.sample();
-                Ok(())
             }
-        };
-        if let Err(error) = done {
-            error!(%error, "state directory cannot be kept");
         }
+    }
+
+    fn extend_lease(&mut self, now: Instant, until: Instant) {
+        let Some(length) = self.lease else { return };
+        if let Err(error) = self.keeper.extend(until, length) {
+            self.lease_kept = Some(self.keeper.until().unwrap_or(now));
+            self.state.failed(now, &error);
+        }
+    }
+
+    fn state(&self) -> &StateDir {
+        self.state.state()
     }
 
     /// The next thing that happened. Nothing is lost where the wait is given up.
     pub(crate) async fn event(&mut self) -> Input {
-        // This holds a sender itself, so the channel never closes.
-        match self.happened.recv().await {
-            Some(Event::Started {
+        loop {
+            if let Some(until) = self.lease_kept.take() {
+                return Input::LeaseNotExtended { until };
+            }
+            let fault = self.state.fault();
+            if self.told != fault {
+                self.told.clone_from(&fault);
+                return Input::Storage { fault };
+            }
+            tokio::select! {
+                // This holds a sender itself, so the channel never closes.
+                Some(event) = self.happened.recv() => {
+                    if let Some(input) = self.happened(event) {
+                        return input;
+                    }
+                }
+                () = due(self.state.retry_at()) => self.state.retry(Instant::now()),
+            }
+        }
+    }
+
+    /// What the agent is to be told of an event.
+    fn happened(&mut self, event: Event) -> Option<Input> {
+        match event {
+            Event::Started {
                 instance,
                 supervisor,
                 child,
-            }) => {
+            } => {
                 self.watch(&instance, supervisor, Some(child));
-                Input::Started { instance }
+                Some(Input::Started { instance })
             }
-            Some(Event::Other(input)) => {
-                if let Input::Exited { instance, .. } = &input {
-                    self.supervisors.remove(instance);
+            Event::Other(input) => {
+                match &input {
+                    Input::Exited { instance, .. } => drop(self.supervisors.remove(instance)),
+                    Input::StartFailed {
+                        fault: LaunchFault::Storage,
+                        detail,
+                        ..
+                    } => self.state.note(Instant::now(), detail.clone()),
+                    _ => {}
                 }
-                input
+                Some(input)
             }
-            None => std::future::pending().await,
         }
     }
 
     fn spawn(&mut self, workload: Workload) {
         let instance = workload.instance.clone();
         let (events, starts) = (self.events.clone(), self.starts.clone());
-        let dir = self.state.instance(&instance);
+        if self.state.has(&instance) {
+            let failed = Input::StartFailed {
+                instance,
+                fault: LaunchFault::Storage,
+                detail: self.state.fault().unwrap_or_default(),
+            };
+            tokio::spawn(async move { events.send(Event::Other(failed)).await });
+            return;
+        }
+        let dir = self.state().instance(&instance);
         let supervisor = self.supervisor.clone();
         let launch = self.launch(workload, &dir);
         tokio::spawn(async move {
@@ -258,9 +311,15 @@ impl Processes {
                     if rest == Rest::Unknown {
                         orphans::end(dir).await;
                     }
-                    let Obstacle { image, detail } = obstacle;
+                    let Obstacle {
+                        image,
+                        storage,
+                        detail,
+                    } = obstacle;
                     let fault = if image {
                         LaunchFault::Image
+                    } else if storage {
+                        LaunchFault::Storage
                     } else {
                         LaunchFault::Launch
                     };
@@ -278,11 +337,11 @@ impl Processes {
 
     /// What a supervisor is told to run.
     fn launch(&self, workload: Workload, dir: &InstanceDir) -> Launch {
-        let node = self.state.uuid();
+        let node = self.state().uuid();
         let instance = &workload.instance;
         Launch {
             group: self.tree.as_ref().map(|tree| tree.group(node, instance)),
-            lease: workload.leased.then(|| self.state.lease()),
+            lease: workload.leased.then(|| self.state().lease()),
             limits: Limits {
                 mem_mb: workload.mem_mb,
                 vcpus: workload.vcpus,
@@ -295,27 +354,30 @@ impl Processes {
 
     /// Asks an instance's supervisor; `told` makes its answer what the agent is told.
     fn ask(&self, instance: String, request: Request, told: fn(String, Answer) -> Input) {
-        let (events, dir) = (self.events.clone(), self.state.instance(&instance));
+        let (events, dir) = (self.events.clone(), self.state().instance(&instance));
         tokio::spawn(async move {
             let answer = control::ask(&dir, request).await;
             let _ = events.send(Event::Other(told(instance, answer))).await;
         });
     }
 
-    fn signal(&self, id: &str, signal: Signal) -> io::Result<()> {
-        match self
-            .supervisors
-            .get(id)
-            .map(|supervisor| pidfd_send_signal(&supervisor.pidfd, signal))
-        {
+    fn signal(&self, id: &str, signal: Signal) {
+        let Some(supervisor) = self.supervisors.get(id) else {
+            return;
+        };
+        match pidfd_send_signal(&supervisor.pidfd, signal) {
             // It has ended; that will be told.
-            None | Some(Err(rustix::io::Errno::SRCH)) => Ok(()),
-            Some(sent) => Ok(sent?),
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => error!(instance = id, %error, "cannot signal a supervisor"),
         }
     }
 
     fn watch(&mut self, id: &str, supervisor: Supervisor, child: Option<Child>) {
-        let (events, instance, dir) = (self.events.clone(), id.to_owned(), self.state.instance(id));
+        let (events, instance, dir) = (
+            self.events.clone(),
+            id.to_owned(),
+            self.state().instance(id),
+        );
         self.supervisors.insert(id.to_owned(), supervisor.clone());
         tokio::spawn(async move {
             if let Err(error) = until_ended(supervisor.pidfd).await {
@@ -345,18 +407,23 @@ impl Processes {
         if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
             return Some(Found::Ended(None));
         }
-        let dir = self.state.instance(id);
-        // From here on a supervisor that has not begun will not.
-        match create_json(&dir.supervision(), &Supervision::Abandoned) {
-            Ok(true) => return Some(Found::NeverRan),
-            Ok(false) => {}
-            Err(error) => warn!(instance = id, %error, "cannot give up an instance"),
+        let dir = self.state().instance(id);
+        let supervision = || {
+            read_json(&dir.supervision()).unwrap_or_else(|error| {
+                warn!(instance = id, %error, "process file cannot be read");
+                None
+            })
+        };
+        let mut known = supervision();
+        if known.is_none() {
+            // From here on a supervisor that has not begun will not.
+            match create_json(&dir.supervision(), &Supervision::Abandoned) {
+                Ok(true) => return Some(Found::NeverRan),
+                Ok(false) => known = supervision(),
+                Err(error) => warn!(instance = id, %error, "cannot give up an instance"),
+            }
         }
-        let supervision = read_json(&dir.supervision()).unwrap_or_else(|error| {
-            warn!(instance = id, %error, "process file cannot be read");
-            None
-        });
-        match supervision {
+        match known {
             Some(Supervision::Abandoned) => Some(Found::NeverRan),
             Some(Supervision::By(process)) => match open(&process) {
                 Some(supervisor) => {
@@ -371,9 +438,9 @@ impl Processes {
 
     fn sample(&self) {
         let (events, meter, share) = (self.events.clone(), self.meter.clone(), self.share);
-        let root = self.state.root().to_owned();
+        let instances_dir = self.state().instances();
         let instance =
-            |(id, it): (&String, &Supervisor)| (it.pid, (id.clone(), self.state.instance(id).0));
+            |(id, it): (&String, &Supervisor)| (it.pid, (id.clone(), self.state().instance(id).0));
         let instances: BTreeMap<_, _> = self.supervisors.iter().map(instance).collect();
         let disks = self.disks.clone();
         let dirs = instances.values().map(|(_, dir)| dir.clone()).collect();
@@ -386,9 +453,17 @@ impl Processes {
             let usage = meter.lock().read(&instances, &disks);
             let mem_used_mb = usage.values().map(|usage| usage.mem_mb).sum();
             let disk_used_mb = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
-            let host = share.of(host::sample(&root), mem_used_mb, disk_used_mb);
+            let host = share.of(host::sample(&instances_dir), mem_used_mb, disk_used_mb);
             let _ = events.blocking_send(Event::Other(Input::Sampled { host, usage }));
         });
+    }
+}
+
+/// When that time has come; never where there is none.
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -414,10 +489,7 @@ async fn start(
     launch: Launch,
 ) -> Result<(Supervisor, Child), NotStarted> {
     let failed = |rest: Rest, error: io::Error| NotStarted {
-        obstacle: Obstacle {
-            image: false,
-            detail: format!("cannot start a supervisor: {error}"),
-        },
+        obstacle: Obstacle::of("cannot start a supervisor", &error),
         rest,
     };
     let spawn = move || {

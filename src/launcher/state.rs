@@ -3,14 +3,14 @@
 //! ```text
 //! <state>/lock                  held by the running launcher
 //! <state>/node.json             this node: UUID, whether it is evacuated, what its ends are numbered by
-//! <state>/lease.json            until when instances under the lease may run
+//! <state>/lease.json            until when instances under the lease may run; lease.spare takes its place on a full disk
 //! <state>/instances/<instance>/ see the files of one instance
 //! <state>/new/<instance>/       a directory of an instance that is about to take the place of the earlier one
 //! <state>/trash/                what is being deleted
 //! ```
 //! Nothing here takes the longer the more files a workload makes: what is deleted is set aside first ([`Trash`]).
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -18,20 +18,44 @@ use std::path::{Path, PathBuf};
 use proto_frames::Uuid;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::agent::{Numbering, Record, Stage};
-use super::files::{InstanceDir, read_json, write_json};
+use super::files::{InstanceDir, is_storage_fault, read_json, write_json};
 use super::trash::Trash;
 use crate::private;
 
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It cannot be read or written.
+    /// It cannot be read or written, and no launcher has kept anything in it.
     #[error("state directory {}: {source}; give another with --state-dir", path.display())]
     Unusable {
         /// The directory, or the file in it.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is that of a node, and cannot be read or written.
+    #[error(
+        "state directory {}: {source}; make it usable for this user again: with another (--state-dir) this would be a new \
+         node, and the cluster would lose what runs on the one that it is",
+        path.display()
+    )]
+    OfNode {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is full or read-only, and no launcher has kept a UUID in it.
+    #[error(
+        "state directory {}: {source}; this node has no UUID yet, and one cannot be kept there: free space in it or make \
+         it writable",
+        path.display()
+    )]
+    NoUuid {
+        /// The directory.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -80,6 +104,10 @@ struct Node {
 /// starts in the other half, a number is never given twice although it is not put on disk for each end.
 const ENDS_PER_START_BITS: u32 = 32;
 
+/// Bytes that must fit before the directory counts as writable again after it was not: a START's files, and the records
+/// of some instances.
+const PROBE_BYTES: usize = 256 * 1024;
+
 /// An opened state directory; nobody else has it open.
 #[derive(Debug)]
 pub(crate) struct StateDir {
@@ -88,40 +116,38 @@ pub(crate) struct StateDir {
     uuid: Uuid,
     numbering: Numbering,
     trash: Trash,
+    /// Why it could not be written when it was opened.
+    fault: Option<io::Error>,
     /// Unlocked when this is dropped, or the process ends.
     _lock: File,
 }
 
 impl StateDir {
-    /// Opens the directory, making it if needed. The node keeps its UUID between runs; `uuid` sets another.
+    /// Opens the directory, making it if needed. The node keeps its UUID between runs; `uuid` sets another. One that is
+    /// full or read-only is opened if it has the node's UUID; [`StateDir::take_fault`] has the error then.
     pub(crate) fn open(root: &Path, uuid: Option<Uuid>) -> Result<Self, StateError> {
-        let unusable = |source| StateError::Unusable {
-            path: root.to_owned(),
-            source,
-        };
+        let unusable = |source| unusable(root, source);
+        let mut writing = Writing::default();
         // Instances' environments and outputs are nobody else's business.
-        for remark in private::open_directory(root, is_own).map_err(unusable)? {
-            warn!("{remark}");
+        match private::open_directory(root, is_own) {
+            Ok(remarks) => remarks.iter().for_each(|remark| warn!("{remark}")),
+            Err(source) if is_storage_fault(&source) && !root.exists() => {
+                let path = root.to_owned();
+                return Err(StateError::NoUuid { path, source });
+            }
+            Err(source) => return Err(unusable(source)),
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(root.join("instances"))
-            .map_err(unusable)?;
         // Absolute, because supervisors work elsewhere.
         let root = root.canonicalize().map_err(unusable)?;
-        let lock = File::create(root.join("lock")).map_err(unusable)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateError::InUse { path: root }),
-            Err(error) => return Err(unusable(error.into())),
-        }
         let path = root.join("node.json");
-        let unusable = |source| StateError::Unusable {
-            path: path.clone(),
-            source,
-        };
-        let known: Option<Node> = read_json(&path).map_err(unusable)?;
+        let known: Option<Node> = read_json(&path).map_err(|source| unusable(source))?;
+        writing.has_uuid = known.is_some();
+        let instances = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(root.join("instances"));
+        writing.tolerate(&root, instances)?;
+        let lock = lock(&root, writing.has_uuid)?;
         let known_uuid = known.as_ref().and_then(|node| node.uuid.parse().ok());
         let uuid = uuid.or(known_uuid).unwrap_or_else(Uuid::new_v4);
         if let Some(known) = known_uuid.filter(|known| *known != uuid)
@@ -138,28 +164,37 @@ impl StateDir {
         let starts = before.map_or(0, |node| node.starts).saturating_add(1);
         let incarnation = before.and_then(|node| node.incarnation);
         let incarnation = incarnation.unwrap_or_else(Uuid::new_v4);
-        let node = Node {
+        let mut node = Node {
             uuid: uuid.to_string(),
             maintenance: before.is_some_and(|node| node.maintenance),
             incarnation: Some(incarnation),
             starts,
         };
-        write_json(&path, &node).map_err(unusable)?;
-        let path = root.join("trash");
-        let trash = Trash::open(path.clone());
+        writing.tolerate(&root, write_json(&path, &node))?;
+        if writing.fault.is_some() {
+            // The next launcher would give the numbers of this start again.
+            node.incarnation = Some(Uuid::new_v4());
+        }
+        let trash = Trash::open(root.join("trash")).map_err(|source| unusable(source))?;
         let state = Self {
-            trash: trash.map_err(|source| StateError::Unusable { path, source })?,
+            trash,
+            numbering: Numbering {
+                incarnation: node.incarnation.unwrap_or(incarnation),
+                after: u64::from(starts) << ENDS_PER_START_BITS,
+            },
             root,
             node,
             uuid,
-            numbering: Numbering {
-                incarnation,
-                after: u64::from(starts) << ENDS_PER_START_BITS,
-            },
+            fault: writing.fault,
             _lock: lock,
         };
         state.tidy();
         Ok(state)
+    }
+
+    /// Why the directory could not be written when it was opened; then nothing of this start is in it yet.
+    pub(crate) fn take_fault(&mut self) -> Option<io::Error> {
+        self.fault.take()
     }
 
     /// Finishes what an earlier launcher began to replace or to delete.
@@ -208,10 +243,29 @@ impl StateDir {
         self.node.maintenance
     }
 
-    /// Remembers whether the node is evacuated.
-    pub(crate) fn set_maintenance(&mut self, maintenance: bool) -> io::Result<()> {
+    /// Sets whether the node is evacuated; [`StateDir::save_node`] remembers it.
+    pub(crate) fn set_maintenance(&mut self, maintenance: bool) {
         self.node.maintenance = maintenance;
+    }
+
+    /// Remembers what is known of the node itself.
+    pub(crate) fn save_node(&self) -> io::Result<()> {
         write_json(&self.root.join("node.json"), &self.node)
+    }
+
+    /// Whether there is room again for more than a file that just fits.
+    pub(crate) fn probe(&self) -> io::Result<()> {
+        let path = self.root.join("probe.tmp");
+        let written = fs::write(&path, vec![b'x'; PROBE_BYTES]);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => written.and(Err(error)),
+            _ => written,
+        }
+    }
+
+    /// Where instances' directories are.
+    pub(crate) fn instances(&self) -> PathBuf {
+        self.root.join("instances")
     }
 
     /// The file of the lease.
@@ -231,11 +285,27 @@ impl StateDir {
         match make_dir(&dir.0) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
-            Ok(()) => return write_json(&dir.record(), record),
+            Ok(()) => {
+                return write_json(&dir.record(), record).inspect_err(|_| {
+                    let _ = fs::remove_dir(&dir.0);
+                });
+            }
         }
         match record.stage {
-            Stage::Starting | Stage::Gone(..) => self.replace(&dir, record),
+            Stage::Starting => self.replace(&dir, record),
+            Stage::Gone(..) => self.replace(&dir, record).inspect_err(|_| self.strip(&dir)),
             _ => write_json(&dir.record(), record),
+        }
+    }
+
+    /// Frees the room that an instance takes that is gone, where that cannot be put on record: what is left says how it
+    /// ended.
+    fn strip(&self, dir: &InstanceDir) {
+        let kept = [dir.record(), dir.supervision(), dir.ended()];
+        for path in entries(&dir.0).filter(|path| !kept.contains(path)) {
+            if let Err(error) = self.trash.take(&path) {
+                debug!(path = %path.display(), %error, "cannot be deleted");
+            }
         }
     }
 
@@ -248,8 +318,11 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(&new.0)?;
-        write_json(&new.record(), record)?;
-        self.trash.take(&dir.0)?;
+        let written = write_json(&new.record(), record).and_then(|()| self.trash.take(&dir.0));
+        if let Err(error) = written {
+            let _ = fs::remove_dir_all(&new.0);
+            return Err(error);
+        }
         fs::rename(&new.0, &dir.0)
     }
 
@@ -261,6 +334,67 @@ impl StateDir {
     /// Everything remembered, in order of instance id. What cannot be read is left where it is, with a warning.
     pub(crate) fn records(&self) -> Vec<Record> {
         records_in(&self.root)
+    }
+}
+
+/// What is made of errors of writing while the directory is being opened.
+#[derive(Debug, Default)]
+struct Writing {
+    /// Whether the directory has the node's UUID, so that the rest can wait.
+    has_uuid: bool,
+    /// The first error.
+    fault: Option<io::Error>,
+}
+
+impl Writing {
+    fn tolerate(&mut self, root: &Path, written: io::Result<()>) -> Result<(), StateError> {
+        match written {
+            Ok(()) => {}
+            Err(source) if !is_storage_fault(&source) => return Err(unusable(root, source)),
+            Err(source) if !self.has_uuid => {
+                let path = root.to_owned();
+                return Err(StateError::NoUuid { path, source });
+            }
+            Err(source) => drop(self.fault.get_or_insert(source)),
+        }
+        Ok(())
+    }
+}
+
+/// Locks the directory for this launcher.
+fn lock(root: &Path, has_uuid: bool) -> Result<File, StateError> {
+    let path = root.to_owned();
+    let file = root.join("lock");
+    let open = || {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&file)
+    };
+    // A file that is there can be locked also where it cannot be written.
+    let lock = match open().or_else(|error| File::open(&file).map_err(|_| error)) {
+        Ok(lock) => lock,
+        Err(source) if is_storage_fault(&source) && !has_uuid => {
+            return Err(StateError::NoUuid { path, source });
+        }
+        Err(source) => return Err(unusable(root, source)),
+    };
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::InUse { path }),
+        Err(error) => Err(unusable(root, error.into())),
+    }
+}
+
+/// Why a directory cannot be used, by whether it is a node's.
+fn unusable(root: &Path, source: io::Error) -> StateError {
+    let path = root.to_owned();
+    match fs::symlink_metadata(root.join("node.json")) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            StateError::Unusable { path, source }
+        }
+        _ => StateError::OfNode { path, source },
     }
 }
 
@@ -287,6 +421,7 @@ fn is_own(name: &str) -> bool {
         "lock",
         "node.json",
         "lease.json",
+        "lease.spare",
         "instances",
         "new",
         "trash",
@@ -345,7 +480,8 @@ mod tests {
         let root = dir.path().join("a/b");
         let mut state = StateDir::open(&root, None).unwrap();
         let uuid = state.uuid();
-        state.set_maintenance(true).unwrap();
+        state.set_maintenance(true);
+        state.save_node().unwrap();
         drop(state);
         let state = StateDir::open(&root, None).unwrap();
         assert_eq!((state.uuid(), state.maintenance()), (uuid, true));

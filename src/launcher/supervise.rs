@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use super::control::{Answer, Asked, Desk, Request};
 use super::files::{
-    Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json, write_json,
+    Ended, InstanceDir, Launch, Obstacle, Reserved, Supervision, create_json, read_json, write_json,
 };
 use super::lease;
 use super::procfs::ProcessId;
@@ -83,25 +83,39 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
         let signals = Signals::listen()?;
         let me = ProcessId::of(rustix::process::getpid().as_raw_pid())
             .ok_or_else(|| io::Error::other("/proc does not show this process"))?;
-        if !create_json(&dir.supervision(), &Supervision::By(me))? {
-            return Ok(());
+        match create_json(&dir.supervision(), &Supervision::By(me)) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => return refuse(&Obstacle::of("cannot write the process file", &error)),
         }
-        // Before the launcher can learn that there is somebody to ask.
-        let desk = Desk::open(dir)?;
-        match begin(dir).await {
-            Ok(watch) => {
-                say("\n");
-                let ended = watch.until_ended(dir, signals, desk).await?;
-                write_json(&dir.ended(), &ended)
-            }
+        let (exit, desk, watch) = match prepare(dir).await {
+            Ok(prepared) => prepared,
             Err(obstacle) => {
-                let text = serde_json::to_string(&obstacle)?;
-                write_json(&dir.ended(), &Ended::NeverRan(obstacle))?;
-                say(&format!("{text}\n"));
-                Ok(())
+                // It may be impossible to write that as well.
+                let written = write_json(&dir.ended(), &Ended::NeverRan(obstacle.clone()));
+                return refuse(&obstacle).and(written);
             }
-        }
+        };
+        say("\n");
+        let ended = watch.until_ended(dir, signals, desk).await?;
+        exit.write_json(&ended)
     })
+}
+
+/// Has all that the workload's end needs, and then the workload: however full the disk is by then, its exit code is kept.
+async fn prepare(dir: &InstanceDir) -> Result<(Reserved, Desk, Watch), Obstacle> {
+    let exit = Reserved::new(dir.ended())
+        .map_err(|error| Obstacle::of("cannot write the exit file", &error))?;
+    // Before the launcher can learn that there is somebody to ask.
+    let desk = Desk::open(dir).map_err(|error| Obstacle::of("cannot make a socket", &error))?;
+    let watch = begin(dir).await?;
+    Ok((exit, desk, watch))
+}
+
+/// Tells the launcher why the workload does not run.
+fn refuse(obstacle: &Obstacle) -> io::Result<()> {
+    say(&format!("{}\n", serde_json::to_string(obstacle)?));
+    Ok(())
 }
 
 /// Tells the launcher how the start went: an empty line, or an [`Obstacle`]. It may be gone; then the files tell.
@@ -116,16 +130,14 @@ fn say(line: &str) {
 async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
     let launch: Launch = read_json(&dir.launch())
         .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
-        .map_err(|error| obstacle("cannot read what to run", &error))?;
+        .map_err(|error| Obstacle::of("cannot read what to run", &error))?;
     let lease = match launch.lease {
         Some(file) if lease::remaining(&file).is_zero() => {
-            return Err(Obstacle {
-                image: false,
-                detail: "the node's lease is over".to_owned(),
-            });
+            return Err("the node's lease is over".into());
         }
         Some(file) => Some(
-            lease::Watch::new(file).map_err(|error| obstacle("cannot watch the lease", &error))?,
+            lease::Watch::new(file)
+                .map_err(|error| Obstacle::of("cannot watch the lease", &error))?,
         ),
         None => None,
     };
@@ -133,7 +145,7 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
         && let Err(error) = group.create(launch.limits).await
     {
         group.remove().await;
-        return Err(obstacle("cannot make its cgroup", &error));
+        return Err(Obstacle::of("cannot make its cgroup", &error));
     }
     let processes = Processes::new(launch.group, launch.limits);
     match start(dir) {
@@ -152,16 +164,9 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
     }
 }
 
-fn obstacle(what: &str, error: &io::Error) -> Obstacle {
-    Obstacle {
-        image: false,
-        detail: format!("{what}: {error}"),
-    }
-}
-
 /// Starts the workload's process; returns once its program runs, or cannot.
 fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
-    let failed = |error: io::Error| obstacle("cannot start a process", &error);
+    let failed = |error: io::Error| Obstacle::of("cannot start a process", &error);
     let mut child = Command::new("/proc/self/exe")
         .arg0("ciao-instance")
         .arg(WORD)
@@ -184,10 +189,7 @@ fn start(dir: &InstanceDir) -> Result<Pid, Obstacle> {
             .ok_or_else(|| failed(io::Error::other("no process id")));
     }
     let _ = child.wait();
-    Err(serde_json::from_str(&text).unwrap_or(Obstacle {
-        image: false,
-        detail: text,
-    }))
+    Err(serde_json::from_str(&text).unwrap_or_else(|_| text.into()))
 }
 
 /// What the supervisor has been asked to do with its workload.

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tracing::{debug, warn};
 
+use super::files::is_storage_fault;
+
 /// Entries that are deleted before the thread rests for as long as they took.
 const ENTRIES_PER_TURN: u32 = 256;
 
@@ -56,10 +58,11 @@ struct Shared {
 }
 
 impl Trash {
-    /// The trash in the directory `dir`, which is made if needed; what is in it is being deleted from now on.
+    /// The trash in the directory `dir`, which is made if needed; what is in it is being deleted from now on. Where there
+    /// is no room for the directory, it is made when something is put there.
     ///
     /// # Errors
-    /// The directory cannot be made, or no thread be started.
+    /// The directory cannot be made for another reason, or no thread be started.
     pub(crate) fn open(dir: PathBuf) -> io::Result<Self> {
         let (trash, deleter) = Self::idle(dir)?;
         thread::Builder::new()
@@ -69,7 +72,10 @@ impl Trash {
     }
 
     fn idle(dir: PathBuf) -> io::Result<(Self, Deleter)> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        make(&dir).or_else(|error| match is_storage_fault(&error) {
+            true => Ok(()),
+            false => Err(error),
+        })?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let shared = Arc::new(Shared {
             dir,
@@ -92,15 +98,25 @@ impl Trash {
     /// # Errors
     /// Those of renaming; then it is where it was.
     pub(crate) fn take(&self, path: &Path) -> io::Result<()> {
-        match fs::rename(path, self.shared.fresh()) {
+        let rename = || fs::rename(path, self.shared.fresh());
+        match rename() {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::symlink_metadata(path).is_err() {
+                    return Ok(());
+                }
+                make(&self.shared.dir).and_then(|()| rename())?;
+            }
             Err(error) => return Err(error),
         }
         // Full: it has been told already. Disconnected: the next launcher will see to it.
         let _ = self.more.try_send(());
         Ok(())
     }
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 impl Drop for Trash {
@@ -146,6 +162,8 @@ impl Deleter {
     fn look(&mut self) -> bool {
         let entries = match fs::read_dir(&self.shared.dir) {
             Ok(entries) => entries,
+            // It could not be made: nothing is in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
             Err(error) => {
                 warn!(path = %self.shared.dir.display(), %error, "trash cannot be read");
                 return false;

@@ -175,6 +175,7 @@ fn is_of_shape(shape: &StartRequest, request: &StartRequest) -> bool {
         && shape.node_id == request.node_id
         && shape.hostname == request.hostname
         && shape.tenant == request.tenant
+        && shape.vm_type == request.vm_type
         && shape.avoid == request.avoid
         && shape.scheduling == request.scheduling
 }
@@ -185,6 +186,7 @@ enum Failed {
     /// A filter that waiting does not help, by its place among those asked.
     Lasting(u16, Miss),
     NotReady(Unready),
+    Faulty,
     Cordoned,
     BackedUp,
     UnknownFigures,
@@ -349,6 +351,8 @@ impl<'a> Tally<'a> {
         };
         if let Some(unready) = unready {
             return (Failed::NotReady(unready), None);
+        } else if node.fault().is_some() {
+            return (Failed::Faulty, None);
         } else if node.is_cordoned {
             return (Failed::Cordoned, None);
         } else if node.backlog == Backlog::Stalled || !is_full && !node.takes_work() {
@@ -478,6 +482,11 @@ impl<'a> Tally<'a> {
             Failed::NotReady(unready) => {
                 reason.what = unready.what();
                 plain(&mut reason, ReasonKind::NotReady, &unready.words())
+            }
+            Failed::Faulty => {
+                let kind = ReasonKind::Other("fault".to_owned());
+                let words = "that take no work, for a fault of theirs (ciaoctl nodes --wide)";
+                plain(&mut reason, kind, words)
             }
             Failed::Cordoned => {
                 let kind = ReasonKind::Other("cordoned".to_owned());

@@ -149,6 +149,7 @@ impl Node {
     /// Whether a START may be tried on it although it called itself full: room was released since.
     pub(super) fn may_be_tried(&self) -> bool {
         self.has_room_again()
+            && self.fault().is_none()
             && self.session().is_some()
             && !self.is_cordoned
             && self.backlog == Backlog::Clear

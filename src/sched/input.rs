@@ -231,6 +231,8 @@ pub struct StartRequest {
     pub tenant: Option<TenantId>,
     /// The image it runs, by name.
     pub image: Option<Box<str>>,
+    /// What runs it; `None` where that is not known, as of an instance whose START is not.
+    pub vm_type: Option<VmType>,
     /// What it says about its placement.
     pub scheduling: Option<Box<Scheduling>>,
     /// Nodes it is not to go to: those it was tried on before, or is to leave. Not part of a payload.
@@ -250,6 +252,7 @@ impl StartRequest {
             restart: false,
             tenant: None,
             image: None,
+            vm_type: None,
             scheduling: None,
             avoid: Vec::new(),
         }
@@ -332,9 +335,94 @@ pub struct NodeExtras {
     pub shared_by: Vec<Uuid>,
     /// What its launcher can do beyond what the original's can.
     pub capabilities: Capabilities,
+    /// Which types of workload its launcher runs; `None` where it does not say.
+    pub vm_types: Option<VmTypes>,
+    /// Why it takes no work although it may have room.
+    pub fault: Option<ShortText>,
+    /// What it has left, in a STATS; not kept with the rest.
+    pub available: Option<Available>,
     /// How long its launcher lets instances under its lease run without hearing from the scheduler; counts only with
     /// [`Capabilities::LEASE`].
     pub lease: Option<Duration>,
+}
+
+/// What a node has left; [`proto_frames::payload::UNKNOWN`] where it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Available {
+    /// Memory, MiB.
+    pub mem_mib: i64,
+    /// Disk, in units of 10⁶ bytes.
+    pub disk_mb: i64,
+    /// Load average over a minute.
+    pub load: i64,
+}
+
+/// What runs an instance: `start.vm_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VmType {
+    /// A virtual machine.
+    Qemu,
+    /// A container.
+    Docker,
+    /// A process, which the original's launchers do not know.
+    Process,
+    /// What neither knows.
+    Other,
+}
+
+impl VmType {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [Self::Qemu, Self::Docker, Self::Process, Self::Other];
+
+    /// By its word in payloads; a START without one is of a virtual machine, as the original's launchers take it.
+    #[must_use]
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            "" | "qemu" => Self::Qemu,
+            "docker" => Self::Docker,
+            "process" => Self::Process,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Docker => "docker",
+            Self::Process => "process",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Types of workload, as a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmTypes(u8);
+
+impl VmTypes {
+    /// What the original's launchers take: everything but processes.
+    pub const ORIGINAL: Self = Self(!Self::bit(VmType::Process));
+
+    /// Those of these words.
+    #[must_use]
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let bits = names
+            .into_iter()
+            .map(|name| Self::bit(VmType::from_name(name)));
+        Self(bits.fold(0, |all, bit| all | bit))
+    }
+
+    /// Whether this type is among them.
+    #[must_use]
+    pub fn contains(self, one: VmType) -> bool {
+        self.0 & Self::bit(one) != 0
+    }
+
+    const fn bit(one: VmType) -> u8 {
+        1 << one as u8
+    }
 }
 
 /// What a launcher can do beyond what the original's can, as a set.

@@ -15,6 +15,7 @@ use super::input::{Backlog, Capabilities, NodeExtras, NodeReport};
 use super::ledger::{Claims, Ledger, Measured};
 use super::resources::{MAX_REPORTED, Resources};
 use super::table::Slot;
+use super::text::ShortText;
 use super::traits::Traits;
 
 /// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
@@ -293,6 +294,12 @@ impl Node {
         }
     }
 
+    /// Why it takes no work although it may have room, as its launcher says.
+    pub(super) fn fault(&self) -> Option<&ShortText> {
+        let extras = self.report.as_ref()?.extras.as_ref()?;
+        extras.fault.as_ref().filter(|_| self.has_extras)
+    }
+
     /// How much of a custom resource it has in all.
     pub(super) fn custom_total(&self, column: ColumnId) -> i64 {
         amount_of(&self.traits.resources, column)
@@ -303,6 +310,7 @@ impl Node {
         self.session().is_some()
             && !self.is_cordoned
             && self.status == NodeStatus::Ready
+            && self.fault().is_none()
             && self.ledger.len() < MAX_INSTANCES_PER_NODE
     }
 
@@ -316,6 +324,7 @@ impl Node {
         let is_full = self.status == NodeStatus::Full;
         self.is_on_offer()
             || is_full
+                && self.fault().is_none()
                 && self.session().is_some()
                 && !self.is_cordoned
                 && self.backlog == Backlog::Clear
@@ -403,6 +412,10 @@ impl NodeStore {
     /// Takes in a node's report; whether the node is another by it: its labels, name or size.
     pub(super) fn set_report(&mut self, key: NodeKey, report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
+        let mut report = report;
+        if let Some(extras) = &mut report.extras {
+            extras.available = None;
+        }
         let old = node.report.replace(report);
         if let Some(new) = &mut node.report {
             if let Some(old) = &old
@@ -429,8 +442,17 @@ impl NodeStore {
     }
 
     /// Takes in labels and the like alone; whether the node is another by it.
-    pub(super) fn set_extras(&mut self, key: NodeKey, extras: Box<NodeExtras>) -> IsOther {
+    pub(super) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
         let node = self.node_mut(key);
+        let available = extras.available.take();
+        // FULL has no figures: what a node has that is full is told by its STATS alone.
+        if node.status == NodeStatus::Full
+            && let (Some(report), Some(available)) = (&mut node.report, available)
+        {
+            report.mem_available_mib = available.mem_mib;
+            report.disk_available_mb = available.disk_mb;
+            report.load = available.load;
+        }
         node.has_extras = true;
         match &mut node.report {
             Some(report) if report.extras.as_ref() != Some(&extras) => {

@@ -17,7 +17,7 @@ use super::strict::Mistake;
 use super::{configuration, rules_file};
 use crate::sched::{
     Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message,
-    NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId,
+    NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId, VmType,
     canonical_uuid,
 };
 
@@ -198,6 +198,7 @@ fn start(payload: &[u8]) -> Parsed {
         restart: start.restart,
         tenant: text(&start.tenant_uuid).map(TenantId::new),
         image: image.map(label_of_image),
+        vm_type: Some(VmType::from_name(&start.vm_type)),
         scheduling: start.scheduling,
         avoid: Vec::new(),
     })))

@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certs::TestCa;
+use crate::volume::Volume;
 
 /// Only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,6 +38,8 @@ pub(crate) struct World {
     ca: TestCa,
     listener: TcpListener,
     dir: TempDir,
+    /// Where the state directory is a file system of its own.
+    volume: Option<Volume>,
 }
 
 /// A running launcher; killed when dropped.
@@ -62,7 +65,27 @@ impl World {
             &[("agent", Role::AGENT), ("controller", Role::CONTROLLER)],
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self { ca, listener, dir }
+        let volume = None;
+        Self {
+            ca,
+            listener,
+            dir,
+            volume,
+        }
+    }
+
+    /// A world whose state directory is a file system of so many KiB, which can be filled and made read-only.
+    pub(crate) async fn on_volume(kib: u32) -> Self {
+        let mut world = Self::new().await;
+        let place = world.path("state");
+        std::fs::create_dir(&place).unwrap();
+        world.volume = Some(Volume::mount(place, kib));
+        world
+    }
+
+    /// The file system of the state directory.
+    pub(crate) fn volume(&self) -> &Volume {
+        self.volume.as_ref().unwrap()
     }
 
     /// A world with a connected launcher.
@@ -75,13 +98,17 @@ impl World {
 
     /// The command that runs the launcher in this world.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-launcher"));
+        let program = env!("CARGO_BIN_EXE_ciao-launcher");
+        let mut command = match &self.volume {
+            Some(volume) => volume.command(program),
+            None => Command::new(program),
+        };
         let port = self.listener.local_addr().unwrap().port();
         command
             .arg(format!("-cert={}", self.path("agent.pem").display()))
             .arg(format!("-cacert={}", self.path("CAcert.pem").display()))
             .arg(format!("-server=127.0.0.1:{port}"))
-            .arg(format!("-state-dir={}", self.state_dir().display()))
+            .arg(format!("-state-dir={}", self.path("state").display()))
             .args(["-report-interval=200ms", "-reconnect-cap=100ms"])
             .args(args)
             .stdin(Stdio::null());
@@ -155,17 +182,26 @@ impl World {
     }
 
     pub(crate) fn state_dir(&self) -> PathBuf {
-        self.path("state")
+        let state = self.path("state");
+        match &self.volume {
+            Some(volume) => volume.seen(&state),
+            None => state,
+        }
     }
 
     /// How long supervisors still let instances under the lease run.
     pub(crate) fn lease_left(&self) -> Duration {
-        let text = std::fs::read(self.state_dir().join("lease.json")).unwrap();
-        let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        let until = Duration::from_millis(file["until_ms"].as_u64().unwrap());
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = Duration::from_secs(now.tv_sec.try_into().unwrap());
-        until.saturating_sub(seconds + Duration::from_nanos(now.tv_nsec.try_into().unwrap()))
+        let now = seconds + Duration::from_nanos(now.tv_nsec.try_into().unwrap());
+        self.lease_until().saturating_sub(now)
+    }
+
+    /// Until when supervisors let instances under the lease run, since the machine booted.
+    pub(crate) fn lease_until(&self) -> Duration {
+        let text = std::fs::read(self.state_dir().join("lease.json")).unwrap();
+        let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        Duration::from_millis(file["until_ms"].as_u64().unwrap())
     }
 
     /// What the instance has written.

@@ -13,6 +13,7 @@ mod draining;
 mod dry_runs;
 mod ends;
 mod explanations;
+mod faulty_nodes;
 mod floods;
 mod foreign;
 mod full_nodes;

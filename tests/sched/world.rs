@@ -85,6 +85,7 @@ pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
         restart: false,
         tenant: None,
         image: None,
+        vm_type: None,
         scheduling: None,
         avoid: Vec::new(),
     }

@@ -116,6 +116,8 @@ record! {
         resources_left_out: Vec<String> as "resources_left_out" unless empty,
         /// How often STARTs failed on it of late, older failures counting less: a decimal number, empty for none.
         failures: String as "failures" unless empty,
+        /// Why it takes no work although it may have room, as its launcher says; empty where it does.
+        fault: String as "fault" unless empty,
         /// Whether an operator keeps new work from it.
         cordoned: bool as "cordoned" unless empty,
         /// How far its drain is, for people; empty where there is none.

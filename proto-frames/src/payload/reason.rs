@@ -63,6 +63,8 @@ words! {
         Group = "group",
         /// It is reserved for other tenants.
         Tenants = "tenants",
+        /// Its launcher does not run what the START is.
+        VmType = "vm_type",
         /// It has too little memory.
         Memory = "memory",
         /// It has too few virtual CPUs.

@@ -46,6 +46,10 @@ record! {
         shares: String as "shares" unless empty,
         /// The nodes that share its resources (added by this project). Sharing counts where both sides say so.
         shared_by: Vec<String> as "shared_by" unless empty,
+        /// Which `vm_type` of STARTs the launcher runs; empty where it does not say (added by this project).
+        vm_types: Vec<String> as "vm_types" unless empty,
+        /// Why the node takes no work although it may have room, for people; empty where it does (added by this project).
+        fault: String as "fault" unless empty,
         /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
         /// `None` where it does not (added by this project).
         lease: Option<Span> as "lease" unless empty,

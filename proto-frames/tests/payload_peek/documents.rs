@@ -68,6 +68,9 @@ capabilities:
 - migrate
 starts_seen: 1071
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
+vm_types:
+- process
+fault: 'the disk: full'
 lease: 30s
 lease_seq: 0
 ";

@@ -177,6 +177,12 @@ impl Agent {
         let demand = self
             .check(start)
             .map_err(|detail| (StartFailureReason::InvalidData, detail))?;
+        if let Some(fault) = &self.storage_fault {
+            return Err((
+                StartFailureReason::FullComputeNode,
+                format!("the node cannot keep a record of it: {fault}"),
+            ));
+        }
         self.check_room(&demand)
             .map_err(|detail| (StartFailureReason::FullComputeNode, detail))?;
         if self.takes_lease(start) && !self.lease_holds(now) {

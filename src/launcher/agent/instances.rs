@@ -91,6 +91,8 @@ pub(super) enum State {
 pub enum LaunchFault {
     /// The program is not there or not executable.
     Image,
+    /// What has to be kept of it cannot be written.
+    Storage,
     /// Everything else.
     Launch,
 }
@@ -207,6 +209,7 @@ impl Agent {
                 let restart = instance.restart;
                 let reason = match fault {
                     LaunchFault::Image => StartFailureReason::ImageFailure,
+                    LaunchFault::Storage => StartFailureReason::FullComputeNode,
                     LaunchFault::Launch => StartFailureReason::LaunchFailure,
                 };
                 let failure = self.failure(id, reason, restart, detail);

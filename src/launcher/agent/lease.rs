@@ -147,6 +147,11 @@ impl Agent {
         }
     }
 
+    /// What the lease was extended to did not get to the supervisors, who kill at `until`.
+    pub(super) fn lease_not_extended(&mut self, until: Instant) {
+        self.lease.until = self.lease.until.map(|known| known.min(until));
+    }
+
     /// When the lease is over, if anything runs under it.
     pub(super) fn lease_timeout(&self) -> Option<Instant> {
         let until = self.lease.until?;

@@ -135,6 +135,14 @@ impl Agent {
         self.host = Some(host);
     }
 
+    /// What the node keeps can be written, or cannot any more.
+    pub(super) fn storage(&mut self, now: Instant, fault: Option<String>) {
+        if self.storage_fault != fault {
+            self.storage_fault = fault;
+            self.report_soon(now);
+        }
+    }
+
     /// Whether there is room for `demand`; what is lacking if not.
     pub(super) fn check_room(&self, demand: &Demand) -> Result<(), String> {
         if self.live().count() >= MAX_INSTANCES {
@@ -267,7 +275,8 @@ impl Agent {
     /// Whether no workload at all fits any more.
     fn is_full(&self, host: &HostFigures) -> bool {
         let free = self.free(host);
-        (self.limits.mem && free.mem_mb <= 0)
+        self.storage_fault.is_some()
+            || (self.limits.mem && free.mem_mb <= 0)
             || free.vcpus <= 0
             || (self.limits.disk && host.disk_available_mb == 0)
             || self.live().count() >= MAX_INSTANCES
@@ -296,6 +305,8 @@ impl Agent {
             shared_by: features.shared_by.iter().map(ToString::to_string).collect(),
             capabilities: self.capabilities(),
             starts_seen: Some(starts_seen),
+            vm_types: self.settings.runs.vm_types(),
+            fault: self.storage_fault.clone().unwrap_or_default(),
             ..Ready::default()
         }
     }
@@ -332,6 +343,8 @@ impl Agent {
             capabilities: ready.capabilities.clone(),
             lease: ready.lease,
             starts_seen: ready.starts_seen,
+            vm_types: ready.vm_types.clone(),
+            fault: ready.fault.clone(),
             ..Stats::default()
         }
     }

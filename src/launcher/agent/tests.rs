@@ -26,6 +26,7 @@ mod lifecycle;
 mod random;
 mod recovery;
 mod starting;
+mod storage;
 
 const INTERVAL: Duration = Duration::from_secs(6);
 const GRACE: Duration = Duration::from_secs(10);

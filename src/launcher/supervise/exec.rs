@@ -38,17 +38,14 @@ fn become_workload(dir: &InstanceDir) -> Obstacle {
             let program = command.get_program().display();
             Obstacle {
                 image: is_image(&error),
-                detail: format!("cannot run {program}: {error}"),
+                ..Obstacle::from(format!("cannot run {program}: {error}"))
             }
         }
-        Err(detail) => Obstacle {
-            image: false,
-            detail,
-        },
+        Err(obstacle) => obstacle,
     }
 }
 
-fn prepare(dir: &InstanceDir) -> Result<Command, String> {
+fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
     let launch: Launch = read_json(&dir.launch())
         .and_then(|launch| launch.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
         .map_err(|error| format!("cannot read what to run: {error}"))?;
@@ -57,16 +54,16 @@ fn prepare(dir: &InstanceDir) -> Result<Command, String> {
         .create(true)
         .append(true)
         .open(dir.output());
-    let output = output.map_err(|error| format!("cannot open the output file: {error}"))?;
+    let output = output.map_err(|error| Obstacle::of("cannot open the output file", &error))?;
     let errors = output
         .try_clone()
-        .map_err(|error| format!("cannot open the output file: {error}"))?;
+        .map_err(|error| Obstacle::of("cannot open the output file", &error))?;
     let working_dir = launch.working_dir.clone().unwrap_or_else(|| dir.work());
     enter(&working_dir, dir)?;
     end_with_supervisor(dir)?;
     limit_open_files()?;
     limit(&launch)?;
-    orphans::put_mark(dir).map_err(|error| format!("cannot mark the process: {error}"))?;
+    orphans::put_mark(dir).map_err(|error| Obstacle::of("cannot mark the process", &error))?;
 
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(&launch.env);
@@ -74,12 +71,10 @@ fn prepare(dir: &InstanceDir) -> Result<Command, String> {
     Ok(command)
 }
 
-fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), String> {
-    let failed = |error| {
-        format!(
-            "cannot enter working_dir {}: {error}",
-            working_dir.display()
-        )
+fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), Obstacle> {
+    let failed = |error: io::Error| {
+        let what = format!("cannot enter working_dir {}", working_dir.display());
+        Obstacle::of(what, &error)
     };
     if working_dir == dir.work() {
         fs::create_dir_all(working_dir).map_err(failed)?;

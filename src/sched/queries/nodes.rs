@@ -8,6 +8,7 @@ use proto_frames::payload::NodeView;
 use super::page::{Allowance, NodeCursor};
 use super::{amounts_len, labels_len, named};
 use crate::sched::Scheduler;
+use crate::sched::facts::LACKS_VM_TYPE;
 use crate::sched::ids::{NodeKey, uuid_starts_with};
 use crate::sched::input::{Capabilities, NodeReport};
 use crate::sched::node::{Node, Pool, Presence};
@@ -78,6 +79,7 @@ impl Scheduler {
             },
             capabilities: node.capabilities().names().map(str::to_owned).collect(),
             lease_ms: lease_ms(node),
+            fault: node.fault().map_or_else(String::new, ToString::to_string),
             cordoned: node.is_cordoned,
             drain: self.drain_words(node.uuid),
         }
@@ -91,7 +93,8 @@ fn matches_node(node: &Node, pattern: &str) -> bool {
 /// A node's labels by key.
 fn labels_of(node: &Node) -> BTreeMap<String, Vec<String>> {
     let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (key, value) in &node.traits.labels {
+    let is_shown = |(key, _): &&(Box<str>, Box<str>)| **key != *LACKS_VM_TYPE;
+    for (key, value) in node.traits.labels.iter().filter(is_shown) {
         labels
             .entry(key.to_string())
             .or_default()

@@ -53,6 +53,7 @@ impl Shape {
                 tenant: request.tenant.clone(),
                 avoid: request.avoid.clone(),
                 image: request.image.clone(),
+                vm_type: request.vm_type,
                 scheduling: scheduling
                     .filter(|kept| *kept != Scheduling::default())
                     .map(Box::new),
@@ -83,6 +84,7 @@ impl Hash for Shape {
         request.hostname.hash(state);
         request.tenant.hash(state);
         request.image.hash(state);
+        request.vm_type.hash(state);
         let Some(scheduling) = request.scheduling.as_deref() else {
             return;
         };

@@ -97,6 +97,7 @@ impl Joined {
             restart: false,
             tenant: None,
             image: None,
+            vm_type: None,
             scheduling: None,
             avoid: Vec::new(),
         };

@@ -3,16 +3,23 @@
 use std::time::Duration;
 
 use proto_frames::Uuid;
+use proto_frames::payload::UNKNOWN;
 use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
 use proto_frames::payload::peek::{Figures, InstancePeek};
 use proto_frames::payload::scheduling;
 
 use super::Unusable;
 use super::names::bad_text;
-use crate::sched::{Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, NodeExtras, canonical_uuid};
+use crate::sched::{
+    Available, Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, NodeExtras, ShortText, VmTypes,
+    canonical_uuid,
+};
 
 /// Labels that a node may report. Each is kept, and every change of one is an update of the search index.
 const MAX_LABELS: usize = 64;
+
+/// Words for what a launcher runs: three are known.
+const MAX_VM_TYPES: usize = 16;
 
 /// What a node says of itself beyond the original's figures; `None` if nothing.
 pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusable> {
@@ -20,12 +27,15 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         && figures.resources.is_empty()
         && figures.shares.is_empty()
         && figures.shared_by.is_empty()
-        && figures.capabilities.is_empty();
+        && figures.capabilities.is_empty()
+        && figures.vm_types.is_empty()
+        && figures.fault.is_empty();
     if is_silent {
         return Ok(None);
     }
     check_count("labels", figures.labels.len(), MAX_LABELS)?;
     check_count("resources", figures.resources.len(), MAX_RESOURCES_PER_NODE)?;
+    check_count("vm_types", figures.vm_types.len(), MAX_VM_TYPES)?;
     check_count("shared_by", figures.shared_by.len(), MAX_PARTS)?;
     for (key, value) in &figures.labels {
         check_name("labels", key)?;
@@ -58,8 +68,20 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
             .map(|uuid| node_uuid("shared_by", uuid))
             .collect::<Result<_, _>>()?,
         capabilities: Capabilities::from_names(figures.capabilities.iter().map(|name| &**name)),
+        vm_types: (!figures.vm_types.is_empty())
+            .then(|| VmTypes::from_names(figures.vm_types.iter().map(|name| &**name))),
+        fault: (!figures.fault.is_empty()).then(|| ShortText::new(&figures.fault)),
+        available: Some(Available {
+            mem_mib: known(figures.mem_available_mb),
+            disk_mb: known(figures.disk_available_mb),
+            load: known(figures.load),
+        }),
         lease: figures.lease.map(|lease| Duration::from_millis(lease.ms())),
     })))
+}
+
+fn known(figure: Option<i64>) -> i64 {
+    figure.unwrap_or(UNKNOWN)
 }
 
 /// Refuses what a STATS says of an instance that no START can have asked for: all of it is kept, and names of resources

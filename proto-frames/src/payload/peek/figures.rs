@@ -35,6 +35,10 @@ pub struct Figures<'a> {
     pub shares: Cow<'a, str>,
     /// The nodes that share its resources.
     pub shared_by: Vec<Cow<'a, str>>,
+    /// Which `vm_type` of STARTs it runs; empty where it does not say.
+    pub vm_types: Vec<Cow<'a, str>>,
+    /// Why it takes no work although it may have room; empty where it does.
+    pub fault: Cow<'a, str>,
     /// How long it lets instances run when it is cut off.
     pub lease: Option<Span>,
     /// A number for LeaseRenewed to answer.
@@ -53,6 +57,7 @@ impl<'a> Figures<'a> {
             ("", "", Found::Int(value)) => self.figure(at.key, value)?,
             ("", "", Found::Text(text)) if at.key == "hostname" => self.hostname = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "shares" => self.shares = borrowed(text)?,
+            ("", "", Found::Text(text)) if at.key == "fault" => self.fault = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "lease" => {
                 self.lease = Some(std::str::from_utf8(text).ok()?.parse().ok()?);
             }
@@ -63,6 +68,7 @@ impl<'a> Figures<'a> {
                 self.resources.insert(Cow::Borrowed(at.key), amount);
             }
             ("", "capabilities", Found::Text(text)) => self.capabilities.push(borrowed(text)?),
+            ("", "vm_types", Found::Text(text)) => self.vm_types.push(borrowed(text)?),
             ("", "shared_by", Found::Text(text)) => self.shared_by.push(borrowed(text)?),
             _ => {}
         }
@@ -122,6 +128,8 @@ macro_rules! figures_of {
             starts_seen: $from.starts_seen,
             shares: $from.shares.into(),
             shared_by: $from.shared_by.into_iter().map(Into::into).collect(),
+            vm_types: $from.vm_types.into_iter().map(Into::into).collect(),
+            fault: $from.fault.into(),
             lease: $from.lease,
             lease_seq: $from.lease_seq,
         }

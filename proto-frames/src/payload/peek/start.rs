@@ -34,6 +34,8 @@ pub struct StartPeek<'a> {
     pub tenant_uuid: Cow<'a, str>,
     /// Image of a container; empty for none.
     pub docker_image: Cow<'a, str>,
+    /// What runs it; empty where it does not say.
+    pub vm_type: Cow<'a, str>,
     /// How it is to be placed.
     pub scheduling: Option<Box<Scheduling>>,
 }
@@ -64,6 +66,7 @@ impl From<Start> for StartPeek<'_> {
             restart: start.restart,
             tenant_uuid: Cow::Owned(start.tenant_uuid),
             docker_image: Cow::Owned(start.docker_image),
+            vm_type: Cow::Owned(start.vm_type),
             scheduling: start.scheduling.map(Box::new),
         }
     }
@@ -129,6 +132,7 @@ impl<'a> StartSink<'a> {
             ("instance_uuid", Found::Text(text)) => self.peek.instance_uuid = borrowed(text)?,
             ("tenant_uuid", Found::Text(text)) => self.peek.tenant_uuid = borrowed(text)?,
             ("docker_image", Found::Text(text)) => self.peek.docker_image = borrowed(text)?,
+            ("vm_type", Found::Text(text)) => self.peek.vm_type = borrowed(text)?,
             ("restart", Found::Bool(restart)) => self.peek.restart = restart,
             _ => {}
         }

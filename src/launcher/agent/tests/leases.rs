@@ -252,3 +252,19 @@ fn a_node_without_leases_says_so_and_takes_such_workloads_as_any() {
     assert_eq!(stats.lease.map(|span| span.ms()), Some(30_000));
     assert_eq!(stats.capabilities, ["suspend", "update", "lease"]);
 }
+
+#[test]
+fn a_lease_that_could_not_be_extended_ends_when_the_machine_says() {
+    let mut world = with_lease();
+    world.leased("a");
+    let until = world.now + Duration::from_secs(1);
+    world.handle(Input::LeaseNotExtended { until });
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.orders(), [Order::Kill("a".to_owned())]);
+    world.sent.clear();
+    world.exits("a", -9);
+    let Message::InstanceStopped(event) = world.answer() else {
+        panic!("no InstanceStopped")
+    };
+    assert!(event.cut_off);
+}
