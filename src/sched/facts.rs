@@ -23,6 +23,10 @@ pub(super) const PREFIX: &str = "node.";
 /// The tenants a node is reserved for, as a label: unlike the facts it changes with the configuration alone.
 pub(super) const TENANT: &str = "node.tenant";
 
+/// The types of workload that a node does not run, as a label, so that they are found by their absence: most run all that
+/// is asked of the cluster.
+pub(super) const LACKS_VM_TYPE: &str = "node.lacks_vm_type";
+
 /// The node's UUID.
 pub(super) const UUID: &str = "node.uuid";
 

@@ -21,6 +21,7 @@ mod near;
 mod pin;
 mod starts;
 mod tenants;
+mod vm_type;
 
 /// Whether a node may run a START.
 pub(super) trait Filter: Debug + Send {
@@ -100,6 +101,9 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
         plain(rule, tenants::Tenants)
     }),
     ("lease", Usual::Always, |rule| plain(rule, lease::Lease)),
+    ("vm_type", Usual::Always, |rule| {
+        plain(rule, vm_type::RunsVmType)
+    }),
     ("labels", Usual::Yes, |rule| plain(rule, labels::Required)),
     ("near", Usual::Yes, |rule| plain(rule, near::HardNear)),
     ("group", Usual::Yes, |rule| plain(rule, group::HardGroup)),

@@ -181,6 +181,12 @@ impl LabelIndex {
         self.keys.contains_key(key)
     }
 
+    /// Whether any slot has this label.
+    pub(super) fn has(&self, key: &str, value: &str) -> bool {
+        let key = self.keys.get(key);
+        key.is_some_and(|key| key.values.contains_key(value))
+    }
+
     /// The slots that have a label with this key.
     pub(super) fn with_key(&self, key: &str) -> SlotSet {
         let mut set = SlotSet::default();

@@ -8,7 +8,7 @@ use proto_frames::payload::Expression;
 use super::columns::{Amounts, Columns};
 use super::config::Config;
 use super::facts;
-use super::input::NodeExtras;
+use super::input::{NodeExtras, VmType, VmTypes};
 use super::labels::{self, Labels};
 use super::resources::MAX_REPORTED;
 use super::rules::{Aggregate, NodeName, NodeRule, Rules};
@@ -158,6 +158,7 @@ pub(super) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut C
     let second_zone = add_aggregates(node, rules, &member_of, &mut own);
     let ruled = overrides.iter().rev().find_map(|rule| rule.shares);
     let of_another = |whole: &Uuid| *whole != node.uuid();
+    add_vm_types(node, reported, &mut own);
     let (resources, left_out) = own_resources(reported, &overrides, columns);
     let says_shares = reported.and_then(|reported| reported.shares);
     Derived {
@@ -171,6 +172,17 @@ pub(super) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut C
         second_zone,
         left_out,
     }
+}
+
+/// Adds what a node does not run. A launcher of this project that does not say is older than the question.
+fn add_vm_types(node: &Candidate<'_>, reported: Option<&NodeExtras>, own: &mut Pairs) {
+    let said = reported.and_then(|reported| reported.vm_types);
+    let Some(runs) = said.or_else(|| (!node.is_native()).then_some(VmTypes::ORIGINAL)) else {
+        return;
+    };
+    let lacking = VmType::ALL.into_iter().filter(|one| !runs.contains(*one));
+    own.extend(lacking.map(|one| (facts::LACKS_VM_TYPE.into(), one.name().into())));
+    own.sort_unstable();
 }
 
 type Pairs = Vec<(Box<str>, Box<str>)>;

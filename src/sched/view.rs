@@ -63,6 +63,8 @@ pub(super) struct Asked<'a> {
     pub(super) near: Vec<NearNow<'a>>,
     /// Whether any node is reserved for tenants.
     pub(super) any_reserved: bool,
+    /// Whether any node does not run what it is.
+    pub(super) is_lacking: bool,
 }
 
 /// A group a START is to join, and where its members are.
@@ -129,6 +131,9 @@ impl<'a> View<'a> {
             group: None,
             near: Vec::new(),
             any_reserved: labels.has_key(facts::TENANT),
+            is_lacking: request
+                .vm_type
+                .is_some_and(|it| labels.has(facts::LACKS_VM_TYPE, it.name())),
         };
         let Some(scheduling) = &request.scheduling else {
             return asked;
@@ -225,6 +230,11 @@ impl<'a> Candidate<'a> {
     /// Whether its launcher can do all of this.
     pub(super) fn can(&self, what: Capabilities) -> bool {
         self.node.can(what)
+    }
+
+    /// Whether its launcher can be sent what the original's do not know.
+    pub(super) fn is_native(&self) -> bool {
+        self.node.is_native
     }
 
     /// Whether it says that it has an image: by the label `image.NAME`.

@@ -54,6 +54,7 @@ mod survival;
 mod suspending;
 mod turns;
 mod updating;
+mod vm_types;
 mod waiting;
 mod wishes;
 mod words;
