@@ -226,12 +226,13 @@ impl Scheduler {
         detail: &ShortText,
     ) {
         let Some(key) = self.node_of(id) else { return };
-        if *reason == StartFailureReason::FullComputeNode {
-            let ledger = &self.nodes.node(key).ledger;
-            let refused = instance.clone().or_else(|| ledger.only_unconfirmed());
-            if refused.is_some_and(|instance| self.refused_as_full(key, &instance)) {
-                return;
-            }
+        // Original launchers do not name the instance of a START that they cannot read.
+        let instance = instance.or_else(|| self.nodes.node(key).ledger.only_unconfirmed());
+        if *reason == StartFailureReason::FullComputeNode
+            && let Some(instance) = &instance
+            && self.refused_as_full(key, instance)
+        {
+            return;
         }
         if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
             && !lives_on(reason)
@@ -240,11 +241,10 @@ impl Scheduler {
             return;
         }
         let ledger = &self.nodes.node(key).ledger;
-        let matched = instance.or_else(|| ledger.only_unconfirmed());
-        let sender = matched
+        let sender = instance
             .as_ref()
             .and_then(|instance| ledger.get(instance)?.sender);
-        match &matched {
+        match &instance {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
                 self.blame(key, instance, reason);

@@ -53,6 +53,7 @@ mod store;
 mod survival;
 mod suspending;
 mod turns;
+mod unnamed_failures;
 mod updating;
 mod vm_types;
 mod waiting;

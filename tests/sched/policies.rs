@@ -346,7 +346,7 @@ fn rules_that_do_not_hold_together_are_told_by_their_key() {
         (
             filters(&[("pin", None), ("pins", None)]),
             "policy.filters[1]",
-            "there is no filter 'pins'; there are pin, avoid, tenants, lease, labels, near, group, starts-under-way, instances, load",
+            "there is no filter 'pins'; there are pin, avoid, tenants, lease, vm_type, labels, near, group, starts-under-way, instances, load",
         ),
         (
             filters(&[("pin", Some(1))]),
