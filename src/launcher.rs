@@ -2,6 +2,7 @@
 //!
 //! - [`agent`]: what it decides, as a pure state machine; no clock, no files, no processes.
 //! - [`run()`]: the loop that drives it over a connection, with [`Config`] saying how.
+//! - `traces`: the way that traced STARTs took.
 //! - [`features`], `detect`: what a node says of itself beyond its figures, from flags and from the machine.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
@@ -33,6 +34,7 @@ mod run;
 pub mod simulate;
 mod state;
 pub mod supervise;
+mod traces;
 mod trash;
 mod usage;
 

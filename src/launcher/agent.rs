@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proto_frames::Uuid;
+use proto_frames::payload::TracedFrame;
 
 mod commands;
 mod ends;
@@ -45,6 +46,10 @@ pub const MAX_INSTANCES: usize = 4096;
 
 /// Most instances that ended by themselves and are kept, with their output, until deleted; the oldest are forgotten first.
 pub const MAX_EXITED: usize = 256;
+
+/// Most traced STARTs in one TraceReport; further ones in the time between two reports are not reported. With ways of 255
+/// nodes, some 200 bytes each, half of what a payload may have (4 MiB).
+pub const MAX_TRACES: usize = 32;
 
 /// Least time between a report and one that a change asks for, so that a burst of STARTs costs a report now and then
 /// rather than one each.
@@ -184,6 +189,8 @@ pub enum Input {
         /// What each instance uses; those of which nothing is known are not there.
         usage: BTreeMap<String, Usage>,
     },
+    /// A traced START has its instance run: to be reported.
+    Traced(Box<TracedFrame>),
     /// The launcher is to end: OFFLINE is reported, nothing more is started.
     Shutdown(Workloads),
     /// Time passed.
@@ -308,6 +315,8 @@ pub struct Agent {
     ends: ends::Ends,
     lease: lease::Lease,
     link: Link,
+    /// Traced STARTs that are not reported yet.
+    traces: Vec<TracedFrame>,
     /// Why nothing can be kept across restarts, if so.
     storage_fault: Option<String>,
     /// Whether a sample was asked for and has not come.
@@ -357,6 +366,7 @@ impl Agent {
             exits: 0,
             lease: lease::Lease::default(),
             link: Link::Down,
+            traces: Vec::new(),
             storage_fault: None,
             sampling: false,
             actions: VecDeque::new(),
@@ -386,6 +396,11 @@ impl Agent {
             Input::Storage { fault } => self.storage(now, fault),
             Input::LeaseNotExtended { until } => self.lease_not_extended(until),
             Input::Sampled { host, usage } => self.sampled(now, host, &usage),
+            Input::Traced(traced) => {
+                if self.traces.len() < MAX_TRACES {
+                    self.traces.push(*traced);
+                }
+            }
             Input::Shutdown(workloads) => self.shutdown(now, workloads),
             Input::Tick => {}
         }

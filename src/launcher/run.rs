@@ -21,6 +21,7 @@ use super::orphans;
 use super::process::Processes;
 use super::simulate::Simulated;
 use super::state::StateDir;
+use super::traces::Traces;
 use crate::net::link::{Hello, Link, LinkClosed};
 
 /// Connections being opened at a time by one process, however many nodes it simulates: enough to keep a scheduler's
@@ -183,6 +184,7 @@ struct Node {
     uuid: Uuid,
     dialler: Dialler,
     connection: Connection,
+    traces: Traces,
     /// Frames that the connection has not taken yet. While there are any, no further command is taken in.
     outbox: VecDeque<Frame>,
     config: Arc<Config>,
@@ -248,6 +250,7 @@ impl Node {
             uuid,
             dialler,
             connection,
+            traces: Traces::default(),
             outbox: VecDeque::new(),
             config: config.clone(),
         }
@@ -342,7 +345,7 @@ impl Node {
     fn take(&mut self, woken: Woken) {
         let now = Instant::now();
         match woken {
-            Woken::Happened(input) => self.agent.handle(now, input),
+            Woken::Happened(input) => self.happened(now, input),
             Woken::Ending => self
                 .agent
                 .handle(now, Input::Shutdown(self.config.at_shutdown)),
@@ -356,7 +359,14 @@ impl Node {
                 self.agent.handle(now, Input::Written(frames));
             }
             Woken::Received(frame) => match Command::decode(&frame) {
-                Some(command) => self.agent.handle(now, Input::Command(command)),
+                Some(command) => {
+                    if let Command::Start(Ok(start)) = &command {
+                        let (uuid, role) = (self.uuid, self.config.role);
+                        self.traces
+                            .received(&frame, &start.instance_uuid, uuid, role);
+                    }
+                    self.agent.handle(now, Input::Command(command));
+                }
                 None => debug!(node = %self.uuid, kind = %frame.kind, "frame ignored"),
             },
             Woken::Connected(link) => {
@@ -383,6 +393,21 @@ impl Node {
                 self.agent.handle(now, Input::Disconnected);
             }
         }
+    }
+
+    fn happened(&mut self, now: Instant, input: Input) {
+        let traced = match &input {
+            Input::Started { instance } => self.traces.started(instance),
+            Input::StartFailed { instance, .. } | Input::Exited { instance, .. } => {
+                self.traces.ended(instance);
+                None
+            }
+            _ => None,
+        };
+        if let Some(traced) = traced {
+            self.agent.handle(now, Input::Traced(Box::new(traced)));
+        }
+        self.agent.handle(now, input);
     }
 
     /// Lets the last frames leave.

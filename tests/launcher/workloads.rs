@@ -1,7 +1,7 @@
 //! Workloads as real processes: how they begin, what they are given, what they may take, how they end.
 
-use proto_frames::Kind;
-use proto_frames::payload::{Start, StartFailureReason};
+use proto_frames::payload::{Start, StartFailureReason, TraceReport};
+use proto_frames::{Frame, Kind, Message, Role, Timestamp, Trace, TraceNode, Uuid};
 
 use crate::world::{World, runs, shell, supervisor, until};
 
@@ -226,4 +226,33 @@ async fn a_burst_of_starts_all_run_and_more_than_there_is_is_refused() {
     }
     peer.stats(|stats| stats.status == "MAINTENANCE" && stats.instances.is_empty())
         .await;
+}
+
+#[tokio::test]
+async fn a_traced_start_is_answered_with_the_way_it_took() {
+    let (_world, _launcher, mut peer) = World::connected(&[]).await;
+    let scheduler = TraceNode {
+        uuid: Uuid::from_u128(9),
+        role: Role::SCHEDULER,
+        tx: Timestamp::from_unix_ns(2_000_000_000),
+        rx: Timestamp::from_unix_ns(1_000_000_000),
+    };
+    let start = shell("a", "exec sleep 1000").encode();
+    let mut frame = Frame::new(Kind::START, Uuid::from_u128(9), start);
+    frame.trace = Some(Box::new(Trace {
+        label: "mine".into(),
+        path: Some(vec![scheduler]),
+        ..Trace::default()
+    }));
+    peer.send_message(Message::Frame(frame)).await;
+    let report = peer.next(&[Kind::TRACE_REPORT]).await;
+    let report = TraceReport::decode(&report.payload).unwrap();
+    let [traced] = &report.frames[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!((&*traced.label, &*traced.operand), ("mine", "START"));
+    let roles: Vec<&str> = traced.nodes.iter().map(|it| &*it.ssntp_role).collect();
+    assert_eq!(roles, ["Scheduler", "CNAgent"]);
+    let node = peer.connect.source.to_string();
+    assert_eq!(traced.nodes[1].ssntp_node_uuid, node);
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, DeleteFailure, InstanceDeleted, InstanceStateEvent,
-    InstanceStopped, Ready, StartFailure, Stats,
+    InstanceStopped, Ready, StartFailure, Stats, TraceReport,
 };
 
 /// One frame to the scheduler.
@@ -20,6 +20,8 @@ pub enum Message {
     Maintenance,
     /// What the node and its instances use.
     Stats(Box<Stats>),
+    /// The ways that traced STARTs took.
+    TraceReport(TraceReport),
     /// A workload cannot be started.
     StartFailure(StartFailure),
     /// An instance cannot be deleted.
@@ -46,6 +48,7 @@ impl Message {
             Self::Offline => Kind::OFFLINE,
             Self::Maintenance => Kind::MAINTENANCE,
             Self::Stats(_) => Kind::STATS,
+            Self::TraceReport(_) => Kind::TRACE_REPORT,
             Self::StartFailure(_) => Kind::START_FAILURE,
             Self::DeleteFailure(_) => Kind::DELETE_FAILURE,
             Self::AttachVolumeFailure(_) => Kind::ATTACH_VOLUME_FAILURE,
@@ -63,6 +66,7 @@ impl Message {
             Self::Ready(ready) => ready.encode(),
             Self::Full | Self::Offline | Self::Maintenance => Bytes::new(),
             Self::Stats(stats) => stats.encode(),
+            Self::TraceReport(report) => report.encode(),
             Self::StartFailure(failure) => failure.encode(),
             Self::DeleteFailure(failure) => failure.encode(),
             Self::AttachVolumeFailure(failure) => failure.encode(),

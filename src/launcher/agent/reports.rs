@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{
-    self, Configuration, InstanceStat, InstanceState, Ready, Requested, Span, Stats, UNKNOWN,
+    self, Configuration, InstanceStat, InstanceState, Ready, Requested, Span, Stats, TraceReport,
+    UNKNOWN,
 };
 use tracing::warn;
 
@@ -261,6 +262,10 @@ impl Agent {
             Status::Maintenance => Message::Maintenance,
             Status::Offline => Message::Offline,
         });
+        if !self.traces.is_empty() {
+            let frames = std::mem::take(&mut self.traces);
+            self.send(Message::TraceReport(TraceReport { frames }));
+        }
     }
 
     fn status(&self, host: &HostFigures) -> Status {
