@@ -41,9 +41,9 @@ fn main() -> ExitCode {
 fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let logs = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
     let profile = flags.cpuprofile.as_deref().map(|path| {
-        Profile::start(path).with_context(|| format!("cannot profile to {}", path.display()))
+        Profile::create(path).with_context(|| format!("cannot profile to {}", path.display()))
     });
-    let profile = profile.transpose()?;
+    let mut profile = profile.transpose()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
@@ -51,6 +51,9 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
         let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
             info!("scheduler {} listens on {address}", server.uuid());
+        }
+        if let Some(profile) = &mut profile {
+            profile.begin().context("cannot start the profiler")?;
         }
         tokio::select! {
             served = server.run(stop) => served?,

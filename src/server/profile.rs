@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use pprof::protos::Message as _;
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
@@ -10,38 +11,48 @@ use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 /// Samples a second, as Go's profiler.
 const FREQUENCY_HZ: i32 = 100;
 
-/// A profile being taken.
+/// A profile that is to be taken, or being taken.
 pub struct Profile {
-    guard: ProfilerGuard<'static>,
     path: PathBuf,
     file: File,
+    sampler: Option<JoinHandle<io::Result<ProfilerGuard<'static>>>>,
 }
 
 impl Profile {
-    /// Starts taking samples; the file is made at once, so that a bad path is known before anything runs.
+    /// Makes the file at once, so that a bad path is known before anything runs.
     ///
     /// # Errors
-    /// The file cannot be made, or the profiler not started.
-    pub fn start(path: &Path) -> io::Result<Self> {
-        let file = File::create(path)?;
-        let guard = ProfilerGuardBuilder::default()
-            .frequency(FREQUENCY_HZ)
-            .blocklist(&["libc", "libgcc", "pthread", "vdso"])
-            .build()
-            .map_err(io::Error::other)?;
+    /// The file cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            guard,
+            file: File::create(path)?,
             path: path.to_owned(),
-            file,
+            sampler: None,
         })
     }
 
-    /// Writes what was sampled.
+    /// Begins to take samples, beside everything else: the profiler reads the program's debugging information first, which
+    /// takes seconds.
     ///
     /// # Errors
-    /// The profile cannot be written.
+    /// No thread can be started.
+    pub fn begin(&mut self) -> io::Result<()> {
+        let sampler = thread::Builder::new().name("profile".to_owned());
+        self.sampler = Some(sampler.spawn(sample)?);
+        Ok(())
+    }
+
+    /// Writes what was sampled, if anything was.
+    ///
+    /// # Errors
+    /// The profiler could not be started, or the profile cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
-        let report = self.guard.report().build().map_err(io::Error::other)?;
+        let Some(sampler) = self.sampler.take() else {
+            return Ok(());
+        };
+        let panicked = |_| io::Error::other("the profiler has panicked");
+        let guard = sampler.join().map_err(panicked)??;
+        let report = guard.report().build().map_err(io::Error::other)?;
         let mut profile = report.pprof().map_err(io::Error::other)?;
         for location in &mut profile.location {
             // Without one of its own, pprof takes all of them for the same place when it is also given the program.
@@ -53,6 +64,16 @@ impl Profile {
         tracing::info!("CPU profile written to {}", self.path.display());
         Ok(())
     }
+}
+
+fn sample() -> io::Result<ProfilerGuard<'static>> {
+    let guard = ProfilerGuardBuilder::default()
+        .frequency(FREQUENCY_HZ)
+        .blocklist(&["libc", "libgcc", "pthread", "vdso"])
+        .build()
+        .map_err(io::Error::other)?;
+    tracing::info!("CPU profile is taken from now on");
+    Ok(guard)
 }
 
 impl std::fmt::Debug for Profile {

@@ -134,6 +134,7 @@ async fn a_cpu_profile_is_written_when_the_daemon_stops() {
     let mut command = site.command(&["-cpuprofile"]);
     command.arg(&path);
     let mut daemon = Daemon::start(command).await;
+    daemon.logged("CPU profile is taken from now on").await;
     // Something to be seen in it.
     for _ in 0..20 {
         site.node(&daemon).await.nothing_else().await;
@@ -143,6 +144,18 @@ async fn a_cpu_profile_is_written_when_the_daemon_stops() {
     let profile = std::fs::read(&path).unwrap();
     // The first field of a pprof Profile is a message (protobuf field 1, length-delimited).
     assert_eq!(profile.first(), Some(&0x0a), "{} bytes", profile.len());
+}
+
+#[tokio::test]
+async fn the_profiler_does_not_hold_up_listening() {
+    let site = Site::new();
+    let mut command = site.command(&["-cpuprofile"]);
+    command.arg(site.path("cpu.pprof"));
+    let daemon = Daemon::start(command).await;
+    daemon.logged("CPU profile is taken from now on").await;
+    let log = daemon.log();
+    let at = |text| log.iter().position(|line| line.contains(text)).unwrap();
+    assert!(at("listens on") < at("CPU profile is taken"), "{log:#?}");
 }
 
 #[tokio::test]
