@@ -15,6 +15,7 @@ mod admission;
 mod binding;
 mod boot;
 mod burst;
+mod burst_of_starts;
 mod configuration;
 mod controllers;
 mod flags;
