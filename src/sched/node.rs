@@ -449,9 +449,14 @@ impl NodeStore {
         if node.status == NodeStatus::Full
             && let (Some(report), Some(available)) = (&mut node.report, available)
         {
-            report.mem_available_mib = available.mem_mib;
-            report.disk_available_mb = available.disk_mb;
-            report.load = available.load;
+            let figures = [
+                (&mut report.mem_available_mib, available.mem_mib),
+                (&mut report.disk_available_mb, available.disk_mb),
+                (&mut report.load, available.load),
+            ];
+            for (figure, said) in figures {
+                *figure = if said < 0 { *figure } else { said };
+            }
         }
         node.has_extras = true;
         match &mut node.report {
