@@ -423,6 +423,7 @@ impl Cluster {
             restart: false,
             tenant: None,
             image: None,
+            vm_type: None,
             scheduling: None,
             avoid: Vec::new(),
         };

@@ -77,6 +77,7 @@ mod traits;
 mod tried;
 mod update;
 mod view;
+mod vm_types;
 mod waiting;
 mod weighers;
 mod woken;
@@ -106,8 +107,7 @@ pub use ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport,
     EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState, Malformed,
-    Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target, VmType,
-    VmTypes,
+    Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target,
 };
 pub use instances::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,
@@ -130,3 +130,4 @@ pub use rules::{
 };
 pub use scheduler::{Counters, Scheduler};
 pub use text::{MAX_TEXT_LEN, ShortText};
+pub use vm_types::{VmType, VmTypes};

@@ -7,16 +7,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt, BufReader, Interest};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, error, warn};
 
@@ -24,29 +23,24 @@ use super::agent::{Found, Input, LaunchFault, Order, Record, Recovered, Stage, W
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
-use super::files::{
-    Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json, write_json,
-};
+use super::files::{Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json};
 use super::host::{self, Share};
 use super::lease::Keeper;
 use super::limits::Limits;
 use super::orphans::{self, DIR_VARIABLE};
 use super::procfs::ProcessId;
 use super::state::StateDir;
-use super::supervise::{KILL_WORKLOAD, WORD};
+use super::supervise::KILL_WORKLOAD;
 use super::usage::{Disks, Meter};
+use starting::{NotStarted, Rest, start};
+
+mod starting;
 
 /// Supervisors being started at a time: enough to use the machine, few enough that a burst of STARTs does not choke it.
 const STARTS_AT_ONCE: usize = 8;
 
-/// Longest time a supervisor may take to say whether its workload runs.
-const START_DEADLINE: Duration = Duration::from_secs(30);
-
 /// Ends, starts and samples that wait to be taken in; whoever has more to say waits.
 const EVENT_QUEUE_LEN: usize = 256;
-
-/// Longest line a supervisor may say, in bytes.
-const MAX_VERDICT_LEN: u64 = 64 * 1024;
 
 /// The variables a workload inherits from its launcher, where they are set there; nothing else gets through. Its
 /// supervisor has only these as well: a workload may read the environment of its parent.
@@ -467,86 +461,6 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-/// A workload that could not be started.
-#[derive(Debug)]
-struct NotStarted {
-    obstacle: Obstacle,
-    rest: Rest,
-}
-
-/// Whether something may be left of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// Its supervisor says so itself, or there was none.
-    Nothing,
-    Unknown,
-}
-
-/// Starts a supervisor and waits for its word.
-async fn start(
-    program: PathBuf,
-    dir: InstanceDir,
-    launch: Launch,
-) -> Result<(Supervisor, Child), NotStarted> {
-    let failed = |rest: Rest, error: io::Error| NotStarted {
-        obstacle: Obstacle::of("cannot start a supervisor", &error),
-        rest,
-    };
-    let spawn = move || {
-        write_json(&dir.launch(), &launch)?;
-        let mut command = Command::new(program);
-        command.arg0("ciao-supervisor").arg(WORD).arg(&dir.0);
-        command.env_clear().envs(inherited());
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        orphans::spawn_supervisor(command.stderr(Stdio::null()))
-    };
-    let mut child = tokio::task::spawn_blocking(spawn)
-        .await
-        .map_err(io::Error::other)
-        .flatten()
-        .map_err(|error| failed(Rest::Nothing, error))?;
-    let verdict = match child.stdout.take() {
-        Some(stdout) => tokio::time::timeout(START_DEADLINE, verdict(stdout.into())).await,
-        None => Ok(Err(io::Error::other("no pipe"))),
-    };
-    let error = match verdict {
-        Ok(Ok(None)) => match open_child(&child) {
-            Ok(supervisor) => return Ok((supervisor, child)),
-            Err(error) => error,
-        },
-        Ok(Ok(Some(obstacle))) => {
-            let rest = Rest::Nothing;
-            reap(child).await;
-            return Err(NotStarted { obstacle, rest });
-        }
-        Ok(Err(error)) => error,
-        Err(_) => io::ErrorKind::TimedOut.into(),
-    };
-    let _ = child.kill();
-    reap(child).await;
-    Err(failed(Rest::Unknown, error))
-}
-
-/// Waits for a supervisor that is about to end.
-async fn reap(mut child: Child) {
-    let _ = tokio::task::spawn_blocking(move || orphans::reap_supervisor(&mut child)).await;
-}
-
-/// What a supervisor says of its start: nothing to complain of, or what stood in the way.
-async fn verdict(pipe: OwnedFd) -> io::Result<Option<Obstacle>> {
-    use tokio::io::AsyncReadExt;
-    let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe)?;
-    let mut line = String::new();
-    BufReader::new(pipe.take(MAX_VERDICT_LEN))
-        .read_line(&mut line)
-        .await?;
-    match line.strip_suffix('\n') {
-        Some("") => Ok(None),
-        Some(obstacle) => Ok(Some(serde_json::from_str(obstacle)?)),
-        None => Err(io::Error::other("it ended without a word")),
-    }
-}
-
 /// The whole environment of a workload.
 fn environment(
     workload: &Workload,
@@ -570,14 +484,6 @@ fn environment(
 fn inherited() -> impl Iterator<Item = (String, String)> {
     let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     INHERITED_VARIABLES.into_iter().filter_map(variable)
-}
-
-fn open_child(child: &Child) -> io::Result<Supervisor> {
-    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    Ok(Supervisor {
-        pid,
-        pidfd: Arc::new(open_pid(pid)?),
-    })
 }
 
 /// The running process that this is, if it still runs.

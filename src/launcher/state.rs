@@ -140,7 +140,7 @@ impl StateDir {
         // Absolute, because supervisors work elsewhere.
         let root = root.canonicalize().map_err(unusable)?;
         let path = root.join("node.json");
-        let known: Option<Node> = read_json(&path).map_err(|source| unusable(source))?;
+        let known: Option<Node> = read_json(&path).map_err(unusable)?;
         writing.has_uuid = known.is_some();
         let instances = DirBuilder::new()
             .recursive(true)
@@ -175,7 +175,7 @@ impl StateDir {
             // The next launcher would give the numbers of this start again.
             node.incarnation = Some(Uuid::new_v4());
         }
-        let trash = Trash::open(root.join("trash")).map_err(|source| unusable(source))?;
+        let trash = Trash::open(root.join("trash")).map_err(unusable)?;
         let state = Self {
             trash,
             numbering: Numbering {

@@ -8,11 +8,12 @@ use proto_frames::payload::Expression;
 use super::columns::{Amounts, Columns};
 use super::config::Config;
 use super::facts;
-use super::input::{NodeExtras, VmType, VmTypes};
+use super::input::NodeExtras;
 use super::labels::{self, Labels};
 use super::resources::MAX_REPORTED;
 use super::rules::{Aggregate, NodeName, NodeRule, Rules};
 use super::view::Candidate;
+use super::vm_types::{VmType, VmTypes};
 
 /// The label that says which availability zone a node is in.
 const ZONE: &str = "zone";

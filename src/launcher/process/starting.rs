@@ -1,0 +1,110 @@
+//! One workload's start: its supervisor is run, and says how that went.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::super::files::{InstanceDir, Launch, Obstacle, write_json};
+use super::super::orphans;
+use super::super::supervise::WORD;
+use super::{Supervisor, inherited, open_pid};
+
+/// Longest time a supervisor may take to say whether its workload runs.
+const START_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Longest line a supervisor may say, in bytes.
+const MAX_VERDICT_LEN: u64 = 64 * 1024;
+
+/// A workload that could not be started.
+#[derive(Debug)]
+pub(super) struct NotStarted {
+    pub(super) obstacle: Obstacle,
+    pub(super) rest: Rest,
+}
+
+/// Whether something may be left of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Its supervisor says so itself, or there was none.
+    Nothing,
+    Unknown,
+}
+
+/// Starts a supervisor and waits for its word.
+pub(super) async fn start(
+    program: PathBuf,
+    dir: InstanceDir,
+    launch: Launch,
+) -> Result<(Supervisor, Child), NotStarted> {
+    let failed = |rest: Rest, error: io::Error| NotStarted {
+        obstacle: Obstacle::of("cannot start a supervisor", &error),
+        rest,
+    };
+    let spawn = move || {
+        write_json(&dir.launch(), &launch)?;
+        let mut command = Command::new(program);
+        command.arg0("ciao-supervisor").arg(WORD).arg(&dir.0);
+        command.env_clear().envs(inherited());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        orphans::spawn_supervisor(command.stderr(Stdio::null()))
+    };
+    let mut child = tokio::task::spawn_blocking(spawn)
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(|error| failed(Rest::Nothing, error))?;
+    let verdict = match child.stdout.take() {
+        Some(stdout) => tokio::time::timeout(START_DEADLINE, verdict(stdout.into())).await,
+        None => Ok(Err(io::Error::other("no pipe"))),
+    };
+    let error = match verdict {
+        Ok(Ok(None)) => match open_child(&child) {
+            Ok(supervisor) => return Ok((supervisor, child)),
+            Err(error) => error,
+        },
+        Ok(Ok(Some(obstacle))) => {
+            let rest = Rest::Nothing;
+            reap(child).await;
+            return Err(NotStarted { obstacle, rest });
+        }
+        Ok(Err(error)) => error,
+        Err(_) => io::ErrorKind::TimedOut.into(),
+    };
+    let _ = child.kill();
+    reap(child).await;
+    Err(failed(Rest::Unknown, error))
+}
+
+/// Waits for a supervisor that is about to end.
+async fn reap(mut child: Child) {
+    let _ = tokio::task::spawn_blocking(move || orphans::reap_supervisor(&mut child)).await;
+}
+
+/// What a supervisor says of its start: nothing to complain of, or what stood in the way.
+async fn verdict(pipe: OwnedFd) -> io::Result<Option<Obstacle>> {
+    use tokio::io::AsyncReadExt;
+    let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe)?;
+    let mut line = String::new();
+    BufReader::new(pipe.take(MAX_VERDICT_LEN))
+        .read_line(&mut line)
+        .await?;
+    match line.strip_suffix('\n') {
+        Some("") => Ok(None),
+        Some(obstacle) => Ok(Some(serde_json::from_str(obstacle)?)),
+        None => Err(io::Error::other("it ended without a word")),
+    }
+}
+
+fn open_child(child: &Child) -> io::Result<Supervisor> {
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    Ok(Supervisor {
+        pid,
+        pidfd: Arc::new(open_pid(pid)?),
+    })
+}
