@@ -226,6 +226,7 @@ impl Cluster {
             restart: false,
             tenant: None,
             image: None,
+            vm_type: None,
             scheduling: self.scheduling.clone(),
             avoid: Vec::new(),
         };

@@ -323,6 +323,20 @@ impl NodeReport {
     }
 }
 
+impl NodeReport {
+    /// Takes in what a node has left, as far as it knows.
+    pub(super) fn take_in(&mut self, available: Available) {
+        let figures = [
+            (&mut self.mem_available_mib, available.mem_mib),
+            (&mut self.disk_available_mb, available.disk_mb),
+            (&mut self.load, available.load),
+        ];
+        for (figure, said) in figures {
+            *figure = if said < 0 { *figure } else { said };
+        }
+    }
+}
+
 /// What a node says of itself beyond the original's figures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeExtras {

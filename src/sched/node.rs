@@ -410,9 +410,8 @@ impl NodeStore {
     }
 
     /// Takes in a node's report; whether the node is another by it: its labels, name or size.
-    pub(super) fn set_report(&mut self, key: NodeKey, report: Box<NodeReport>) -> IsOther {
+    pub(super) fn set_report(&mut self, key: NodeKey, mut report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
-        let mut report = report;
         if let Some(extras) = &mut report.extras {
             extras.available = None;
         }
@@ -449,14 +448,7 @@ impl NodeStore {
         if node.status == NodeStatus::Full
             && let (Some(report), Some(available)) = (&mut node.report, available)
         {
-            let figures = [
-                (&mut report.mem_available_mib, available.mem_mib),
-                (&mut report.disk_available_mb, available.disk_mb),
-                (&mut report.load, available.load),
-            ];
-            for (figure, said) in figures {
-                *figure = if said < 0 { *figure } else { said };
-            }
+            report.take_in(available);
         }
         node.has_extras = true;
         match &mut node.report {
