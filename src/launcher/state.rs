@@ -292,7 +292,8 @@ impl StateDir {
             }
         }
         match record.stage {
-            Stage::Starting => self.replace(&dir, record),
+            // Not of one that is being started already: its supervisor has files there.
+            Stage::Starting if !is_starting(&dir) => self.replace(&dir, record),
             Stage::Gone(..) => self.replace(&dir, record).inspect_err(|_| self.strip(&dir)),
             _ => write_json(&dir.record(), record),
         }
@@ -335,6 +336,11 @@ impl StateDir {
     pub(crate) fn records(&self) -> Vec<Record> {
         records_in(&self.root)
     }
+}
+
+fn is_starting(dir: &InstanceDir) -> bool {
+    let known = read_json::<Record>(&dir.record());
+    matches!(known, Ok(Some(known)) if known.stage == Stage::Starting)
 }
 
 /// What is made of errors of writing while the directory is being opened.
@@ -510,6 +516,20 @@ mod tests {
             StateDir::open(dir.path(), None),
             Err(StateError::InUse { .. })
         ));
+    }
+
+    #[test]
+    fn an_instance_that_is_being_started_keeps_its_files_when_its_record_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path(), None).unwrap();
+        let launch = state.instance("a").launch();
+        for stage in [Stage::Exited(Some(1)), Stage::Starting] {
+            state.save(&record("a", stage)).unwrap();
+        }
+        assert!(!launch.exists());
+        std::fs::write(&launch, "").unwrap();
+        state.save(&record("a", Stage::Starting)).unwrap();
+        assert!(launch.exists());
     }
 
     #[test]
