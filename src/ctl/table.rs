@@ -435,7 +435,8 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120 
             ..node("4cb19522-aaaa", "node-a")
         };
         let text = table(&[Wide(node.clone())], STYLE);
-        let end = "  3m 5s      1.50  gpu 1 / 4       -      tenant=a, tenant=b, zone=eu-1\n";
+        let end =
+            "  3m 5s      1.50  gpu 1 / 4       -      -      tenant=a, tenant=b, zone=eu-1\n";
         assert!(text.ends_with(end), "{text}");
         let json = node.json();
         assert_eq!(json["labels"]["tenant"][1], "b");

@@ -445,15 +445,15 @@ async fn nodes_show_their_labels_and_can_be_selected_by_them() {
         lines.find(|line| line.contains(host)).unwrap().to_owned()
     };
     assert!(
-        line("HOST").ends_with("RESOURCES FREE  DRAIN  LABELS"),
+        line("HOST").ends_with("RESOURCES FREE  DRAIN  FAULT  LABELS"),
         "{ran:?}"
     );
     assert!(
-        line("node-2").ends_with("  gpu 2 / 2       -      zone=a"),
+        line("node-2").ends_with("  gpu 2 / 2       -      -      zone=a"),
         "{ran:?}"
     );
     assert!(
-        line("node-3").ends_with("  -               -      zone=b"),
+        line("node-3").ends_with("  -               -      -      zone=b"),
         "{ran:?}"
     );
     for (selector, hosts) in [
