@@ -261,6 +261,8 @@ impl Scheduler {
                         .is_some_and(|&delete| delete > at);
                     self.place_again(now, peer.uuid, *start, is_undone);
                 }
+                // A launcher that was started anew numbers what it asks anew: this is no answer to that.
+                (Message::LeaseRenewed(_), _) => {}
                 // Said anew to every new connection.
                 (
                     Message::Connected { .. }

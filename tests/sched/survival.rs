@@ -456,6 +456,18 @@ fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
     assert_eq!(world.placements(), [("a".to_owned(), other)]);
 }
 
+#[test]
+fn an_extended_lease_that_was_not_told_is_not_told_to_a_launcher_that_was_started_anew() {
+    let mut world = World::new();
+    let node = leased(&mut world, 1, 100);
+    leased_stats(&mut world, node, &[]);
+    // The old connection ends with it still to be written.
+    let node = world.silent_node(1);
+    let told = world.told(node);
+    let renewed = |message: &Message| matches!(message, Message::LeaseRenewed(_));
+    assert!(!told.iter().any(renewed), "{told:?}");
+}
+
 /// A report that asks for the lease to be extended.
 fn leased_stats(world: &mut World, node: SessionId, names: &[&str]) {
     announcing(world, node, names, None);
