@@ -10,7 +10,7 @@ use proto_frames::{Encoding, Role, Uuid};
 
 use super::Scheduler;
 use super::action::{
-    Action, DisconnectReason, Message, Notice, PlacedStart, RefusedConnect, TargetedCommand,
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
 };
 use super::admission::Known;
 use super::bindings::Bound;
@@ -275,7 +275,10 @@ impl Scheduler {
                 (message, Some(_)) if was_being_briefed && self.is_to_come(peer.uuid, &message) => {
                 }
                 // Noted already where that matters.
-                (message, Some(to)) => self.act(Action::Send { to, message }),
+                (message, Some(to)) => {
+                    self.note_moved(peer.uuid, &message);
+                    self.act(Action::Send { to, message });
+                }
                 (Message::Targeted(command), None) => {
                     let TargetedCommand {
                         sender,
@@ -295,6 +298,17 @@ impl Scheduler {
         }
         if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.is_master(newer)) {
             self.brief(newer);
+        }
+    }
+
+    /// What a node was told comes over its newer connection.
+    fn note_moved(&mut self, peer: Uuid, message: &Message) {
+        if let Message::Order(order) = message
+            && let Order::Resume(resume) = &**order
+            && let Some(key) = self.nodes.by_uuid(peer)
+        {
+            let instance = InstanceId::new(&resume.instance_uuid);
+            self.nodes.node_mut(key).ledger.resume_sent(&instance);
         }
     }
 

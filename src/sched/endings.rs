@@ -317,13 +317,16 @@ impl Scheduler {
         let by = by.unwrap_or(By::Command);
         self.rolled_back(key, instance, by, "it did not stop in time");
         match then {
-            Then::Wait(preemptor) => self.victim_stays(&preemptor, instance),
-            Then::Again => {
+            Then::Wait(_) | Then::Again => {
+                // Its launcher may yet come to it: that is not its end.
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.told_to_stop = true;
                 }
             }
             Then::End => {}
+        }
+        if let Then::Wait(preemptor) = then {
+            self.victim_stays(&preemptor, instance);
         }
     }
 

@@ -76,7 +76,8 @@ pub(super) struct Instance {
     pub(super) last_node: Option<Uuid>,
     /// The node that it was being shipped to when the one that had it was lost, while it is lost: it may have arrived.
     pub(super) bound_for: Option<Uuid>,
-    /// Who had it suspended, while it is, or while it moves as such, or was when its node was lost.
+    /// Who had it suspended last since it was started, also where that seemed to be in vain: if it is suspended after all,
+    /// it is for that one.
     pub(super) suspended_by: Option<By>,
     /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
     pub(super) lease: Option<Duration>,
@@ -354,8 +355,9 @@ impl Instance {
             State::Suspending { by, .. }
             | State::Suspended { by, .. }
             | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
-            State::Lost { .. } | State::Migrating { .. } | State::Stopping { .. } => {}
-            _ => self.suspended_by = None,
+            // It is to be started: nothing that it was told before concerns it.
+            State::Waiting | State::Placing(_) => self.suspended_by = None,
+            _ => {}
         }
     }
 

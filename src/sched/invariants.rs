@@ -165,8 +165,12 @@ impl Scheduler {
                     ensure(entry.is_suspended <= may_be, || {
                         format!("{instance} is {}, and its vcpus are free", state.word())
                     })?;
-                    ensure(entry.is_suspended >= state.is_suspended(), || {
+                    let is_free = entry.is_suspended || entry.may_resume();
+                    ensure(is_free >= state.is_suspended(), || {
                         format!("{instance} is suspended, and its vcpus are not free")
+                    })?;
+                    ensure(!(entry.is_suspended && entry.may_resume()), || {
+                        format!("{instance} may be resumed any moment, and its vcpus are free")
                     })?;
                 }
             }

@@ -5,6 +5,7 @@
 
 mod entry;
 mod open;
+mod resume;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,6 +20,7 @@ use super::resources::{MAX_ADOPTED, Resources};
 
 pub(super) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
 pub(super) use self::open::{Ended, EntryEnd};
+pub(super) use self::resume::Resumption;
 
 /// What one STATS changed.
 #[derive(Debug, Default)]
@@ -291,6 +293,7 @@ impl Ledger {
     /// Puts every START given to the node and not answered in doubt; says how many there are.
     pub(super) fn put_in_doubt(&mut self) -> usize {
         for entry in self.entries.values_mut() {
+            entry.lose_resume();
             let start = match entry.phase {
                 Phase::Placed(start) => Some(start),
                 Phase::Running => entry.repeated,
@@ -388,7 +391,9 @@ impl Ledger {
         (entry.is_doubted, entry.is_remembered) = (false, false);
         entry.is_starting = report.state == InstanceState::Pending;
         entry.repeated = latest.filter(|_| entry.open > 0);
-        let is_news = entry.phase != Phase::Running || entry.reported != Some(report.state);
+        let is_news = entry.phase != Phase::Running
+            || entry.reported != Some(report.state)
+            || entry.resumption == Resumption::Lost;
         if entry.is_kept && is_news {
             outcome.listed.push((report.instance.clone(), report.state));
         }
@@ -406,7 +411,7 @@ impl Ledger {
         }
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
-        entry.reported = Some(report.state);
+        entry.hear(report.state);
         entry.misses = 0;
         entry.listed_in = stats_count;
         self.claims -= before;

@@ -217,10 +217,7 @@ impl Scheduler {
             return self.undo_move(instance, CommandFailureReason::Failed, &detail);
         }
         let both_ship = source.can(Capabilities::MIGRATE) && target.can(Capabilities::MIGRATE);
-        let is_suspended = source
-            .ledger
-            .get(instance)
-            .is_some_and(|entry| entry.is_suspended);
+        let is_suspended = source.ledger.get(instance).is_some_and(Entry::is_held_back);
         // What it asks for is not changed by shipping it as it is.
         let is_changed = self
             .instances
@@ -473,7 +470,7 @@ impl Scheduler {
     /// An instance goes on where it is, as what it was before.
     fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
         let entry = self.nodes.node(node).ledger.get(instance);
-        let is_suspended = entry.is_some_and(|entry| entry.is_suspended);
+        let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self
             .instances
             .get(instance)
@@ -483,6 +480,8 @@ impl Scheduler {
         }
         let by = by.unwrap_or(By::Command);
         let is_evicted = by != By::Command;
+        self.nodes.node_mut(node).ledger.note_suspended(instance);
+        self.refresh_offer(node);
         self.turn(instance, State::Suspended { node, by }, detail);
         if is_evicted {
             self.wait_for_resume(instance, node);

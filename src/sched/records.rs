@@ -317,6 +317,8 @@ fn life(state: &State, is_suspended: bool) -> Life {
             Awaits::Victims(..) => Life::Waiting,
             Awaits::Commit | Awaits::Node => Life::Placing,
         },
+        // It was told to suspend it once, and may be about to.
+        State::Running { .. } if is_suspended => Life::Suspending,
         State::Running { .. } | State::Updating { .. } => Life::Running,
         State::Suspending { .. } => Life::Suspending,
         State::Suspended { .. } => Life::Suspended,

@@ -6,6 +6,8 @@
 //!
 //! Who makes way for whom is `preempt`'s business.
 
+mod outcome;
+
 use std::time::{Duration, Instant};
 
 use super::Scheduler;
@@ -222,8 +224,11 @@ impl Scheduler {
     /// Whether a suspended instance's vcpus are free on its node; else the figures.
     fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), String> {
         let node = self.nodes.node(key);
-        let asked = node.ledger.get(instance).map_or(0, |it| it.asked.vcpus);
-        let free = self.nodes.free(key).vcpus;
+        let entry = node.ledger.get(instance);
+        let asked = entry.map_or(0, |it| it.asked.vcpus);
+        // While it may be resumed already they are claimed for it.
+        let own = entry.map_or(0, |it| if it.is_suspended { 0 } else { asked });
+        let free = self.nodes.free(key).vcpus.saturating_add(own);
         if asked <= 0 || free >= asked {
             return Ok(());
         }
@@ -254,7 +259,8 @@ impl Scheduler {
         }
     }
 
-    /// Has a suspended instance resumed by its launcher: its vcpus are claimed before it is told.
+    /// Has a suspended instance resumed by its launcher: its vcpus are claimed before it is told. One that has not come yet
+    /// to what it was told is not told again.
     pub(super) fn order_resume(
         &mut self,
         key: NodeKey,
@@ -270,12 +276,16 @@ impl Scheduler {
         let due = self.now + COMMAND_TIME;
         let state = State::Resuming { node: key, by, due };
         self.turn(instance, state, detail);
-        let node = self.nodes.node(key);
+        let node = self.nodes.node_mut(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid.to_string(),
         };
-        if let Some(session) = node.session() {
+        let is_told = |entry: &Entry| entry.is_told_to_resume();
+        if let Some(session) = node.session()
+            && !node.ledger.get(instance).is_some_and(is_told)
+        {
+            node.ledger.resume_sent(instance);
             self.send(session, Message::Order(Box::new(Order::Resume(resume))));
         }
     }
@@ -313,20 +323,31 @@ impl Scheduler {
 
     fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
-        let Some(State::Resuming { node, by, .. }) = self.state_of(instance) else {
+        self.nodes.node_mut(key).ledger.resume_failed(instance);
+        let (state, entry) = (
+            self.state_of(instance),
+            self.nodes.node(key).ledger.get(instance),
+        );
+        let (Some(state), Some(entry)) = (state.filter(|it| it.node() == Some(key)), entry) else {
             return;
         };
-        if node != key {
-            return;
+        let is_held_back = entry.is_held_back();
+        match state {
+            State::Resuming { .. } | State::Suspended { .. }
+                if failure.reason == CommandFailureReason::WrongState =>
+            {
+                // It is not suspended there.
+                self.runs_again(key, instance, "it was not suspended");
+            }
+            State::Resuming { by, .. } => {
+                let detail = format!("its launcher could not resume it: {}", worded(failure));
+                self.stays_suspended(key, instance, by, &detail);
+                let (command, reason) = (failure.command.clone(), failure.reason.clone());
+                self.tell_asker(instance, key, command, reason, &failure.detail);
+            }
+            _ if is_held_back => self.suspension_reported(key, instance, true),
+            _ => {}
         }
-        if failure.reason == CommandFailureReason::WrongState {
-            // It is not suspended there.
-            return self.runs_again(key, instance, "it was not suspended");
-        }
-        let detail = format!("its launcher could not resume it: {}", worded(failure));
-        self.stays_suspended(key, instance, by, &detail);
-        let (command, reason) = (failure.command.clone(), failure.reason.clone());
-        self.tell_asker(instance, key, command, reason, &failure.detail);
     }
 
     /// InstanceState from a launcher.
@@ -335,133 +356,18 @@ impl Scheduler {
             return;
         };
         let instance = InstanceId::new(&event.instance_uuid);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
         match event.state {
-            LifeState::Suspended => self.suspension_reported(key, &instance, true),
-            LifeState::Running => self.suspension_reported(key, &instance, false),
+            LifeState::Suspended => {
+                ledger.hear(&instance, InstanceState::ExitPaused);
+                self.suspension_reported(key, &instance, true);
+            }
+            LifeState::Running => {
+                ledger.hear(&instance, InstanceState::Active);
+                self.suspension_reported(key, &instance, false);
+            }
             LifeState::Updated => self.update_confirmed(key, &instance),
             _ => {}
-        }
-    }
-
-    /// A launcher says whether an instance is suspended, in an event or in STATS.
-    pub(super) fn suspension_reported(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        is_suspended: bool,
-    ) {
-        let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
-            return;
-        };
-        match (state, is_suspended) {
-            (State::Suspending { by, .. }, true) => self.is_now_suspended(key, instance, by, ""),
-            (State::Resuming { .. }, false) => self.runs_again(key, instance, ""),
-            (State::Running { .. }, true) if self.nodes.node(key).can(Capabilities::SUSPEND) => {
-                self.is_now_suspended(key, instance, By::Command, "not from here");
-            }
-            (State::Suspended { .. }, false) => self.runs_again(key, instance, "not from here"),
-            // What was said before the launcher came to what it was told.
-            _ => {}
-        }
-    }
-
-    fn is_now_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
-        let preemptor = match &by {
-            By::Preemptor(preemptor) => Some(preemptor.clone()),
-            By::Command => None,
-        };
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = None;
-        }
-        self.nodes
-            .node_mut(key)
-            .ledger
-            .set_suspended(instance, true);
-        let state = State::Suspended { node: key, by };
-        match &preemptor {
-            Some(preemptor) => self.turn(instance, state, &format!("made way for {preemptor}")),
-            None => self.turn(instance, state, detail),
-        }
-        self.refresh_offer(key);
-        if let Some(preemptor) = preemptor {
-            self.wait_for_resume(instance, key);
-            self.victim_is_away(instance, &preemptor);
-        }
-    }
-
-    fn runs_again(&mut self, key: NodeKey, instance: &InstanceId, detail: &str) {
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = None;
-        }
-        self.nodes
-            .node_mut(key)
-            .ledger
-            .set_suspended(instance, false);
-        self.turn(instance, State::Running { node: key }, detail);
-        self.refresh_offer(key);
-        self.wake_for_preemption(key);
-    }
-
-    /// One that was to be resumed was not.
-    fn stays_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
-        self.nodes
-            .node_mut(key)
-            .ledger
-            .set_suspended(instance, true);
-        let is_evicted = by != By::Command;
-        self.turn(instance, State::Suspended { node: key, by }, detail);
-        self.refresh_offer(key);
-        if is_evicted {
-            // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
-            let due = self.now + RESUME_AGAIN_AFTER;
-            self.evictions.look_again(instance, due);
-        }
-    }
-
-    /// A launcher did not suspend or resume an instance in time.
-    pub(super) fn suspension_late(&mut self, instance: &InstanceId) {
-        let detail = "its launcher did not do so in time";
-        let reason = CommandFailureReason::Timeout;
-        match self.state_of(instance) {
-            Some(State::Suspending { node, by, .. }) => {
-                self.tell_asker(instance, node, LifeCommand::Suspend, reason, detail);
-                self.rolled_back(node, instance, by.clone(), detail);
-                if let By::Preemptor(preemptor) = &by {
-                    self.victim_stays(preemptor, instance);
-                    self.undo_suspend(node, instance, by);
-                }
-            }
-            Some(State::Resuming { node, by, .. }) => {
-                self.tell_asker(instance, node, LifeCommand::Resume, reason, detail);
-                self.rolled_back(node, instance, by, detail);
-            }
-            _ => {}
-        }
-    }
-
-    /// What was told of an instance to its launcher had no effect that was heard of: it is what STATS say it is.
-    pub(super) fn rolled_back(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        by: By,
-        detail: &str,
-    ) {
-        let is_suspended =
-            |entry: &Entry| entry.is_suspended || entry.reported == Some(InstanceState::ExitPaused);
-        let entry = self.nodes.node(key).ledger.get(instance);
-        if entry.is_some_and(is_suspended) {
-            self.stays_suspended(key, instance, by, detail);
-        } else {
-            self.runs_again(key, instance, detail);
-        }
-    }
-
-    /// One that was to be suspended to make way, and was not in time, is to run on, if its launcher gets round to it yet.
-    fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
-        let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
-        if is_running && self.nodes.node(key).session().is_some() {
-            self.order_resume(key, instance, by, "it is not to make way any more");
         }
     }
 
@@ -471,7 +377,13 @@ impl Scheduler {
         let Some(State::Suspended { node, by }) = self.state_of(instance) else {
             return false;
         };
-        let is_able = self.nodes.node(key).can(Capabilities::SUSPEND);
+        let is_able = self.nodes.node(key).session().is_some()
+            && self.nodes.node(key).can(Capabilities::SUSPEND);
+        let entry = self.nodes.node(key).ledger.get(instance);
+        if entry.is_none_or(Entry::may_resume) {
+            // Its launcher was told to already, and does not answer.
+            return false;
+        }
         if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
             return false;
         }

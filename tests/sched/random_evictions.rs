@@ -13,7 +13,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState, StartFailureReason};
 
 use crate::making_way::{frozen, patient, sized};
-use crate::seeds::for_each_seed;
+use crate::seeds::for_each_seed_and;
 use crate::world::{Size, World, running};
 
 const MEM: i64 = 1000;
@@ -21,6 +21,8 @@ const CPUS: i64 = 8;
 const STEPS: usize = 250;
 /// What a node can hold after all has come to rest, many times over.
 const ROUNDS: usize = 400;
+/// Seeds that found a defect once.
+const FOUND: [u64; 5] = [334, 369, 711, 1606, 1816];
 
 /// A launcher, as simple as can be.
 struct Host {
@@ -55,7 +57,7 @@ struct Run {
 
 #[test]
 fn whoever_makes_way_nobody_is_forgotten_and_no_node_has_too_much() {
-    for_each_seed(25, |seed| {
+    for_each_seed_and(&FOUND, 25, |seed| {
         let mut run = Run::new(seed);
         for _ in 0..STEPS {
             run.step();

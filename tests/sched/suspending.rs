@@ -201,8 +201,88 @@ fn what_takes_too_long_is_what_stats_say_it_is() {
     world.look_away();
     world.advance(TOO_LONG);
     assert_eq!(world.command_failures(controller).len(), 1);
+    // What it was told it may yet do.
     world.ask_resume(controller, "it");
-    assert_eq!(world.orders(node), ["resume it"]);
+    assert_eq!(world.orders(node), [""; 0]);
+    assert_eq!(world.lives(controller), ["it resuming"]);
+    world.resumed(node, "it");
+    assert_eq!(world.lives(controller), ["it running"]);
+}
+
+#[test]
+fn what_may_be_resumed_any_moment_keeps_its_vcpus_until_its_launcher_answers() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    world.ask_suspend(controller, "it");
+    world.suspended(node, "it");
+    world.ask_resume(controller, "it");
+    world.advance(TOO_LONG);
+    world.stats(node, vec![frozen("it")]);
+    world.look_away();
+    world.start_as(controller, cpus("other", 1, 50));
+    assert_eq!(world.failures(controller).len(), 1);
+    // Nor does a DELETE that takes as long change that.
+    world.delete(controller, "it", node);
+    world.advance(TOO_LONG);
+    world.look_away();
+    world.start_as(controller, cpus("other", 1, 50));
+    assert_eq!(world.failures(controller).len(), 1);
+    let reason = CommandFailureReason::Failed;
+    world.cannot(node, LifeCommand::Resume, "it", reason);
+    world.look_away();
+    world.start_as(controller, cpus("other", 4, 50));
+    assert_eq!(world.orders(node), ["start other"]);
+}
+
+#[test]
+fn whether_it_was_resumed_before_its_node_was_cut_off_its_first_stats_say() {
+    for is_resumed in [false, true] {
+        for is_late in [false, true] {
+            let mut world = World::new();
+            let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+            world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+            world.ask_suspend(controller, "it");
+            world.suspended(node, "it");
+            world.ask_resume(controller, "it");
+            if is_late {
+                world.advance(TOO_LONG);
+            }
+            world.cut(node);
+            let node = world.able(1, 1000, 4);
+            world.look_away();
+            world.start_as(controller, cpus("other", 1, 50));
+            assert_eq!(world.failures(controller).len(), 1);
+            let listed = if is_resumed {
+                running("it", 0)
+            } else {
+                frozen("it")
+            };
+            world.stats(node, vec![listed]);
+            world.look_away();
+            world.start_as(controller, cpus("other", 4, 50));
+            assert_eq!(world.orders(node).is_empty(), is_resumed);
+            let told = world.seen("it").remove(0).life;
+            assert_eq!(told, if is_resumed { "running" } else { "suspended" });
+        }
+    }
+}
+
+#[test]
+fn a_resume_that_goes_on_over_a_newer_connection_keeps_its_vcpus() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    world.ask_suspend(controller, "it");
+    world.suspended(node, "it");
+    world.told(node);
+    world.ask_resume(controller, "it");
+    let newer = world.able(1, 1000, 4);
+    assert_eq!(world.orders(newer), ["resume it"]);
+    world.stats(newer, vec![frozen("it")]);
+    world.look_away();
+    world.start_as(controller, cpus("other", 1, 50));
+    assert_eq!(world.failures(controller).len(), 1);
 }
 
 #[test]

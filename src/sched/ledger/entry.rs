@@ -6,7 +6,7 @@ use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::MissRules;
+use super::{MissRules, Resumption};
 use crate::sched::columns::Amounts;
 use crate::sched::config::Accounting;
 use crate::sched::ids::SessionId;
@@ -59,6 +59,8 @@ pub(in crate::sched) struct Entry {
     pub(in crate::sched) is_kept: bool,
     /// Whether it is suspended: its vcpus are free for others then.
     pub(in crate::sched) is_suspended: bool,
+    /// Whether its launcher may yet come to a RESUME.
+    pub(super) resumption: Resumption,
     /// What it lays claim to at least, whatever is reported, while what it asks for is being changed.
     pub(super) floor: Option<Box<Floor>>,
 }
@@ -193,6 +195,7 @@ impl Entry {
             listed_in: 0,
             is_kept: false,
             is_suspended: false,
+            resumption: Resumption::Answered,
             floor: None,
         }
     }

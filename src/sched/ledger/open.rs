@@ -107,7 +107,7 @@ impl Ledger {
         match entry.repeated.or(entry.unconfirmed()) {
             Some(latest) if open > 0 => {
                 self.reopen(instance, latest, open);
-                self.set_suspended(instance, false);
+                self.begin_anew(instance);
                 EntryEnd::Open
             }
             _ => EntryEnd::Over,

@@ -1,0 +1,97 @@
+//! A RESUME that a node was told and has not answered. Its launcher may come to it any moment, so the instance's vcpus
+//! stay claimed until it answers, or until its connection has ended and it says anew how the instance is.
+
+use super::{Entry, Ledger};
+use crate::sched::ids::InstanceId;
+use crate::sched::input::InstanceState;
+
+/// Whether a launcher may yet come to a RESUME of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::sched) enum Resumption {
+    /// None was sent that it has not answered.
+    #[default]
+    Answered,
+    /// One was sent over its connection.
+    Sent,
+    /// The connection that it was sent over has ended: how the instance is, the next STATS that lists it says.
+    Lost,
+}
+
+impl Ledger {
+    /// Notes that a node is told to resume an instance.
+    pub(in crate::sched) fn resume_sent(&mut self, instance: &InstanceId) {
+        self.set_resumption(instance, Resumption::Sent);
+    }
+
+    /// Notes that a node could not carry out a RESUME.
+    pub(in crate::sched) fn resume_failed(&mut self, instance: &InstanceId) {
+        self.set_resumption(instance, Resumption::Answered);
+    }
+
+    fn set_resumption(&mut self, instance: &InstanceId, resumption: Resumption) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.resumption = resumption;
+        }
+    }
+
+    /// Notes that an instance has ended, and is to be started again by a START that is on its way.
+    pub(super) fn begin_anew(&mut self, instance: &InstanceId) {
+        self.set_suspended(instance, false);
+        if let Some(entry) = self.entries.get_mut(instance) {
+            (entry.resumption, entry.reported) = (Resumption::Answered, None);
+        }
+    }
+
+    /// Notes that a node says an instance is suspended: its vcpus are free for others, unless it may be resumed any moment.
+    pub(in crate::sched) fn note_suspended(&mut self, instance: &InstanceId) {
+        let may_resume = self.get(instance).is_some_and(Entry::may_resume);
+        self.set_suspended(instance, !may_resume);
+    }
+
+    /// Notes that a node says, beside its STATS, whether an instance is suspended.
+    pub(in crate::sched) fn hear(&mut self, instance: &InstanceId, state: InstanceState) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.hear(state);
+        }
+    }
+}
+
+impl Entry {
+    /// Takes in how a launcher says that the instance is.
+    pub(super) fn hear(&mut self, state: InstanceState) {
+        let was_suspended = self.reported == Some(InstanceState::ExitPaused);
+        let is_suspended = state == InstanceState::ExitPaused;
+        let is_answer = match self.resumption {
+            Resumption::Answered => false,
+            Resumption::Lost => true,
+            // A SUSPEND may be before the RESUME: that it runs is an answer only where it was suspended.
+            Resumption::Sent => was_suspended && !is_suspended,
+        };
+        if is_answer {
+            self.resumption = Resumption::Answered;
+        }
+        self.reported = Some(state);
+    }
+
+    /// Whether its launcher may yet come to a RESUME.
+    pub(in crate::sched) fn may_resume(&self) -> bool {
+        self.resumption != Resumption::Answered
+    }
+
+    /// Whether a RESUME is on its way over the connection that stands.
+    pub(in crate::sched) fn is_told_to_resume(&self) -> bool {
+        self.resumption == Resumption::Sent
+    }
+
+    /// Whether it is suspended, as its launcher has said last.
+    pub(in crate::sched) fn is_held_back(&self) -> bool {
+        self.is_suspended || self.reported == Some(InstanceState::ExitPaused)
+    }
+
+    /// Notes that the connection over which its launcher was told anything has ended.
+    pub(super) fn lose_resume(&mut self) {
+        if self.may_resume() {
+            self.resumption = Resumption::Lost;
+        }
+    }
+}
