@@ -56,8 +56,11 @@ impl Scheduler {
     /// What is known of an instance of which a START has come.
     pub(super) fn known(&self, instance: &InstanceId) -> Known {
         let Some(kept) = self.instances.get(instance) else {
-            let holder = self.holders.get(instance);
-            return holder.map_or(Known::Nowhere, |&key| Known::On(key));
+            return match self.holders.get(instance) {
+                Some(&key) => Known::On(key),
+                None if self.settling.expected_on(instance).is_some() => Known::Expected,
+                None => Known::Nowhere,
+            };
         };
         match &kept.state {
             State::Waiting => Known::Waits,

@@ -321,6 +321,14 @@ impl Scheduler {
         }
     }
 
+    /// A node has an instance of which nothing else is on disk: a START of it that waits in a batch is not to be placed
+    /// before that node is back, should the scheduler crash.
+    pub(super) fn note_had(&mut self, instance: &InstanceId) {
+        if self.batches.instances.contains_key(instance) {
+            self.remember(instance);
+        }
+    }
+
     /// Takes a batch out; what becomes of its STARTs is the caller's to see to.
     fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let starts = self.batches.take(id);

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{LifeState, StartFailureReason};
-use proto_frames::{Frame, Kind};
+use proto_frames::{Frame, Kind, Uuid};
 
 use super::Scheduler;
 use super::action::{Notice, PlacedStart};
@@ -73,9 +73,17 @@ impl Scheduler {
             sender: start.frame.origin,
             batch: Some(batch.to_string().into()),
             batch_operator: batch.operator(),
+            node: self.has_plain(instance),
             arrived_ms: self.unix_ms(self.now),
             ..InstanceRecord::default()
         })))
+    }
+
+    /// The node that has an instance of which nothing else is on disk, or may still come back with it.
+    fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
+        let holder = self.holders.get(instance);
+        let holder = holder.map(|&key| self.nodes.node(key).uuid);
+        holder.or_else(|| self.settling.expected_on(instance))
     }
 
     fn event_record(&self, event: &Event) -> record::Event {
@@ -134,6 +142,9 @@ impl Scheduler {
     ) {
         let start = start_of(&record, request);
         if record.batch.is_some() {
+            if let Some(node) = record.node {
+                self.settling.note_had(instance.clone(), node);
+            }
             if let Some(start) = start {
                 self.join_batch(self.now, record.batch_operator.into(), start);
             }

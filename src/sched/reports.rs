@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use indexmap::map::Entry;
 use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Frame, Kind};
 
@@ -114,7 +115,11 @@ impl Scheduler {
         // Two nodes may list one instance while it moves: the one that has it here keeps it.
         for (at, listed) in (0..).zip(&report.instances) {
             if is_own(at) {
-                self.holders.entry(listed.instance.clone()).or_insert(key);
+                let holders = &mut self.holders;
+                if let Entry::Vacant(place) = holders.entry(listed.instance.clone()) {
+                    place.insert(key);
+                    self.note_had(&listed.instance);
+                }
             } else {
                 copies.push((listed.instance.clone(), listed.state));
             }

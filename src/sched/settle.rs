@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 
 use super::action::PlacedStart;
@@ -19,6 +19,9 @@ pub(super) const RETRIES_PER_READY: usize = 16;
 #[derive(Debug)]
 pub(super) struct Settling {
     missing: IndexSet<Uuid>,
+    /// Instances that missing nodes had when STARTs of them came to wait in batches: no more than there are such STARTs on
+    /// disk.
+    had: IndexMap<InstanceId, Uuid>,
     window: Window,
     waiting: VecDeque<PlacedStart>,
     /// The instances of `waiting`.
@@ -46,6 +49,7 @@ impl Settling {
         };
         Self {
             missing,
+            had: IndexMap::new(),
             window,
             waiting: VecDeque::new(),
             instances: IndexSet::new(),
@@ -77,6 +81,19 @@ impl Settling {
         self.is_open() && self.missing.contains(&node)
     }
 
+    /// Notes that a node had an instance before the restart.
+    pub(super) fn note_had(&mut self, instance: InstanceId, node: Uuid) {
+        if self.is_awaited(node) {
+            self.had.insert(instance, node);
+        }
+    }
+
+    /// The node that had an instance before the restart and may still come back with it.
+    pub(super) fn expected_on(&self, instance: &InstanceId) -> Option<Uuid> {
+        let node = self.had.get(instance).copied();
+        node.filter(|&node| self.is_awaited(node))
+    }
+
     /// STARTs waiting.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -103,6 +120,7 @@ impl Settling {
     /// Lets nothing wait any more.
     pub(super) fn close(&mut self) {
         self.window = Window::Absent;
+        self.had = IndexMap::new();
     }
 
     /// Takes out the START whose turn it is.
@@ -149,6 +167,7 @@ impl Settling {
     pub(super) fn is_back(&mut self, node: Uuid, now: Instant) {
         if self.missing.swap_remove(&node) && self.missing.is_empty() {
             self.window = Window::Closed(now);
+            self.had = IndexMap::new();
         }
     }
 
@@ -158,6 +177,7 @@ impl Settling {
         if is_due {
             self.window = Window::Closed(now);
             self.missing.clear();
+            self.had = IndexMap::new();
         }
         is_due
     }

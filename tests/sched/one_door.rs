@@ -403,3 +403,56 @@ fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_
     world.advance(LEASE_IS_OVER);
     assert_eq!(world.place_as(controller, restarting("x", 50)), Some(other));
 }
+
+#[test]
+fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
+    let expecting = || Config {
+        expected_nodes: (1..=2).map(node_uuid).collect(),
+        ..durable()
+    };
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "x", 50);
+    world.stats_seen(node, Some(1), vec![running("x", 1)]);
+    world.node_with(2, 100);
+    world.start_as(controller, of_batch(request("x", 50), "b", 2));
+    // Twice, so that it is known also where the node was not back between.
+    world.crash(expecting(), Rules::default());
+    world.crash(expecting(), Rules::default());
+    let controller = world.controller();
+    let other = world.node_with(2, 100);
+    world.stats_seen(other, Some(0), vec![]);
+    world.start_as(controller, of_batch(request("y", 50), "b", 2));
+    assert_eq!(starts_of(&mut world, "x"), []);
+    let node = world.node_with(1, 100);
+    world.stats_seen(node, Some(0), vec![running("x", 1)]);
+    world.advance(Duration::ZERO);
+    let placed = world.placements();
+    assert!(placed.contains(&("x".to_owned(), node)), "{placed:?}");
+    assert_eq!(placed.len(), 2);
+}
+
+#[test]
+fn what_a_node_is_found_to_have_a_batch_knows_after_a_crash() {
+    let expecting = || Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..durable()
+    };
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    world.start_as(controller, of_batch(request("x", 50), "b", 2));
+    let node = world.node_with(1, 100);
+    world.stats_seen(node, Some(0), vec![running("x", 1)]);
+    world.crash(expecting(), Rules::default());
+    let controller = world.controller();
+    let other = world.node_with(2, 100);
+    world.stats_seen(other, Some(0), vec![]);
+    world.start_as(controller, of_batch(request("y", 50), "b", 2));
+    assert_eq!(starts_of(&mut world, "x"), []);
+    // It comes back without it.
+    let node = world.node_with(1, 0);
+    world.stats_seen(node, Some(0), vec![]);
+    world.advance(Duration::ZERO);
+    assert_eq!(starts_of(&mut world, "x"), [other]);
+}
