@@ -303,12 +303,24 @@ impl Scheduler {
 
     /// What a node was told comes over its newer connection.
     fn note_moved(&mut self, peer: Uuid, message: &Message) {
-        if let Message::Order(order) = message
-            && let Order::Resume(resume) = &**order
-            && let Some(key) = self.nodes.by_uuid(peer)
-        {
-            let instance = InstanceId::new(&resume.instance_uuid);
-            self.nodes.node_mut(key).ledger.resume_sent(&instance);
+        let Some(key) = self.nodes.by_uuid(peer) else {
+            return;
+        };
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        match message {
+            Message::Order(order) => match &**order {
+                Order::Resume(resume) => {
+                    ledger.resume_sent(&InstanceId::new(&resume.instance_uuid));
+                }
+                Order::Stop(delete) => {
+                    ledger.stop_sent(&InstanceId::new(&delete.instance_uuid));
+                }
+                _ => {}
+            },
+            Message::Targeted(command) if command.volume.is_none() => {
+                ledger.stop_sent(&command.target.instance);
+            }
+            _ => {}
         }
     }
 

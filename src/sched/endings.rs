@@ -288,7 +288,12 @@ impl Scheduler {
             then: Then::End,
             due,
         };
+        if let Some(before) = self.state_of(instance) {
+            // Should this be in vain, its end is not its own either.
+            self.note_told_to_stop(instance, &before);
+        }
         self.turn(instance, state, "deleted");
+        self.nodes.node_mut(key).ledger.stop_sent(instance);
         let command = TargetedCommand {
             sender: id,
             target,

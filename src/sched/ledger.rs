@@ -5,7 +5,7 @@
 
 mod entry;
 mod open;
-mod resume;
+mod orders;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use super::resources::{MAX_ADOPTED, Resources};
 
 pub(super) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
 pub(super) use self::open::{Ended, EntryEnd};
-pub(super) use self::resume::Resumption;
+pub(super) use self::orders::Resumption;
 
 /// What one STATS changed.
 #[derive(Debug, Default)]
@@ -293,7 +293,7 @@ impl Ledger {
     /// Puts every START given to the node and not answered in doubt; says how many there are.
     pub(super) fn put_in_doubt(&mut self) -> usize {
         for entry in self.entries.values_mut() {
-            entry.lose_resume();
+            entry.lose_orders();
             let start = match entry.phase {
                 Phase::Placed(start) => Some(start),
                 Phase::Running => entry.repeated,

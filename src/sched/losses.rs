@@ -253,7 +253,7 @@ impl Scheduler {
     }
 
     /// If a node was told to stop what is to go on elsewhere, its end there is not the instance's, however late it comes.
-    fn note_told_to_stop(&mut self, instance: &InstanceId, state: &State) {
+    pub(super) fn note_told_to_stop(&mut self, instance: &InstanceId, state: &State) {
         if let State::Stopping {
             then: Then::Wait(_) | Then::Again,
             ..
@@ -420,10 +420,11 @@ impl Scheduler {
 
     /// Tells a node to stop an instance and keep nothing running of it.
     pub(super) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.nodes.node(key);
+        let node = self.nodes.node_mut(key);
         let Some(session) = node.session() else {
             return;
         };
+        node.ledger.stop_sent(instance);
         let delete = Delete {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid.to_string(),

@@ -354,6 +354,15 @@ impl Scheduler {
 
     /// A launcher could not stop an instance that is to move; whether it was to.
     pub(super) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+        let is_told_again = self.nodes.node_mut(key).ledger.stop_failed(instance);
+        let is_to_leave = matches!(
+            self.state_of(instance),
+            Some(State::Migrating { from: node, .. } | State::Stopping { node, then: Then::Again, .. }) if node == key
+        );
+        if is_told_again && is_to_leave {
+            // That answers an earlier one.
+            return true;
+        }
         let detail = "its launcher could not stop it";
         self.holder_declines(key, instance, CommandFailureReason::Failed, detail)
     }
@@ -368,9 +377,11 @@ impl Scheduler {
         match self.instances.get(instance).map(|kept| kept.state.clone()) {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, detail);
+                let entry = self.nodes.node(key).ledger.get(instance);
+                let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(kept) = self.instances.get_mut(instance) {
-                    // It says itself that it goes on running it.
-                    kept.told_to_stop = false;
+                    // It says itself that it goes on running it, unless it was told before.
+                    kept.told_to_stop = may_stop;
                 }
                 true
             }

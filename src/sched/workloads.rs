@@ -46,6 +46,9 @@ impl Scheduler {
                     return;
                 }
                 self.note_question(key, &target.instance, frame.kind, Asker::Peer);
+                if volume.is_none() {
+                    self.nodes.node_mut(key).ledger.stop_sent(&target.instance);
+                }
                 let command = TargetedCommand {
                     sender: id,
                     target,

@@ -22,6 +22,7 @@ mod groups;
 mod heirs;
 mod in_doubt;
 mod labels;
+mod late;
 mod launchers;
 mod making_way;
 mod matrix;

@@ -61,6 +61,8 @@ pub(in crate::sched) struct Entry {
     pub(in crate::sched) is_suspended: bool,
     /// Whether its launcher may yet come to a RESUME.
     pub(super) resumption: Resumption,
+    /// How often its launcher was told to stop it over its connection and has neither done so nor refused.
+    pub(super) stops: u8,
     /// What it lays claim to at least, whatever is reported, while what it asks for is being changed.
     pub(super) floor: Option<Box<Floor>>,
 }
@@ -196,6 +198,7 @@ impl Entry {
             is_kept: false,
             is_suspended: false,
             resumption: Resumption::Answered,
+            stops: 0,
             floor: None,
         }
     }

@@ -1,5 +1,6 @@
-//! A RESUME that a node was told and has not answered. Its launcher may come to it any moment, so the instance's vcpus
-//! stay claimed until it answers, or until its connection has ended and it says anew how the instance is.
+//! What a node was told of an instance and has not answered. Its launcher may come to it any moment, so the vcpus of an
+//! instance that is to be resumed stay claimed until it answers, or until its connection has ended and it says anew how the
+//! instance is; and that one which is to be stopped has ended is not its own end.
 
 use super::{Entry, Ledger};
 use crate::sched::ids::InstanceId;
@@ -34,11 +35,28 @@ impl Ledger {
         }
     }
 
+    /// Notes that a node is told to stop an instance.
+    pub(in crate::sched) fn stop_sent(&mut self, instance: &InstanceId) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.stops = entry.stops.saturating_add(1);
+        }
+    }
+
+    /// Notes that a node could not stop an instance, as it was told to first; whether it was told to again since.
+    pub(in crate::sched) fn stop_failed(&mut self, instance: &InstanceId) -> bool {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return false;
+        };
+        entry.stops = entry.stops.saturating_sub(1);
+        entry.may_stop()
+    }
+
     /// Notes that an instance has ended, and is to be started again by a START that is on its way.
     pub(super) fn begin_anew(&mut self, instance: &InstanceId) {
         self.set_suspended(instance, false);
         if let Some(entry) = self.entries.get_mut(instance) {
-            (entry.resumption, entry.reported) = (Resumption::Answered, None);
+            (entry.resumption, entry.stops) = (Resumption::Answered, 0);
+            entry.reported = None;
         }
     }
 
@@ -88,8 +106,14 @@ impl Entry {
         self.is_suspended || self.reported == Some(InstanceState::ExitPaused)
     }
 
+    /// Whether its launcher may yet come to stopping it.
+    pub(in crate::sched) fn may_stop(&self) -> bool {
+        self.stops > 0
+    }
+
     /// Notes that the connection over which its launcher was told anything has ended.
-    pub(super) fn lose_resume(&mut self) {
+    pub(super) fn lose_orders(&mut self) {
+        self.stops = 0;
         if self.may_resume() {
             self.resumption = Resumption::Lost;
         }

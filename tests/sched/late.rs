@@ -1,0 +1,111 @@
+//! Launchers that come to what they were told after its time is over.
+
+use std::time::Duration;
+
+use ciao_scheduler::sched::Meaning;
+use proto_frames::Kind;
+use proto_frames::payload::LifeState;
+
+use crate::making_way::{TOO_LONG, cpus, frozen, sized};
+use crate::moves::movable;
+use crate::world::{World, id, running};
+
+/// Longer than a move may take.
+const A_MOVE: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_victim_that_is_stopped_too_late_is_placed_again() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![sized("low", 600, 10)]);
+    world.start_as(controller, sized("high", 600, 90));
+    assert_eq!(world.orders(node), ["stop low"]);
+    world.advance(TOO_LONG);
+    world.look_away();
+    world.stopped(node, "low");
+    assert_eq!(world.lives(controller), ["low placing"]);
+}
+
+#[test]
+fn a_victim_whose_delete_never_left_is_resumed_by_itself() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    world.start_as(controller, cpus("high", 4, 90));
+    assert_eq!(world.orders(node), ["suspend low"]);
+    world.delete(controller, "low", node);
+    world.suspended(node, "low");
+    world.cut_unsent(node);
+    let node = world.able(1, 1000, 4);
+    world.stats(node, vec![frozen("low")]);
+    world.advance(TOO_LONG);
+    assert_eq!(world.orders(node), ["resume low"]);
+}
+
+#[test]
+fn a_move_is_not_over_before_its_launcher_has_refused_it_and_not_only_an_earlier_one() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let source = world.node_with(1, 1000);
+    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    let target = world.node_with(2, 1000);
+    world.list(target, &[]);
+    world.migrate(controller, "a", Some(target));
+    world.advance(A_MOVE);
+    world.migrate(controller, "a", Some(target));
+    assert_eq!(world.stops(source), ["a", "a"]);
+    world.look_away();
+    let refused = Meaning::DeleteFailed {
+        node: world.uuid_of(source).to_string().into(),
+        instance: id("a"),
+        no_instance: false,
+    };
+    world.frame(source, Kind::DELETE_FAILURE, refused);
+    assert_eq!(world.turns(controller, "a"), []);
+    world.has_stopped(source, "a");
+    assert_eq!(world.placements(), [("a".to_owned(), target)]);
+}
+
+#[test]
+fn what_was_told_to_stop_twice_and_refused_once_may_still_end() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let source = world.node_with(1, 1000);
+    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    let target = world.node_with(2, 1000);
+    world.list(target, &[]);
+    world.migrate(controller, "a", Some(target));
+    world.advance(A_MOVE);
+    world.migrate(controller, "a", Some(target));
+    world.advance(A_MOVE);
+    world.look_away();
+    let refused = Meaning::DeleteFailed {
+        node: world.uuid_of(source).to_string().into(),
+        instance: id("a"),
+        no_instance: false,
+    };
+    world.frame(source, Kind::DELETE_FAILURE, refused);
+    world.list(source, &["a"]);
+    world.has_stopped(source, "a");
+    let turns = world.turns(controller, "a");
+    assert_eq!(turns.last(), Some(&LifeState::Placing), "{turns:?}");
+}
+
+#[test]
+fn what_is_suspended_and_was_told_to_resume_before_is_not_taken_for_suspended() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    world.start_as(controller, cpus("high", 4, 90));
+    // It is to run on after all; its launcher has come to neither.
+    world.advance(TOO_LONG);
+    assert_eq!(world.orders(node), ["suspend low", "resume low"]);
+    world.advance(TOO_LONG);
+    world.look_away();
+    world.suspended(node, "low");
+    world.start_as(controller, cpus("other", 4, 5));
+    assert_eq!(world.failures(controller).len(), 1);
+    world.resumed(node, "low");
+    world.stats(node, vec![running("low", 0)]);
+    assert_eq!(world.seen("low").remove(0).life, "running");
+}
