@@ -3,10 +3,11 @@
 //!
 //! Plain data. Who makes way is chosen in `preempt`; suspending and resuming is `suspend`'s.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::ids::{InstanceId, NodeKey};
+use super::queue::Rank;
 
 /// How long an instance that did not make way when it was told to is not told again: its launcher refused or did not
 /// answer, and would hardly do better at once.
@@ -18,8 +19,9 @@ pub(super) struct Evictions {
     /// Who makes way, and for whom. One that has given up waiting may still be named: it then waits for nobody, and the
     /// pair goes with the victim's next step.
     ways: BTreeMap<InstanceId, InstanceId>,
-    /// Those that were stopped to make way, wait, and are looked a node for once the queue has been served.
-    seeking: VecDeque<InstanceId>,
+    /// Those that were stopped to make way, wait, and are looked a node for once the queue has been served, in the order
+    /// of the queue.
+    seeking: BTreeMap<Rank, InstanceId>,
     /// Until when those that did not make way are left alone.
     stays: BTreeMap<InstanceId, Instant>,
     /// Nodes on which nobody is resumed because one of higher priority waits that could run there.
@@ -46,13 +48,14 @@ impl Evictions {
     }
 
     /// Has a node looked for, for one that waits, at the end of this turn.
-    pub(super) fn seek(&mut self, instance: InstanceId) {
-        self.seeking.push_back(instance);
+    pub(super) fn seek(&mut self, rank: Rank, instance: InstanceId) {
+        self.seeking.insert(rank, instance);
     }
 
     /// The next for which a node is to be looked for.
     pub(super) fn next_seeking(&mut self) -> Option<InstanceId> {
-        self.seeking.pop_front()
+        let (_, instance) = self.seeking.pop_first()?;
+        Some(instance)
     }
 
     /// Whether there is anything to do at the end of this turn.

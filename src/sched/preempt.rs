@@ -236,7 +236,7 @@ impl Scheduler {
         match self.request_now(victim) {
             Some(request) => {
                 self.wait_or_fail(victim, &request, detail);
-                self.evictions.seek(victim.clone());
+                self.evictions.seek(self.rank_of(&request), victim.clone());
             }
             None => self.let_go(victim, "its START is not known"),
         }

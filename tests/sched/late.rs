@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::Meaning;
+use ciao_scheduler::sched::{MISSED_STATS, Meaning};
 use proto_frames::Kind;
 use proto_frames::payload::LifeState;
 
@@ -108,4 +108,26 @@ fn what_is_suspended_and_was_told_to_resume_before_is_not_taken_for_suspended() 
     world.resumed(node, "low");
     world.stats(node, vec![running("low", 0)]);
     assert_eq!(world.seen("low").remove(0).life, "running");
+}
+
+#[test]
+fn of_victims_that_are_found_gone_at_once_the_higher_is_placed_first() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    let (low, mid) = (sized("low", 500, 10), sized("mid", 500, 20));
+    world.run_on(controller, node, vec![low, mid]);
+    let other = world.able(2, 500, 4);
+    world.run_on(controller, other, vec![sized("top", 500, 95)]);
+    world.start_as(controller, sized("high", 1000, 90));
+    let mut orders = world.orders(node);
+    orders.sort();
+    assert_eq!(orders, ["stop low", "stop mid"]);
+    world.stopped(other, "top");
+    world.look_away();
+    for _ in 0..MISSED_STATS {
+        world.stats(node, vec![]);
+    }
+    let placed = world.placements();
+    assert!(placed.contains(&("high".to_owned(), node)), "{placed:?}");
+    assert!(placed.contains(&("mid".to_owned(), other)), "{placed:?}");
 }
