@@ -380,6 +380,9 @@ impl Scheduler {
         {
             return self.batches.put_back(id, starts, now);
         }
+        for start in &starts {
+            self.serve_before(&start.request);
+        }
         let (new, known) = self.admit_starts(starts);
         match self.reserve_all(now, &new) {
             Ok(chosen) => {

@@ -259,6 +259,9 @@ impl Scheduler {
 
     /// Serves those that wait, if one of them stands before a START that is about to be placed and is in no queue.
     pub(super) fn serve_before(&mut self, request: &StartRequest) {
+        if self.woken.is_empty() {
+            return;
+        }
         let rank = self.rank_of(request);
         let first = self.queue.iter_after(pool_of(request), None).next();
         if first.is_some_and(|first| first.rank() < rank) {

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use ciao_scheduler::sched::{
-    InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
+    Config, InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
 };
 use proto_frames::Kind;
 use proto_frames::payload::{
-    GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
+    Batch, GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
 };
 
 use crate::words::{asking, expressions, group, labels, member};
-use crate::world::{Size, World, report, running};
+use crate::world::{Size, World, config, node_uuid, report, running};
 
 /// A START that waits so many seconds at most.
 pub(crate) fn patient(name: &str, mem: i64, seconds: u64) -> StartRequest {
@@ -385,4 +385,25 @@ fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for
         world.place_as(controller, persistent("d", 10, 2)),
         Some(bad)
     );
+}
+
+#[test]
+fn what_a_node_that_is_back_has_goes_to_who_waits_before_a_batch_of_less_priority() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.start_as(controller, patient("waits", 100, 300));
+    let scheduling = Scheduling {
+        priority: Some(10),
+        batch: Some(Batch {
+            id: "b".to_owned(),
+            count: 1,
+        }),
+        ..Scheduling::default()
+    };
+    world.start_as(controller, asking("low", 100, scheduling));
+    let node = world.node_with(1, 100);
+    assert_eq!(world.placements(), [("waits".to_owned(), node)]);
 }
