@@ -9,6 +9,9 @@
 //! | is lost with its node | that node, and the one it was to move to | both |
 //! | waits, or has a node that was not told yet | that node, and those it was on before | nobody: it runs nowhere |
 //!
+//! Where the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
+//! again.
+//!
 //! What anybody else says is *foreign*. It is counted, logged once for each session and kind, and dropped: nothing of it
 //! reaches the instance or a controller. What a node says that did have the instance is merely *late*: it is dropped as
 //! well, and not held against the node. A node's own ledger is another matter: what it lists is claimed there, wherever

@@ -265,7 +265,7 @@ impl Scheduler {
             self.evictions.due(),
             self.remembered.due(),
             self.cordons.due(self.now),
-            (!self.woken.is_empty()).then_some(self.now),
+            (!self.woken.is_empty() || self.evictions.has_work()).then_some(self.now),
             self.is_page_due().then_some(self.now),
         ];
         due.into_iter().flatten().min()
@@ -288,6 +288,14 @@ impl Scheduler {
             + self.instances.iter().count()
             + self.groups.len()
             + ledgers.sum::<usize>()
+    }
+
+    /// Whether an instance is placed, or the scheduler has it to place; one that is not may be listed by nodes all the same.
+    /// For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_instance(&self, instance: &InstanceId) -> bool {
+        self.instances.contains(instance) || self.holders.contains_key(instance)
     }
 
     /// The UUIDs of all nodes known, those expected back after a restart included, in no particular order.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use ciao_scheduler::sched::{InstanceId, Scheduler};
 use fastrand::Rng;
 use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, CommandFailure, CommandFailureReason,
@@ -212,6 +213,10 @@ impl World {
             let row = self.ask_for(instance);
             // What liars alone list has no other node.
             let row = row.filter(|row| names::liar_of(&row.node_uuid).is_none());
+            // Nor has a copy whose original is gone, until its machine lists it again.
+            let id = InstanceId::new(&names::instance_uuid(instance));
+            let has_it = |core: &Scheduler| core.has_instance(&id);
+            let row = row.filter(|_| self.core.as_ref().is_some_and(has_it));
             if row.is_some() {
                 self.lies.foreign.insert(lie);
             } else if frame.kind == Kind::STATS {

@@ -1,7 +1,7 @@
 //! An operator that watches the scheduler from beginning to end, without a network between: what the scheduler itself says
 //! of what it decides, at the moment in which it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ciao_scheduler::sched::{Hello, Input, Message, SessionId};
 use ciao_scheduler::server::sim_support;
@@ -27,6 +27,8 @@ pub(crate) struct Observer {
     /// Instances that were given room while others waited, and what they are given it for.
     given: Vec<(u32, i64, usize, For)>,
     is_asking: bool,
+    /// Instances that are suspended.
+    suspended: BTreeSet<u32>,
     /// Instances that have room already, on a node or on their way to one: by instance, the machine with the room.
     has_room: BTreeMap<u32, usize>,
 }
@@ -136,9 +138,14 @@ impl World {
             ) => has_room.insert(instance, machine) == Some(machine),
             _ => has_room.remove(&instance).is_some(),
         };
+        // One that was to be suspended, and was not, has its vcpus still.
+        let was_suspended = self.observer.suspended.remove(&instance);
+        if event.state == LifeState::Suspended {
+            self.observer.suspended.insert(instance);
+        }
         let purpose = match event.state {
             LifeState::Placing => Some(For::Start).filter(|_| !is_known),
-            LifeState::Resuming => Some(For::Resume),
+            LifeState::Resuming => Some(For::Resume).filter(|_| was_suspended),
             _ => None,
         };
         if let (Some(purpose), Some(priority), Some(machine)) = (purpose, event.priority, machine) {
@@ -193,11 +200,15 @@ impl World {
             let node = nodes
                 .iter()
                 .find(|it| names::machine_of(&it.node_uuid) == Some(machine));
+            // On a node that calls itself full victims may have what one asks for and another does not.
+            let node = node.filter(|node| node.status == "READY");
             let (Some(row), Some(node)) = (row, node) else {
                 continue;
             };
             let asked = amounts(row);
             let taken = match purpose {
+                // The room of its own copy, which is yet to be stopped there, is claimed already.
+                For::Start if self.sight[machine].has.contains(&instance) => Amounts::default(),
                 For::Start => asked,
                 For::Resume => Amounts {
                     vcpus: asked.vcpus,

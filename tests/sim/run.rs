@@ -49,12 +49,17 @@ pub(crate) fn run(seed: u64) -> Sums {
 
 /// Lets everything come to rest.
 fn rest(world: &mut World, checks: &mut Checks) -> u64 {
-    let steps = pass(world, checks, world.settings.time_to_settle());
-    let moves = world.time_for_moves();
-    if moves.is_zero() {
-        return steps;
+    /// What is under way may lead to more: an instance that made way makes others make way.
+    const ROUNDS: usize = 3;
+    let mut steps = pass(world, checks, world.settings.time_to_settle());
+    for _ in 0..ROUNDS {
+        let left = world.time_under_way();
+        if left.is_zero() {
+            break;
+        }
+        steps += pass(world, checks, left + world.settings.time_to_settle());
     }
-    steps + pass(world, checks, moves + world.settings.time_to_settle())
+    steps
 }
 
 fn pass(world: &mut World, checks: &mut Checks, time: Duration) -> u64 {
@@ -70,13 +75,15 @@ fn pass(world: &mut World, checks: &mut Checks, time: Duration) -> u64 {
 }
 
 impl World {
-    /// How long moves that are under way may still take: an UPDATE does not say how long its own may.
-    fn time_for_moves(&mut self) -> Duration {
+    /// How long moves that are under way may still take: an UPDATE does not say how long its own may. And instances that
+    /// others make way for, which are on no machine meanwhile.
+    fn time_under_way(&mut self) -> Duration {
         let rows = self.ask(&QueryKind::Instances).instances;
-        let moves = rows
+        let lives = [LifeState::Migrating, LifeState::Placing];
+        let under_way = rows
             .iter()
-            .filter(|row| row.life == LifeState::Migrating.as_str());
-        let longest = moves.filter_map(|row| row.deadline_ms).max();
+            .filter(|row| lives.iter().any(|life| row.life == life.as_str()));
+        let longest = under_way.filter_map(|row| row.deadline_ms).max();
         Duration::from_millis(longest.unwrap_or_default().unsigned_abs())
     }
 

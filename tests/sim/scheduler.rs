@@ -1,5 +1,6 @@
 //! The scheduler: the real core, driven as `server::hub` drives it, on a disk and a network that are made up.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::sched::{
@@ -28,10 +29,12 @@ const COMMIT_MS: u64 = 60;
 const UNIX_START: Duration = Duration::from_secs(1_795_219_200);
 
 /// What the scheduler can know of a machine.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sight {
     /// Whether this scheduler has had a STATS since it last knew nothing of the machine.
     is_listed: bool,
+    /// What the latest STATS listed.
+    pub(crate) has: BTreeSet<u32>,
     /// Since when no connection stands.
     lost: Option<Instant>,
 }
@@ -152,9 +155,10 @@ impl World {
                 self.see_end(machine, end.seq, &end.instance_uuid);
             }
             let instances = stats.instances.iter();
-            let instances = instances
+            let instances: Vec<u32> = instances
                 .filter_map(|it| names::instance_of(&it.instance_uuid))
                 .collect();
+            self.sight[machine].has = instances.iter().copied().collect();
             return self.facts.push(Fact::Listed { machine, instances });
         }
         let Some((instance, news)) = controller::news_of(frame) else {
@@ -240,7 +244,7 @@ impl World {
     /// Whether the scheduler has no way of knowing what is on a machine: it was lost for so long that it was given up,
     /// or has not said yet what runs there.
     pub(crate) fn is_out_of_sight(&self, machine: usize) -> bool {
-        let sight = self.sight[machine];
+        let sight = &self.sight[machine];
         let patience = self.settings.in_doubt_time;
         !sight.is_listed || sight.lost.is_some_and(|since| since + patience <= self.now)
     }

@@ -60,14 +60,18 @@ impl fmt::Display for Sums {
     }
 }
 
-/// Runs seeds from 0 on, or as the environment says.
-pub(crate) fn for_each_seed(usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sums {
+/// Runs seeds from 0 on, and some that found a defect once; or as the environment says.
+pub(crate) fn for_each_seed(found: &[u64], usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sums {
     if let Some(seed) = number("SIM_SEED") {
         let _named = Named(seed);
         return run(seed);
     }
     let from = number("SIM_FROM").unwrap_or(0);
-    let end = from + number("SIM_SEEDS").unwrap_or(usual);
+    let (found, count) = match number("SIM_SEEDS") {
+        Some(count) => (&[][..], count),
+        None => (found, usual),
+    };
+    let end = from + count + found.len() as u64;
     let goes_on = env::var_os("SIM_GO_ON").is_some();
     let (next, has_failed) = (AtomicU64::new(from), AtomicBool::new(false));
     let work = || {
@@ -77,6 +81,11 @@ pub(crate) fn for_each_seed(usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sum
             if seed >= end {
                 break;
             }
+            // Those that were found once stand behind the others.
+            let seed = match seed.checked_sub(from + count) {
+                Some(at) => found[at as usize],
+                None => seed,
+            };
             if goes_on {
                 let ran = panic::catch_unwind(AssertUnwindSafe(|| run(seed)));
                 ran.iter().for_each(|ran| sums.add(ran));
