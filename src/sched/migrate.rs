@@ -352,19 +352,38 @@ impl Scheduler {
         self.holder_declines(key, &instance, failure.reason.clone(), &detail);
     }
 
-    /// A launcher could not stop an instance that is to move; whether it was to.
+    /// A launcher could not stop an instance; whether it was to because the instance is to leave.
     pub(super) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
         let is_told_again = self.nodes.node_mut(key).ledger.stop_failed(instance);
-        let is_to_leave = matches!(
-            self.state_of(instance),
-            Some(State::Migrating { from: node, .. } | State::Stopping { node, then: Then::Again, .. }) if node == key
-        );
-        if is_told_again && is_to_leave {
+        let state = self.state_of(instance);
+        let Some(state) = state.filter(|state| state.node() == Some(key)) else {
+            return false;
+        };
+        let preemptor = match state {
+            State::Migrating { .. } => None,
+            State::Stopping { then, .. } => match then {
+                Then::Again => None,
+                Then::Wait(preemptor) => Some(preemptor),
+                Then::End => return false,
+            },
+            _ => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop &= is_told_again;
+                }
+                return false;
+            }
+        };
+        if is_told_again {
             // That answers an earlier one.
             return true;
         }
         let detail = "its launcher could not stop it";
-        self.holder_declines(key, instance, CommandFailureReason::Failed, detail)
+        let Some(preemptor) = preemptor else {
+            return self.holder_declines(key, instance, CommandFailureReason::Failed, detail);
+        };
+        self.stays(instance, key, detail);
+        self.victim_stays(&preemptor, instance);
+        true
     }
 
     fn holder_declines(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{MISSED_STATS, Meaning};
+use ciao_scheduler::sched::{MISSED_STATS, Meaning, Message, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::LifeState;
 
@@ -12,6 +12,49 @@ use crate::world::{World, id, running};
 
 /// Longer than a move may take.
 const A_MOVE: Duration = Duration::from_secs(600);
+
+impl World {
+    /// A launcher says that it could not stop an instance.
+    fn cannot_stop(&mut self, node: SessionId, name: &str) {
+        let refused = Meaning::DeleteFailed {
+            node: self.uuid_of(node).to_string().into(),
+            instance: id(name),
+            no_instance: false,
+        };
+        self.frame(node, Kind::DELETE_FAILURE, refused);
+    }
+}
+
+#[test]
+fn a_victim_that_its_launcher_cannot_stop_stays_and_who_waited_for_it_is_told() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![sized("low", 600, 10)]);
+    world.start_as(controller, sized("high", 600, 90));
+    world.look_away();
+    world.cannot_stop(node, "low");
+    let said = world.told(controller);
+    let fails = |message: &Message| matches!(message, Message::StartFailure(_));
+    assert!(said.iter().any(fails), "{said:?}");
+    assert_eq!(world.seen("low").remove(0).life, "running");
+    world.look_away();
+    // What it does now is its own end.
+    world.stopped(node, "low");
+    assert_eq!(world.lives(controller), ["low gone"]);
+}
+
+#[test]
+fn what_could_not_be_stopped_in_time_nor_later_ends_by_itself() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![sized("low", 600, 10)]);
+    world.start_as(controller, sized("high", 600, 90));
+    world.advance(TOO_LONG);
+    world.cannot_stop(node, "low");
+    world.look_away();
+    world.stopped(node, "low");
+    assert_eq!(world.lives(controller), ["low gone"]);
+}
 
 #[test]
 fn a_victim_that_is_stopped_too_late_is_placed_again() {
@@ -55,12 +98,7 @@ fn a_move_is_not_over_before_its_launcher_has_refused_it_and_not_only_an_earlier
     world.migrate(controller, "a", Some(target));
     assert_eq!(world.stops(source), ["a", "a"]);
     world.look_away();
-    let refused = Meaning::DeleteFailed {
-        node: world.uuid_of(source).to_string().into(),
-        instance: id("a"),
-        no_instance: false,
-    };
-    world.frame(source, Kind::DELETE_FAILURE, refused);
+    world.cannot_stop(source, "a");
     assert_eq!(world.turns(controller, "a"), []);
     world.has_stopped(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), target)]);
@@ -79,12 +117,7 @@ fn what_was_told_to_stop_twice_and_refused_once_may_still_end() {
     world.migrate(controller, "a", Some(target));
     world.advance(A_MOVE);
     world.look_away();
-    let refused = Meaning::DeleteFailed {
-        node: world.uuid_of(source).to_string().into(),
-        instance: id("a"),
-        no_instance: false,
-    };
-    world.frame(source, Kind::DELETE_FAILURE, refused);
+    world.cannot_stop(source, "a");
     world.list(source, &["a"]);
     world.has_stopped(source, "a");
     let turns = world.turns(controller, "a");
