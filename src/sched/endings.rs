@@ -330,9 +330,7 @@ impl Scheduler {
             }
             Then::End => {}
         }
-        if let Then::Wait(preemptor) = then {
-            self.victim_stays(&preemptor, instance);
-        }
+        self.is_not_stopped(instance);
     }
 
     /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.

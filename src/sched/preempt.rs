@@ -311,6 +311,13 @@ impl Scheduler {
         }
     }
 
+    /// An instance that was to be stopped is not: who waits for its room, if anybody does, goes elsewhere.
+    pub(super) fn is_not_stopped(&mut self, victim: &InstanceId) {
+        if let Some(preemptor) = self.evictions.wanted_away_by(victim).cloned() {
+            self.victim_stays(&preemptor, victim);
+        }
+    }
+
     /// Those that were to make way for an instance have not in time.
     pub(super) fn victims_are_late(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(State::Placing(Placing {

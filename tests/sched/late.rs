@@ -164,3 +164,26 @@ fn of_victims_that_are_found_gone_at_once_the_higher_is_placed_first() {
     assert!(placed.contains(&("high".to_owned(), node)), "{placed:?}");
     assert!(placed.contains(&("mid".to_owned(), other)), "{placed:?}");
 }
+
+#[test]
+fn who_waits_for_one_whose_delete_is_late_goes_elsewhere() {
+    let mut world = World::with_preemption();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(
+        controller,
+        node,
+        vec![cpus("low", 2, 10), cpus("mid", 2, 20)],
+    );
+    world.start_as(controller, cpus("high", 4, 80));
+    let mut orders = world.orders(node);
+    orders.sort();
+    assert_eq!(orders, ["suspend low", "suspend mid"]);
+    world.suspended(node, "mid");
+    // Its DELETE takes the place of what it was told before.
+    world.delete(controller, "low", node);
+    world.look_away();
+    world.advance(TOO_LONG);
+    let failed = world.failures(controller);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].0, "high");
+}
