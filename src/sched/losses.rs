@@ -139,6 +139,7 @@ impl Scheduler {
                 // Both may be as many as a node has instances: one look at each.
                 let listed: IndexSet<_> = listed.iter().map(|listed| &listed.instance).collect();
                 missing.retain(|instance| !listed.contains(instance));
+                self.put_in_order(&mut missing, |instance| instance);
             }
             for instance in missing {
                 self.came_back_without(&instance);
@@ -162,7 +163,9 @@ impl Scheduler {
         if self.instances.is_empty() {
             return;
         }
-        for instance in self.kept_on(key) {
+        let mut kept_there = self.kept_on(key);
+        self.put_in_order(&mut kept_there, |instance| instance);
+        for instance in kept_there {
             let Some(kept) = self.instances.get(&instance) else {
                 continue;
             };

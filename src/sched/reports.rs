@@ -186,6 +186,8 @@ impl Scheduler {
             .into_iter()
             .map(|(instance, start)| (instance, Some(start)))
             .chain(outcome.dropped);
+        let mut gone: Vec<_> = gone.collect();
+        self.put_in_order(&mut gone, |(instance, _)| instance);
         for (instance, start) in gone {
             if self.holders.get(&instance) == Some(&key) {
                 self.holders.swap_remove(&instance);

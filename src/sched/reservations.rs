@@ -30,6 +30,19 @@ impl Scheduler {
         Rank::newest(priority.unwrap_or(DEFAULT_PRIORITY))
     }
 
+    /// Puts instances that may all be placed again in the order in which they are to be; those that are not looked after
+    /// come last.
+    pub(super) fn put_in_order<T>(&self, of: &mut [T], instance: impl Fn(&T) -> &InstanceId) {
+        if of.len() < 2 {
+            return;
+        }
+        let rank = |one: &T| {
+            let kept = self.instances.get(instance(one));
+            kept.map_or(Rank::newest(0), |kept| Rank::new(kept.priority, kept.order))
+        };
+        of.sort_by_key(rank);
+    }
+
     /// The nodes that are kept for others than a request is for.
     pub(super) fn closed_to(&self, request: &StartRequest) -> Vec<Uuid> {
         if self.queue.is_empty() {

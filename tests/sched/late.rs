@@ -6,7 +6,7 @@ use ciao_scheduler::sched::{MISSED_STATS, Meaning, Message, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::LifeState;
 
-use crate::making_way::{TOO_LONG, cpus, frozen, sized};
+use crate::making_way::{TOO_LONG, cpus, frozen, patient, sized};
 use crate::moves::movable;
 use crate::world::{World, id, running};
 
@@ -186,4 +186,20 @@ fn who_waits_for_one_whose_delete_is_late_goes_elsewhere() {
     let failed = world.failures(controller);
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].0, "high");
+}
+
+#[test]
+fn of_several_that_their_node_does_not_have_the_higher_is_placed_first() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.start_as(controller, patient(sized("low", 500, 10), 300));
+    world.start_as(controller, patient(sized("high", 500, 90), 300));
+    let other = world.able(2, 500, 4);
+    world.place(controller, "plain", 500);
+    world.cut(node);
+    world.gone(other, Kind::INSTANCE_STOPPED, "plain");
+    let node = world.silent_node(1);
+    world.look_away();
+    world.stats_seen(node, Some(0), vec![]);
+    assert_eq!(world.placements(), [("high".to_owned(), other)]);
 }
