@@ -54,7 +54,7 @@ fn rest(world: &mut World, checks: &mut Checks) -> u64 {
     let mut steps = pass(world, checks, world.settings.time_to_settle());
     for _ in 0..ROUNDS {
         let left = world.time_under_way();
-        if left.is_zero() {
+        if left.is_zero() && !world.has_just_ended() {
             break;
         }
         steps += pass(world, checks, left + world.settings.time_to_settle());
@@ -85,6 +85,13 @@ impl World {
             .filter(|row| lives.iter().any(|life| row.life == life.as_str()));
         let longest = under_way.filter_map(|row| row.deadline_ms).max();
         Duration::from_millis(longest.unwrap_or_default().unsigned_abs())
+    }
+
+    /// Whether something has ended that is not on record yet: a START may be tried again, and fail, at the end of a run.
+    fn has_just_ended(&self) -> bool {
+        let launchers = self.machines.iter().filter_map(|it| it.launcher.as_ref());
+        let mut ends = launchers.map(|it| it.agent.unrecorded_ends());
+        ends.any(|count| count > 0)
     }
 
     /// From now on nothing goes wrong by itself; what is away comes back in its time.
