@@ -54,10 +54,10 @@ impl Ledger {
     /// Notes that an instance has ended, and is to be started again by a START that is on its way.
     pub(super) fn begin_anew(&mut self, instance: &InstanceId) {
         self.set_suspended(instance, false);
-        if let Some(entry) = self.entries.get_mut(instance) {
+        self.change(instance, |entry| {
             (entry.resumption, entry.stops) = (Resumption::Answered, 0);
             entry.reported = None;
-        }
+        });
     }
 
     /// Notes that a node says an instance is suspended: its vcpus are free for others, unless it may be resumed any moment.
@@ -68,9 +68,8 @@ impl Ledger {
 
     /// Notes that a node says, beside its STATS, whether an instance is suspended.
     pub(in crate::sched) fn hear(&mut self, instance: &InstanceId, state: InstanceState) {
-        if let Some(entry) = self.entries.get_mut(instance) {
-            entry.hear(state);
-        }
+        // What it lays claim to may hang on how it is.
+        self.change(instance, |entry| entry.hear(state));
     }
 }
 
