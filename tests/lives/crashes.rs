@@ -35,7 +35,8 @@ async fn what_waits_runs_or_is_suspended_is_so_after_a_crash_of_the_scheduler() 
     cluster.until(&suspended_id, "suspended").await;
     cluster.until(&evicted_id, "suspended").await;
     assert_eq!(cluster.queue().await, order);
-    assert!(stands_still(still) && stands_still(halted));
+    stands_still(still).await;
+    stands_still(halted).await;
     for program in [&running, &suspended, &evicted, &preemptor] {
         program.runs(1).await;
     }

@@ -29,7 +29,7 @@ async fn funky_an_evicted_low_task_does_not_resume_before_a_high_one_that_waits(
     cluster.until(&second_id, "running").await;
     let turns = cluster.turns(&low_id).await;
     assert_eq!(turns.last().map(String::as_str), Some("suspended"));
-    assert!(stands_still(process));
+    stands_still(process).await;
     cluster.ctl(&format!("delete --wait {second_id}")).await;
     low.beats().await;
     low.runs(1).await;

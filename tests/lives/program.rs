@@ -71,9 +71,9 @@ pub(crate) fn runs(process: i32) -> bool {
     !matches!(state(process), None | Some('Z' | 'X'))
 }
 
-/// Whether a process stands still because it was told to.
-pub(crate) fn stands_still(process: i32) -> bool {
-    state(process) == Some('T')
+/// Waits until a process stands still because it was told to: it comes to its stop when it is next given a processor.
+pub(crate) async fn stands_still(process: i32) {
+    until("its stop", || state(process) == Some('T')).await;
 }
 
 /// What a process is doing, in the letters of `/proc`; `None` = it is not there.

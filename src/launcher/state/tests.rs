@@ -1,0 +1,160 @@
+//! The state directory: what is found in it again, and what becomes of what is broken.
+
+use super::super::agent::{Demand, Outcome, Record, Stage};
+use super::{StateDir, StateError};
+
+fn record(instance: &str, stage: Stage) -> Record {
+    let demand = Demand {
+        mem_mb: 64,
+        vcpus: 1,
+        ..Demand::default()
+    };
+    Record {
+        instance: instance.to_owned(),
+        demand,
+        group: String::new(),
+        restart: false,
+        leased: false,
+        update: None,
+        stage,
+        unheard: false,
+        ends: Vec::new(),
+    }
+}
+
+#[test]
+fn a_node_keeps_its_uuid_and_its_evacuation() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a/b");
+    let mut state = StateDir::open(&root, None).unwrap();
+    let uuid = state.uuid();
+    state.set_maintenance(true);
+    state.save_node().unwrap();
+    drop(state);
+    let state = StateDir::open(&root, None).unwrap();
+    assert_eq!((state.uuid(), state.maintenance()), (uuid, true));
+    drop(state);
+    let other = proto_frames::Uuid::new_v4();
+    assert_eq!(StateDir::open(&root, Some(other)).unwrap().uuid(), other);
+    assert_eq!(StateDir::open(&root, None).unwrap().uuid(), other);
+}
+
+#[test]
+fn no_two_launchers_number_ends_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let numbering = || StateDir::open(dir.path(), None).unwrap().numbering();
+    let (first, second) = (numbering(), numbering());
+    assert_eq!(first.incarnation, second.incarnation);
+    assert!(second.after > first.after + u64::from(u32::MAX) - 1);
+    std::fs::remove_file(dir.path().join("node.json")).unwrap();
+    assert_ne!(numbering().incarnation, first.incarnation);
+}
+
+#[test]
+fn a_second_launcher_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = StateDir::open(dir.path(), None).unwrap();
+    assert!(matches!(
+        StateDir::open(dir.path(), None),
+        Err(StateError::InUse { .. })
+    ));
+}
+
+#[test]
+fn an_instance_that_is_being_started_keeps_its_files_when_its_record_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let launch = state.instance("a").launch();
+    for stage in [Stage::Exited(Some(1)), Stage::Starting] {
+        state.save(&record("a", stage)).unwrap();
+    }
+    assert!(!launch.exists());
+    std::fs::write(&launch, "").unwrap();
+    state.save(&record("a", Stage::Starting)).unwrap();
+    assert!(launch.exists());
+}
+
+#[test]
+fn records_come_back_in_order_and_a_broken_one_harms_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let records = [
+        record("a", Stage::Running),
+        record("b", Stage::Exited(Some(3))),
+    ];
+    state.save(&records[1]).unwrap();
+    state.save(&records[0]).unwrap();
+    state.save(&record("c", Stage::Running)).unwrap();
+    std::fs::write(state.instance("c").record(), "{").unwrap();
+    assert_eq!(state.records(), records);
+    state.forget("a").unwrap();
+    state.forget("a").unwrap();
+    assert_eq!(state.records(), records[1..]);
+}
+
+#[test]
+fn a_record_from_before_groups_and_further_resources_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let old = record("a", Stage::Running);
+    state.save(&old).unwrap();
+    let text = "{\"instance\":\"a\",\"demand\":{\"mem_mb\":64,\"vcpus\":1,\"disk_mb\":0},\
+        \"restart\":false,\"stage\":\"Running\",\"unheard\":false}";
+    let written = std::fs::read_to_string(state.instance("a").record()).unwrap();
+    assert_eq!(written, text, "what has neither is written as before");
+    assert_eq!(state.records(), std::slice::from_ref(&old));
+    let mut new = old;
+    new.demand.resources.insert("gpu".to_owned(), 2);
+    new.group = "web".to_owned();
+    state.save(&new).unwrap();
+    assert_eq!(state.records(), [new]);
+}
+
+#[test]
+fn nothing_but_the_record_stays_of_a_gone_instance() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    state.save(&record("a", Stage::Running)).unwrap();
+    std::fs::write(state.instance("a").output(), "text").unwrap();
+    let gone = record("a", Stage::Gone(Outcome::Deleted, Some(0)));
+    state.save(&gone).unwrap();
+    assert!(!state.instance("a").output().exists());
+    assert_eq!(state.records(), [gone]);
+}
+
+#[test]
+fn a_replacement_that_was_interrupted_loses_neither_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let gone = record("a", Stage::Gone(Outcome::Deleted, Some(0)));
+    state.save(&record("a", Stage::Running)).unwrap();
+    std::fs::write(state.instance("a").output(), "text").unwrap();
+    let (place, new) = (state.instance("a").0, dir.path().join("new/a"));
+    // As it is before the old directory is set aside, and after.
+    std::fs::create_dir_all(&new).unwrap();
+    super::write_json(&new.join("record.json"), &gone).unwrap();
+    drop(state);
+    let state = StateDir::open(dir.path(), None).unwrap();
+    assert_eq!(state.records(), [record("a", Stage::Running)]);
+    assert!(!new.exists());
+    std::fs::rename(&place, &new).unwrap();
+    drop(state);
+    let state = StateDir::open(dir.path(), None).unwrap();
+    assert_eq!(state.records(), [record("a", Stage::Running)]);
+    assert!(!new.exists() && place.exists());
+}
+
+#[test]
+fn what_has_no_record_is_deleted_and_what_is_broken_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    for id in ["left", "broken"] {
+        state.save(&record(id, Stage::Running)).unwrap();
+    }
+    std::fs::remove_file(state.instance("left").record()).unwrap();
+    std::fs::write(state.instance("broken").record(), "{").unwrap();
+    drop(state);
+    let state = StateDir::open(dir.path(), None).unwrap();
+    assert!(!state.instance("left").0.exists());
+    assert!(state.instance("broken").0.exists());
+}
