@@ -363,8 +363,8 @@ impl Scheduler {
         self.fail_unwritten_batches(&self.disk_trouble());
     }
 
-    /// Has the failure of a START that is still on disk wait until it is not, while nothing can be written; gives back one
-    /// that can be told.
+    /// Has the failure of a START that is still on disk wait until it is not: a crash before would have it tried, and told
+    /// as failed, a second time. Gives back one that can be told.
     pub(super) fn hold_failure(
         &mut self,
         sender: SessionId,
@@ -374,8 +374,7 @@ impl Scheduler {
         let disk = &self.durable.disk;
         let is_over =
             !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
-        let waits = disk.trouble.is_some()
-            && failure.reason != StartFailureReason::NotRecorded
+        let waits = failure.reason != StartFailureReason::NotRecorded
             && is_over
             && self.durable.is_recorded(&instance)
             && !disk.unwritten.iter().any(|it| it.instance == instance);

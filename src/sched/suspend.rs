@@ -360,10 +360,12 @@ impl Scheduler {
         match event.state {
             LifeState::Suspended => {
                 ledger.hear(&instance, InstanceState::ExitPaused);
+                self.refresh_offer(key);
                 self.suspension_reported(key, &instance, true);
             }
             LifeState::Running => {
                 ledger.hear(&instance, InstanceState::Active);
+                self.refresh_offer(key);
                 self.suspension_reported(key, &instance, false);
             }
             LifeState::Updated => self.update_confirmed(key, &instance),

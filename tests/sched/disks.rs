@@ -201,8 +201,22 @@ fn a_failure_of_what_is_on_disk_is_told_once_a_crash_would_not_undo_it() {
     crash(&mut world, 1);
     let controller = world.controller();
     world.node_with(1, 100);
+    world.disk_writes();
     world.advance(2 * DISK_PATIENCE);
     assert_eq!(world.failures(controller), timeout, "once");
+}
+
+#[test]
+fn nor_is_one_told_before_while_nothing_is_known_of_a_disk_that_takes_its_time() {
+    let (mut world, controller, _) = world(100, 100);
+    world.start_as(controller, patient("waits", 100, 2));
+    world.look_away();
+    world.store.be_slow();
+    world.advance(DISK_PATIENCE / 2 + DISK_PATIENCE / 4);
+    assert_eq!(world.failures(controller), []);
+    world.disk_writes();
+    let timeout = ("waits".to_owned(), StartFailureReason::QueueTimeout);
+    assert_eq!(world.failures(controller), [timeout]);
 }
 
 #[test]
