@@ -40,7 +40,7 @@ async fn directories_of_any_depth_are_deleted_beside_everything_else_also_by_the
     peer.shell("a", "exit 0").await;
     assert_eq!(peer.stopped().await.1, Some(0));
     let instances = world.state_dir().join("instances");
-    nest(&instances.join("a/work/deep"));
+    nest(&instances.join("a").join("work").join("deep"));
     peer.delete("a", false).await;
     assert_eq!(peer.deleted().await, ("a".to_owned(), Some(0)));
     assert!(!instances.join("a/work").exists());

@@ -74,6 +74,7 @@ pub(crate) fn for_each_seed(found: &[u64], usual: u64, run: impl Fn(u64) -> Sums
     let end = from + count + found.len() as u64;
     let goes_on = env::var_os("SIM_GO_ON").is_some();
     let (next, has_failed) = (AtomicU64::new(from), AtomicBool::new(false));
+    let failures = AtomicU64::new(0);
     let work = || {
         let mut sums = Sums::default();
         while !has_failed.load(Ordering::Relaxed) {
@@ -89,9 +90,10 @@ pub(crate) fn for_each_seed(found: &[u64], usual: u64, run: impl Fn(u64) -> Sums
             if goes_on {
                 let ran = panic::catch_unwind(AssertUnwindSafe(|| run(seed)));
                 ran.iter().for_each(|ran| sums.add(ran));
-                ran.err()
-                    .iter()
-                    .for_each(|why| eprintln!("SIM_SEED={seed}: {}", text(why)));
+                if let Err(why) = ran {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                    eprintln!("SIM_SEED={seed}: {}", text(&why));
+                }
                 continue;
             }
             let _named = Named(seed);
@@ -107,6 +109,8 @@ pub(crate) fn for_each_seed(found: &[u64], usual: u64, run: impl Fn(u64) -> Sums
         for thread in threads {
             sums.add(&thread.join().expect("no seed fails"));
         }
+        let failures = failures.load(Ordering::Relaxed);
+        assert_eq!(failures, 0, "of {count} seeds; each is named above");
         sums
     })
 }
