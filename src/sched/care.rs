@@ -209,7 +209,7 @@ impl Scheduler {
     pub(super) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
         let start = start.into_start();
         let instance = start.request.instance.clone();
-        self.let_go(&instance, "started anew");
+        self.let_go(&instance, "started again by a new START");
         let asked = start.request.scheduling.as_deref();
         let priority = asked.and_then(|asked| asked.priority);
         let queue = asked.and_then(|asked| asked.queue);

@@ -151,7 +151,12 @@ impl Scheduler {
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
         if is_running && self.nodes.node(key).session().is_some() {
-            self.order_resume(key, instance, by, "it is not to make way any more");
+            self.order_resume(
+                key,
+                instance,
+                by,
+                "its room is no longer needed for another",
+            );
         }
     }
 }
