@@ -10,14 +10,14 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ciao_scheduler::sched::bench_support::BenchTable;
-use ciao_scheduler::sched::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeReport,
-    Resources, Scheduler, SessionId, StartRequest,
-};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use proto_frames::payload::{Ready, peek};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use sched_core::bench_support::BenchTable;
+use sched_core::{
+    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeReport,
+    Resources, Scheduler, SessionId, StartRequest,
+};
 
 /// Nodes in the table.
 const SIZES: [usize; 4] = [10, 100, 10_000, 100_000];

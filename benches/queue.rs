@@ -3,10 +3,10 @@
 
 use std::hint::black_box;
 
-use ciao_scheduler::sched::Resources;
-use ciao_scheduler::sched::bench_support::BenchFound::{GaveUp, Nobody, Somebody};
-use ciao_scheduler::sched::bench_support::BenchQueue;
 use criterion::{Criterion, criterion_group, criterion_main};
+use sched_core::Resources;
+use sched_core::bench_support::BenchFound::{GaveUp, Nobody, Somebody};
+use sched_core::bench_support::BenchQueue;
 
 /// How many wait.
 const WAITING: u64 = 100_000;

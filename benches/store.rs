@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{Change, Event, InstanceRecord, Record, RecordKey, Ticket};
 use ciao_scheduler::server::{News, Opened, Store};
 use hdrhistogram::Histogram;
 use proto_frames::Uuid;
+use sched_core::{Change, Event, InstanceRecord, Record, RecordKey, Ticket};
 
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_secs(5);

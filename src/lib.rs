@@ -2,8 +2,8 @@
 //! in `src/bin` are boot sequences over it.
 //!
 //! Layers, each knowing only what stands below it: [`server`], [`launcher`], [`ctl`], [`dev`] (tasks, sockets, files,
-//! processes) over [`net`] (TLS identity, one peer connection) over [`sched`] (the scheduler as a pure state machine)
-//! over the crate `proto_frames` (bytes in, values out).
+//! processes) over [`net`] (TLS identity, one peer connection) over the crates `sched_core` (the scheduler as a pure state machine) and
+//! `proto_frames` (bytes in, values out).
 
 pub mod cert;
 pub mod ctl;
@@ -15,6 +15,5 @@ pub mod logging;
 pub mod net;
 pub mod printable;
 mod private;
-pub mod sched;
 pub mod server;
 pub mod shutdown;

@@ -394,7 +394,7 @@ mod tests {
             })
         };
         let text = with("sched=2,server=1").unwrap().to_string();
-        assert!(text.contains("ciao_scheduler::sched=trace"), "{text}");
+        assert!(text.contains("sched_core=trace"), "{text}");
         assert!(text.contains("ciao_scheduler::server=debug"), "{text}");
         assert_eq!(
             with("sched").unwrap_err().to_string(),

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeExtras,
-    NodeReport, PolicyRules, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport,
-};
 use proto_frames::payload::Expression;
 use proto_frames::payload::scheduling::{Group, GroupPolicy, Scheduling};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use sched_core::{
+    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeExtras,
+    NodeReport, PolicyRules, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport,
+};
 
 /// Nodes are in so many zones, and so many racks.
 const ZONES: usize = 3;

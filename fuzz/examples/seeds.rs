@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
-use ciao_scheduler::sched::{InstanceRecord, NodeRecord, Record, RecordKey};
 use ciao_scheduler::server::fuzz_support::record_bytes;
 use ciao_scheduler_fuzz::payloads::{READ_BY_SERVER, TYPES};
 use ciao_scheduler_fuzz::printers::PRINTED;
 use proto_frames::{Connect, Decoder, Encoder, Encoding, Frame, Limits, Message, Role, Uuid};
+use sched_core::{InstanceRecord, NodeRecord, Record, RecordKey};
 
 /// How a stream is cut in a seed: not at all, for most.
 const WHOLE: u8 = 255;

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{ClusterConfiguration, Config, NodeRule, Rules, Scheduler};
 use ciao_scheduler::server::fuzz_support::{node_file, rules, unknown_keys};
 use proto_frames::Uuid;
 use proto_frames::payload::Configuration;
+use sched_core::{ClusterConfiguration, Config, NodeRule, Rules, Scheduler};
 
 use crate::choice;
 

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use ciao_scheduler::printable::{is_unprintable, is_word};
-use ciao_scheduler::sched::{InstanceId, Meaning};
 use ciao_scheduler::server::sim_support::understand;
 use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
 use proto_frames::payload::*;
 use proto_frames::{Frame, Kind, Uuid};
+use sched_core::{InstanceId, Meaning};
 
 use crate::choice;
 

@@ -21,7 +21,7 @@ use crate::launcher::agent::{Features, Workloads};
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls;
-use crate::sched;
+
 use crate::server::{self, DEFAULT_PORT, Server, ServerConfig, ServerLimits, StartError};
 
 /// How long the launchers may take to report for the first time.
@@ -296,7 +296,7 @@ fn bind(
         heartbeat: false,
         require_uuid_binding: false,
         limits: ServerLimits::default(),
-        scheduler: sched::Config::new(Uuid::nil()),
+        scheduler: sched_core::Config::new(Uuid::nil()),
     };
     match Server::bind(config(port.unwrap_or(DEFAULT_PORT))) {
         Err(StartError::Listen { .. }) if port.is_none() => Server::bind(config(0)),

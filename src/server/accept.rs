@@ -24,7 +24,7 @@ use super::session::Session;
 use super::tasks::caught;
 use crate::net::closing::CLOSE_QUIET;
 use crate::net::peer::{Deadlines, Peer};
-use crate::sched::{Hello, Input};
+use sched_core::{Hello, Input};
 
 /// A silent peer's host is asked after this long whether it is still there…
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);

@@ -15,7 +15,7 @@ use proto_frames::payload::{Delete, Scheduling, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
 use crate::edit;
-use crate::sched::{Demand, PlacedStart, StartChanges, TargetedCommand};
+use sched_core::{Demand, PlacedStart, StartChanges, TargetedCommand};
 
 /// MiB in a GiB: disks are asked for in GiB.
 const MIB_PER_GIB: i64 = 1024;
@@ -221,7 +221,7 @@ mod tests {
     use proto_frames::payload::Start;
 
     use super::changed;
-    use crate::sched::{Demand, StartChanges};
+    use sched_core::{Demand, StartChanges};
 
     /// A START as an original controller sends it, with the documents for cloud-init behind it.
     const ORIGINAL: &str = include_str!(concat!(

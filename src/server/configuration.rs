@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::rules_file;
 use super::start::StartError;
 use super::strict::Mistake;
-use crate::sched::{ClusterConfiguration, ConfigurationFlags};
+use sched_core::{ClusterConfiguration, ConfigurationFlags};
 
 /// Where the configuration is, unless said otherwise (as the original).
 pub const DEFAULT_URI: &str = "file:///etc/ciao/configuration.yaml";

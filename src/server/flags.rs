@@ -13,7 +13,7 @@ use super::{DEFAULT_PORT, DEFAULT_URI};
 use crate::dev::DevFlags;
 use crate::logging::{Flag, LogFlags};
 use crate::net::tls::KeyFiles;
-use crate::sched::{self, Accounting};
+use sched_core::{self, Accounting};
 
 /// The original's default certificate.
 const DEFAULT_CERT: &str = "/etc/pki/ciao/cert-server-localhost.pem";
@@ -109,7 +109,7 @@ pub struct AccountingFlags {
     #[arg(long, value_name = "HOW", default_value = "requested", value_parser = parse_accounting)]
     pub accounting: Accounting,
     /// Virtual CPUs offered per CPU
-    #[arg(long, value_name = "RATIO", default_value_t = sched::CPU_RATIO, value_parser = parse_ratio)]
+    #[arg(long, value_name = "RATIO", default_value_t = sched_core::CPU_RATIO, value_parser = parse_ratio)]
     pub cpu_ratio: f64,
     /// Memory offered per memory present
     #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = parse_ratio)]
@@ -133,7 +133,7 @@ pub struct LimitFlags {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_wait)]
     pub in_doubt_time: Duration,
     /// STATS in a row without an instance after which its claim is dropped
-    #[arg(long, value_name = "N", default_value_t = sched::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = sched_core::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
     pub missed_stats: u8,
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_wait)]
@@ -205,8 +205,8 @@ impl DaemonFlags {
         }
     }
 
-    fn scheduler(&self) -> sched::Config {
-        sched::Config {
+    fn scheduler(&self) -> sched_core::Config {
+        sched_core::Config {
             accounting: self.accounting.accounting,
             cpu_ratio: self.accounting.cpu_ratio,
             mem_ratio: self.accounting.mem_ratio,
@@ -216,7 +216,7 @@ impl DaemonFlags {
             in_doubt_time: self.limits.in_doubt_time,
             missed_stats: self.limits.missed_stats,
             settle_time: self.limits.settle_time,
-            ..sched::Config::new(Uuid::nil())
+            ..sched_core::Config::new(Uuid::nil())
         }
     }
 }

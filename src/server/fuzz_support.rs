@@ -4,7 +4,7 @@
 use super::store::format;
 use super::strict::Mistake;
 use super::{node_file, rules_file};
-use crate::sched::{NodeRule, Record, RecordKey, Rules};
+use sched_core::{NodeRule, Record, RecordKey, Rules};
 
 /// The scheduler's own part of a cluster configuration.
 ///

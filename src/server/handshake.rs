@@ -25,7 +25,7 @@ use super::timed::{Heard, Timed};
 use crate::net::closing::{CLOSE_QUIET, close};
 use crate::net::identity::{IdentityError, PeerIdentity};
 use crate::net::tls::explain;
-use crate::sched::Hello;
+use sched_core::Hello;
 
 /// Room for a CONNECT in either encoding, descriptors included.
 const CONNECT_ROOM: usize = 512;

@@ -10,7 +10,7 @@ use proto_frames::Uuid;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::hub::Hub;
-use crate::sched::{Heartbeat, HeartbeatNode};
+use sched_core::{Heartbeat, HeartbeatNode};
 
 /// Controllers shown, as the original.
 const MAX_CONTROLLERS: usize = 2;
@@ -103,7 +103,7 @@ fn short(uuid: &Uuid) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Heartbeat, HeartbeatNode, Uuid, line};
-    use crate::sched::NodeStatus;
+    use sched_core::NodeStatus;
 
     fn node(first: u32, is_most_recently_used: bool) -> HeartbeatNode {
         HeartbeatNode {

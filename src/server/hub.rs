@@ -30,7 +30,7 @@ use super::tasks;
 use super::twins::Twins;
 use crate::net::budget::{Budget, Pace};
 use crate::net::outbox::Outbox;
-use crate::sched::{Input, Message, Scheduler, SessionId};
+use sched_core::{Input, Message, Scheduler, SessionId};
 
 /// The daemon's shared state.
 #[derive(Debug)]

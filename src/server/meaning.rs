@@ -15,7 +15,7 @@ use serde::Deserialize;
 use self::names::{BadName, check_host_name, check_names};
 use super::strict::Mistake;
 use super::{configuration, rules_file};
-use crate::sched::{
+use sched_core::{
     Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message,
     NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId, VmType,
     canonical_uuid,
@@ -485,7 +485,7 @@ mod tests {
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::{MAX_NAME_LEN, of};
-    use crate::sched::{Fault, InstanceId, Malformed, Meaning};
+    use sched_core::{Fault, InstanceId, Malformed, Meaning};
 
     fn malformed(kind: Kind, payload: &str) -> Malformed {
         let frame = Frame::new(kind, Uuid::nil(), payload.as_bytes().to_vec());

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::strict::names::{Amount, LabelKey, LabelValue, NodeText, NodeUuid, ResourceName};
 use super::strict::{self, List, Mapping, Maybe, Mistake, Pairs, Plain, required};
-use crate::sched::{NodeName, NodeRule};
+use sched_core::{NodeName, NodeRule};
 
 /// Nodes in one file: as many as a cluster may have.
 const MAX_NODES: usize = 100_000;

@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 pub(super) use self::limiter::{Class, Weight, Who};
 use self::limiter::{Limiter, Summed};
 use crate::printable::Printable;
-use crate::sched::Notice;
+use sched_core::Notice;
 
 mod limiter;
 

@@ -8,7 +8,7 @@ use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
 use super::session::stamp_sent;
 use super::{changes, withheld};
-use crate::sched::{Message, Order};
+use sched_core::{Message, Order};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
 const OWN_MESSAGE_COST: usize = 384;
@@ -249,7 +249,7 @@ mod tests {
     };
 
     use super::{cost, payload};
-    use crate::sched::Message;
+    use sched_core::Message;
 
     #[test]
     fn long_texts_count() {

@@ -9,13 +9,13 @@ use tracing::warn;
 
 use super::meaning;
 use super::store::Opened;
-use crate::sched::{self, Meaning, Record, RecordKey, Restored, StartRequest};
+use sched_core::{self, Meaning, Record, RecordKey, Restored, StartRequest};
 
 /// Opens the store, and gives the core's settings what is in it.
 ///
 /// # Errors
 /// Another process has it open, or the system does not let it be used.
-pub(super) fn restore(directory: &Path, scheduler: &mut sched::Config) -> io::Result<Opened> {
+pub(super) fn restore(directory: &Path, scheduler: &mut sched_core::Config) -> io::Result<Opened> {
     let mut opened = Opened::open(directory)?;
     let records = std::mem::take(&mut opened.records);
     scheduler.durable = true;
@@ -71,7 +71,7 @@ mod tests {
     use proto_frames::Uuid;
 
     use super::{Record, RecordKey, restored};
-    use crate::sched::{InstanceId, InstanceRecord};
+    use sched_core::{InstanceId, InstanceRecord};
 
     fn with_payload(payload: &str) -> (RecordKey, Record) {
         let record = InstanceRecord {

@@ -24,7 +24,7 @@ use proto_frames::payload::guard::{SMALL, first_document};
 use serde::de::IgnoredAny;
 
 use super::strict::{self, Mistake};
-use crate::sched::{Aggregate, Rules};
+use sched_core::{Aggregate, Rules};
 
 mod sections;
 

@@ -12,7 +12,7 @@ use super::hub::{Hub, PeerState};
 use super::notices::{Class, Weight, Who};
 use super::{meaning, render};
 use crate::net::peer::{End, EndReason, Flow, Handler};
-use crate::sched::{Input, Message, SessionId};
+use sched_core::{Input, Message, SessionId};
 
 /// A payload that makes a session panic, in tests of what happens then.
 #[cfg(test)]

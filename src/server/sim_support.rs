@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use proto_frames::{Encoder, Frame, Uuid};
 
 use super::{meaning, render};
-use crate::sched::{Meaning, Message};
+use sched_core::{Meaning, Message};
 
 /// What a peer's frame says, as a session reads it.
 #[must_use]

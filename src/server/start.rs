@@ -28,7 +28,7 @@ use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, memory, node_file};
 use crate::net::tls::{self, TlsError};
-use crate::sched::{self, Scheduler};
+use sched_core::{self, Scheduler};
 
 /// Everything a daemon is started with.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ pub struct ServerConfig {
     /// Limits of connections and queues.
     pub limits: ServerLimits,
     /// Settings of the core; its UUID and expected nodes are filled in at start.
-    pub scheduler: sched::Config,
+    pub scheduler: sched_core::Config,
 }
 
 /// Why a daemon cannot be started.
@@ -256,7 +256,7 @@ async fn serve(
     Ok(())
 }
 
-fn say_what_is_known(scheduler: &sched::Config, has_state_dir: bool) {
+fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
     if !scheduler.expected_nodes.is_empty() {
         let (count, time) = (scheduler.expected_nodes.len(), scheduler.settle_time);
         info!(

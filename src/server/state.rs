@@ -101,7 +101,7 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         if hub.is_shutting_down() {
             return;
         }
-        let nodes = hub.read(crate::sched::Scheduler::known_nodes);
+        let nodes = hub.read(sched_core::Scheduler::known_nodes);
         let (count, directory) = (nodes.len(), directory.clone());
         match tokio::task::spawn_blocking(move || directory.save_nodes(&nodes)).await {
             Ok(Ok(())) => {

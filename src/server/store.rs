@@ -30,7 +30,7 @@ use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
 pub use self::writer::News;
 use self::writer::{Patience, Sink};
 use super::tasks::{said, told};
-use crate::sched::{Change, Record, RecordKey, Ticket};
+use sched_core::{Change, Record, RecordKey, Ticket};
 
 /// Name of the database in the state directory.
 pub(super) const STORE_FILE: &str = "store.redb";

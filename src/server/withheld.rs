@@ -10,7 +10,7 @@ use proto_frames::Frame;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{Stats, peek};
 
-use crate::sched::StatsWithout;
+use sched_core::StatsWithout;
 
 /// The frame that a controller is sent.
 ///
@@ -49,7 +49,7 @@ mod tests {
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::frame;
-    use crate::sched::StatsWithout;
+    use sched_core::StatsWithout;
 
     fn without(payload: String, rows: Vec<u32>) -> Stats {
         let came = Frame::new(Kind::STATS, Uuid::nil(), payload.into_bytes());

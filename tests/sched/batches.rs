@@ -1,12 +1,12 @@
 //! Batches: STARTs of which all are placed or none.
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{
+use proto_frames::payload::{Batch, Group, GroupPolicy, Scheduling, StartFailureReason};
+use proto_frames::{Frame, Kind};
+use sched_core::{
     BATCH_TIME, Config, Input, MAX_BATCH_BYTES, MAX_BATCHES, Meaning, Message, SETTLE_TIME,
     SessionId, StartRequest,
 };
-use proto_frames::payload::{Batch, Group, GroupPolicy, Scheduling, StartFailureReason};
-use proto_frames::{Frame, Kind};
 
 use std::time::Duration;
 

@@ -1,16 +1,16 @@
 //! What one peer can make the core hold: texts, names, numbers and lists that others choose are cut or refused at a
 //! limit, and are given back once nobody uses them.
 
-use ciao_scheduler::sched::{
-    Input, MAX_AWAITED_BY_OPERATOR, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES,
-    MAX_MANAGED_BYTES_OF_OPERATORS, MAX_OPERATOR_BATCHES, MAX_RESOURCE_NAMES,
-    MAX_RESOURCES_PER_NODE, Meaning, Message, NodeExtras, Resources, SessionId, StartRequest,
-};
 use proto_frames::payload::{
     Batch, Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason,
     Topic, Update,
 };
 use proto_frames::{Frame, Kind};
+use sched_core::{
+    Input, MAX_AWAITED_BY_OPERATOR, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES,
+    MAX_MANAGED_BYTES_OF_OPERATORS, MAX_OPERATOR_BATCHES, MAX_RESOURCE_NAMES,
+    MAX_RESOURCES_PER_NODE, Meaning, Message, NodeExtras, Resources, SessionId, StartRequest,
+};
 
 use crate::words::{asking, needing, resources, tried};
 use crate::world::{World, id, node_uuid, request, running};
@@ -304,7 +304,7 @@ fn a_node_whose_resources_find_no_room_is_told_and_shown() {
 
 #[test]
 fn what_the_node_file_says_always_finds_room() {
-    use ciao_scheduler::sched::{Config, NodeName, NodeRule};
+    use sched_core::{Config, NodeName, NodeRule};
     let rule = NodeRule {
         node: NodeName::new(&node_uuid(1000).to_string()),
         labels: Vec::new(),
@@ -380,7 +380,7 @@ fn one_operator_cannot_have_all_the_batches() {
     }
     world.nothing_else();
     // Its batches fail in time, and it may have others.
-    world.advance(ciao_scheduler::sched::BATCH_TIME);
+    world.advance(sched_core::BATCH_TIME);
     world.look_away();
     world.start_as(greedy, of_batch("more", "more", 2));
     world.nothing_else();

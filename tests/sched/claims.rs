@@ -1,11 +1,11 @@
 //! Claims: what was asked for is held back until the node's own figures show it, and given back when it is gone.
 
-use ciao_scheduler::sched::{
+use proto_frames::Kind;
+use proto_frames::payload::StartFailureReason;
+use sched_core::{
     Accounting, Config, ConfigurationFlags, InstanceReport, Meaning, NewConfiguration, Resources,
     SessionId,
 };
-use proto_frames::Kind;
-use proto_frames::payload::StartFailureReason;
 
 use crate::world::{Size, World, config, id, request, running};
 

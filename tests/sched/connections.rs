@@ -1,11 +1,11 @@
 //! Peers come and go.
 
-use ciao_scheduler::sched::{
+use proto_frames::payload::{NodeType, RefusalReason, Topic};
+use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{
     BindingRecord, Config, Hello, MAX_BINDINGS, Meaning, Message, Record, RecordKey,
     RefusedConnect, Restored, Rules,
 };
-use proto_frames::payload::{NodeType, RefusalReason, Topic};
-use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::world::{Size, World, config, node_uuid};
 

@@ -1,13 +1,13 @@
 //! STARTs with every kind of condition against the naive evaluation in `plain`: the chosen node is always the first in
 //! order that fits, and where something is weighed, one that nothing outweighs. More seeds, or one: see `seeds`.
 
-use ciao_scheduler::sched::{
-    Aggregate, CapacityRule, Config, InstanceReport, NodeExtras, NodeName, NodeReport, NodeRule,
-    PolicyRules, Resources, Rules, SessionId, StartRequest,
-};
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{Expression, Group, GroupPolicy, Near, Scheduling, StartFailureReason};
+use sched_core::{
+    Aggregate, CapacityRule, Config, InstanceReport, NodeExtras, NodeName, NodeReport, NodeRule,
+    PolicyRules, Resources, Rules, SessionId, StartRequest,
+};
 
 use crate::any::{FACTS, LASTING, a_group, a_near, a_set, an_override, some_exprs, some_labels};
 use crate::plain::{

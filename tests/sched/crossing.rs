@@ -1,10 +1,10 @@
 //! Commands and news that cross each other on their way, so that who speaks does not know yet what the other has done.
 
 use bytes::{Bytes, BytesMut};
-use ciao_scheduler::sched::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{Delete, Topic};
 use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
+use sched_core::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
 
 use crate::making_way::{cpus, patient, sized};
 use crate::survival::{leased, restarting};

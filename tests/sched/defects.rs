@@ -1,11 +1,11 @@
 //! The original's defects that concern decisions: none may come back. Numbers as in the specification.
 
-use ciao_scheduler::sched::{Fault, Malformed, Meaning, Message, StatsReport, Target};
 use proto_frames::payload::{
     AttachVolumeFailureReason, DeleteFailureReason, Evacuate, RefusalReason, StartFailureReason,
     Topic,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{Fault, Malformed, Meaning, Message, StatsReport, Target};
 
 use crate::world::{World, id, node_uuid, request};
 

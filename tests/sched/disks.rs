@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{
-    DISK_PATIENCE, DiskState, Input, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, Meaning, Message,
-    PolicyRules, Rules, SessionId, StartRequest,
-};
 use proto_frames::payload::{
     Evacuate, EvacuateMode, Migrate, Query, QueryKind, RefusalReason, StartFailureReason,
     StoreState, StoreView, Update,
 };
 use proto_frames::{Frame, Kind, Uuid};
+use sched_core::{
+    DISK_PATIENCE, DiskState, Input, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, Meaning, Message,
+    PolicyRules, Rules, SessionId, StartRequest,
+};
 
 use crate::survival::{crash, durable};
 use crate::waiting::{patient, queued, urgent};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{Meaning, Message, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::{
     DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Span, Topic,
 };
+use sched_core::{Meaning, Message, SessionId};
 
 use crate::moves::{movable, urgent};
 use crate::survival::{crash, durable};

@@ -1,12 +1,10 @@
 //! Dry runs: what would be done with a START, without doing it.
 
-use ciao_scheduler::sched::{
-    InstanceReport, PolicyRules, Rules, SessionId, StartRequest, WeigherRule,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{
     Batch, Group, GroupPolicy, PlacementDecision, ReasonKind, Scheduling, StartFailureReason,
 };
+use sched_core::{InstanceReport, PolicyRules, Rules, SessionId, StartRequest, WeigherRule};
 
 use crate::words::{asking, group, member, needing, requiring, resources, tried};
 use crate::world::{World, config, request, running};

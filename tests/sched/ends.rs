@@ -1,12 +1,12 @@
 //! Ends that launchers number: told once, recorded, acknowledged; and an old one never ends what began after it.
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{
+use proto_frames::payload::{StartFailureReason, Topic};
+use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use sched_core::{
     EndHow, EndReport, EndsReport, FailedStart, IN_DOUBT_TIME, Input, InstanceReport, Meaning,
     Message, SessionId, StatsReport,
 };
-use proto_frames::payload::{StartFailureReason, Topic};
-use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 
 use crate::survival::{leased, restarting};
 use crate::world::{World, config, id, node_uuid, request, running};
@@ -168,7 +168,7 @@ fn operators_that_deleted_it_and_originals_hear_of_it_too() {
 
 #[test]
 fn an_end_is_acknowledged_only_once_it_is_on_disk_and_nothing_else_waits_for_that() {
-    let mut world = World::with(ciao_scheduler::sched::Config {
+    let mut world = World::with(sched_core::Config {
         durable: true,
         ..config()
     });
@@ -255,7 +255,7 @@ fn an_old_end_does_not_end_what_runs_elsewhere() {
 
 #[test]
 fn an_end_that_was_dealt_with_before_a_crash_does_not_end_what_was_placed_there_since() {
-    let mut world = World::with(ciao_scheduler::sched::Config {
+    let mut world = World::with(sched_core::Config {
         durable: true,
         ..config()
     });

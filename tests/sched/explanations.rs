@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
+use proto_frames::payload::{GroupPolicy, Near, ReasonKind, Scheduling, StartFailureReason};
+use proto_frames::{Encoding, Kind, Role};
+use sched_core::{
     Aggregate, Backlog, FilterRule, Input, InstanceId, NodeName, PolicyRules, Rules, SessionId,
     StartRequest,
 };
-use proto_frames::payload::{GroupPolicy, Near, ReasonKind, Scheduling, StartFailureReason};
-use proto_frames::{Encoding, Kind, Role};
 
 use crate::words::{asking, counts, group, labels, member, needing, requiring, resources};
 use crate::world::{World, config, node_uuid, request};
@@ -284,8 +284,8 @@ fn original_controllers_are_told_neither_detail_nor_reasons_nor_never() {
     world.start(controller, "x", 2000);
     for (session, is_native) in [(controller, false), (operator, true)] {
         match world.told_once(session) {
-            ciao_scheduler::sched::Message::StartFailure(failure)
-            | ciao_scheduler::sched::Message::StartFailureCopy(failure) => {
+            sched_core::Message::StartFailure(failure)
+            | sched_core::Message::StartFailureCopy(failure) => {
                 assert_eq!(failure.reason, StartFailureReason::FullCloud);
                 let said = (
                     failure.detail.is_some(),

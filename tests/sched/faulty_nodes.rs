@@ -1,7 +1,7 @@
 //! Nodes whose launchers say that they take no work, whatever room there is: because they cannot keep what they take.
 
-use ciao_scheduler::sched::{Available, Capabilities, NodeExtras, SessionId, ShortText};
 use proto_frames::Kind;
+use sched_core::{Available, Capabilities, NodeExtras, SessionId, ShortText};
 
 use crate::making_way::cpus;
 use crate::world::{Size, World, report};

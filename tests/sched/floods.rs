@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
+use proto_frames::Kind;
+use proto_frames::payload::{Scheduling, Span, Topic};
+use sched_core::{
     Footprint, MAX_AWAITED, MAX_BATCH_BYTES, MAX_BATCHES, MAX_HELD_FOR_DISK,
     MAX_HELD_FOR_DISK_BYTES, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES, MAX_PAST_BYTES, MAX_REPLAY,
     MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, Meaning, NodeExtras, Resources, SessionId,
 };
-use proto_frames::Kind;
-use proto_frames::payload::{Scheduling, Span, Topic};
 
 use crate::bounds::{names_of, of_batch, persistent, refuse_at_length};
 use crate::seeds::for_each_seed;

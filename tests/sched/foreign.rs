@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Meaning, Message, Order, SessionId,
-    StartRequest,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
     Scheduling, Span, StartFailureReason, Topic,
+};
+use sched_core::{
+    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Meaning, Message, Order, SessionId,
+    StartRequest,
 };
 
 use crate::moves::{able, movable};
@@ -552,8 +552,8 @@ fn the_answer_to_a_command_is_told_whoever_has_the_instance() {
 fn what_cannot_be_read_is_not_carried_on_as_somebodys_end() {
     let mut scene = Scene::new();
     let unreadable = || {
-        Meaning::Malformed(ciao_scheduler::sched::Malformed {
-            fault: ciao_scheduler::sched::Fault::Payload,
+        Meaning::Malformed(sched_core::Malformed {
+            fault: sched_core::Fault::Payload,
             instance: None,
             detail: "why".into(),
         })
@@ -590,5 +590,5 @@ fn no_more_copies_are_stopped_at_once_than_can_be_answered_for() {
     let is_stop =
         |it: &Message| matches!(it, Message::Order(order) if matches!(**order, Order::Stop(_)));
     assert!(stops.iter().all(is_stop), "{stops:?}");
-    assert_eq!(stops.len(), ciao_scheduler::sched::MAX_QUESTIONS);
+    assert_eq!(stops.len(), sched_core::MAX_QUESTIONS);
 }

@@ -1,9 +1,9 @@
 //! FULL is a word about the moment it was sent: a node on which room was released since is tried, after all others, and
 //! what it refuses goes to the next node.
 
-use ciao_scheduler::sched::{Message, Resources, SessionId, StartRequest};
 use proto_frames::Kind;
 use proto_frames::payload::{ReasonKind, Scheduling, Span, StartFailureReason, Topic};
+use sched_core::{Message, Resources, SessionId, StartRequest};
 
 use crate::world::{World, request, running};
 

@@ -1,8 +1,8 @@
 //! Groups: instances that are to be together, or apart.
 
-use ciao_scheduler::sched::{Config, InstanceReport, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::{Group, GroupPolicy, StartFailureReason};
+use sched_core::{Config, InstanceReport, SessionId};
 
 use crate::words::{group, labels, member};
 use crate::world::{World, config, node_uuid, running};
@@ -233,7 +233,7 @@ fn members_that_waited_in_vain_are_placed_by_what_is_known() {
     for name in ["a", "b"] {
         world.start_as(controller, member(name, &web));
     }
-    world.advance(ciao_scheduler::sched::SETTLE_TIME);
+    world.advance(sched_core::SETTLE_TIME);
     assert_eq!(world.placements(), [("a".to_owned(), first)]);
     let failed = [("b".to_owned(), StartFailureReason::FullCloud)];
     assert_eq!(world.failures(controller), failed);
@@ -247,7 +247,7 @@ fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
     };
     let mut world = World::with(config).check_every(1000);
     let controller = world.controller();
-    for number in 0..ciao_scheduler::sched::MAX_SETTLING {
+    for number in 0..sched_core::MAX_SETTLING {
         world.start(controller, &number.to_string(), 5000);
     }
     world.labelled(1, &[("zone", "x")]);
@@ -282,14 +282,14 @@ fn a_member_that_leaves_gives_its_place_free() {
             }
             "no longer listed" => {
                 world.stats(node, vec![running("web-0", 1)]);
-                for _ in 0..ciao_scheduler::sched::MISSED_STATS {
+                for _ in 0..sched_core::MISSED_STATS {
                     world.stats(node, Vec::new());
                 }
                 node
             }
             _ => {
                 world.cut(node);
-                world.advance(ciao_scheduler::sched::IN_DOUBT_TIME);
+                world.advance(sched_core::IN_DOUBT_TIME);
                 world.labelled(2, &[])
             }
         };
@@ -309,7 +309,7 @@ fn a_lost_node_keeps_its_members_while_it_may_come_back() {
     world.cut(lost);
     let neighbour = world.labelled(2, &[("zone", "x")]);
     assert_eq!(world.place_as(controller, member("b", &web)), None);
-    world.advance(ciao_scheduler::sched::IN_DOUBT_TIME);
+    world.advance(sched_core::IN_DOUBT_TIME);
     assert_eq!(
         world.place_as(controller, member("c", &web)),
         Some(neighbour)

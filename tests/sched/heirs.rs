@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ciao_scheduler::sched::{Backlog, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
 use proto_frames::payload::{
     DeleteFailureReason, InstanceView, LifeState, NodeView, PlacementState, Scheduling, Snapshot,
     Standing, StartFailureReason,
 };
 use proto_frames::{Encoding, Kind, Role};
+use sched_core::{Backlog, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
 
 use crate::seeing::patient;
 use crate::words::asking;

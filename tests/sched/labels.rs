@@ -1,11 +1,11 @@
 //! What a START requires of its node: labels, facts, custom resources; and where nodes have these from.
 
-use ciao_scheduler::sched::{
+use proto_frames::Kind;
+use proto_frames::payload::{ReasonKind, Scheduling, StartFailureReason};
+use sched_core::{
     Aggregate, CapacityRule, Config, InstanceId, NodeExtras, NodeName, NodeRule, Rules, SessionId,
     StartRequest,
 };
-use proto_frames::Kind;
-use proto_frames::payload::{ReasonKind, Scheduling, StartFailureReason};
 
 use crate::words::{asking, boxed, expressions, labels, needing, requiring, resources};
 use crate::world::{World, config, node_uuid, request, running};

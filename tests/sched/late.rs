@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{MISSED_STATS, Meaning, Message, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::LifeState;
+use sched_core::{MISSED_STATS, Meaning, Message, SessionId};
 
 use crate::making_way::{TOO_LONG, cpus, frozen, patient, sized};
 use crate::moves::movable;

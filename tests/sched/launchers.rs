@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ciao_scheduler::sched::{
-    InstanceReport, InstanceState, Message, NodeExtras, NodeReport, Resources, SessionId,
-};
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
+use sched_core::{
+    InstanceReport, InstanceState, Message, NodeExtras, NodeReport, Resources, SessionId,
+};
 
 use crate::world::{Size, id};
 

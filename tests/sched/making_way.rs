@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, InstanceReport, InstanceState, Meaning, Message, NodeExtras, Order, PolicyRules,
-    Rules, SessionId, StartRequest, Target,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Scheduling,
     Span,
+};
+use sched_core::{
+    Capabilities, InstanceReport, InstanceState, Meaning, Message, NodeExtras, Order, PolicyRules,
+    Rules, SessionId, StartRequest, Target,
 };
 
 use crate::words::asking;

@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ciao_scheduler::sched::{
-    ConfigurationFlags, Meaning, Message, NewConfiguration, SessionId, StatsReport, Target,
-    needs_master, permitted,
-};
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, Evacuate, InstanceStateEvent, LifeCommand, LifeState,
     Migrate, RefusalReason, Restore, StartFailureReason, Update,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{
+    ConfigurationFlags, Meaning, Message, NewConfiguration, SessionId, StatsReport, Target,
+    needs_master, permitted,
+};
 
 use crate::world::{Size, World, id, node_uuid, report, request, running};
 

@@ -1,11 +1,11 @@
 //! What moving, draining and updating need of a world: launchers that can do more, instances that run and are looked
 //! after, and what peers were told of it all.
 
-use ciao_scheduler::sched::{
-    Capabilities, InstanceReport, Message, NodeExtras, Order, PlacedStart, SessionId, StartRequest,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{CommandFailure, LifeState, Scheduling};
+use sched_core::{
+    Capabilities, InstanceReport, Message, NodeExtras, Order, PlacedStart, SessionId, StartRequest,
+};
 
 use crate::words::asking;
 use crate::world::{World, running};

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, Input, Meaning, Message, Order, SessionId, StartRequest,
-};
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DeleteFailureReason, LifeCommand, LifeState, Migrate,
     Scheduling, Span, StartFailureReason,
 };
 use proto_frames::{Encoding, Kind, Role};
+use sched_core::{Capabilities, Input, Meaning, Message, Order, SessionId, StartRequest};
 
 use crate::making_way::frozen;
 use crate::moves::{able, movable};

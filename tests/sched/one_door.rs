@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
+use proto_frames::Kind;
+use proto_frames::payload::{Batch, StartFailureReason};
+use sched_core::{
     BATCH_TIME, Capabilities, Config, IN_DOUBT_TIME, Input, NodeExtras, NodeReport, Rules,
     SessionId, StartRequest,
 };
-use proto_frames::Kind;
-use proto_frames::payload::{Batch, StartFailureReason};
 
 use crate::making_way::{cpus, sized};
 use crate::survival::{crash, durable, leased, leased_ready, restarting};

@@ -1,9 +1,9 @@
 //! STARTs of an instance that are on their way while its node says that it ended: whatever that end is, the claim lasts
 //! until the last of them is answered, and nothing is started elsewhere that one of them may start.
 
-use ciao_scheduler::sched::{InstanceReport, InstanceState, SessionId};
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
+use sched_core::{InstanceReport, InstanceState, SessionId};
 
 use crate::making_way::{cpus, frozen};
 use crate::survival::{leased, leased_able, restarting};
@@ -183,7 +183,7 @@ fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
     world.cut_off(node, "x");
     assert_eq!(world.nodes_started_on(), [], "its room is not on disk");
     world.store.commit();
-    world.handle(ciao_scheduler::sched::Input::Tick);
+    world.handle(sched_core::Input::Tick);
     assert_eq!(world.nodes_started_on(), [other]);
 }
 
@@ -200,7 +200,7 @@ fn an_end_that_is_told_again_does_not_take_the_room_that_is_claimed_for_what_com
     world.cut_off(node, "x");
     assert_eq!(world.nodes_started_on(), [], "its room is not on disk");
     world.store.commit();
-    world.handle(ciao_scheduler::sched::Input::Tick);
+    world.handle(sched_core::Input::Tick);
     assert_eq!(world.nodes_started_on(), [node]);
 }
 
@@ -234,7 +234,7 @@ fn a_victim_that_ends_while_it_is_suspended_frees_its_preemptor() {
     assert_eq!(world.orders(node), ["stop low"]);
     world.advance(crate::making_way::TOO_LONG * 6);
     world.cut(other);
-    world.advance(ciao_scheduler::sched::IN_DOUBT_TIME);
+    world.advance(sched_core::IN_DOUBT_TIME);
     world.look_away();
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(world.orders(node), ["suspend low"]);

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    InstanceReport, Meaning, NodeExtras, NodeReport, Resources, SessionId, StartRequest,
-};
 use fastrand::Rng;
 use proto_frames::payload::{Scheduling, StartFailureReason};
 use proto_frames::{Encoding, Kind, Role};
+use sched_core::{
+    InstanceReport, Meaning, NodeExtras, NodeReport, Resources, SessionId, StartRequest,
+};
 
 use crate::seeds::for_each_seed;
 use crate::world::{Size, World, id, node_uuid, report, request, running};

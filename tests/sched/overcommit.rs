@@ -10,13 +10,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    CapacityRule, ClusterConfiguration, Config, Meaning, NodeExtras, Resources, Rules, SessionId,
-    StartRequest,
-};
 use fastrand::Rng;
 use proto_frames::payload::{Batch, Scheduling, StartFailureReason};
 use proto_frames::{Encoding, Kind, Role};
+use sched_core::{
+    CapacityRule, ClusterConfiguration, Config, Meaning, NodeExtras, Resources, Rules, SessionId,
+    StartRequest,
+};
 
 use crate::launchers::{Ask, GPU, Launcher, Listing, Make, Report};
 use crate::seeds::for_each_seed;
@@ -160,7 +160,7 @@ impl Simulation {
         for (to, message) in self.world.take_said() {
             let node = self.nodes.iter().position(|node| node.session == Some(to));
             let Some(at) = node else { continue };
-            if let ciao_scheduler::sched::Message::Start(start) = &message {
+            if let sched_core::Message::Start(start) = &message {
                 let name = start.request.instance.to_string();
                 self.starts
                     .entry(name)
@@ -254,7 +254,7 @@ impl Simulation {
 
     /// A connection breaks: of what the node was told some arrives, some is lost, and some was never written, which is
     /// what is returned; of what it said some arrives.
-    fn break_off(&mut self, at: usize) -> Vec<(SessionId, ciao_scheduler::sched::Message)> {
+    fn break_off(&mut self, at: usize) -> Vec<(SessionId, sched_core::Message)> {
         let waiting = self.nodes[at].inbox.len();
         let written = self.chance.usize(..=waiting);
         let arrived = self.chance.usize(..=written);

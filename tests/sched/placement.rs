@@ -1,8 +1,8 @@
 //! The choice: first fit, not most recently used.
 
-use ciao_scheduler::sched::{Backlog, Input, Resources};
 use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Encoding, Kind, Role};
+use sched_core::{Backlog, Input, Resources};
 
 use crate::world::{Size, World, node_uuid, request};
 
@@ -250,7 +250,7 @@ fn whoever_watches_placements_hears_where_each_start_went() {
     world.look_away();
     world.start(controller, "a", 1);
     match world.told_once(operator) {
-        ciao_scheduler::sched::Message::InstancePlaced(placed) => {
+        sched_core::Message::InstancePlaced(placed) => {
             assert_eq!(
                 (placed.instance_uuid, placed.node_uuid),
                 ("a".to_owned(), node_uuid(1).to_string())
@@ -286,7 +286,7 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     asked.asked.vcpus = 2;
     world.start_as(controller, asked);
     let detail = |world: &mut World| match world.told_once(controller) {
-        ciao_scheduler::sched::Message::StartFailure(failure) => failure.detail.unwrap(),
+        sched_core::Message::StartFailure(failure) => failure.detail.unwrap(),
         other => panic!("{other:?}"),
     };
     assert_eq!(

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use ciao_scheduler::sched::Resources;
+use sched_core::Resources;
 
 /// An expression: `key operator words`.
 #[derive(Debug, Clone)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
+use proto_frames::payload::{GroupPolicy, Near, ReasonKind, Scheduling, StartFailureReason};
+use sched_core::{
     Aggregate, FilterRule, NodeName, PolicyRules, Rules, SessionId, StartRequest, WeigherRule,
 };
-use proto_frames::payload::{GroupPolicy, Near, ReasonKind, Scheduling, StartFailureReason};
 
 use crate::words::{asking, group, labels, member, preferring, requiring, tried};
 use crate::world::{Size, World, config, node_uuid, request, running};

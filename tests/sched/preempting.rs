@@ -557,7 +557,7 @@ fn a_resume_that_failed_is_tried_again_later() {
 
 impl World {
     /// A launcher was told nothing that the test did not look at.
-    fn nothing_for(&mut self, node: ciao_scheduler::sched::SessionId) {
+    fn nothing_for(&mut self, node: sched_core::SessionId) {
         assert_eq!(self.orders(node), [""; 0]);
     }
 }

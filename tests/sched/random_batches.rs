@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use ciao_scheduler::sched::{
-    ClusterConfiguration, Message, PolicyRules, Rules, SessionId, StartRequest,
-};
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{Batch, Group, GroupPolicy, NodeView, Scheduling};
+use sched_core::{ClusterConfiguration, Message, PolicyRules, Rules, SessionId, StartRequest};
 
 use crate::seeds::for_each_seed;
 use crate::world::{Size, World, config, id, request, running};

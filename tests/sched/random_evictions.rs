@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    InstanceReport, Message, Order, Resources, SessionId, StartRequest, TargetedCommand,
-};
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState, StartFailureReason};
+use sched_core::{
+    InstanceReport, Message, Order, Resources, SessionId, StartRequest, TargetedCommand,
+};
 
 use crate::making_way::{frozen, patient, sized};
 use crate::seeds::for_each_seed_and;
@@ -343,7 +343,7 @@ impl Run {
 impl World {
     /// A launcher does not have what it was to stop or delete.
     fn not_there(&mut self, node: SessionId, name: &str) {
-        let meaning = ciao_scheduler::sched::Meaning::DeleteFailed {
+        let meaning = sched_core::Meaning::DeleteFailed {
             node: self.uuid_of(node).to_string().into(),
             instance: crate::world::id(name),
             no_instance: true,

@@ -7,12 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Config, InstanceReport, NodeExtras, NodeReport, Rules, SessionId, StartRequest,
-};
 use fastrand::Rng;
 use proto_frames::payload::{Group, GroupPolicy, Scheduling, StartFailureReason};
 use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{Config, InstanceReport, NodeExtras, NodeReport, Rules, SessionId, StartRequest};
 
 use crate::seeds::for_each_seed;
 use crate::world::{Size, World, config, id, node_uuid, report, request, running};
@@ -237,7 +235,7 @@ impl History {
     /// Takes every START that was given to a node there, after a look at whether it may go there.
     fn look(&mut self) {
         for (to, message) in self.world.take_said() {
-            let ciao_scheduler::sched::Message::Start(start) = message else {
+            let sched_core::Message::Start(start) = message else {
                 continue;
             };
             let mut nodes = self.nodes.iter();

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Meaning, Message, NodeExtras,
-    NodeReport, Resources, SessionId,
-};
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
+use sched_core::{
+    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Meaning, Message, NodeExtras,
+    NodeReport, Resources, SessionId,
+};
 
 use crate::moves::movable;
 use crate::seeds::for_each_seed;

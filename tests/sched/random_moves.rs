@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, InstanceReport, Meaning, Message, NodeReport, Order, Resources, SessionId,
-};
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{
     Batch, Evacuate, EvacuateMode, InstanceStateEvent, LifeState, Migrate, Restore, RestoreMode,
     StartFailureReason, Update,
+};
+use sched_core::{
+    Capabilities, InstanceReport, Meaning, Message, NodeReport, Order, Resources, SessionId,
 };
 
 use crate::making_way::patient;

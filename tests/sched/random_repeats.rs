@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, Config, InstanceReport, Meaning, Message, NodeExtras, NodeReport, Order,
-    Resources, Rules, SessionId, StartRequest, StatsReport,
-};
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{
     Batch, LifeState, Migrate, OnNodeLoss, Scheduling, Span, StartFailureReason,
+};
+use sched_core::{
+    Capabilities, Config, InstanceReport, Meaning, Message, NodeExtras, NodeReport, Order,
+    Resources, Rules, SessionId, StartRequest, StatsReport,
 };
 
 use crate::seeds::for_each_seed_and;
@@ -420,7 +420,7 @@ impl Run {
 
     fn commit(&mut self) {
         self.world.store.commit();
-        self.world.handle(ciao_scheduler::sched::Input::Tick);
+        self.world.handle(sched_core::Input::Tick);
     }
 
     /// The scheduler crashes: of what it had said some arrives.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{Backlog, Config, Hello, Input, Message, RefusedConnect};
 use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{Backlog, Config, Hello, Input, Message, RefusedConnect};
 
 use crate::world::{Size, World, config, node_uuid, running};
 
@@ -282,7 +282,7 @@ fn a_concentrator_that_is_also_a_launcher_is_found() {
     world.frame(
         controller,
         Kind::ASSIGN_PUBLIC_IP,
-        ciao_scheduler::sched::Meaning::Concentrator {
+        sched_core::Meaning::Concentrator {
             agent: uuid.to_string().into(),
             otherwise: None,
         },

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Config, IN_DOUBT_TIME, Input, Resources, Rules, SessionId, StartRequest,
-};
 use proto_frames::{Encoding, Role};
+use sched_core::{Config, IN_DOUBT_TIME, Input, Resources, Rules, SessionId, StartRequest};
 
 use crate::survival::{crash, durable};
 use crate::world::{Size, World, config, node_uuid, request, running};
@@ -51,7 +49,7 @@ fn places(world: &mut World, controller: SessionId, prefix: &str) -> usize {
         .count()
 }
 
-fn listed(prefix: &str, count: usize) -> Vec<ciao_scheduler::sched::InstanceReport> {
+fn listed(prefix: &str, count: usize) -> Vec<sched_core::InstanceReport> {
     (0..count)
         .map(|number| running(&format!("{prefix}{number}"), 5))
         .collect()

@@ -1,12 +1,12 @@
 //! Rows of answers to queries: what they tell of nodes and instances beyond the original's figures, and how long an answer
 //! may become.
 
-use ciao_scheduler::sched::{Meaning, Message, NodeExtras, NodeReport, SessionId};
 use proto_frames::Kind;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
     Group, GroupPolicy, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
 };
+use sched_core::{Meaning, Message, NodeExtras, NodeReport, SessionId};
 
 use crate::world::{World, request};
 

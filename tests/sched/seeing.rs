@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ciao_scheduler::sched::{Capabilities, Meaning, Message, NodeExtras, SessionId, StartRequest};
 use proto_frames::Kind;
 use proto_frames::payload::{
     HistoryRow, InstanceView, PlacementState, Query, QueryKind, QueryResult, Scheduling,
     StartFailureReason,
 };
+use sched_core::{Capabilities, Meaning, Message, NodeExtras, SessionId, StartRequest};
 
 use crate::words::asking;
 use crate::world::{World, config, running};
@@ -217,7 +217,7 @@ fn a_cursor_that_no_page_gave_is_answered_with_an_error() {
 
 #[test]
 fn a_history_tells_every_turn_with_its_time_and_outlives_the_instance() {
-    let mut world = World::with(ciao_scheduler::sched::Config {
+    let mut world = World::with(sched_core::Config {
         start_unix_ms: 1_000_000,
         ..config()
     });

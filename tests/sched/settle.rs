@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::Config;
 use proto_frames::payload::StartFailureReason;
+use sched_core::Config;
 
 use crate::world::{World, config, node_uuid};
 

@@ -1,9 +1,7 @@
 //! Nodes that share what another has: a launcher per NUMA node beside one for the whole machine.
 
-use ciao_scheduler::sched::{
-    Config, IN_DOUBT_TIME, NodeExtras, NodeName, NodeRule, SessionId, StartRequest,
-};
 use proto_frames::Kind;
+use sched_core::{Config, IN_DOUBT_TIME, NodeExtras, NodeName, NodeRule, SessionId, StartRequest};
 
 use crate::words::{needing, resources, tried};
 use crate::world::{World, config, node_uuid, request};

@@ -1,8 +1,8 @@
 //! Controllers: one master, the others backup, in order.
 
-use ciao_scheduler::sched::Message;
 use proto_frames::payload::{RefusalReason, Standing};
 use proto_frames::{Encoding, Role};
+use sched_core::Message;
 
 use crate::world::World;
 

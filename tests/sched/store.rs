@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ciao_scheduler::sched::{
-    Change, InstanceId, Record, RecordKey, Restored, StartRequest, Ticket,
-};
+use sched_core::{Change, InstanceId, Record, RecordKey, Restored, StartRequest, Ticket};
 
 /// What is on disk.
 #[derive(Debug, Default)]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
+use proto_frames::Kind;
+use proto_frames::payload::{Batch, OnNodeLoss, Scheduling, StartFailureReason};
+use sched_core::{
     Capabilities, Config, IN_DOUBT_TIME, Input, Meaning, Message, NodeExtras, NodeReport, Rules,
     SessionId, StartRequest, StatsReport,
 };
-use proto_frames::Kind;
-use proto_frames::payload::{Batch, OnNodeLoss, Scheduling, StartFailureReason};
 
 use crate::waiting::{patient, queued};
 use crate::words::asking;

@@ -1,10 +1,10 @@
 //! SUSPEND and RESUME from controllers and operators.
 
-use ciao_scheduler::sched::{IN_DOUBT_TIME, Meaning, Rules};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Topic,
 };
+use sched_core::{IN_DOUBT_TIME, Meaning, Rules};
 
 use crate::making_way::{TOO_LONG, cpus, frozen};
 use crate::survival::{crash, durable};

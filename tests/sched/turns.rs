@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::SessionId;
 use proto_frames::payload::StartFailureReason;
+use sched_core::SessionId;
 
 use crate::making_way::{patient, sized};
 use crate::world::{World, running};

@@ -1,9 +1,9 @@
 //! StartFailures that name no instance, as the original's launchers send them of STARTs that they cannot read: each is of
 //! the START that it can only be meant for, if there is one.
 
-use ciao_scheduler::sched::{Message, SessionId};
 use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Role};
+use sched_core::{Message, SessionId};
 
 use crate::bounds::persistent;
 use crate::world::{Size, World, node_uuid};

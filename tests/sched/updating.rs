@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Capabilities, InstanceReport, Meaning, Message, Order, Resources, SessionId,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
     Query, QueryKind, Scheduling, Span, Update,
 };
+use sched_core::{Capabilities, InstanceReport, Meaning, Message, Order, Resources, SessionId};
 
 use crate::making_way::frozen;
 use crate::moves::{able, movable};

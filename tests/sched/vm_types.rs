@@ -1,9 +1,9 @@
 //! What runs an instance: virtual machines and containers go to the original's launchers, processes to this project's, and
 //! nothing to a launcher that would refuse it.
 
-use ciao_scheduler::sched::{Message, NodeExtras, SessionId, StartRequest, VmType, VmTypes};
 use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Role};
+use sched_core::{Message, NodeExtras, SessionId, StartRequest, VmType, VmTypes};
 
 use crate::world::{Size, World, node_uuid, report, request};
 

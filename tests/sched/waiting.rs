@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::sched::{
-    Config, InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{
     Batch, GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
+};
+use sched_core::{
+    Config, InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
 };
 
 use crate::words::{asking, expressions, group, labels, member};

@@ -1,13 +1,13 @@
 //! What a START would like of its node, and what it is to be near to.
 
-use ciao_scheduler::sched::SessionId;
 use proto_frames::Kind;
 use proto_frames::payload::{Group, GroupPolicy, Near, Scheduling, StartFailureReason};
+use sched_core::SessionId;
 
 use crate::words::{asking, expressions, group, labels, member, preferring, requiring};
 use crate::world::{World, config, node_uuid};
 
-fn near(name: &str, label: &str, scope: &str, hard: bool) -> ciao_scheduler::sched::StartRequest {
+fn near(name: &str, label: &str, scope: &str, hard: bool) -> sched_core::StartRequest {
     let scheduling = Scheduling {
         near: vec![Near {
             label: label.to_owned(),
@@ -226,7 +226,7 @@ fn places_with_room_for_a_soft_group_are_found_behind_many_that_have_none() {
         max: Some(2),
         ..group("web", GroupPolicy::SoftAntiAffinity)
     };
-    let listed = |name: String| ciao_scheduler::sched::InstanceReport {
+    let listed = |name: String| sched_core::InstanceReport {
         group: Some("web".into()),
         ..crate::world::running(&name, 1)
     };

@@ -2,13 +2,13 @@
 //!
 //! The world they are said in, and what is older than they are, is in `world`.
 
-use ciao_scheduler::sched::{
-    ConfigurationFlags, Meaning, Message, NewConfiguration, NodeExtras, NodeReport, Rules,
-    SessionId, StartRequest, StatsReport,
-};
 use proto_frames::Kind;
 use proto_frames::payload::{
     Expression, Group, GroupPolicy, PlacementDecision, ReasonKind, Scheduling, StartFailure,
+};
+use sched_core::{
+    ConfigurationFlags, Meaning, Message, NewConfiguration, NodeExtras, NodeReport, Rules,
+    SessionId, StartRequest, StatsReport,
 };
 
 use crate::world::{Size, World, request};

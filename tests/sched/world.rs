@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::store::Store;
 use bytes::Bytes;
-use ciao_scheduler::sched::{
+use proto_frames::payload::{InstanceView, NodeView, Query, QueryKind, StartFailureReason, Topic};
+use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use sched_core::{
     Action, ClusterConfiguration, Config, ConfigurationFlags, Hello, Input, InstanceId,
     InstanceReport, InstanceState, Meaning, Message, NewConfiguration, NodeExtras, NodeReport,
     RefusedConnect, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport, Target,
 };
-use proto_frames::payload::{InstanceView, NodeView, Query, QueryKind, StartFailureReason, Topic};
-use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
 pub(crate) struct World {

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use ciao_scheduler::sched::{Change, Meaning, Record, RecordKey, Restored, Ticket};
 use ciao_scheduler::server::sim_support;
 use fastrand::Rng;
 use proto_frames::{Frame, Kind, Uuid};
+use sched_core::{Change, Meaning, Record, RecordKey, Restored, Ticket};
 
 /// What is kept.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl Disk {
     }
 }
 
-fn request(record: &Record) -> Option<Box<ciao_scheduler::sched::StartRequest>> {
+fn request(record: &Record) -> Option<Box<sched_core::StartRequest>> {
     let Record::Instance(instance) = record else {
         return None;
     };

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use ciao_scheduler::sched::{InstanceId, Scheduler};
 use fastrand::Rng;
 use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, CommandFailure, CommandFailureReason,
@@ -16,6 +15,7 @@ use proto_frames::payload::{
     StartFailure, StartFailureReason, Stats, peek,
 };
 use proto_frames::{Frame, Kind, Message, Uuid};
+use sched_core::{InstanceId, Scheduler};
 
 use crate::facts::Fact;
 use crate::names;

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use ciao_scheduler::sched::{Backlog, Hello, Input, Message, SessionId};
 use ciao_scheduler::server::sim_support;
 use proto_frames::{Connect, Decoder, Encoder, Encoding, Frame, Limits, Role, Uuid};
+use sched_core::{Backlog, Hello, Input, Message, SessionId};
 
 use crate::agenda::Event;
 use crate::controller;

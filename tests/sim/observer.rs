@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ciao_scheduler::sched::{Hello, Input, Message, SessionId};
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
     DrainProgress, DrainState, InstanceStateEvent, InstanceView, LifeState, NodeView, Query,
     QueryKind, QueryResult, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role};
+use sched_core::{Hello, Input, Message, SessionId};
 
 use crate::controller;
 use crate::facts::{Fact, News, Waiting};

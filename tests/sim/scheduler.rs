@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use ciao_scheduler::sched::{
-    Action, ClusterConfiguration, Config, DiskState, Input, Notice, Scheduler, SessionId,
-};
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{LifeState, Scheduling};
 use proto_frames::{Frame, Kind};
+use sched_core::{
+    Action, ClusterConfiguration, Config, DiskState, Input, Notice, Scheduler, SessionId,
+};
 
 use crate::agenda::Event;
 use crate::controller;

@@ -64,9 +64,9 @@ impl Settings {
     /// Long enough for everything that waits for something to have waited enough: lost nodes given up, batches failed,
     /// instances missed in several STATS, what ignores its end killed, and everybody back from wherever they were.
     pub(crate) fn time_to_settle(&self) -> Duration {
-        const OF_BATCHES: Duration = ciao_scheduler::sched::BATCH_TIME;
+        const OF_BATCHES: Duration = sched_core::BATCH_TIME;
         const OF_RETURNS: Duration = Duration::from_secs(30);
-        let missed = self.report_interval * (2 + u32::from(ciao_scheduler::sched::MISSED_STATS));
+        let missed = self.report_interval * (2 + u32::from(sched_core::MISSED_STATS));
         self.in_doubt_time + self.settle_time + self.stop_grace + missed + OF_BATCHES + OF_RETURNS
     }
 }

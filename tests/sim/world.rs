@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent;
-use ciao_scheduler::sched::Scheduler;
 use fastrand::Rng;
 use proto_frames::Encoding;
+use sched_core::Scheduler;
 
 use crate::agenda::{Agenda, Event};
 use crate::controller::{Controller, Sent};

@@ -17,13 +17,13 @@ use super::{Hub, PeerState, Turn};
 use crate::net::budget::Charge;
 use crate::net::outbox::Others;
 use crate::net::peer::Flow;
-use crate::sched::{Action, Backlog, DisconnectReason, Input, Message, Scheduler, SessionId};
 use crate::server::limits::{
     MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR,
 };
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::render;
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
+use sched_core::{Action, Backlog, DisconnectReason, Input, Message, Scheduler, SessionId};
 
 /// How a peer's queue stands.
 #[derive(Debug, Default)]

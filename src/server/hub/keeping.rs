@@ -7,8 +7,8 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use super::Hub;
-use crate::sched::{Change, Input};
 use crate::server::store::{News, Opened, Store};
+use sched_core::{Change, Input};
 
 impl Hub {
     /// Keeps records in this store from now on.
@@ -74,8 +74,8 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::{NodeRecord, Record, RecordKey, Ticket};
     use proto_frames::Uuid;
+    use sched_core::{NodeRecord, Record, RecordKey, Ticket};
 
     #[tokio::test]
     async fn what_was_handed_to_the_store_is_on_disk_when_the_scheduler_has_left() {

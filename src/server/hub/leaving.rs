@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::{Hub, PeerState};
-use crate::sched::{Backlog, Input};
+use sched_core::{Backlog, Input};
 
 /// How long the store may take for its last transaction. A disk that writes at all needs milliseconds.
 pub(in crate::server) const STORE_DEADLINE: Duration = Duration::from_secs(5);

@@ -9,12 +9,12 @@ use proto_frames::{Encoding, Frame, Kind};
 use super::*;
 use crate::net::outbox::LONG_QUEUE;
 use crate::net::peer::Flow;
-use crate::sched::{
-    ClusterConfiguration, Config, Hello, InstanceId, Meaning, NodeReport, Resources, StartRequest,
-};
 use crate::server::limits::{
     CONTROLLER_BUDGET, LAUNCHER_BUDGET, MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER,
     MAX_UNCHARGED_OPERATOR,
+};
+use sched_core::{
+    ClusterConfiguration, Config, Hello, InstanceId, Meaning, NodeReport, Resources, StartRequest,
 };
 
 /// A START with as much cloud-init data as controllers really send.

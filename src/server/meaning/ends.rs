@@ -6,7 +6,7 @@ use proto_frames::{Frame, Kind, Uuid};
 
 use super::Unusable;
 use super::names::check_names;
-use crate::sched::{
+use sched_core::{
     EndHow, EndReport, EndsReport, FailedStart, InstanceId, Meaning, ShortText, canonical_uuid,
 };
 
@@ -103,7 +103,7 @@ mod tests {
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::super::of;
-    use crate::sched::{EndHow, Malformed, Meaning};
+    use sched_core::{EndHow, Malformed, Meaning};
 
     fn stats(text: &str) -> Meaning {
         of(&Frame::new(

@@ -7,7 +7,7 @@ use proto_frames::payload::Fault::{Missing, TooLong as LongDocument};
 
 use super::Unusable;
 use super::names::check_names;
-use crate::sched::{Fault, InstanceId, Malformed, Meaning};
+use sched_core::{Fault, InstanceId, Malformed, Meaning};
 
 /// The key whose value is looked for.
 const KEY: &str = "instance_uuid";

@@ -8,7 +8,7 @@ use proto_frames::payload::{
 
 use super::names::check_names;
 use super::{Parsed, Unusable};
-use crate::sched::{InstanceId, Meaning, Target};
+use sched_core::{InstanceId, Meaning, Target};
 
 /// What such a frame says.
 pub(super) fn of(kind: Kind, payload: &[u8]) -> Parsed {

@@ -65,7 +65,7 @@ mod tests {
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::super::of;
-    use crate::sched::{Fault, Meaning};
+    use sched_core::{Fault, Meaning};
 
     fn refusal(kind: Kind, payload: &str) -> Option<String> {
         let frame = Frame::new(kind, Uuid::nil(), payload.as_bytes().to_vec());

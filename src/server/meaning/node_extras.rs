@@ -10,7 +10,7 @@ use proto_frames::payload::scheduling;
 
 use super::Unusable;
 use super::names::bad_text;
-use crate::sched::{
+use sched_core::{
     Available, Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, NodeExtras, ShortText, VmTypes,
     canonical_uuid,
 };

@@ -1,7 +1,7 @@
 //! What the node file may say, and every way in which it may be wrong, by its key.
 
 use super::{NodeFileError, load, parse};
-use crate::sched::{NodeName, NodeRule};
+use sched_core::{NodeName, NodeRule};
 
 const UUID: &str = "6be56328-92e2-4ecd-b426-8fe529c04e0c";
 

@@ -5,13 +5,13 @@ use proto_frames::payload::expression::{ExpressionError, is_name};
 use proto_frames::payload::scheduling::MAX_EXPRESSIONS;
 use serde::Deserialize;
 
-use crate::sched::{
-    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
-};
 use crate::server::flags::parse_ratio;
 use crate::server::strict::names::{Amount, LabelKey, LabelValue, NodeText};
 use crate::server::strict::{
     ByName, List, Mapping, Maybe, Named, Pairs, Plain, required, scalars, shorten, unexpected,
+};
+use sched_core::{
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
 };
 
 /// Aggregates in one configuration. Each is looked at when a node joins.

@@ -4,7 +4,7 @@
 use proptest::prelude::{any, proptest};
 
 use super::{read, unknown_keys};
-use crate::sched::{
+use sched_core::{
     Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
 };
 

@@ -56,7 +56,7 @@ impl Site {
                 max_connections: Some(max_connections),
                 ..ServerLimits::default()
             },
-            scheduler: sched::Config::new(Uuid::nil()),
+            scheduler: sched_core::Config::new(Uuid::nil()),
         })
         .unwrap()
     }

@@ -21,12 +21,12 @@ use super::medium::{
 };
 use super::writer::Sink;
 use super::{Batch, format};
-use crate::sched::{Record, RecordKey};
 use crate::server::tasks::said;
 use redb::{
     Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageBackend,
     StorageError, TableDefinition, TableError,
 };
+use sched_core::{Record, RecordKey};
 
 /// Records, by key.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");

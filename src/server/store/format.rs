@@ -28,7 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::sched::{BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey};
+use sched_core::{BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey};
 
 /// The format that is written.
 pub(super) const FORMAT: u64 = 2;

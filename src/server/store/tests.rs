@@ -16,7 +16,7 @@ use bytes::Bytes;
 use proto_frames::Uuid;
 
 use super::*;
-use crate::sched::{
+use sched_core::{
     Attempt, BindingRecord, Demand, DiskState, DrainRecord, EndsRecord, Event, InstanceRecord,
     Life, NodeRecord,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::{error, info};
 
 use super::{Batch, Shared};
-use crate::sched::{DiskState, Ticket};
+use sched_core::{DiskState, Ticket};
 
 /// Pause before a transaction that failed is tried again; doubles up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);

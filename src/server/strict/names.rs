@@ -4,8 +4,8 @@ use proto_frames::Uuid;
 use proto_frames::payload::expression::is_name;
 
 use super::values::{scalars, unexpected};
-use crate::sched::NodeName;
 use crate::server::meaning::MAX_NAME_LEN;
+use sched_core::NodeName;
 
 /// What labels begin with that are the scheduler's own.
 const RESERVED: &str = "node.";
@@ -59,7 +59,7 @@ scalars! {
 
 /// A UUID with hyphens, in small letters or large ones: people copy them from anywhere.
 fn uuid(text: &str) -> Option<Uuid> {
-    crate::sched::canonical_uuid(&text.to_ascii_lowercase())
+    sched_core::canonical_uuid(&text.to_ascii_lowercase())
 }
 
 fn is_short(text: &str) -> bool {

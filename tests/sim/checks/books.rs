@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ciao_scheduler::sched::{InstanceState, NodeRecord, Record};
 use proto_frames::payload::{InstanceView, LifeState, PlacementState, QueryKind};
+use sched_core::{InstanceState, NodeRecord, Record};
 
 use super::Check;
 use crate::machine::Pace;

@@ -1,6 +1,6 @@
 //! The core's own invariants: every index and sum recomputed and compared.
 
-use ciao_scheduler::sched::Scheduler;
+use sched_core::Scheduler;
 
 use super::Check;
 use crate::world::World;

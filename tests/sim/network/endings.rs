@@ -1,6 +1,6 @@
 //! All the ways in which a connection ends, at each of its ends, and what is lost with it.
 
-use ciao_scheduler::sched::{Input, Message, SessionId};
+use sched_core::{Input, Message, SessionId};
 
 use super::{Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, STALL_TIME, told};
 use crate::agenda::Event;

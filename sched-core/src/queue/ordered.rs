@@ -1,0 +1,335 @@
+//! Waiters in order, searchable by "first from here that fits": chunks of up to 64 below a tree of the least that each
+//! chunk asks for.
+//!
+//! A search passes over whole ranges of which nobody can fit, and looks at the rest chunk by chunk. With several kinds of
+//! amounts a range can look promising without holding anybody who fits, so the steps of a search are bounded, and it says
+//! where it has given up. A chunk that overflows is split, and the tree built anew: some microseconds at 100 000, paid
+//! once for every 32 that come in.
+
+use super::Rank;
+use super::tree::{Summary, Tree, first_leaf_below, right_of};
+use crate::resources::Resources;
+
+/// Waiters in a chunk at most: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
+const CHUNK: usize = 64;
+
+/// Steps that looking through one chunk counts for: it takes as long as looking at so many nodes of a tree.
+const CHUNK_STEPS: u32 = 24;
+
+/// A waiter's place in the order, and its number: where the order is the same by mistake, there is still one order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    // As in a `Rank`, which as a field of its own would make this half as large again.
+    patience: u8,
+    order: u64,
+    pub(super) number: u32,
+}
+
+impl Key {
+    /// Before all others.
+    pub(super) const FIRST: Self = Self {
+        patience: 0,
+        order: 0,
+        number: 0,
+    };
+
+    /// Behind all others.
+    pub(super) const LAST: Self = Self {
+        patience: u8::MAX,
+        order: u64::MAX,
+        number: u32::MAX,
+    };
+
+    pub(super) fn new(rank: Rank, number: u32) -> Self {
+        Self {
+            patience: rank.patience,
+            order: rank.order,
+            number,
+        }
+    }
+
+    /// The place right before all of this rank.
+    pub(super) fn before(rank: Rank) -> Self {
+        Self::new(rank, 0)
+    }
+
+    /// The place right behind all of this rank.
+    pub(super) fn behind(rank: Rank) -> Self {
+        Self::new(rank, u32::MAX)
+    }
+}
+
+/// What a chunk or several have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sum {
+    /// The least of each amount that anybody asks for.
+    least: Resources,
+    /// How many there are.
+    count: u32,
+}
+
+/// More than any node has: nobody asks.
+pub(super) const NOBODY: Resources = Resources {
+    mem_mib: i64::MAX,
+    vcpus: i64::MAX,
+    disk_mib: i64::MAX,
+};
+
+impl Summary for Sum {
+    const NONE: Self = Self {
+        least: NOBODY,
+        count: 0,
+    };
+
+    fn join(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            count: self.count + other.count,
+        }
+    }
+}
+
+/// Some waiters in order, at least one.
+#[derive(Debug)]
+struct Chunk {
+    keys: Vec<Key>,
+    asked: Vec<Resources>,
+}
+
+impl Chunk {
+    fn sum(&self) -> Sum {
+        Sum {
+            least: self.asked.iter().copied().fold(NOBODY, Resources::min),
+            count: u32::try_from(self.keys.len()).expect("a chunk is small"),
+        }
+    }
+
+    fn first(&self) -> Key {
+        self.keys[0]
+    }
+
+    fn insert(&mut self, key: Key, asked: Resources) {
+        let at = self.keys.partition_point(|other| *other < key);
+        self.keys.insert(at, key);
+        self.asked.insert(at, asked);
+    }
+
+    fn split_off(&mut self, at: usize) -> Self {
+        Self {
+            keys: self.keys.split_off(at),
+            asked: self.asked.split_off(at),
+        }
+    }
+
+    /// The first from a place on that fits.
+    fn first_fit(&self, free: &Resources, from: Key) -> Option<Key> {
+        let skipped = if from <= self.first() {
+            0
+        } else {
+            self.keys.partition_point(|key| *key < from)
+        };
+        let mut asked = self.asked[skipped..].iter();
+        let at = asked.position(|asked| free.covers(asked))?;
+        Some(self.keys[skipped + at])
+    }
+}
+
+/// What a search through waiters in order has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scan {
+    /// The first that fits.
+    Fits(Key),
+    /// Nobody fits.
+    Nothing,
+    /// Nobody before this place fits; its steps were used up.
+    GaveUp(Key),
+}
+
+/// Waiters in order.
+#[derive(Debug, Default)]
+pub(super) struct Ordered {
+    chunks: Vec<Chunk>,
+    /// Chunks are its leaves.
+    tree: Tree<Sum>,
+}
+
+impl Ordered {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.tree.root().count as usize
+    }
+
+    /// The first.
+    pub(super) fn first(&self) -> Option<Key> {
+        self.chunks.first().map(Chunk::first)
+    }
+
+    /// The last.
+    pub(super) fn last(&self) -> Option<Key> {
+        self.chunks.last()?.keys.last().copied()
+    }
+
+    /// The least of each amount that anybody asks for.
+    pub(super) fn least(&self) -> Resources {
+        self.tree.root().least
+    }
+
+    /// Puts one in.
+    pub(super) fn insert(&mut self, key: Key, asked: Resources) {
+        let at = self.chunk_of(key);
+        let is_last = at + 1 == self.chunks.len() && self.last() < Some(key);
+        let Some(chunk) = self.chunks.get_mut(at) else {
+            return self.append(key, asked);
+        };
+        if chunk.keys.len() < CHUNK {
+            chunk.insert(key, asked);
+            self.tree.set(at, chunk.sum());
+        } else if is_last {
+            // Who comes later usually stands behind all: chunks stay full.
+            self.append(key, asked);
+        } else {
+            let mut upper = chunk.split_off(CHUNK / 2);
+            if key < upper.first() {
+                chunk.insert(key, asked);
+            } else {
+                upper.insert(key, asked);
+            }
+            self.chunks.insert(at + 1, upper);
+            self.rebuild();
+        }
+    }
+
+    /// Takes one out; whether it was there.
+    pub(super) fn remove(&mut self, key: Key) -> bool {
+        let at = self.chunk_of(key);
+        let Some(chunk) = self.chunks.get_mut(at) else {
+            return false;
+        };
+        let Ok(found) = chunk.keys.binary_search(&key) else {
+            return false;
+        };
+        chunk.keys.remove(found);
+        chunk.asked.remove(found);
+        let left = chunk.keys.len();
+        let next = self
+            .chunks
+            .get(at + 1)
+            .map_or(CHUNK, |next| next.keys.len());
+        if left == 0 {
+            self.chunks.remove(at);
+            self.rebuild();
+        } else if left + next <= CHUNK / 2 {
+            let next = self.chunks.remove(at + 1);
+            self.chunks[at].keys.extend(next.keys);
+            self.chunks[at].asked.extend(next.asked);
+            self.rebuild();
+        } else {
+            self.tree.set(at, self.chunks[at].sum());
+        }
+        true
+    }
+
+    /// How many stand before a place.
+    pub(super) fn count_before(&self, key: Key) -> usize {
+        let at = self.chunk_of(key);
+        let Some(chunk) = self.chunks.get(at) else {
+            return 0;
+        };
+        let in_chunk = chunk.keys.partition_point(|other| *other < key);
+        self.tree.before(at).count as usize + in_chunk
+    }
+
+    /// All from a place on, in order.
+    pub(super) fn iter_from(&self, from: Key) -> impl Iterator<Item = Key> {
+        let chunks = self.chunks.iter().skip(self.chunk_of(from));
+        let keys = chunks.flat_map(|chunk| chunk.keys.iter().copied());
+        keys.skip_while(move |key| *key < from)
+    }
+
+    /// The first in `from .. before` that fits. Takes what it needs from `steps`.
+    pub(super) fn first_fit(
+        &self,
+        free: &Resources,
+        from: Key,
+        before: Key,
+        steps: &mut u32,
+    ) -> Scan {
+        let leaves = self.tree.leaves();
+        let start = self.chunk_of(from);
+        let mut at = if start == 0 { 1 } else { leaves + start };
+        if leaves == 0 {
+            return Scan::Nothing;
+        }
+        loop {
+            let next = first_leaf_below(at, leaves);
+            if next >= self.chunks.len() {
+                return Scan::Nothing;
+            }
+            if *steps == 0 {
+                return Scan::GaveUp(self.chunks[next].first().max(from));
+            }
+            *steps -= 1;
+            if !free.covers(&self.tree.node(at).least) {
+                let Some(right) = right_of(at) else {
+                    return Scan::Nothing;
+                };
+                at = right;
+                continue;
+            }
+            if at < leaves {
+                at *= 2;
+                continue;
+            }
+            let chunk = &self.chunks[next];
+            if chunk.first() >= before {
+                return Scan::Nothing;
+            }
+            *steps = steps.saturating_sub(CHUNK_STEPS);
+            if let Some(found) = chunk.first_fit(free, from) {
+                return if found < before {
+                    Scan::Fits(found)
+                } else {
+                    Scan::Nothing
+                };
+            }
+            // Where one chunk promises in vain its neighbour is likely to, so it is asked before what is above it.
+            at += 1;
+            if at == 2 * leaves {
+                return Scan::Nothing;
+            }
+        }
+    }
+
+    /// The chunk that a place is in: the last that does not begin behind it, or the first.
+    fn chunk_of(&self, key: Key) -> usize {
+        if key == Key::FIRST {
+            return 0;
+        }
+        let behind = self.chunks.partition_point(|chunk| chunk.first() <= key);
+        behind.saturating_sub(1)
+    }
+
+    fn append(&mut self, key: Key, asked: Resources) {
+        let chunk = Chunk {
+            keys: vec![key],
+            asked: vec![asked],
+        };
+        self.tree.set(self.chunks.len(), chunk.sum());
+        self.chunks.push(chunk);
+    }
+
+    fn rebuild(&mut self) {
+        self.tree.rebuild(self.chunks.iter().map(Chunk::sum));
+    }
+
+    /// Whether all stand in order, in chunks of the right size, and the tree is of them.
+    pub(super) fn is_consistent(&self) -> bool {
+        let keys = self.chunks.iter().flat_map(|chunk| &chunk.keys);
+        let sizes = |chunk: &Chunk| {
+            (1..=CHUNK).contains(&chunk.keys.len()) && chunk.keys.len() == chunk.asked.len()
+        };
+        keys.is_sorted_by(|one, next| one < next)
+            && self.chunks.iter().all(sizes)
+            && self.tree.is_of(self.chunks.iter().map(Chunk::sum))
+    }
+}
