@@ -1,16 +1,16 @@
 //! The table of nodes on its own, for `benches/placement.rs`, and the queue of who waits, for `benches/queue.rs`. No part
-//! of the interface: the budget of the choice is a few nanoseconds, and a whole [`super::Scheduler::handle`] around it
+//! of the interface: the budget of the choice is a few nanoseconds, and a whole [`crate::Scheduler::handle`] around it
 //! would hide them.
 
 mod queue;
 
 use std::ops::ControlFlow;
 
-use super::ids::NodeKey;
-use super::index::{ColumnId, Need};
-use super::resources::Resources;
-use super::slot_set::SlotSet;
-use super::table::Table;
+use crate::api::ids::NodeKey;
+use crate::api::resources::Resources;
+use crate::cluster::index::{ColumnId, Need};
+use crate::cluster::slot_set::SlotSet;
+use crate::cluster::table::Table;
 
 pub use self::queue::{BenchFound, BenchQueue};
 

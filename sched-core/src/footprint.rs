@@ -1,7 +1,7 @@
 //! How much the core holds of what others can make it hold: for tests of its limits, and for people who wonder where the
 //! memory is.
 
-use super::Scheduler;
+use crate::Scheduler;
 
 /// Entries and bytes of everything that peers can make grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Scheduler;
-use super::ids::{InstanceId, NodeKey};
-use super::instances::{Awaits, Placing, State};
-use super::ledger::Phase;
-use super::node::{Pool, Presence};
-use super::queue::Purpose;
-use super::resources::Resources;
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::resources::Resources;
+use crate::cluster::ledger::Phase;
+use crate::cluster::node::{Pool, Presence};
+use crate::instance::{Awaits, Placing, State};
+use crate::queue::Purpose;
 
 impl Scheduler {
     /// Recomputes every index and sum and compares.

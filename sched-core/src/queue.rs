@@ -41,6 +41,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod woken;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,49 +55,49 @@ use self::ordered::Key;
 use self::search::{Round, Sought, Walk, Whom};
 use self::slots::Slots;
 
-use super::ids::{InstanceId, NodeKey};
-use super::node::Pool;
-use super::resources::Resources;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
 
 use self::reservation::Turns;
-pub(super) use self::shape::Shape;
+pub(crate) use self::shape::Shape;
 
 /// Most that wait at the same time, over both pools: with what is kept of each beside its payload, some 50 MB.
-pub(super) const MAX_QUEUED: usize = 131_072;
+pub(crate) const MAX_QUEUED: usize = 131_072;
 
 /// Most bytes of payloads that wait, over both pools; at [`MAX_QUEUED`] that leaves 2 KiB for each, several times a
 /// START's usual size.
-pub(super) const MAX_QUEUED_BYTES: usize = 256 << 20;
+pub(crate) const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// Most that wait at the same time of what operators sent, so that controllers always find room.
-pub(super) const MAX_QUEUED_OF_OPERATORS: usize = MAX_QUEUED / 4 * 3;
+pub(crate) const MAX_QUEUED_OF_OPERATORS: usize = MAX_QUEUED / 4 * 3;
 
 /// Most bytes of those.
-pub(super) const MAX_QUEUED_BYTES_OF_OPERATORS: usize = MAX_QUEUED_BYTES / 4 * 3;
+pub(crate) const MAX_QUEUED_BYTES_OF_OPERATORS: usize = MAX_QUEUED_BYTES / 4 * 3;
 
 /// How often the head of a pool is passed over before a node is reserved for it: often enough that a full cluster goes
 /// on filling its gaps, and at a few placements a second the wait is below a minute.
-pub(super) const PASSES_BEFORE_RESERVATION: u32 = 64;
+pub(crate) const PASSES_BEFORE_RESERVATION: u32 = 64;
 
 /// How long a node is kept for one waiter: what does not drain in this time is not about to.
-pub(super) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
+pub(crate) const RESERVATION_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Most waiters of a pool that are set aside: each is a step for every placement that is counted.
-pub(super) const MAX_SET_ASIDE: usize = 16;
+pub(crate) const MAX_SET_ASIDE: usize = 16;
 
 /// Most steps of one search: a look at a tree's node counts one, at a chunk of 64 waiters 24. Below a microsecond in one
 /// class; a mix of amounts that promises much and holds nothing would otherwise cost a look at every waiter.
-pub(super) const MAX_STEPS: u32 = 256;
+pub(crate) const MAX_STEPS: u32 = 256;
 
 /// Most shapes about which one search asks whether a node may run them.
-pub(super) const MAX_ASKED: u32 = 32;
+pub(crate) const MAX_ASKED: u32 = 32;
 
 /// Rounds in which [`Queue::outranks`] looks for its answer: it is asked far less often than [`Queue::candidate`].
 const OUTRANKS_ROUNDS: usize = 16;
 
 /// A place in the order of a pool; less = sooner. No two waiters have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(crate) struct Rank {
     /// 255 less the priority, so that the higher comes first.
     patience: u8,
     /// Arrival.
@@ -105,7 +106,7 @@ pub(super) struct Rank {
 
 impl Rank {
     /// The place of what arrived as `order` with this priority.
-    pub(super) fn new(priority: u8, order: u64) -> Self {
+    pub(crate) fn new(priority: u8, order: u64) -> Self {
         Self {
             patience: u8::MAX - priority,
             order,
@@ -113,7 +114,7 @@ impl Rank {
     }
 
     /// The place of what arrives now with this priority: behind all that wait with it.
-    pub(super) fn newest(priority: u8) -> Self {
+    pub(crate) fn newest(priority: u8) -> Self {
         Self::new(priority, u64::MAX)
     }
 
@@ -125,7 +126,7 @@ impl Rank {
 
 /// What a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// To be started.
     Start,
     /// To be resumed: it is suspended on a node.
@@ -134,7 +135,7 @@ pub(super) enum Purpose {
 
 /// Where a waiter may go, beyond what its shape says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Wherever its shape allows.
     Anywhere,
     /// This node alone. Whoever removes a node takes out or moves who waits for it ([`Queue::waiting_for`]).
@@ -143,55 +144,55 @@ pub(super) enum Place {
 
 /// One that waits.
 #[derive(Debug, Clone)]
-pub(super) struct Waiter {
-    pub(super) instance: InstanceId,
-    pub(super) pool: Pool,
+pub(crate) struct Waiter {
+    pub(crate) instance: InstanceId,
+    pub(crate) pool: Pool,
     /// 0 ..= 100, higher first.
-    pub(super) priority: u8,
+    pub(crate) priority: u8,
     /// Its arrival, from [`Queue::next_order`]; kept when it is put back. No two waiters have the same.
-    pub(super) order: u64,
+    pub(crate) order: u64,
     /// What has to be free now: of one that waits to be resumed vcpus alone.
-    pub(super) asked: Resources,
-    pub(super) place: Place,
-    pub(super) purpose: Purpose,
-    pub(super) shape: Arc<Shape>,
+    pub(crate) asked: Resources,
+    pub(crate) place: Place,
+    pub(crate) purpose: Purpose,
+    pub(crate) shape: Arc<Shape>,
     /// What is kept for it, counted towards [`MAX_QUEUED_BYTES`].
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Whether an operator wants it started, rather than a controller.
-    pub(super) is_operators: bool,
+    pub(crate) is_operators: bool,
     /// How long it waits at most.
-    pub(super) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Waiter {
     /// Its place in the order.
-    pub(super) fn rank(&self) -> Rank {
+    pub(crate) fn rank(&self) -> Rank {
         Rank::new(self.priority, self.order)
     }
 }
 
 /// There is no room in the queue for a waiter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(crate) struct Full;
 
 /// A class of waiters of one shape, by number; a number is never given twice, so that whether a node may run the shape can
 /// be remembered by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ClassId(pub(super) u64);
+pub(crate) struct ClassId(pub(crate) u64);
 
 /// A node with room, by all names that a waiter may call it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room<'a> {
-    pub(super) node: NodeKey,
-    pub(super) uuid: Uuid,
-    pub(super) hostname: &'a str,
+pub(crate) struct Room<'a> {
+    pub(crate) node: NodeKey,
+    pub(crate) uuid: Uuid,
+    pub(crate) hostname: &'a str,
     /// How much is free.
-    pub(super) free: Resources,
+    pub(crate) free: Resources,
 }
 
 /// Where in the order a search begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(crate) enum Begin {
     /// At the head.
     AtHead,
     /// Behind this place: what stands there was found before and would not go.
@@ -203,7 +204,7 @@ pub(super) enum Begin {
 /// Where a search has given up. Good for the same node only. A queue that has changed meanwhile does no harm: who came in
 /// where this search has looked already is not found by it, but by the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// Which of the bunches that concern the node.
     bunch: u8,
     /// Which class of it.
@@ -218,7 +219,7 @@ pub(super) struct Cursor {
 
 /// What a search has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// The first in order that fits.
     First(InstanceId),
     /// Nobody fits.
@@ -229,7 +230,7 @@ pub(super) enum Found {
 
 /// Who waits.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     waiting: Slots<Waiting>,
     by_instance: IndexMap<InstanceId, u32>,
     /// Those of the compute and the network pool.
@@ -253,13 +254,13 @@ struct Waiting {
 
 impl Queue {
     /// The order of the next that arrives: counted up from 1, and above that of all that were ever put in.
-    pub(super) fn next_order(&mut self) -> u64 {
+    pub(crate) fn next_order(&mut self) -> u64 {
         self.orders += 1;
         self.orders
     }
 
     /// Sees to it that later ones come behind this number.
-    pub(super) fn note_order(&mut self, order: u64) {
+    pub(crate) fn note_order(&mut self, order: u64) {
         self.orders = self.orders.max(order);
     }
 
@@ -267,7 +268,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Full`], if as many or as many bytes wait as may; then one of the same instance still waits.
-    pub(super) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
+    pub(crate) fn push(&mut self, mut waiter: Waiter) -> Result<(), Full> {
         let earlier = self.waiter(&waiter.instance);
         let (count, bytes) = earlier.map_or((0, 0), |earlier| (1, earlier.bytes));
         let bytes = (self.bytes - bytes).saturating_add(waiter.bytes);
@@ -302,7 +303,7 @@ impl Queue {
     }
 
     /// Takes one out; a reservation for it ends.
-    pub(super) fn remove(&mut self, instance: &InstanceId) -> Option<Waiter> {
+    pub(crate) fn remove(&mut self, instance: &InstanceId) -> Option<Waiter> {
         let number = self.by_instance.swap_remove(instance)?;
         let Waiting { waiter, class } = self.waiting.remove(number)?;
         let key = Key::new(waiter.rank(), number);
@@ -324,45 +325,45 @@ impl Queue {
     }
 
     /// Whether an instance waits.
-    pub(super) fn contains(&self, instance: &InstanceId) -> bool {
+    pub(crate) fn contains(&self, instance: &InstanceId) -> bool {
         self.by_instance.contains_key(instance)
     }
 
     /// What waits for an instance.
-    pub(super) fn waiter(&self, instance: &InstanceId) -> Option<&Waiter> {
+    pub(crate) fn waiter(&self, instance: &InstanceId) -> Option<&Waiter> {
         let number = self.by_instance.get(instance)?;
         self.waiting.at(*number).map(|waiting| &waiting.waiter)
     }
 
     /// How many wait, over both pools.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_instance.len()
     }
 
     /// Places in its table.
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.by_instance.capacity() + self.waiting.end()
     }
 
     /// Whether nobody waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// How many wait for a pool.
     #[cfg(test)]
-    pub(super) fn len_of(&self, pool: Pool) -> usize {
+    pub(crate) fn len_of(&self, pool: Pool) -> usize {
         self.lines[pool as usize].order.len()
     }
 
     /// Bytes of all that wait.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Which in the order of its pool an instance is; 1 = next.
-    pub(super) fn position(&self, instance: &InstanceId) -> Option<usize> {
+    pub(crate) fn position(&self, instance: &InstanceId) -> Option<usize> {
         let &number = self.by_instance.get(instance)?;
         let waiter = &self.waiting.at(number)?.waiter;
         let key = Key::new(waiter.rank(), number);
@@ -370,7 +371,7 @@ impl Queue {
     }
 
     /// Those that wait for a pool, in order, behind a place or from the head.
-    pub(super) fn iter_after(
+    pub(crate) fn iter_after(
         &self,
         pool: Pool,
         after: Option<Rank>,
@@ -385,7 +386,7 @@ impl Queue {
     ///
     /// `may` says whether the node may run a shape, whatever room it has; it is asked only about those that promise
     /// somebody better than found so far, and as a rule once about each.
-    pub(super) fn candidate(
+    pub(crate) fn candidate(
         &self,
         pool: Pool,
         room: &Room<'_>,
@@ -417,7 +418,7 @@ impl Queue {
     /// Whether a START of a priority above this one waits that could run on a node if nothing else did: before it has
     /// its room, nobody of this priority is resumed there. `room.free` is what the node has in all. Where that would
     /// take too long to find out, it is taken to be so.
-    pub(super) fn outranks(
+    pub(crate) fn outranks(
         &self,
         pool: Pool,
         room: &Room<'_>,
@@ -443,7 +444,7 @@ impl Queue {
     }
 
     /// Who waits for this very node ([`Place::Only`]), in no particular order: to be moved when it is given up.
-    pub(super) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
+    pub(crate) fn waiting_for(&self, node: NodeKey) -> Vec<InstanceId> {
         let keys = self.lines.iter().flat_map(|line| line.waiting_for(node));
         keys.filter_map(|key| self.by_key(key))
             .map(|waiter| waiter.instance.clone())
@@ -451,14 +452,14 @@ impl Queue {
     }
 
     /// When there is something to do because of time: [`Queue::take_due`] or [`Queue::take_ended_reservation`].
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
         let reservations = self.turns.iter().filter_map(Turns::due);
         deadline.into_iter().chain(reservations).min()
     }
 
     /// Takes out one whose time to wait is over, the earliest first.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Waiter> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Waiter> {
         let &(deadline, key) = self.deadlines.first()?;
         if deadline > now {
             return None;
@@ -471,7 +472,7 @@ impl Queue {
     ///
     /// # Errors
     /// Names the first thing that does not hold.
-    pub(super) fn invariants(&self) -> Result<(), &'static str> {
+    pub(crate) fn invariants(&self) -> Result<(), &'static str> {
         let all = || self.waiting.iter().map(|(_, waiting)| &waiting.waiter);
         let asked = |pool: Pool| {
             move |key: Key, class| {

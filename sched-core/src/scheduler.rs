@@ -7,36 +7,36 @@ use std::time::Instant;
 use indexmap::{IndexMap, IndexSet};
 use proto_frames::{Kind, Role, Uuid};
 
-use super::action::{Action, Message, Notice};
-use super::answers::Answers;
-use super::batches::Batches;
-use super::bindings::Bindings;
-use super::columns::Columns;
-use super::config::Config;
-use super::cordons::Cordons;
-use super::durable::Durable;
-use super::ends::Ends;
-use super::evictions::Evictions;
-use super::explain::Explanations;
-use super::full::FullNodes;
-use super::groups::Groups;
-use super::ids::{InstanceId, NodeKey, SessionId};
-use super::input::{ClusterConfiguration, Input};
-use super::instances::Instances;
-use super::labels::LabelIndex;
-use super::ledger::Measured;
-use super::node::NodeStore;
-use super::outcomes::{self, Outcomes};
-use super::policy::Policy;
-use super::queue::Queue;
-use super::remembered::Remembered;
-use super::session::Session;
-use super::settle::Settling;
-use super::snapshot::Briefing;
-use super::table::Table;
-use super::traits::Named;
-use super::waiting::Sweep;
-use super::woken::Woken;
+use crate::api::action::{Action, Message, Notice};
+use crate::api::config::Config;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{ClusterConfiguration, Input};
+use crate::cluster::columns::Columns;
+use crate::cluster::full::FullNodes;
+use crate::cluster::groups::Groups;
+use crate::cluster::labels::LabelIndex;
+use crate::cluster::ledger::Measured;
+use crate::cluster::node::NodeStore;
+use crate::cluster::table::Table;
+use crate::cluster::traits::Named;
+use crate::instance::Instances;
+use crate::journal::durable::Durable;
+use crate::peers::answers::Answers;
+use crate::peers::bindings::Bindings;
+use crate::peers::session::Session;
+use crate::placement::explain::Explanations;
+use crate::placement::policy::Policy;
+use crate::query::snapshot::Briefing;
+use crate::queue::Queue;
+use crate::queue::woken::Woken;
+use crate::workflow::batches::Batches;
+use crate::workflow::cordons::Cordons;
+use crate::workflow::ends::Ends;
+use crate::workflow::evictions::Evictions;
+use crate::workflow::outcomes::{self, Outcomes};
+use crate::workflow::recovery::Settling;
+use crate::workflow::remembered::Remembered;
+use crate::workflow::waiting::Sweep;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
 ///
@@ -45,73 +45,73 @@ use super::woken::Woken;
 /// latest. The same inputs at the same times give the same actions.
 #[derive(Debug)]
 pub struct Scheduler {
-    pub(super) config: Config,
-    pub(super) cluster: ClusterConfiguration,
-    pub(super) sessions: IndexMap<SessionId, Session>,
-    pub(super) identities: IndexMap<(Uuid, Role), SessionId>,
+    pub(crate) config: Config,
+    pub(crate) cluster: ClusterConfiguration,
+    pub(crate) sessions: IndexMap<SessionId, Session>,
+    pub(crate) identities: IndexMap<(Uuid, Role), SessionId>,
     /// UUIDs claimed with a certificate bound to them: nobody else may claim them any more.
-    pub(super) bindings: Bindings,
+    pub(crate) bindings: Bindings,
     /// Controllers in order; the first is master.
-    pub(super) controllers: Vec<SessionId>,
+    pub(crate) controllers: Vec<SessionId>,
     /// Operators that want to hear of something.
-    pub(super) watchers: Vec<SessionId>,
-    pub(super) nodes: NodeStore,
-    /// Compute and network nodes, as [`super::node::Pool`] numbers them.
-    pub(super) tables: [Table; 2],
+    pub(crate) watchers: Vec<SessionId>,
+    pub(crate) nodes: NodeStore,
+    /// Compute and network nodes, as [`crate::cluster::node::Pool`] numbers them.
+    pub(crate) tables: [Table; 2],
     /// The labels of the nodes in these.
-    pub(super) labels: [LabelIndex; 2],
+    pub(crate) labels: [LabelIndex; 2],
     /// Custom resources by name.
-    pub(super) columns: Columns,
-    pub(super) groups: Groups,
+    pub(crate) columns: Columns,
+    pub(crate) groups: Groups,
     /// What the configuration says of nodes by name.
-    pub(super) named: Named,
-    pub(super) policy: Policy,
+    pub(crate) named: Named,
+    pub(crate) policy: Policy,
     /// What a policy that leaves something to chance draws from; always the same, so that a run can be repeated.
-    pub(super) chance: fastrand::Rng,
+    pub(crate) chance: fastrand::Rng,
     /// Nodes that the latest choice looked at one by one.
-    pub(super) looked_at: usize,
+    pub(crate) looked_at: usize,
     /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
-    pub(super) filling: IndexSet<NodeKey>,
+    pub(crate) filling: IndexSet<NodeKey>,
     /// Nodes that called themselves full before room was released there: tried when nothing READY fits.
-    pub(super) full: FullNodes,
+    pub(crate) full: FullNodes,
     /// The node that has, or was given, each instance.
-    pub(super) holders: IndexMap<InstanceId, NodeKey>,
+    pub(crate) holders: IndexMap<InstanceId, NodeKey>,
     /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
-    pub(super) answers: Answers,
+    pub(crate) answers: Answers,
     /// Lost nodes in order of loss, with the moment their time is up.
-    pub(super) lost: VecDeque<(Instant, NodeKey)>,
-    pub(super) settling: Settling,
+    pub(crate) lost: VecDeque<(Instant, NodeKey)>,
+    pub(crate) settling: Settling,
     /// What is looked after.
-    pub(super) instances: Instances,
+    pub(crate) instances: Instances,
     /// Those of them that wait for room.
-    pub(super) queue: Queue,
-    pub(super) woken: Woken,
-    pub(super) sweep: Sweep,
+    pub(crate) queue: Queue,
+    pub(crate) woken: Woken,
+    pub(crate) sweep: Sweep,
     /// Nodes that failed often of late, as far as they were not found to do well since.
-    pub(super) failing: IndexSet<NodeKey>,
+    pub(crate) failing: IndexSet<NodeKey>,
     /// When to see whether a launcher with a lease still reports.
-    pub(super) leases: BTreeSet<(Instant, NodeKey)>,
-    pub(super) evictions: Evictions,
-    pub(super) durable: Durable,
+    pub(crate) leases: BTreeSet<(Instant, NodeKey)>,
+    pub(crate) evictions: Evictions,
+    pub(crate) durable: Durable,
     /// Claims on original launchers, for when they or the scheduler were away.
-    pub(super) remembered: Remembered,
+    pub(crate) remembered: Remembered,
     /// Which ends of each node are dealt with.
-    pub(super) ends: Ends,
+    pub(crate) ends: Ends,
     /// What masters alone were told of late.
-    pub(super) outcomes: Outcomes,
+    pub(crate) outcomes: Outcomes,
     /// The master, while it is told of everything there is.
-    pub(super) briefing: Option<Box<Briefing>>,
+    pub(crate) briefing: Option<Box<Briefing>>,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
-    pub(super) is_leaving: bool,
+    pub(crate) is_leaving: bool,
     /// Nodes that get no new work.
-    pub(super) cordons: Cordons,
-    pub(super) batches: Batches,
-    pub(super) explanations: Explanations,
-    pub(super) counters: Counters,
+    pub(crate) cordons: Cordons,
+    pub(crate) batches: Batches,
+    pub(crate) explanations: Explanations,
+    pub(crate) counters: Counters,
     /// When it was made.
-    pub(super) started: Instant,
+    pub(crate) started: Instant,
     /// The time of the input being handled.
-    pub(super) now: Instant,
+    pub(crate) now: Instant,
     actions: VecDeque<Action>,
 }
 
@@ -136,7 +136,7 @@ pub struct Counters {
 
 impl Scheduler {
     /// A scheduler without peers, whose settle window starts now. Rules that do not hold together
-    /// ([`super::Rules::check`]) are as good as none.
+    /// ([`crate::Rules::check`]) are as good as none.
     #[must_use]
     pub fn new(config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
         let settling = Settling::new(&config, now);
@@ -312,7 +312,7 @@ impl Scheduler {
             .collect()
     }
 
-    pub(super) fn send(&mut self, to: SessionId, message: Message) {
+    pub(crate) fn send(&mut self, to: SessionId, message: Message) {
         if outcomes::is_outcome(&message) {
             return self.tell_outcome(to, message);
         }
@@ -324,27 +324,27 @@ impl Scheduler {
         self.actions.push_back(Action::Send { to, message });
     }
 
-    pub(super) fn act(&mut self, action: Action) {
+    pub(crate) fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    pub(super) fn notice(&mut self, notice: Notice) {
+    pub(crate) fn notice(&mut self, notice: Notice) {
         self.actions.push_back(Action::Notice(notice));
     }
 
     /// How running instances are counted now.
-    pub(super) fn measured(&self) -> Measured {
+    pub(crate) fn measured(&self) -> Measured {
         let flags = self.cluster.flags;
         Measured::new(self.config.accounting, flags.mem_limit, flags.disk_limit)
     }
 
     /// The standing of a controller: the first is master.
-    pub(super) fn is_master(&self, session: SessionId) -> bool {
+    pub(crate) fn is_master(&self, session: SessionId) -> bool {
         self.controllers.first() == Some(&session)
     }
 
     /// Logs something refused once per session and kind.
-    pub(super) fn notice_once(
+    pub(crate) fn notice_once(
         &mut self,
         session: SessionId,
         kind: Kind,

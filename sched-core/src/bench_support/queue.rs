@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use proto_frames::Uuid;
 
-use crate::ids::{InstanceId, NodeKey};
-use crate::input::StartRequest;
-use crate::node::Pool;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
 use crate::queue::{Begin, Found, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
-use crate::resources::Resources;
 
 /// Those who wait to be started, instance `n` as the `n`th that came.
 #[derive(Debug, Default)]

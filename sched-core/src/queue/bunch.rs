@@ -4,7 +4,7 @@
 use super::ordered::{Key, NOBODY};
 use super::slots::Slots;
 use super::tree::{Summary, Tree, first_leaf_below, right_of};
-use crate::resources::Resources;
+use crate::api::resources::Resources;
 
 /// What a class or several promise.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -14,8 +14,8 @@ use super::shape::Pin;
 use super::slots::Slots;
 use super::tree::Summary;
 use super::{ClassId, Place, Purpose, Room, Shape, Waiter};
-use crate::ids::NodeKey;
-use crate::resources::Resources;
+use crate::api::ids::NodeKey;
+use crate::api::resources::Resources;
 
 /// Waiters of one purpose who may go to the same nodes, wherever room is.
 #[derive(Debug)]

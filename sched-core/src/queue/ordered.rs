@@ -8,7 +8,7 @@
 
 use super::Rank;
 use super::tree::{Summary, Tree, first_leaf_below, right_of};
-use crate::resources::Resources;
+use crate::api::resources::Resources;
 
 /// Waiters in a chunk at most: some 25 cache lines to look through, and few enough chunks for the tree to stay in cache.
 const CHUNK: usize = 64;

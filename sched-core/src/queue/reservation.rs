@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use super::{MAX_SET_ASIDE, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, Rank, Waiter};
-use crate::ids::{InstanceId, NodeKey};
-use crate::node::Pool;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::cluster::node::Pool;
 
 /// What is kept of the rule for one pool.
 #[derive(Debug, Default)]

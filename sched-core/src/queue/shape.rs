@@ -7,9 +7,9 @@ use std::hash::{Hash, Hasher};
 use proto_frames::Uuid;
 use proto_frames::payload::{Expression, Scheduling};
 
-use crate::ids::{InstanceId, canonical_uuid};
-use crate::input::StartRequest;
-use crate::resources::Resources;
+use crate::api::ids::{InstanceId, canonical_uuid};
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
 
 /// What decides which nodes could run a START.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use proto_frames::Uuid;
 use proto_frames::payload::{Expression, Scheduling};
 
 use super::{Place, Purpose, Queue, Room, Shape, Waiter};
-use crate::ids::{InstanceId, NodeKey};
-use crate::input::StartRequest;
-use crate::node::Pool;
-use crate::resources::Resources;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
 
 /// Instance `number`.
 fn instance(number: u64) -> InstanceId {

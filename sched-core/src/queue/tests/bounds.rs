@@ -6,10 +6,10 @@ use super::super::{
     Begin, Found, Full, MAX_ASKED, MAX_QUEUED, MAX_QUEUED_BYTES, Queue, Rank, Shape, Waiter,
 };
 use super::{amounts, instance, label, labelled, queue_of, request, room, waiter};
-use crate::ids::InstanceId;
-use crate::input::StartRequest;
-use crate::node::Pool;
-use crate::resources::Resources;
+use crate::api::ids::InstanceId;
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
 
 const POOL: Pool = Pool::Compute;
 

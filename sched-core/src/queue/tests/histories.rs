@@ -8,10 +8,10 @@ use proto_frames::Uuid;
 use super::super::{Begin, Found, MAX_ASKED, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
 use super::oracle::Oracle;
 use super::{amounts, epoch, instance, label, labelled, request, room};
-use crate::ids::NodeKey;
-use crate::input::StartRequest;
-use crate::node::Pool;
-use crate::resources::Resources;
+use crate::api::ids::NodeKey;
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
 
 /// Nodes in play.
 const NODES: u32 = 6;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::super::{Place, Purpose, Rank, Room, Shape, Waiter};
-use crate::ids::{InstanceId, NodeKey, canonical_uuid};
-use crate::node::Pool;
+use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
+use crate::cluster::node::Pool;
 
 /// Waiters, in the order in which they were put in.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use super::super::{
     Begin, Found, MAX_SET_ASIDE, PASSES_BEFORE_RESERVATION, Queue, RESERVATION_TIME, Rank, Waiter,
 };
 use super::{amounts, epoch, instance, queue_of, room, waiter};
-use crate::ids::{InstanceId, NodeKey};
-use crate::node::Pool;
-use crate::resources::Resources;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
 
 const POOL: Pool = Pool::Compute;
 

@@ -1,0 +1,11 @@
+//! What goes into the core and comes out of it: inputs, actions, records, configuration, identifiers.
+
+pub(crate) mod action;
+pub(crate) mod config;
+pub(crate) mod ids;
+pub(crate) mod input;
+pub(crate) mod record;
+pub(crate) mod resources;
+pub(crate) mod rules;
+pub(crate) mod text;
+pub(crate) mod vm_types;

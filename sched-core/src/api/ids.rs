@@ -1,0 +1,109 @@
+//! Names of things inside the core: sessions, nodes and instances.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use proto_frames::Uuid;
+
+/// One connection of one peer. The server counts them up from 1 and never uses a number twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// A node's place in the node store, stable while the node is known (connected, or lost and in doubt).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeKey(pub(crate) u32);
+
+/// An instance's identifier as payloads write it: opaque text, kept as 16 bytes where it is a UUID in its usual form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstanceId {
+    /// Lower-case, hyphenated: what every known controller sends. Prints as it came.
+    Uuid(Uuid),
+    /// Anything else, as it came.
+    Text(Box<str>),
+    /// One of a dry run, by number: what no payload can write, lest it be taken for an instance that lives.
+    Trial(u32),
+}
+
+impl InstanceId {
+    /// The identifier written as `text`.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        canonical_uuid(text).map_or_else(|| Self::Text(text.into()), Self::Uuid)
+    }
+
+    /// Whether it prints as something that begins so.
+    #[must_use]
+    pub fn starts_with(&self, prefix: &str) -> bool {
+        match self {
+            Self::Uuid(uuid) => uuid_starts_with(uuid, prefix),
+            Self::Text(text) => text.starts_with(prefix),
+            Self::Trial(_) => false,
+        }
+    }
+}
+
+/// Half of what a derived one takes, which hashes which kind it is and how long a UUID is as well: each START looks its
+/// instance up several times.
+impl Hash for InstanceId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Uuid(uuid) => state.write(uuid.as_bytes()),
+            Self::Text(text) => text.hash(state),
+            Self::Trial(number) => number.hash(state),
+        }
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid(uuid) => uuid.hyphenated().fmt(f),
+            Self::Text(text) => f.write_str(text),
+            Self::Trial(number) => write!(f, "trial {number}"),
+        }
+    }
+}
+
+impl fmt::Debug for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Whether a UUID in its usual form begins so; takes no memory, because queries ask it of every row.
+pub(crate) fn uuid_starts_with(uuid: &Uuid, prefix: &str) -> bool {
+    let mut text = Uuid::encode_buffer();
+    uuid.hyphenated()
+        .encode_lower(&mut text)
+        .starts_with(prefix)
+}
+
+/// The UUID that prints exactly as `text`, if there is one.
+#[must_use]
+pub fn canonical_uuid(text: &str) -> Option<Uuid> {
+    const HYPHENATED_LEN: usize = 36;
+    if text.len() != HYPHENATED_LEN || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return None;
+    }
+    Uuid::try_parse(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InstanceId;
+
+    #[test]
+    fn every_text_prints_as_it_came() {
+        let uuid = "3390740c-dce9-48d6-b83a-a717417072ce";
+        assert!(matches!(InstanceId::new(uuid), InstanceId::Uuid(_)));
+        for text in [
+            uuid,
+            "3390740C-DCE9-48D6-B83A-A717417072CE",
+            "67d86208-b46c-4465-9018-e14187d4010",
+            "",
+            "web-1",
+        ] {
+            assert_eq!(InstanceId::new(text).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,583 @@
+//! What the core is told: a peer came or went, a frame was decoded, a queue filled or drained, time passed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    CommandFailure, Evacuate, InstanceStateEvent, Migrate, Query, Restore, Scheduling,
+    StartFailureReason, Topic, Update,
+};
+use proto_frames::{Encoding, Frame, Role, Uuid};
+
+use crate::api::action::Message;
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::record::Ticket;
+use crate::api::resources::Resources;
+use crate::api::rules::{Rules, TenantId};
+use crate::api::text::ShortText;
+use crate::api::vm_types::{VmType, VmTypes};
+use crate::journal::disk::DiskState;
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// A peer asks to be let in: TLS stands and it sent a well-formed CONNECT whose roles its certificate grants.
+    /// Answered by [`Message::Connected`] or [`crate::Action::Refuse`].
+    Connect {
+        /// The number of this connection.
+        session: SessionId,
+        /// Who it is.
+        hello: Hello,
+    },
+    /// A connection has ended, by the peer, by an error, or by [`crate::Action::Disconnect`]. In the last case the
+    /// server hands this in before anything else.
+    Disconnected {
+        /// Which one.
+        session: SessionId,
+        /// What had been queued for the peer and not begun to be written, in order.
+        unsent: Vec<Message>,
+    },
+    /// A frame came.
+    Frame {
+        /// From whom.
+        session: SessionId,
+        /// The frame, as it is forwarded.
+        frame: Frame,
+        /// What its payload says.
+        meaning: Meaning,
+    },
+    /// A peer's outbound queue filled up, stopped moving, or drained.
+    Backlog {
+        /// Whose.
+        session: SessionId,
+        /// How it stands.
+        backlog: Backlog,
+    },
+    /// The change of this number and all before it are on disk.
+    Committed(Ticket),
+    /// The disk takes writes no longer, or again.
+    Disk(DiskState),
+    /// The scheduler is about to leave: what waits here will not be placed any more.
+    Leaving,
+    /// Time passed: handed in when [`crate::Scheduler::poll_timeout`] says so.
+    Tick,
+}
+
+/// Who a new peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// The roles it claims, all of them granted by its certificate.
+    pub role: Role,
+    /// The encoding it speaks.
+    pub encoding: Encoding,
+    /// Whether its certificate is bound to this very UUID.
+    pub bound: bool,
+}
+
+/// How a peer's outbound queue stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backlog {
+    /// Short: the usual state.
+    #[default]
+    Clear,
+    /// Over its high-water mark but moving: used for placement only where nothing else fits.
+    Filling,
+    /// No byte has left it for a while: nothing is placed there.
+    Stalled,
+}
+
+/// What a frame's payload says: the few decoded values that matter here.
+#[derive(Debug)]
+pub enum Meaning {
+    /// START.
+    Start(Box<StartRequest>),
+    /// DELETE.
+    Delete(Target),
+    /// AttachVolume.
+    AttachVolume {
+        /// Instance and node.
+        target: Target,
+        /// The volume, as the payload writes it.
+        volume: Box<str>,
+    },
+    /// SUSPEND.
+    Suspend(Target),
+    /// RESUME.
+    Resume(Target),
+    /// MIGRATE.
+    Migrate(Box<Migrate>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// EVACUATE.
+    Evacuate(Box<Evacuate>),
+    /// Restore.
+    Restore(Box<Restore>),
+    /// A command or event for a concentrator's agent: AssignPublicIP, ReleasePublicIP, RefreshCNCI, TenantAdded,
+    /// TenantRemoved.
+    Concentrator {
+        /// The agent as the payload writes it.
+        agent: Box<str>,
+        /// What the sender is told if the agent is not there; `None` where the protocol has no word for it.
+        otherwise: Option<Box<Message>>,
+    },
+    /// CONFIGURE with a well-formed payload.
+    Configure(Box<NewConfiguration>),
+    /// READY.
+    Ready(Box<NodeReport>),
+    /// FULL, OFFLINE or MAINTENANCE: the kind says it.
+    Status,
+    /// STATS.
+    Stats(Box<StatsReport>),
+    /// InstanceDeleted or InstanceStopped.
+    InstanceGone(InstanceId),
+    /// InstanceStopped of a launcher that stopped it because it was cut off for longer than its lease.
+    InstanceCutOff(InstanceId),
+    /// InstanceDeleted, InstanceStopped or StartFailure from a launcher that numbers ends.
+    Numbered {
+        /// The number of the end.
+        seq: u64,
+        /// What it says without that.
+        told: Box<Meaning>,
+    },
+    /// StartFailure from a launcher.
+    StartFailed {
+        /// The node it names; may be empty.
+        node: Box<str>,
+        /// The instance; `None` if the payload names none.
+        instance: Option<InstanceId>,
+        /// Why.
+        reason: StartFailureReason,
+        /// More about it, for people; may be empty.
+        detail: ShortText,
+    },
+    /// CommandFailure from a launcher: an instance could not be suspended, resumed, moved or changed.
+    CommandFailed(Box<CommandFailure>),
+    /// InstanceState from a launcher: an instance is suspended, runs again, or was changed.
+    InstanceState(Box<InstanceStateEvent>),
+    /// DeleteFailure from a launcher.
+    DeleteFailed {
+        /// The node it names; may be empty.
+        node: Box<str>,
+        /// The instance.
+        instance: InstanceId,
+        /// Whether the reason is `no_instance`: the node does not have it.
+        no_instance: bool,
+    },
+    /// AttachVolumeFailure from a launcher.
+    AttachVolumeFailed {
+        /// The node it names; may be empty.
+        node: Box<str>,
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// Anything that is only carried on: TraceReport, ConcentratorInstanceAdded, public address events and failures.
+    Opaque,
+    /// QUERY.
+    Query(Box<Query>),
+    /// WATCH: the topics wanted from now on.
+    Watch(Vec<Topic>),
+    /// The payload could not be read.
+    Malformed(Malformed),
+}
+
+/// An instance on a node, as a command names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The node as the payload writes it.
+    pub node: Box<str>,
+}
+
+/// Whose fault a bad payload is, in the protocol's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The payload is longer than any may be; it was not kept.
+    TooLong,
+    /// It is not YAML of the right shape: `invalid_payload`.
+    Payload,
+    /// A value is missing or absurd: `invalid_data`.
+    Data,
+}
+
+/// A payload that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Whose fault.
+    pub fault: Fault,
+    /// The instance it is about, where that much could be read.
+    pub instance: Option<InstanceId>,
+    /// Key, line and reason, for people.
+    pub detail: ShortText,
+}
+
+/// What a START asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartRequest {
+    /// The instance to be.
+    pub instance: InstanceId,
+    /// What it needs.
+    pub asked: Resources,
+    /// Whether it needs a network node rather than a compute node.
+    pub network_node: bool,
+    /// The one node it may run on, by UUID as the payload writes it.
+    pub node_id: Option<Box<str>>,
+    /// The host it may run on, by name.
+    pub hostname: Option<Box<str>>,
+    /// Whether it is a restart; only echoed in failures.
+    pub restart: bool,
+    /// The tenant it belongs to.
+    pub tenant: Option<TenantId>,
+    /// The image it runs, by name.
+    pub image: Option<Box<str>>,
+    /// What runs it; `None` where that is not known, as of an instance whose START is not.
+    pub vm_type: Option<VmType>,
+    /// What it says about its placement.
+    pub scheduling: Option<Box<Scheduling>>,
+    /// Nodes it is not to go to: those it was tried on before, or is to leave. Not part of a payload.
+    pub avoid: Vec<Uuid>,
+}
+
+impl StartRequest {
+    /// One that asks for nothing, and so could run anywhere.
+    #[must_use]
+    pub fn plain(instance: InstanceId) -> Self {
+        Self {
+            instance,
+            asked: Resources::ZERO,
+            network_node: false,
+            node_id: None,
+            hostname: None,
+            restart: false,
+            tenant: None,
+            image: None,
+            vm_type: None,
+            scheduling: None,
+            avoid: Vec::new(),
+        }
+    }
+}
+
+/// Parts of a new cluster configuration that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfigurationFlags {
+    /// Whether launchers limit memory; if not, instances are counted as what they use.
+    pub mem_limit: bool,
+    /// Whether launchers limit disk; if not, instances are counted as what they use.
+    pub disk_limit: bool,
+}
+
+impl Default for ConfigurationFlags {
+    /// Both limited, as where the configuration does not say.
+    fn default() -> Self {
+        Self {
+            mem_limit: true,
+            disk_limit: true,
+        }
+    }
+}
+
+/// What a CONFIGURE says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NewConfiguration {
+    /// Its payload as original peers are sent it from now on.
+    pub original: Bytes,
+    /// How instances are limited.
+    pub flags: ConfigurationFlags,
+    /// The scheduler's own part; `None` leaves the rules in force as they are, because original controllers, which know
+    /// nothing of them, send configurations too.
+    pub rules: Option<Rules>,
+}
+
+/// A node's own figures: READY. -1 = unknown, which fits nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeReport {
+    /// Memory present, in MiB.
+    pub mem_total_mib: i64,
+    /// Memory available: physical, not reduced by what instances may still touch.
+    pub mem_available_mib: i64,
+    /// Disk present, in 10⁶ bytes.
+    pub disk_total_mb: i64,
+    /// Disk available, in 10⁶ bytes.
+    pub disk_available_mb: i64,
+    /// One-minute load average.
+    pub load: i64,
+    /// CPUs online.
+    pub cpus_online: i64,
+    /// Host name.
+    pub hostname: Box<str>,
+    /// What it says of itself beyond the original's figures; `None` where it says nothing.
+    pub extras: Option<Box<NodeExtras>>,
+}
+
+impl NodeReport {
+    /// Whether it speaks of another node, as it were: one with other labels, another name or size.
+    pub(crate) fn differs_from(&self, other: &Self) -> bool {
+        self.extras != other.extras
+            || self.hostname != other.hostname
+            || self.cpus_online != other.cpus_online
+            || self.mem_total_mib != other.mem_total_mib
+            || self.disk_total_mb != other.disk_total_mb
+    }
+}
+
+impl NodeReport {
+    /// Takes in what a node has left, as far as it knows.
+    pub(crate) fn take_in(&mut self, available: Available) {
+        let figures = [
+            (&mut self.mem_available_mib, available.mem_mib),
+            (&mut self.disk_available_mb, available.disk_mb),
+            (&mut self.load, available.load),
+        ];
+        for (figure, said) in figures {
+            *figure = if said < 0 { *figure } else { said };
+        }
+    }
+}
+
+/// What a node says of itself beyond the original's figures.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeExtras {
+    /// Labels, by key.
+    pub labels: Vec<(Box<str>, Box<str>)>,
+    /// Custom resources it has in all, by name.
+    pub resources: Vec<(Box<str>, i64)>,
+    /// The node whose resources it shares; counts once that one says so as well.
+    pub shares: Option<Uuid>,
+    /// The nodes that share its resources, at most [`crate::MAX_PARTS`].
+    pub shared_by: Vec<Uuid>,
+    /// What its launcher can do beyond what the original's can.
+    pub capabilities: Capabilities,
+    /// Which types of workload its launcher runs; `None` where it does not say.
+    pub vm_types: Option<VmTypes>,
+    /// Why it takes no work although it may have room.
+    pub fault: Option<ShortText>,
+    /// What it has left, in a STATS; not kept with the rest.
+    pub available: Option<Available>,
+    /// How long its launcher lets instances under its lease run without hearing from the scheduler; counts only with
+    /// [`Capabilities::LEASE`].
+    pub lease: Option<Duration>,
+}
+
+/// What a node has left; [`proto_frames::payload::UNKNOWN`] where it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Available {
+    /// Memory, MiB.
+    pub mem_mib: i64,
+    /// Disk, in units of 10⁶ bytes.
+    pub disk_mb: i64,
+    /// Load average over a minute.
+    pub load: i64,
+}
+
+/// What a launcher can do beyond what the original's can, as a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities(u8);
+
+impl Capabilities {
+    /// Suspend and resume instances.
+    pub const SUSPEND: Self = Self(1);
+    /// Ship an instance's state to another node.
+    pub const MIGRATE: Self = Self(2);
+    /// Change what an instance has while it runs.
+    pub const UPDATE: Self = Self(4);
+    /// Stop instances under its lease by itself when it is cut off for longer.
+    pub const LEASE: Self = Self(8);
+    /// Number ends, and tell each until it is acknowledged.
+    pub const ENDS: Self = Self(16);
+
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::SUSPEND, "suspend"),
+        (Self::MIGRATE, "migrate"),
+        (Self::UPDATE, "update"),
+        (Self::LEASE, "lease"),
+        (Self::ENDS, "ends"),
+    ];
+
+    /// Those of these words that are known.
+    #[must_use]
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = |name: &str| Self::NAMES.iter().find(|(_, known)| *known == name);
+        let bits = names.into_iter().filter_map(known).map(|(one, _)| one.0);
+        Self(bits.fold(0, |all, one| all | one))
+    }
+
+    /// Their words.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let has = move |(one, _): &&(Self, &'static str)| self.contains(*one);
+        Self::NAMES.iter().filter(has).map(|(_, name)| *name)
+    }
+
+    /// Whether all of these are among them.
+    #[must_use]
+    pub fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+/// What runs on a node: STATS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatsReport {
+    /// The node as the payload writes it; a report about another node is refused.
+    pub node: Box<str>,
+    /// STARTs taken in on this connection, where the launcher says so.
+    pub starts_seen: Option<u64>,
+    /// Labels and the like, where it says any; else they stay as they are.
+    pub extras: Option<Box<NodeExtras>>,
+    /// The number of this report, if the launcher's lease is to be extended by it.
+    pub lease_seq: Option<u64>,
+    /// The instances listed.
+    pub instances: Vec<InstanceReport>,
+    /// What it says of ends, if its launcher numbers them.
+    pub ends: Option<Box<EndsReport>>,
+}
+
+/// What a STATS says of ends on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndsReport {
+    /// Whose numbers they have.
+    pub incarnation: Uuid,
+    /// The latest number that was given, listed here or not.
+    pub seq: u64,
+    /// Those that are not acknowledged, oldest first; the later ones of very many come later.
+    pub ended: Vec<EndReport>,
+}
+
+/// One end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndReport {
+    /// Its number.
+    pub seq: u64,
+    /// Which instance.
+    pub instance: InstanceId,
+    /// How it came.
+    pub how: EndHow,
+    /// The InstanceDeleted or InstanceStopped that tells it.
+    pub frame: Frame,
+}
+
+/// How an instance ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndHow {
+    /// By itself, or because it was told to.
+    Gone,
+    /// Its launcher was cut off for longer than its lease.
+    CutOff,
+    /// It could not be started.
+    Failed(Box<FailedStart>),
+}
+
+/// A START that failed on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedStart {
+    /// Why.
+    pub reason: StartFailureReason,
+    /// More about it, for people; may be empty.
+    pub detail: ShortText,
+    /// The StartFailure that tells it.
+    pub frame: Frame,
+}
+
+/// One instance in STATS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceReport {
+    /// Which.
+    pub instance: InstanceId,
+    /// Its state in the launcher's words.
+    pub state: InstanceState,
+    /// Memory in use, in MiB; -1 = unknown.
+    pub mem_used_mib: i64,
+    /// Disk in use, in MB; -1 = unknown.
+    pub disk_used_mib: i64,
+    /// What was asked for it, where the launcher says so.
+    pub requested: Option<Resources>,
+    /// Custom resources that were asked for it, by name; counts only beside `requested`.
+    pub custom: Vec<(Box<str>, i64)>,
+    /// The group it is a member of, where the launcher says so.
+    pub group: Option<Box<str>>,
+}
+
+macro_rules! instance_states {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// An instance's state in its launcher's words.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub enum InstanceState {
+            $($(#[$doc])* $name,)*
+            /// A word this scheduler does not know.
+            #[default]
+            Other,
+        }
+
+        impl InstanceState {
+            /// The state with this name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Self {
+                match name {
+                    $($text => Self::$name,)*
+                    _ => Self::Other,
+                }
+            }
+
+            /// Its name on the wire.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                    Self::Other => "unknown",
+                }
+            }
+
+            /// Whether it has processors of its node.
+            #[must_use]
+            pub fn runs(self) -> bool {
+                matches!(
+                    self,
+                    Self::Pending | Self::Active | Self::Stopping | Self::Hung
+                )
+            }
+        }
+    };
+}
+
+instance_states! {
+    /// Being started.
+    Pending = "pending";
+    /// Running.
+    Active = "active";
+    /// Ended by itself.
+    Exited = "exited";
+    /// Being ended.
+    Stopping = "stopping";
+    /// Ended with an error.
+    ExitFailed = "exit_failed";
+    /// Paused.
+    ExitPaused = "exit_paused";
+    /// Deleted.
+    Deleted = "deleted";
+    /// Not answering.
+    Hung = "hung";
+    /// Not found.
+    Missing = "missing";
+}
+
+/// The cluster configuration as CONNECTED carries it, with what it means here.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterConfiguration {
+    /// The payload for native peers, byte for byte; empty = none.
+    pub payload: Bytes,
+    /// The payload for original peers, which read a missing key as zero: with the original's defaults filled in; empty =
+    /// none.
+    pub original: Bytes,
+    /// What it means here.
+    pub flags: ConfigurationFlags,
+    /// What it says about nodes and placement; to be checked before ([`Rules::check`]).
+    pub rules: Rules,
+}

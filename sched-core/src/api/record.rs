@@ -1,0 +1,283 @@
+//! What outlives the process, as plain data: the records that the core asks to have kept ([`Change`]) and is given back
+//! after a restart ([`Restored`]). How they become bytes, and where those are, is the server's `store`.
+//!
+//! No `Instant` is in here, because it means nothing to the next process: every time is unix time in milliseconds. A
+//! field that is added later has to be optional when it is read (each struct is `#[serde(default)]`); a change of what a
+//! field means is a new format of the store, with a step that converts the older records.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proto_frames::Uuid;
+use serde::{Deserialize, Serialize};
+
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+
+/// The number of a [`Change`]. Counted up from 1, so that the default is before every change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ticket(pub u64);
+
+/// Records put or deleted together: after a crash all of it is there or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// [`crate::Input::Committed`] with this number or a later one says that it is on disk, and all earlier ones too.
+    pub ticket: Ticket,
+    /// What each of these records is from now on; `None` deletes it. Carried out in order.
+    pub entries: Vec<(RecordKey, Option<Record>)>,
+}
+
+/// The name of a record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKey {
+    /// An instance, by its identifier as payloads write it.
+    Instance(Box<str>),
+    /// A node, by its UUID.
+    Node(Uuid),
+    /// A UUID that certificates are bound to.
+    Binding(Uuid),
+    /// The claims on a node with an original launcher, by the node's UUID.
+    Claims(Uuid),
+}
+
+/// A record, of the kind that its key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// An instance that more than an entry in a ledger is known of.
+    Instance(Box<InstanceRecord>),
+    /// What operators decided about a node, and what its launcher promised.
+    Node(NodeRecord),
+    /// That a UUID is bound.
+    Binding(BindingRecord),
+    /// What instances on a node with an original launcher asked for.
+    Claims(ClaimsRecord),
+}
+
+/// A record that was found at start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// Its name.
+    pub key: RecordKey,
+    /// The record.
+    pub record: Record,
+    /// What the payload of an instance's record says; `None` if it has none, or one that cannot be read any more.
+    pub request: Option<Box<StartRequest>>,
+}
+
+/// What is kept of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InstanceRecord {
+    /// The payload of its START as it came, where it may be placed again. The store keeps these bytes beside the rest,
+    /// as they are.
+    #[serde(skip)]
+    pub payload: Option<Bytes>,
+    /// The controller or operator that sent the START; nil for an instance that was adopted.
+    pub sender: Uuid,
+    /// 0 (least) to 100.
+    pub priority: u8,
+    /// What it does, or is about to.
+    pub life: Life,
+    /// The node that has it, or was chosen for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Uuid>,
+    /// The node it is being moved to, or, while it is on none, the one it waits for alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Uuid>,
+    /// When its START came, in unix milliseconds.
+    pub arrived_ms: u64,
+    /// When it gives up waiting, in unix milliseconds; `None` = it does not wait, or for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Nodes it was given to so far, failed ones included.
+    pub attempts: u32,
+    /// Its place among those of the same priority that wait: lower is earlier.
+    pub order: u64,
+    /// The attempts that failed, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<Attempt>,
+    /// What became of it so far, oldest first; begins with its arrival.
+    pub history: Vec<Event>,
+    /// Whether it was suspended by somebody's command, rather than by the scheduler to make room: then only a command
+    /// resumes it.
+    pub by_operator: bool,
+    /// What it asks for since an UPDATE; `None` = what its START says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated: Option<Demand>,
+    /// Whether a node ever had it running: from then on it is not given up for want of room.
+    pub has_run: bool,
+    /// How many nodes it may be tried on for one START.
+    pub max_attempts: u32,
+    /// The lease of its node, in milliseconds: the launcher there stops it within that time when it is cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// Whether it was deleted while its node was lost.
+    pub is_deleted: bool,
+    /// Whether it may be moved to another node.
+    pub relocate: bool,
+    /// Whether it is started again elsewhere when its node is lost for longer than its lease; otherwise that is only
+    /// reported.
+    pub restart_on_loss: bool,
+    /// The batch it waits for to be complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Box<str>>,
+    /// The operator whose batch that is; `None` = the controllers'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_operator: Option<Uuid>,
+}
+
+/// What an instance does, or is about to, when its record was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    /// Waits for room.
+    #[default]
+    Waiting,
+    /// A node was chosen; that the START left, or arrived, is not known.
+    Placing,
+    /// Runs on its node.
+    Running,
+    /// Its node was told to suspend it.
+    Suspending,
+    /// Suspended: its memory and disk are held on its node.
+    Suspended,
+    /// Its node was told to resume it.
+    Resuming,
+    /// Its node was told to end it.
+    Stopping,
+    /// On its way from its node to the target.
+    Migrating,
+}
+
+/// An attempt to start an instance that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attempt {
+    /// The node that was to run it.
+    pub node: Uuid,
+    /// Why not, in the protocol's word.
+    pub reason: Box<str>,
+    /// More, for people; may be empty.
+    pub detail: Box<str>,
+}
+
+/// Something that became of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// When, in unix milliseconds.
+    pub at_ms: u64,
+    /// What, in a word.
+    pub what: Box<str>,
+    /// The node it has to do with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Uuid>,
+    /// More, for people; may be empty.
+    pub detail: Box<str>,
+}
+
+/// Amounts an instance asks for, in place of those of its START.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Demand {
+    /// Memory, in MiB.
+    pub mem_mib: i64,
+    /// Virtual CPUs.
+    pub vcpus: i64,
+    /// Disk, in MiB.
+    pub disk_mib: i64,
+    /// Custom resources, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<Box<str>, i64>,
+}
+
+impl Demand {
+    /// Memory, vcpus and disk of it.
+    pub(crate) fn base(&self) -> Resources {
+        Resources {
+            mem_mib: self.mem_mib,
+            vcpus: self.vcpus,
+            disk_mib: self.disk_mib,
+        }
+    }
+}
+
+/// What is kept of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeRecord {
+    /// Whether it gets no new work.
+    pub cordoned: bool,
+    /// Since when, in unix milliseconds; 0 while it is not cordoned.
+    pub cordoned_since_ms: u64,
+    /// The lease its launcher announced, in milliseconds: cut off for longer, it ends the instances under it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// The drain under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainRecord>,
+    /// Which ends of instances on it are dealt with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends: Option<EndsRecord>,
+}
+
+/// Ends of instances on a node that are dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndsRecord {
+    /// Whose numbers they have.
+    pub incarnation: Uuid,
+    /// The latest number, and so all before it.
+    pub seq: u64,
+}
+
+/// What is kept of a UUID that was claimed with a certificate bound to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BindingRecord {
+    /// When it was first claimed so, in unix milliseconds.
+    pub since_ms: u64,
+}
+
+/// What is kept of the claims on a node with an original launcher, which does not say what its instances asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimsRecord {
+    /// One for each instance.
+    pub claims: Vec<ClaimRecord>,
+}
+
+/// What one instance asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimRecord {
+    /// The instance, as payloads write it.
+    pub instance: Box<str>,
+    /// Memory, in MiB.
+    pub mem_mib: i64,
+    /// Virtual CPUs.
+    pub vcpus: i64,
+    /// Disk, in MiB.
+    pub disk_mib: i64,
+    /// Custom resources, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<Box<str>, i64>,
+    /// Id of its group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Box<str>>,
+}
+
+/// A drain under way.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DrainRecord {
+    /// When it ends incomplete, in unix milliseconds; `None` = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Instances moved at once.
+    pub parallel: u32,
+    /// Instances there were when it began.
+    pub total: u32,
+    /// Instances moved so far.
+    pub moved: u32,
+}

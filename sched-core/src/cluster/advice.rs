@@ -1,0 +1,89 @@
+//! What a launcher says of its node and what does not count here: nothing of it is left out without a word. People are told
+//! in the log, and a launcher of this project by CommandRefused, once on each connection; nobody else has such things to say.
+
+use std::fmt;
+
+use proto_frames::payload::RefusalReason;
+use proto_frames::{Kind, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::Notice;
+use crate::api::config::MAX_INSTANCES_PER_NODE;
+use crate::api::ids::NodeKey;
+use crate::cluster::columns::MAX_RESOURCE_NAMES;
+
+/// Something that a launcher says and that does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// It reports these custom resources, and too many names are known already.
+    TooManyNames(Vec<Box<str>>),
+    /// It says that its node shares the resources of this one, which does not say so.
+    SharesAlone(Uuid),
+    /// It lists so many instances more than its ledger has room for.
+    TooManyInstances(usize),
+}
+
+/// What a launcher was told already.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Advised {
+    too_many_names: bool,
+    shares_alone: bool,
+    too_many_instances: bool,
+}
+
+impl Advised {
+    /// Notes that it is told now; whether that is the first time.
+    fn is_first(&mut self, advice: &Advice) -> bool {
+        let told = match advice {
+            Advice::TooManyNames(_) => &mut self.too_many_names,
+            Advice::SharesAlone(_) => &mut self.shares_alone,
+            Advice::TooManyInstances(_) => &mut self.too_many_instances,
+        };
+        !std::mem::replace(told, true)
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyNames(names) => {
+                let first = names.first().map_or("", |name| name);
+                write!(
+                    f,
+                    "resources: left out {} of them, first '{first}': nodes have {MAX_RESOURCE_NAMES} different ones already, \
+                     which is as many as count",
+                    names.len()
+                )
+            }
+            Self::SharesAlone(whole) => write!(
+                f,
+                "shares: left out, because node {whole} does not say that this one shares its resources: \
+                 start its launcher with -shared-by, or say so in the node file"
+            ),
+            Self::TooManyInstances(count) => write!(
+                f,
+                "instances: left out {count} of them: one node may have {MAX_INSTANCES_PER_NODE}"
+            ),
+        }
+    }
+}
+
+impl Scheduler {
+    /// Says that something of what a node reports does not count.
+    pub(crate) fn advise(&mut self, key: NodeKey, advice: Advice) {
+        let node = self.nodes.node_mut(key);
+        let Some(session) = node.session() else {
+            return;
+        };
+        if !node.advised.is_first(&advice) {
+            return;
+        }
+        let (uuid, detail) = (node.uuid, advice.to_string());
+        let kind = match advice {
+            Advice::TooManyInstances(_) => Kind::STATS,
+            Advice::TooManyNames(_) | Advice::SharesAlone(_) => Kind::READY,
+        };
+        self.refuse(session, kind, RefusalReason::LeftOut, detail, None);
+        self.notice(Notice::LeftOut(uuid, advice.to_string().into()));
+    }
+}

@@ -1,0 +1,50 @@
+//! How often a node has failed of late: a count that halves every few minutes.
+
+use std::time::{Duration, Instant};
+
+/// The time in which what a failure counts for halves: a node that failed ten times in a row is as good as new after
+/// 25 minutes.
+pub(crate) const HALF_LIFE: Duration = Duration::from_secs(300);
+
+/// Below this, what is left of old failures counts for nothing: one failure is forgiven after [`HALF_LIFE`]. Without it
+/// the order of nodes would hang on remnants, because weighers compare, however small the difference.
+const NEGLIGIBLE: f64 = 0.5;
+
+/// A count of failures in which older ones count less.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failures {
+    count: f64,
+    at: Instant,
+}
+
+impl Failures {
+    /// None so far.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            count: 0.0,
+            at: now,
+        }
+    }
+
+    /// Counts one more.
+    pub(crate) fn add(&mut self, now: Instant) {
+        self.count = self.at(now) + 1.0;
+        self.at = now;
+    }
+
+    /// Takes one back that was counted.
+    pub(crate) fn forgive(&mut self, now: Instant) {
+        self.count = (self.at(now) - 1.0).max(0.0);
+        self.at = now;
+    }
+
+    /// How many there are, older ones counting less.
+    pub(crate) fn at(&self, now: Instant) -> f64 {
+        if self.count == 0.0 {
+            return 0.0;
+        }
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        let left = self.count * (-passed / HALF_LIFE.as_secs_f64()).exp2();
+        if left < NEGLIGIBLE { 0.0 } else { left }
+    }
+}

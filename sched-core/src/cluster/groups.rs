@@ -1,0 +1,245 @@
+//! Which nodes have members of which group of instances.
+//!
+//! Kept up to date with every change of a ledger, so that affinity is decided in the same step as the claim. Nothing
+//! is stored beside it: after a restart it is filled from what launchers list.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::api::ids::NodeKey;
+use crate::cluster::labels::values_of;
+use crate::cluster::node::NodeStore;
+use crate::cluster::slot_set::SlotSet;
+use crate::cluster::table::Slot;
+
+/// The groups that have members.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(IndexMap<Arc<str>, Group>);
+
+/// One group's members by node.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    members: IndexMap<NodeKey, Member>,
+    /// The slots of nodes with a member, in the compute and the network table.
+    slots: [Arc<SlotSet>; 2],
+    /// Members by the values of labels that somebody asked for, the latest last.
+    scopes: Vec<Scope>,
+}
+
+/// Labels by whose values a group's members are counted at the same time. Who uses a group uses it with one.
+const MAX_SCOPES: usize = 4;
+
+/// A group's members by the values of one label.
+#[derive(Debug, PartialEq)]
+struct Scope {
+    key: Box<str>,
+    by_value: IndexMap<Box<str>, u32>,
+}
+
+impl Scope {
+    /// Counts members that came to a node with these labels, or left it.
+    fn count(&mut self, labels: &[(Box<str>, Box<str>)], change: i32) {
+        for value in values_of(labels, &self.key) {
+            let count = match self.by_value.get_mut(value) {
+                Some(count) => count,
+                None => self.by_value.entry(value.into()).or_default(),
+            };
+            *count = count.saturating_add_signed(change);
+            if *count == 0 {
+                self.by_value.swap_remove(value);
+            }
+        }
+    }
+}
+
+/// What of a group is on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Member {
+    instances: u32,
+    slots: [Option<Slot>; 2],
+}
+
+impl Groups {
+    /// A group, if it has members.
+    pub(crate) fn find(&self, id: &str) -> Option<&Group> {
+        self.0.get(id)
+    }
+
+    /// Counts members that came to a node, or left it.
+    pub(crate) fn count(
+        &mut self,
+        id: &Arc<str>,
+        node: NodeKey,
+        slots: [Option<Slot>; 2],
+        labels: &[(Box<str>, Box<str>)],
+        change: i32,
+    ) {
+        let group = self.0.entry(Arc::clone(id)).or_default();
+        let before = group.on(node);
+        match before.saturating_add_signed(change) {
+            0 => group.remove(node),
+            instances => group.set(node, Member { instances, slots }),
+        }
+        for scope in &mut group.scopes {
+            scope.count(labels, change);
+        }
+        if group.members.is_empty() {
+            self.0.swap_remove(id);
+            if self.0.is_empty() {
+                self.0 = IndexMap::new();
+            }
+        }
+    }
+
+    /// Counts a group's members by the values of a label, unless they are.
+    pub(crate) fn count_by(&mut self, id: &str, key: &str, nodes: &NodeStore) {
+        let Some(group) = self.0.get_mut(id) else {
+            return;
+        };
+        if group.by_value_of(key).is_some() {
+            return;
+        }
+        if group.scopes.len() >= MAX_SCOPES {
+            group.scopes.remove(0);
+        }
+        let scope = group.counted_by(key, nodes);
+        group.scopes.push(scope);
+    }
+
+    /// Forgets the counts by labels of these groups: a node with members has other labels now.
+    pub(crate) fn forget_labels<'a>(&mut self, ids: impl Iterator<Item = &'a Arc<str>>) {
+        for id in ids {
+            if let Some(group) = self.0.get_mut(id) {
+                group.scopes.clear();
+            }
+        }
+    }
+
+    /// Notes that a node has other slots now, or none.
+    pub(crate) fn moved<'a>(
+        &mut self,
+        ids: impl Iterator<Item = &'a Arc<str>>,
+        node: NodeKey,
+        slots: [Option<Slot>; 2],
+    ) {
+        for id in ids {
+            if let Some(group) = self.0.get_mut(id)
+                && let Some(&member) = group.members.get(&node)
+            {
+                group.set(node, Member { slots, ..member });
+            }
+        }
+    }
+
+    /// Every group with its nodes and how many members each has.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Group)> {
+        self.0.iter()
+    }
+
+    /// Places in the table.
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Groups that have members.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Group {
+    /// Members on one node.
+    pub(crate) fn on(&self, node: NodeKey) -> u32 {
+        self.members.get(&node).map_or(0, |member| member.instances)
+    }
+
+    /// Members by the values of a label, if they are counted by it.
+    pub(crate) fn by_value_of(&self, key: &str) -> Option<&IndexMap<Box<str>, u32>> {
+        let scope = self.scopes.iter().find(|scope| &*scope.key == key)?;
+        Some(&scope.by_value)
+    }
+
+    fn counted_by(&self, key: &str, nodes: &NodeStore) -> Scope {
+        let mut scope = Scope {
+            key: key.into(),
+            by_value: IndexMap::new(),
+        };
+        for (node, count) in self.nodes() {
+            let change = i32::try_from(count).unwrap_or(i32::MAX);
+            scope.count(&nodes.node(node).traits.labels, change);
+        }
+        scope
+    }
+
+    /// The nodes with members, and how many each has.
+    pub(crate) fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeKey, u32)> + '_ {
+        self.members
+            .iter()
+            .map(|(&node, member)| (node, member.instances))
+    }
+
+    /// The slots of nodes with at least so many members.
+    pub(crate) fn slots(&self, pool: usize, at_least: u32) -> Arc<SlotSet> {
+        if at_least <= 1 {
+            return Arc::clone(&self.slots[pool]);
+        }
+        let mut set = SlotSet::default();
+        for member in self.members.values() {
+            if let (true, Some(slot)) = (member.instances >= at_least, member.slots[pool]) {
+                set.insert(slot);
+            }
+        }
+        Arc::new(set)
+    }
+
+    /// The slots in which a node's members are counted.
+    pub(crate) fn slots_of(&self, node: NodeKey) -> Option<[Option<Slot>; 2]> {
+        self.members.get(&node).map(|member| member.slots)
+    }
+
+    fn set(&mut self, node: NodeKey, member: Member) {
+        let before = self.members.insert(node, member);
+        let before = before.map_or([None; 2], |member| member.slots);
+        self.move_slots(before, member.slots);
+    }
+
+    fn remove(&mut self, node: NodeKey) {
+        if let Some(member) = self.members.swap_remove(&node) {
+            self.move_slots(member.slots, [None; 2]);
+        }
+    }
+
+    fn move_slots(&mut self, from: [Option<Slot>; 2], to: [Option<Slot>; 2]) {
+        for ((set, from), to) in self.slots.iter_mut().zip(from).zip(to) {
+            if from == to {
+                continue;
+            }
+            let set = Arc::make_mut(set);
+            if let Some(slot) = from {
+                set.remove(slot);
+            }
+            if let Some(slot) = to {
+                set.insert(slot);
+            }
+        }
+    }
+
+    /// Whether the sets of slots and the counts by labels are what the members say.
+    pub(crate) fn is_consistent(&self, nodes: &NodeStore) -> bool {
+        let is_counted = |scope: &Scope| *scope == self.counted_by(&scope.key, nodes);
+        let mut pools = 0..2;
+        self.scopes.iter().all(is_counted)
+            && pools.all(|pool| {
+                let mut set = SlotSet::default();
+                for slot in self
+                    .members
+                    .values()
+                    .filter_map(|member| member.slots[pool])
+                {
+                    set.insert(slot);
+                }
+                set.iter().eq(self.slots[pool].iter())
+            })
+    }
+}

@@ -1,0 +1,550 @@
+//! One node's claims: an entry per instance on it, what it asked for, and what of that is still to be held back.
+//!
+//! What a node reports as available already lacks what its instances use; what they asked for beyond that is *held*.
+//! The sum of it is kept up to date with every change, so that a node's free resources are known without a walk.
+
+mod entry;
+mod open;
+mod orders;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use indexmap::IndexMap;
+
+use crate::api::ids::InstanceId;
+use crate::api::input::{InstanceReport, InstanceState};
+use crate::api::resources::{MAX_ADOPTED, Resources};
+use crate::cluster::columns::{Amounts, Columns};
+use crate::cluster::index::ColumnId;
+
+pub(crate) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
+pub(crate) use self::open::{Ended, EntryEnd};
+pub(crate) use self::orders::Resumption;
+
+/// What one STATS changed.
+#[derive(Debug, Default)]
+pub(crate) struct StatsOutcome {
+    /// STARTs in doubt that the node does not have.
+    pub(crate) failed: Vec<(InstanceId, Unconfirmed)>,
+    /// Entries dropped after too many STATS without them; the START, if it never was confirmed.
+    pub(crate) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
+    /// What is new of instances that are looked after: the state they are listed with.
+    pub(crate) listed: Vec<(InstanceId, InstanceState)>,
+}
+
+/// When an instance that a STATS does not list counts as missing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MissRules {
+    /// STARTs the launcher has taken in on this connection, where it says so.
+    pub(crate) starts_seen: Option<u64>,
+    /// Whether everything queued for the node leaves at once.
+    pub(crate) is_queue_clear: bool,
+    /// STATS in a row without an instance after which its entry is dropped.
+    pub(crate) missed_stats: u8,
+}
+
+impl MissRules {
+    /// Whether the launcher says that it has not come to a START.
+    fn is_unseen(&self, start: Unconfirmed) -> bool {
+        self.starts_seen.is_some_and(|seen| seen < start.ordinal)
+    }
+}
+
+/// The claims on one node.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    entries: IndexMap<InstanceId, Entry>,
+    measured: Measured,
+    claims: Claims,
+    /// Custom resources asked for, in order of their numbers, none of them zero.
+    held_custom: Vec<(ColumnId, i64)>,
+    /// Members of groups that came or went since [`Ledger::take_group_changes`].
+    group_changes: Vec<(Arc<str>, i32)>,
+    unconfirmed: usize,
+    /// Whether an instance came or went, or what it asks for changed, since [`Ledger::take_claims_changed`].
+    claims_changed: bool,
+    /// Whether a STATS ever listed an instance: from then on an empty list means something.
+    has_listed: bool,
+    /// Whether its launcher says which STARTs it has seen.
+    counts_starts: bool,
+    /// STATS applied so far.
+    stats_count: u64,
+    /// What was released less what was claimed since its node called itself full, while that is its latest word.
+    released: Option<Resources>,
+}
+
+impl Ledger {
+    /// A ledger without entries.
+    pub(crate) fn new(measured: Measured) -> Self {
+        Self {
+            entries: IndexMap::new(),
+            measured,
+            claims: Claims::default(),
+            held_custom: Vec::new(),
+            group_changes: Vec::new(),
+            unconfirmed: 0,
+            claims_changed: false,
+            has_listed: false,
+            counts_starts: false,
+            stats_count: 0,
+            released: None,
+        }
+    }
+
+    /// What its entries lay claim to.
+    pub(crate) fn claims(&self) -> Claims {
+        self.claims
+    }
+
+    /// Custom resources asked for, in order of their numbers.
+    pub(crate) fn held_custom(&self) -> &[(ColumnId, i64)] {
+        &self.held_custom
+    }
+
+    /// Members of groups that came (1) or went (-1) since this was asked last.
+    pub(crate) fn take_group_changes(&mut self) -> Vec<(Arc<str>, i32)> {
+        std::mem::take(&mut self.group_changes)
+    }
+
+    /// The groups of its entries, once for each entry that has one.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.entries.values().filter_map(Entry::group)
+    }
+
+    /// Instances known.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// STARTs without an outcome.
+    pub(crate) fn unconfirmed(&self) -> usize {
+        self.unconfirmed
+    }
+
+    /// The entry of an instance.
+    pub(crate) fn get(&self, instance: &InstanceId) -> Option<&Entry> {
+        self.entries.get(instance)
+    }
+
+    /// What is free on the node once an entry is taken out and its instance gone.
+    pub(crate) fn frees(&self, entry: &Entry) -> Resources {
+        entry.frees(self.measured)
+    }
+
+    /// What was released less what was claimed since [`Ledger::count_released`].
+    pub(crate) fn released(&self) -> Option<Resources> {
+        self.released
+    }
+
+    /// Counts from now on what is released.
+    pub(crate) fn count_released(&mut self) {
+        self.released = Some(Resources::ZERO);
+    }
+
+    /// Does not count it any more.
+    pub(crate) fn stop_counting_released(&mut self) {
+        self.released = None;
+    }
+
+    /// Whether an instance's room is claimed, and its node has not said whether it has it.
+    pub(crate) fn is_unanswered(&self, instance: &InstanceId) -> bool {
+        let entry = self.entries.get(instance);
+        entry.is_some_and(|entry| entry.phase != Phase::Running)
+    }
+
+    /// The entries from a position on; positions shift when entries are released.
+    pub(crate) fn entries_from(&self, start: usize) -> impl Iterator<Item = (&InstanceId, &Entry)> {
+        self.entries.iter().skip(start)
+    }
+
+    /// The first `count` entries, the last of them first, with their positions. Who leaves has its position taken by the
+    /// last of all.
+    pub(crate) fn entries_before(
+        &self,
+        count: usize,
+    ) -> impl Iterator<Item = (usize, &InstanceId, &Entry)> {
+        let positions = (0..count.min(self.entries.len())).rev();
+        positions.filter_map(|at| {
+            let (instance, entry) = self.entries.get_index(at)?;
+            Some((at, instance, entry))
+        })
+    }
+
+    /// Adds or replaces an entry.
+    pub(crate) fn insert(&mut self, instance: InstanceId, entry: Entry) {
+        self.claims_changed |= entry.is_known;
+        self.count_in(&entry);
+        if let Some(old) = self.entries.insert(instance, entry) {
+            self.count_out(&old);
+        }
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<Entry> {
+        let entry = self.entries.swap_remove(instance)?;
+        self.claims_changed |= entry.is_known;
+        self.count_out(&entry);
+        const SHRINK_ABOVE: usize = 1024;
+        if self.entries.capacity() > SHRINK_ABOVE
+            && self.entries.len() < self.entries.capacity() / 4
+        {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
+        Some(entry)
+    }
+
+    /// Changes how sure an entry is.
+    pub(crate) fn set_phase(&mut self, instance: &InstanceId, phase: Phase) {
+        let measured = self.measured;
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        self.claims -= entry.claims(measured);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        if let Phase::Placed(start) | Phase::InDoubt(start) = phase {
+            entry.sender = Some(start.sender);
+        }
+        entry.phase = phase;
+        entry.repeated = None;
+        entry.misses = 0;
+        self.claims += entry.claims(measured);
+        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
+    }
+
+    /// Says whether an instance is looked after.
+    pub(crate) fn set_kept(&mut self, instance: &InstanceId, is_kept: bool) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.is_kept = is_kept;
+            self.claims_changed = true;
+        }
+    }
+
+    /// Says whether an instance is suspended.
+    pub(crate) fn set_suspended(&mut self, instance: &InstanceId, is_suspended: bool) {
+        self.change(instance, |entry| entry.is_suspended = is_suspended);
+    }
+
+    /// Changes what an instance asks for.
+    pub(crate) fn set_asked(&mut self, instance: &InstanceId, asked: Resources, custom: Amounts) {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        let group = entry.group().cloned();
+        let before = std::mem::replace(&mut entry.extras, Extras { custom, group }.boxed());
+        let now = entry.extras.clone();
+        self.count_extras(before.as_deref(), -1);
+        self.count_extras(now.as_deref(), 1);
+        self.change(instance, |entry| {
+            entry.asked = asked;
+            entry.is_known = true;
+        });
+        self.claims_changed = true;
+    }
+
+    /// Whether what its instances asked for has changed since this was asked last.
+    pub(crate) fn take_claims_changed(&mut self) -> bool {
+        std::mem::take(&mut self.claims_changed)
+    }
+
+    /// Says what an instance lays claim to at least, until this is said anew.
+    pub(crate) fn set_floor(&mut self, instance: &InstanceId, floor: Option<Floor>) {
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.floor = floor.map(Box::new);
+        }
+    }
+
+    /// What the launcher has said that an instance asks for since it has a floor.
+    pub(crate) fn said(&self, instance: &InstanceId) -> Option<Resources> {
+        self.entries.get(instance)?.floor.as_ref()?.said
+    }
+
+    fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {
+        let measured = self.measured;
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        self.claims -= entry.claims(measured);
+        let before = entry.frees(measured);
+        change(entry);
+        self.claims += entry.claims(measured);
+        if let Some(released) = &mut self.released {
+            *released += before - entry.frees(measured);
+        }
+    }
+
+    /// Instances listed of which it is not known what they asked for.
+    pub(crate) fn unknown(&self) -> usize {
+        self.entries.values().filter(|it| !it.is_known).count()
+    }
+
+    /// The one START without an outcome, if there is exactly one.
+    pub(crate) fn only_unconfirmed(&self) -> Option<InstanceId> {
+        if self.unconfirmed != 1 {
+            return None;
+        }
+        let (instance, _) = self
+            .entries
+            .iter()
+            .find(|(_, entry)| entry.unconfirmed().is_some())?;
+        Some(instance.clone())
+    }
+
+    /// Puts every START given to the node and not answered in doubt; says how many there are.
+    pub(crate) fn put_in_doubt(&mut self) -> usize {
+        for entry in self.entries.values_mut() {
+            entry.lose_orders();
+            let start = match entry.phase {
+                Phase::Placed(start) => Some(start),
+                Phase::Running => entry.repeated,
+                Phase::Claimed | Phase::InDoubt(_) => None,
+            };
+            if let Some(start) = start {
+                let before = entry.claims(self.measured);
+                self.unconfirmed += usize::from(entry.phase == Phase::Running);
+                entry.is_starting = false;
+                entry.phase = Phase::InDoubt(Unconfirmed {
+                    ordinal: 0,
+                    ..start
+                });
+                self.claims -= before;
+                self.claims += entry.claims(self.measured);
+            }
+        }
+        self.unconfirmed
+    }
+
+    /// Changes what counts as used and recomputes what is held.
+    pub(crate) fn set_measured(&mut self, measured: Measured) {
+        self.measured = measured;
+        self.claims = self.recomputed().0;
+    }
+
+    /// Whether the node's launcher says which STARTs it has seen.
+    pub(crate) fn counts_starts(&self) -> bool {
+        self.counts_starts
+    }
+
+    /// Notes that the node's launcher says which STARTs it has seen.
+    pub(crate) fn note_counting(&mut self) {
+        self.counts_starts = true;
+    }
+
+    /// Applies one STATS: confirms, measures and adopts what is listed, counts what is missing.
+    pub(crate) fn apply_stats(
+        &mut self,
+        reports: Vec<InstanceReport>,
+        misses: &MissRules,
+        columns: &Columns,
+        now: Instant,
+    ) -> StatsOutcome {
+        let mut outcome = StatsOutcome::default();
+        self.stats_count += 1;
+        // An original launcher's empty list may only mean that it has not looked yet.
+        let is_evidence = misses.starts_seen.is_some() || self.has_listed || !reports.is_empty();
+        self.has_listed |= !reports.is_empty();
+        let mut listed = 0;
+        for report in reports {
+            listed += usize::from(self.apply_report(report, misses, columns, now, &mut outcome));
+        }
+        if listed < self.entries.len() {
+            self.count_missing(is_evidence, misses, &mut outcome);
+        }
+        outcome
+    }
+
+    /// Applies what one STATS says of one instance; whether it is the first to say so.
+    fn apply_report(
+        &mut self,
+        report: InstanceReport,
+        rules: &MissRules,
+        columns: &Columns,
+        now: Instant,
+        outcome: &mut StatsOutcome,
+    ) -> bool {
+        let (stats_count, measured) = (self.stats_count, self.measured);
+        if !self.entries.contains_key(&report.instance) {
+            self.insert(report.instance.clone(), Entry::adopted(now));
+        }
+        if report.requested.is_some() || report.group.is_some() {
+            self.learn_extras(&report, columns);
+        }
+        let Some(entry) = self.entries.get_mut(&report.instance) else {
+            return false;
+        };
+        let is_first = entry.listed_in != stats_count;
+        let before = entry.claims(measured);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+        let latest = entry.repeated.or(entry.unconfirmed());
+        match entry.phase {
+            // An original launcher does not say which STARTs it has seen: all of them, as far as anybody can tell.
+            _ if rules.starts_seen.is_none() => entry.open = 0,
+            Phase::Claimed | Phase::Running => {}
+            // That it runs is what came of one START; of those repeated since nothing has been heard.
+            Phase::Placed(_) if entry.is_doubted => {}
+            Phase::Placed(start) => {
+                let unseen = u32::from(rules.is_unseen(start));
+                entry.open = entry.open.saturating_sub(1).max(unseen);
+            }
+            Phase::InDoubt(_) => entry.open = 0,
+        }
+        (entry.is_doubted, entry.is_remembered) = (false, false);
+        entry.is_starting = report.state == InstanceState::Pending;
+        entry.repeated = latest.filter(|_| entry.open > 0);
+        let is_news = entry.phase != Phase::Running
+            || entry.reported != Some(report.state)
+            || entry.resumption == Resumption::Lost;
+        if entry.is_kept && is_news {
+            outcome.listed.push((report.instance.clone(), report.state));
+        }
+        entry.phase = Phase::Running;
+        if let Some(asked) = report.requested {
+            entry.is_known = true;
+            let asked = asked.clamped(MAX_ADOPTED);
+            entry.asked = match &mut entry.floor {
+                Some(floor) => {
+                    floor.said = Some(asked);
+                    asked.max(floor.least)
+                }
+                None => asked,
+            };
+        }
+        entry.used_mem_mib = report.mem_used_mib.max(0);
+        entry.used_disk_mib = report.disk_used_mib.max(0);
+        entry.hear(report.state);
+        entry.misses = 0;
+        entry.listed_in = stats_count;
+        self.claims -= before;
+        self.claims += entry.claims(measured);
+        is_first
+    }
+
+    /// Takes in what a launcher says an instance asked for beside memory, vcpus and disk.
+    fn learn_extras(&mut self, report: &InstanceReport, columns: &Columns) {
+        let Some(entry) = self.entries.get_mut(&report.instance) else {
+            return;
+        };
+        let known = entry.extras.as_deref();
+        let custom = if report.requested.is_some() {
+            let amounts = report.custom.iter();
+            columns.asked(amounts.map(|(name, amount)| (&**name, (*amount).min(MAX_ADOPTED))))
+        } else {
+            known
+                .map(|extras| extras.custom.clone())
+                .unwrap_or_default()
+        };
+        let group = report
+            .group
+            .as_deref()
+            .map(Arc::from)
+            .or_else(|| known?.group.clone());
+        let custom = match &entry.floor {
+            Some(floor) => larger(&custom, &floor.custom),
+            None => custom,
+        };
+        let extras = Extras { custom, group };
+        if known.is_none_or(|known| *known != extras)
+            && (known.is_some() || extras != Extras::default())
+        {
+            let before = std::mem::replace(&mut entry.extras, extras.boxed());
+            let now = entry.extras.clone();
+            self.count_extras(before.as_deref(), -1);
+            self.count_extras(now.as_deref(), 1);
+        }
+    }
+
+    /// Adds what an entry has beside the usual to the sums, or takes it off.
+    fn count_extras(&mut self, extras: Option<&Extras>, sign: i32) {
+        let Some(extras) = extras else { return };
+        for &(column, amount) in &extras.custom {
+            let change = amount.saturating_mul(i64::from(sign));
+            match self
+                .held_custom
+                .binary_search_by_key(&column, |(column, _)| *column)
+            {
+                Ok(at) => {
+                    self.held_custom[at].1 = self.held_custom[at].1.saturating_add(change);
+                    if self.held_custom[at].1 == 0 {
+                        self.held_custom.remove(at);
+                    }
+                }
+                Err(at) => self.held_custom.insert(at, (column, change)),
+            }
+        }
+        if let Some(group) = &extras.group {
+            self.group_changes.push((Arc::clone(group), sign));
+        }
+    }
+
+    fn count_missing(&mut self, is_evidence: bool, rules: &MissRules, outcome: &mut StatsOutcome) {
+        let (stats_count, measured) = (self.stats_count, self.measured);
+        let mut gone = Vec::new();
+        for (instance, entry) in &mut self.entries {
+            if entry.listed_in == stats_count {
+                continue;
+            }
+            let before = entry.claims(measured);
+            (entry.is_doubted, entry.is_starting) = (false, false);
+            // Not listed: as far as anybody knows it uses nothing.
+            (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
+            self.claims -= before;
+            self.claims += entry.claims(measured);
+            if entry.is_gone(is_evidence, rules) {
+                gone.push(instance.clone());
+            }
+        }
+        for instance in gone {
+            let Some(entry) = self.release(&instance) else {
+                continue;
+            };
+            match (entry.phase, entry.unconfirmed()) {
+                (Phase::InDoubt(start), _) => outcome.failed.push((instance, start)),
+                (_, start) => outcome.dropped.push((instance, start)),
+            }
+        }
+    }
+
+    fn count_in(&mut self, entry: &Entry) {
+        self.claims += entry.claims(self.measured);
+        if let Some(released) = &mut self.released {
+            *released -= entry.frees(self.measured);
+        }
+        self.count_extras(entry.extras.as_deref(), 1);
+        self.unconfirmed += usize::from(entry.unconfirmed().is_some());
+    }
+
+    fn count_out(&mut self, entry: &Entry) {
+        self.claims -= entry.claims(self.measured);
+        if let Some(released) = &mut self.released {
+            *released += entry.frees(self.measured);
+        }
+        self.count_extras(entry.extras.as_deref(), -1);
+        self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
+    }
+
+    /// What is claimed and how many STARTs have no outcome, from scratch.
+    fn recomputed(&self) -> (Claims, usize) {
+        let mut claims = Claims::default();
+        for entry in self.entries.values() {
+            claims += entry.claims(self.measured);
+        }
+        let unconfirmed = self
+            .entries
+            .values()
+            .filter(|entry| entry.unconfirmed().is_some())
+            .count();
+        (claims, unconfirmed)
+    }
+
+    /// Whether the running sums are what a walk over the entries finds.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut custom = std::collections::BTreeMap::new();
+        for &(column, amount) in self.entries.values().flat_map(Entry::custom) {
+            let sum = custom.entry(column).or_insert(0_i64);
+            *sum = sum.saturating_add(amount);
+        }
+        self.recomputed() == (self.claims, self.unconfirmed)
+            && custom.into_iter().eq(self.held_custom.iter().copied())
+            && self.group_changes.is_empty()
+    }
+}

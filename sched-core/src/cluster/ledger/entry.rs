@@ -1,0 +1,342 @@
+//! An entry of a ledger: one instance on a node, what it asked for, what it uses, and how sure all that is.
+//!
+//! It says what it lays claim to; the sums over a node's entries, and what reports change in them, are the ledger's.
+
+use std::ops::{AddAssign, SubAssign};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{MissRules, Resumption};
+use crate::api::config::Accounting;
+use crate::api::ids::SessionId;
+use crate::api::input::InstanceState;
+use crate::api::resources::{MAX_ADOPTED, Resources};
+use crate::cluster::columns::Amounts;
+use crate::cluster::index::ColumnId;
+
+/// Virtual CPUs that a running instance counts with where it is not known what it asked for: the least that one has.
+/// STATS say how busy its CPUs are, not how many there are.
+const VCPUS_IF_UNKNOWN: i64 = 1;
+
+/// One instance on a node.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// What it asked for; zero where that is not known.
+    pub(crate) asked: Resources,
+    /// Whether that is known: not of an instance of an original launcher that this scheduler did not start.
+    pub(crate) is_known: bool,
+    /// Whether it is there from before its node or the scheduler was away, and not listed since.
+    pub(super) is_remembered: bool,
+    /// What else it asked for; `None` for most.
+    pub(super) extras: Option<Box<Extras>>,
+    /// What it uses, from the latest STATS; 0 while unknown.
+    pub(crate) used_mem_mib: i64,
+    /// What it uses, from the latest STATS; 0 while unknown.
+    pub(crate) used_disk_mib: i64,
+    /// How sure it is.
+    pub(crate) phase: Phase,
+    /// When the entry was made.
+    pub(crate) since: Instant,
+    /// The launcher's word for its state, from the latest STATS.
+    pub(crate) reported: Option<InstanceState>,
+    /// Who asked for it, while that is known: told what its launcher says of its start.
+    pub(crate) sender: Option<SessionId>,
+    /// The latest START repeated while it ran, until the node has answered it.
+    pub(super) repeated: Option<Unconfirmed>,
+    /// STARTs of it that were given to the node and of which nothing has been heard. A node says in order what it did:
+    /// each of them ends in a failure, or in that the instance is listed or has ended.
+    pub(super) open: u32,
+    /// Whether a START from before this connection, not among the open ones, may have brought it there.
+    pub(super) is_doubted: bool,
+    /// Whether it was last listed as being started: the START behind that, which is not among the open ones any more, may
+    /// still fail.
+    pub(super) is_starting: bool,
+    /// STATS in a row that should have listed it and did not.
+    pub(super) misses: u8,
+    /// The latest STATS that listed it, by the ledger's count.
+    pub(super) listed_in: u64,
+    /// Whether it is looked after: what STATS say of it is then handed on.
+    pub(crate) is_kept: bool,
+    /// Whether it is suspended: its vcpus are free for others then.
+    pub(crate) is_suspended: bool,
+    /// Whether its launcher may yet come to a RESUME.
+    pub(super) resumption: Resumption,
+    /// How often its launcher was told to stop it over its connection and has neither done so nor refused.
+    pub(super) stops: u8,
+    /// What it lays claim to at least, whatever is reported, while what it asks for is being changed.
+    pub(super) floor: Option<Box<Floor>>,
+}
+
+/// What an instance lays claim to at least while it is being changed.
+#[derive(Debug, Clone)]
+pub(crate) struct Floor {
+    pub(crate) least: Resources,
+    pub(crate) custom: Amounts,
+    /// What its launcher last said that it asks for.
+    pub(super) said: Option<Resources>,
+}
+
+impl Floor {
+    /// At least this much.
+    pub(crate) fn new(least: Resources, custom: Amounts) -> Self {
+        Self {
+            least,
+            custom,
+            said: None,
+        }
+    }
+}
+
+/// The larger of each amount of custom resources.
+pub(crate) fn larger(one: &Amounts, other: &Amounts) -> Amounts {
+    let mut all: Vec<_> = one.iter().chain(other.iter()).copied().collect();
+    // Of each the largest comes first.
+    all.sort_unstable_by_key(|&(column, amount)| (column, std::cmp::Reverse(amount)));
+    all.dedup_by_key(|(column, _)| *column);
+    all.into()
+}
+
+/// What few instances have: custom resources, and a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    /// Custom resources it asked for.
+    pub(crate) custom: Amounts,
+    /// The group it is a member of.
+    pub(crate) group: Option<Arc<str>>,
+}
+
+/// How sure it is that an instance is on its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its room is claimed, and nothing was sent to the node yet.
+    Claimed,
+    /// Its START was given to the node, which has not listed it yet.
+    Placed(Unconfirmed),
+    /// As `Placed`, but the connection has ended since.
+    InDoubt(Unconfirmed),
+    /// The node listed it.
+    Running,
+}
+
+/// A START without an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unconfirmed {
+    /// Who is to be told if it fails.
+    pub(crate) sender: SessionId,
+    /// Which START on the node's connection it was, from 1.
+    pub(crate) ordinal: u64,
+    /// Whether it was a restart; only echoed in failures.
+    pub(crate) restart: bool,
+}
+
+/// Which resources count as what is used once an instance is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) mem: bool,
+    pub(crate) disk: bool,
+}
+
+impl Measured {
+    /// As the settings and the cluster configuration say.
+    pub(crate) fn new(accounting: Accounting, mem_limit: bool, disk_limit: bool) -> Self {
+        let all = accounting == Accounting::Measured;
+        Self {
+            mem: all || !mem_limit,
+            disk: all || !disk_limit,
+        }
+    }
+}
+
+/// What a node's instances lay claim to, in two counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Claims {
+    /// What was asked for and the node's reported figures do not show yet.
+    pub(crate) held: Resources,
+    /// What was asked for, used or not; nothing of what counts as what is used.
+    pub(crate) asked: Resources,
+}
+
+impl AddAssign for Claims {
+    fn add_assign(&mut self, other: Self) {
+        self.held += other.held;
+        self.asked += other.asked;
+    }
+}
+
+impl SubAssign for Claims {
+    fn sub_assign(&mut self, other: Self) {
+        self.held -= other.held;
+        self.asked -= other.asked;
+    }
+}
+
+impl Entry {
+    /// The entry of a START just given to its node.
+    pub(crate) fn placed(
+        asked: Resources,
+        extras: Extras,
+        since: Instant,
+        unconfirmed: Unconfirmed,
+    ) -> Self {
+        Self {
+            asked,
+            is_known: true,
+            is_remembered: false,
+            extras: extras.boxed(),
+            used_mem_mib: 0,
+            used_disk_mib: 0,
+            phase: Phase::Placed(unconfirmed),
+            since,
+            reported: None,
+            sender: Some(unconfirmed.sender),
+            repeated: None,
+            open: 1,
+            is_doubted: false,
+            is_starting: false,
+            misses: 0,
+            listed_in: 0,
+            is_kept: false,
+            is_suspended: false,
+            resumption: Resumption::Answered,
+            stops: 0,
+            floor: None,
+        }
+    }
+
+    /// The START behind it, while it has no outcome.
+    pub(crate) fn unconfirmed(&self) -> Option<Unconfirmed> {
+        match self.phase {
+            Phase::Placed(unconfirmed) | Phase::InDoubt(unconfirmed) => Some(unconfirmed),
+            Phase::Claimed | Phase::Running => None,
+        }
+    }
+
+    /// The entry of an instance whose START is still to be given to its node.
+    pub(crate) fn claimed(asked: Resources, extras: Extras, since: Instant) -> Self {
+        Self {
+            asked,
+            is_known: true,
+            extras: extras.boxed(),
+            phase: Phase::Claimed,
+            ..Self::adopted(since)
+        }
+    }
+
+    /// The entry of an instance on a node that comes back, from what was known of it before.
+    pub(crate) fn remembered(asked: Resources, extras: Extras, since: Instant) -> Self {
+        Self {
+            asked,
+            is_known: true,
+            is_remembered: true,
+            extras: extras.boxed(),
+            ..Self::adopted(since)
+        }
+    }
+
+    /// The entry of an instance that nobody started here.
+    pub(super) fn adopted(since: Instant) -> Self {
+        let nobody = Unconfirmed {
+            sender: SessionId(0),
+            ordinal: 0,
+            restart: false,
+        };
+        Self {
+            is_known: false,
+            phase: Phase::Running,
+            sender: None,
+            open: 0,
+            ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
+        }
+    }
+
+    /// Custom resources it asked for.
+    pub(crate) fn custom(&self) -> &[(ColumnId, i64)] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.custom)
+    }
+
+    /// The group it is a member of.
+    pub(crate) fn group(&self) -> Option<&Arc<str>> {
+        self.extras.as_ref()?.group.as_ref()
+    }
+
+    /// Whether nothing but a START that its launcher had not come to, with so many seen, has to do with it.
+    pub(crate) fn is_all_after(&self, starts_seen: u64) -> bool {
+        let is_later = |start: Unconfirmed| start.ordinal > starts_seen;
+        matches!(self.phase, Phase::Placed(start) if is_later(start))
+            && self.open <= 1
+            && !self.is_doubted
+    }
+
+    /// Counts a STATS that does not list it; whether that was one too many.
+    pub(super) fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
+        match self.phase {
+            // The node was not told of it.
+            Phase::Claimed => return false,
+            // The first STATS after a reconnect settles what was in doubt.
+            Phase::InDoubt(_) => return true,
+            // Its launcher may have been restarted with nothing to list.
+            Phase::Running if self.is_remembered => {}
+            _ if !is_evidence => return false,
+            // It may not have left yet, or the launcher says that it has not come to it.
+            Phase::Placed(_) if !rules.is_queue_clear => return false,
+            Phase::Placed(start) if rules.is_unseen(start) => return false,
+            Phase::Running if self.repeated.is_some_and(|start| rules.is_unseen(start)) => {
+                return false;
+            }
+            Phase::Placed(_) | Phase::Running => {}
+        }
+        self.misses += 1;
+        self.misses >= rules.missed_stats
+    }
+
+    /// What is free on its node once it is gone from there, as far as it is counted: what it asked for, or where that
+    /// does not count what it uses.
+    pub(super) fn frees(&self, measured: Measured) -> Resources {
+        let asked = self.claims(measured).asked;
+        let of = |asked: i64, used: i64, measured: bool| if measured { used } else { asked };
+        Resources {
+            mem_mib: of(asked.mem_mib, self.used_mem_mib, measured.mem),
+            vcpus: asked.vcpus,
+            disk_mib: of(asked.disk_mib, self.used_disk_mib, measured.disk),
+        }
+    }
+
+    /// What it asked for; where that is not known what it uses, and [`VCPUS_IF_UNKNOWN`] while it runs.
+    fn asked_or_used(&self) -> Resources {
+        if self.is_known {
+            return self.asked;
+        }
+        let runs = self.reported.is_some_and(InstanceState::runs);
+        let used = Resources {
+            mem_mib: self.used_mem_mib,
+            vcpus: if runs { VCPUS_IF_UNKNOWN } else { 0 },
+            disk_mib: self.used_disk_mib,
+        };
+        used.clamped(MAX_ADOPTED)
+    }
+
+    /// What it lays claim to.
+    pub(super) fn claims(&self, measured: Measured) -> Claims {
+        let listed = self.phase == Phase::Running;
+        let all = self.asked_or_used();
+        let asked = |asked: i64, measured: bool| if measured && listed { 0 } else { asked.max(0) };
+        let asked = Resources {
+            mem_mib: asked(all.mem_mib, measured.mem),
+            vcpus: if self.is_suspended { 0 } else { all.vcpus },
+            disk_mib: asked(all.disk_mib, measured.disk),
+        };
+        let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);
+        let held = Resources {
+            mem_mib: unused(asked.mem_mib, self.used_mem_mib),
+            vcpus: asked.vcpus,
+            disk_mib: unused(asked.disk_mib, self.used_disk_mib),
+        };
+        Claims { held, asked }
+    }
+}
+
+impl Extras {
+    pub(super) fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}

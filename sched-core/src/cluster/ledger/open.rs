@@ -1,0 +1,133 @@
+//! STARTs that were given to a node and have no outcome yet, counted for each entry; and when an entry ends.
+//!
+//! A node says in order what it did: each START ends in a failure, or in that its instance is listed or has ended. So
+//! whatever a node says of an instance while STARTs of it are on their way was said of one before them.
+
+use super::{Ledger, Phase, Unconfirmed};
+use crate::api::ids::InstanceId;
+
+/// How a node says that it does not have an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// A START of it failed.
+    Failed,
+    /// It was there and is not any more.
+    Gone,
+    /// The same, because its launcher was cut off for longer than its lease.
+    CutOff,
+    /// It is not there to be deleted.
+    NotThere,
+}
+
+/// What it means for an entry that its node does not have the instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum EntryEnd {
+    /// There is none.
+    Unknown,
+    /// It is to be released.
+    Over,
+    /// A START is on its way, and what becomes of the instance is what becomes of that.
+    Open,
+    /// Its START has not been given to the node: this was said of an earlier one.
+    Earlier,
+}
+
+impl Ledger {
+    /// Notes that the START of an instance whose room is claimed is given to the node now.
+    pub(crate) fn give(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        self.reopen(instance, start, 1);
+    }
+
+    /// Notes that a START of an instance that it has was given to its node again.
+    pub(crate) fn repeat(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return;
+        };
+        match entry.phase {
+            Phase::Running => {
+                entry.repeated = Some(start);
+                entry.open += 1;
+            }
+            Phase::Placed(_) => {
+                let open = entry.open + 1;
+                self.reopen(instance, start, open);
+            }
+            Phase::InDoubt(_) => {
+                entry.is_doubted = true;
+                self.reopen(instance, start, 1);
+            }
+            Phase::Claimed => self.reopen(instance, start, 1),
+        }
+    }
+
+    /// Notes that a node has answered a START by that the instance runs there.
+    pub(crate) fn confirm(&mut self, instance: &InstanceId) {
+        let Some(entry) = self.entries.get(instance) else {
+            return;
+        };
+        // One START is answered; and if nobody knew yet that it runs, another was what brought it there.
+        let silent = u32::from(entry.unconfirmed().is_some() && !entry.is_doubted);
+        let open = entry.open.saturating_sub(1 + silent);
+        let latest = entry.repeated.or(entry.unconfirmed());
+        self.set_phase(instance, Phase::Running);
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.open = open;
+            entry.repeated = latest.filter(|_| open > 0);
+        }
+    }
+
+    /// Takes in that a node does not have an instance, however it says so, and says what that means for its entry. Every
+    /// word of a node on the end of an instance comes here, so that none ends an entry while a START is on its way that
+    /// the node had not come to when it said so. (What a node no longer lists is judged by the STARTs its launcher says
+    /// it has seen: [`Ledger::apply_stats`].)
+    pub(crate) fn end(&mut self, instance: &InstanceId, how: Ended) -> EntryEnd {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return EntryEnd::Unknown;
+        };
+        if entry.phase == Phase::Claimed {
+            return EntryEnd::Earlier;
+        }
+        if !self.counts_starts {
+            // Nothing tells which START an original launcher means. It has the last word on its own room.
+            return EntryEnd::Over;
+        }
+        // It has been listed, as being started, by the START that fails or ends now.
+        let is_counted = std::mem::take(&mut entry.is_starting);
+        let is_answer = match (how, entry.phase) {
+            (Ended::Failed, _) => !is_counted,
+            (Ended::Gone | Ended::CutOff, Phase::Placed(_)) => {
+                !std::mem::take(&mut entry.is_doubted)
+            }
+            (_, Phase::InDoubt(_)) => return EntryEnd::Over,
+            // That it runs, or that it does not, was said of every START before.
+            (Ended::Gone | Ended::CutOff | Ended::NotThere, _) => false,
+        };
+        let open = entry.open.saturating_sub(u32::from(is_answer));
+        match entry.repeated.or(entry.unconfirmed()) {
+            Some(latest) if open > 0 => {
+                self.reopen(instance, latest, open);
+                self.begin_anew(instance);
+                EntryEnd::Open
+            }
+            _ => EntryEnd::Over,
+        }
+    }
+
+    /// Notes that a START was never written to the node, whose connection has ended; whether none of this instance was.
+    pub(crate) fn take_back(&mut self, instance: &InstanceId) -> bool {
+        let Some(entry) = self.entries.get_mut(instance) else {
+            return false;
+        };
+        entry.open = entry.open.saturating_sub(1);
+        let is_written = entry.open > 0 || entry.is_doubted || entry.repeated.is_some();
+        entry.unconfirmed().is_some() && !is_written
+    }
+
+    fn reopen(&mut self, instance: &InstanceId, start: Unconfirmed, open: u32) {
+        self.set_phase(instance, Phase::Placed(start));
+        if let Some(entry) = self.entries.get_mut(instance) {
+            entry.open = open;
+        }
+    }
+}

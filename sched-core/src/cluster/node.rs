@@ -1,0 +1,596 @@
+//! A node: what it reported, what is claimed on it, and so what it still offers. And the store of all of them.
+
+use std::time::Instant;
+
+use indexmap::IndexMap;
+use proto_frames::{Role, Uuid};
+
+use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
+use crate::api::ids::{NodeKey, SessionId};
+use crate::api::input::{Backlog, Capabilities, NodeExtras, NodeReport};
+use crate::api::resources::{MAX_REPORTED, Resources};
+use crate::api::text::ShortText;
+use crate::cluster::advice::Advised;
+use crate::cluster::failures::Failures;
+use crate::cluster::index::ColumnId;
+use crate::cluster::ledger::{Claims, Ledger, Measured};
+use crate::cluster::table::Slot;
+use crate::cluster::traits::Traits;
+use crate::workflow::entitlement::Questions;
+
+/// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
+/// NUMA nodes.
+pub const MAX_PARTS: usize = 32;
+
+/// The two tables of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// Nodes with role AGENT.
+    Compute,
+    /// Nodes with role NETAGENT.
+    Network,
+}
+
+impl Pool {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Compute, Self::Network];
+
+    /// The role a node of this table has.
+    pub(crate) fn role(self) -> Role {
+        match self {
+            Self::Compute => Role::AGENT,
+            Self::Network => Role::NETAGENT,
+        }
+    }
+}
+
+/// What a node last said of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeStatus {
+    /// Connected, and has said nothing yet.
+    Connected,
+    /// Takes work.
+    Ready,
+    /// Has no room.
+    Full,
+    /// Is going away.
+    Offline,
+    /// Is evacuated.
+    Maintenance,
+}
+
+impl NodeStatus {
+    /// Its name in logs and queries.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connected => "CONNECTED",
+            Self::Ready => "READY",
+            Self::Full => "FULL",
+            Self::Offline => "OFFLINE",
+            Self::Maintenance => "MAINTENANCE",
+        }
+    }
+}
+
+/// Whether a node is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Over this connection.
+    Connected(SessionId),
+    /// Its connection ended at this moment; its claims are kept for the in-doubt time.
+    Lost(Instant),
+}
+
+/// Whether a report makes a node another one, as far as labels and capacity go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IsOther {
+    /// It does.
+    Yes,
+    /// Only its figures have changed.
+    No,
+}
+
+impl IsOther {
+    fn new(is_other: bool) -> Self {
+        if is_other { Self::Yes } else { Self::No }
+    }
+}
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) uuid: Uuid,
+    pub(crate) roles: Role,
+    /// Whether its launcher can be sent what the original's do not know.
+    pub(crate) is_native: bool,
+    pub(crate) presence: Presence,
+    pub(crate) since: Instant,
+    pub(crate) status: NodeStatus,
+    pub(crate) backlog: Backlog,
+    pub(crate) report: Option<Box<NodeReport>>,
+    /// Whether it said labels or the like on this connection; what then does not speak of them leaves them as they are.
+    pub(crate) has_extras: bool,
+    /// Labels, custom resources and ratios, from its reports and the configuration.
+    pub(crate) traits: Traits,
+    /// Custom resources that it reports and that do not count: there are too many names.
+    pub(crate) left_out: Vec<Box<str>>,
+    /// What its launcher was told on this connection of what it says and what does not count.
+    pub(crate) advised: Advised,
+    pub(crate) ledger: Ledger,
+    /// What it was asked about instances of others.
+    pub(crate) questions: Questions,
+    pub(crate) failures: Failures,
+    /// When it last had its lease extended on this connection.
+    pub(crate) leased_at: Option<Instant>,
+    /// The change that must be on disk before its lease is extended; 0 = none.
+    pub(crate) lease_ticket: u64,
+    /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
+    pub(crate) has_listed: bool,
+    /// Whether it was said on this connection that claims on it are not known.
+    pub(crate) has_unknown: bool,
+    /// Whether it gets no new work, because somebody said so.
+    pub(crate) is_cordoned: bool,
+    /// STARTs given to it on this connection.
+    pub(crate) starts_sent: u64,
+    /// Its slots in the compute and the network table.
+    pub(crate) slots: [Option<Slot>; 2],
+}
+
+impl Node {
+    /// A node that has just connected.
+    pub(crate) fn new(
+        uuid: Uuid,
+        roles: Role,
+        session: SessionId,
+        now: Instant,
+        config: &Config,
+        measured: Measured,
+    ) -> Self {
+        Self {
+            uuid,
+            roles,
+            is_native: false,
+            presence: Presence::Connected(session),
+            since: now,
+            status: NodeStatus::Connected,
+            backlog: Backlog::Clear,
+            report: None,
+            has_extras: false,
+            traits: Traits::new(config),
+            left_out: Vec::new(),
+            advised: Advised::default(),
+            failures: Failures::new(now),
+            leased_at: None,
+            lease_ticket: 0,
+            has_listed: false,
+            has_unknown: false,
+            is_cordoned: false,
+            ledger: Ledger::new(measured),
+            questions: Questions::default(),
+            starts_sent: 0,
+            slots: [None; 2],
+        }
+    }
+
+    /// Starts a new connection of this node: nothing is placed until it reports.
+    pub(crate) fn attach(&mut self, session: SessionId, now: Instant) {
+        self.presence = Presence::Connected(session);
+        self.since = now;
+        self.status = NodeStatus::Connected;
+        self.ledger.stop_counting_released();
+        self.backlog = Backlog::Clear;
+        self.starts_sent = 0;
+        self.leased_at = None;
+        self.advised = Advised::default();
+        self.has_extras = false;
+        self.has_unknown = false;
+    }
+
+    /// The connection, if there is one.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        match self.presence {
+            Presence::Connected(session) => Some(session),
+            Presence::Lost(_) => None,
+        }
+    }
+
+    /// The host name it reported; empty before.
+    pub(crate) fn hostname(&self) -> &str {
+        self.report.as_ref().map_or("", |report| &report.hostname)
+    }
+
+    /// What is free on it with these claims: what it reports as available, scaled, less what is held; and never more
+    /// than its capacity less all that was asked for. Where reports of what is available and of what is used were made
+    /// at the same moment the second says nothing new. But they come one after the other, and what an instance began
+    /// or ceased to use between them would be counted in neither.
+    fn free(&self, claims: &Claims) -> Resources {
+        let Some(report) = &self.report else {
+            return Resources::NEVER;
+        };
+        let limits = &self.traits.limits;
+        let (held, asked, capacity) = (claims.held, claims.asked, self.capacity());
+        let free =
+            |available: i64, total: i64, capacity: i64, reserved: i64, held: i64, asked: i64| {
+                if available < 0 {
+                    return i64::MIN;
+                }
+                let available = available.min(MAX_REPORTED);
+                if total < 0 {
+                    return available.saturating_sub(reserved).saturating_sub(held);
+                }
+                let scaled = available.saturating_add(capacity - total.min(MAX_REPORTED));
+                scaled
+                    .saturating_sub(held)
+                    .min(capacity.saturating_sub(asked))
+            };
+        let vcpus = match limits.vcpus(report.cpus_online) {
+            Some(vcpus) => vcpus.saturating_sub(held.vcpus),
+            None => i64::MIN,
+        };
+        Resources {
+            mem_mib: free(
+                report.mem_available_mib,
+                report.mem_total_mib,
+                capacity.mem_mib,
+                limits.reserved_mem_mib,
+                held.mem_mib,
+                asked.mem_mib,
+            ),
+            vcpus,
+            disk_mib: free(
+                report.disk_available_mb,
+                report.disk_total_mb,
+                capacity.disk_mib,
+                limits.reserved_disk_mib,
+                held.disk_mib,
+                asked.disk_mib,
+            ),
+        }
+    }
+
+    /// What it could offer if nothing ran on it: what it has, less what is reserved, scaled. Figures it does not report
+    /// are -1.
+    pub(crate) fn capacity(&self) -> Resources {
+        let Some(report) = &self.report else {
+            return Resources::UNKNOWN;
+        };
+        let limits = &self.traits.limits;
+        let whole = |total: i64, ratio: f64, reserved: i64| {
+            if total < 0 {
+                return -1;
+            }
+            let offered = total.min(MAX_REPORTED).saturating_sub(reserved).max(0);
+            (offered as f64 * ratio) as i64
+        };
+        Resources {
+            mem_mib: whole(
+                report.mem_total_mib,
+                limits.mem_ratio,
+                limits.reserved_mem_mib,
+            ),
+            vcpus: limits.vcpus(report.cpus_online).unwrap_or(-1),
+            disk_mib: whole(
+                report.disk_total_mb,
+                limits.disk_ratio,
+                limits.reserved_disk_mib,
+            ),
+        }
+    }
+
+    /// Whether its launcher said on this connection that it can do all of this.
+    pub(crate) fn can(&self, what: Capabilities) -> bool {
+        self.capabilities().contains(what)
+    }
+
+    /// What its launcher said on this connection that it can do.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        match (&self.report, self.has_extras && self.is_native) {
+            (Some(report), true) => report
+                .extras
+                .as_ref()
+                .map_or_else(Capabilities::default, |extras| extras.capabilities),
+            _ => Capabilities::default(),
+        }
+    }
+
+    /// Why it takes no work although it may have room, as its launcher says.
+    pub(crate) fn fault(&self) -> Option<&ShortText> {
+        let extras = self.report.as_ref()?.extras.as_ref()?;
+        extras.fault.as_ref().filter(|_| self.has_extras)
+    }
+
+    /// How much of a custom resource it has in all.
+    pub(crate) fn custom_total(&self, column: ColumnId) -> i64 {
+        amount_of(&self.traits.resources, column)
+    }
+
+    /// Whether its connection stands, it takes work and is given some, and its table of instances has room.
+    pub(crate) fn takes_work(&self) -> bool {
+        self.session().is_some()
+            && !self.is_cordoned
+            && self.status == NodeStatus::Ready
+            && self.fault().is_none()
+            && self.ledger.len() < MAX_INSTANCES_PER_NODE
+    }
+
+    /// Whether the tables offer it: it takes work and its queue is short.
+    pub(crate) fn is_on_offer(&self) -> bool {
+        self.takes_work() && self.backlog == Backlog::Clear
+    }
+
+    /// Whether it could be offered once some of what it runs has made way: what is lacking may be room alone.
+    pub(crate) fn may_make_room(&self) -> bool {
+        let is_full = self.status == NodeStatus::Full;
+        self.is_on_offer()
+            || is_full
+                && self.fault().is_none()
+                && self.session().is_some()
+                && !self.is_cordoned
+                && self.backlog == Backlog::Clear
+                && self.ledger.len() < MAX_INSTANCES_PER_NODE
+    }
+}
+
+/// All nodes known: connected, or lost with claims in doubt.
+#[derive(Debug, Default)]
+pub(crate) struct NodeStore {
+    slots: Vec<Option<Node>>,
+    vacant: Vec<NodeKey>,
+    by_uuid: IndexMap<Uuid, NodeKey>,
+    by_hostname: IndexMap<Box<str>, Vec<NodeKey>>,
+    /// The nodes that share the resources of another, by that one's UUID.
+    sharers: IndexMap<Uuid, Vec<NodeKey>>,
+}
+
+impl NodeStore {
+    /// The node with this key.
+    ///
+    /// # Panics
+    /// If the node was removed: keys are dropped everywhere when a node is.
+    pub(crate) fn node(&self, key: NodeKey) -> &Node {
+        self.slots[key.0 as usize]
+            .as_ref()
+            .expect("a node's key is dropped with it")
+    }
+
+    /// The node with this key, to be changed. Panics as [`NodeStore::node`].
+    pub(crate) fn node_mut(&mut self, key: NodeKey) -> &mut Node {
+        self.slots[key.0 as usize]
+            .as_mut()
+            .expect("a node's key is dropped with it")
+    }
+
+    /// Whether a node with this key is known.
+    pub(crate) fn contains(&self, key: NodeKey) -> bool {
+        self.slots.get(key.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// The node with this UUID.
+    pub(crate) fn by_uuid(&self, uuid: Uuid) -> Option<NodeKey> {
+        self.by_uuid.get(&uuid).copied()
+    }
+
+    /// The nodes whose latest report has this host name.
+    pub(crate) fn by_hostname(&self, hostname: &str) -> &[NodeKey] {
+        self.by_hostname.get(hostname).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every node from a key on, in order of keys.
+    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = (NodeKey, &Node)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .skip(start)
+            .filter_map(|(at, slot)| Some((key(at), slot.as_ref()?)))
+    }
+
+    /// Adds a node.
+    pub(crate) fn insert(&mut self, node: Node) -> NodeKey {
+        let key = self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            key(self.slots.len() - 1)
+        });
+        self.by_uuid.insert(node.uuid, key);
+        self.slots[key.0 as usize] = Some(node);
+        key
+    }
+
+    /// Takes a node out.
+    pub(crate) fn remove(&mut self, key: NodeKey) -> Option<Node> {
+        self.set_shares(key, None);
+        let node = self.slots[key.0 as usize].take()?;
+        self.by_uuid.swap_remove(&node.uuid);
+        self.forget_hostname(key, node.hostname());
+        self.vacant.push(key);
+        if self.by_uuid.is_empty() {
+            *self = Self::default();
+        }
+        Some(node)
+    }
+
+    /// Takes in a node's report; whether the node is another by it: its labels, name or size.
+    pub(crate) fn set_report(&mut self, key: NodeKey, mut report: Box<NodeReport>) -> IsOther {
+        let node = self.node_mut(key);
+        if let Some(extras) = &mut report.extras {
+            extras.available = None;
+        }
+        let old = node.report.replace(report);
+        if let Some(new) = &mut node.report {
+            if let Some(old) = &old
+                && node.has_extras
+                && new.extras.is_none()
+            {
+                new.extras.clone_from(&old.extras);
+            }
+            node.has_extras |= new.extras.is_some();
+        }
+        let is_other = match (&old, &node.report) {
+            (Some(old), Some(new)) => IsOther::new(old.differs_from(new)),
+            _ => IsOther::Yes,
+        };
+        let old_name = old.as_ref().map_or("", |report| &*report.hostname);
+        let new_name = node.hostname();
+        if old_name == new_name {
+            return is_other;
+        }
+        let new_name: Box<str> = new_name.into();
+        self.forget_hostname(key, old_name);
+        self.by_hostname.entry(new_name).or_default().push(key);
+        is_other
+    }
+
+    /// Takes in labels and the like alone; whether the node is another by it.
+    pub(crate) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
+        let node = self.node_mut(key);
+        let available = extras.available.take();
+        // FULL has no figures: what a node has that is full is told by its STATS alone.
+        if node.status == NodeStatus::Full
+            && let (Some(report), Some(available)) = (&mut node.report, available)
+        {
+            report.take_in(available);
+        }
+        node.has_extras = true;
+        match &mut node.report {
+            Some(report) if report.extras.as_ref() != Some(&extras) => {
+                report.extras = Some(extras);
+                IsOther::Yes
+            }
+            // Without figures it takes no work; the READY to come says its labels as well.
+            _ => IsOther::No,
+        }
+    }
+
+    /// Says whose resources a node shares. Beyond [`MAX_PARTS`] of one whole it shares nothing.
+    pub(crate) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
+        let has_place = |with: &Uuid| {
+            let keys = self.sharers.get(with);
+            keys.is_none_or(|keys| keys.len() < MAX_PARTS || keys.contains(&key))
+        };
+        let with = with.filter(has_place);
+        let node = self.node_mut(key);
+        let old = std::mem::replace(&mut node.traits.shares, with);
+        if old == with {
+            return;
+        }
+        if let Some(old) = old
+            && let Some(keys) = self.sharers.get_mut(&old)
+        {
+            keys.retain(|&other| other != key);
+            if keys.is_empty() {
+                self.sharers.swap_remove(&old);
+            }
+        }
+        if let Some(with) = with {
+            self.sharers.entry(with).or_default().push(key);
+        }
+    }
+
+    /// Whether a node says that another shares its resources; `None` while it has said nothing of itself.
+    pub(crate) fn lets_share(&self, whole: Uuid, part: Uuid) -> Option<bool> {
+        let report = self.node(self.by_uuid(whole)?).report.as_ref()?;
+        let extras = report.extras.as_ref();
+        Some(extras.is_some_and(|extras| extras.shared_by.contains(&part)))
+    }
+
+    /// The nodes whose part in a node's resources hangs on what that one says: those it names, and those that share them
+    /// so far.
+    pub(crate) fn said_parts(&self, key: NodeKey) -> Vec<NodeKey> {
+        let node = self.node(key);
+        let extras = node.report.as_ref().and_then(|it| it.extras.as_ref());
+        let named = extras.map_or(&[][..], |extras| &extras.shared_by);
+        let named = named.iter().filter_map(|&uuid| self.by_uuid(uuid));
+        let sharers = self.sharers.get(&node.uuid).into_iter().flatten().copied();
+        let mut parts: Vec<NodeKey> = named.chain(sharers).filter(|&part| part != key).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    /// The whole node that this one shares resources with, if it is there and is no part itself.
+    fn whole_of(&self, node: &Node) -> Option<NodeKey> {
+        let whole = self.by_uuid(node.traits.shares?)?;
+        let is_whole = self.node(whole).traits.shares.is_none();
+        is_whole.then_some(whole)
+    }
+
+    /// The nodes that share this one's resources.
+    fn parts_of(&self, node: &Node) -> &[NodeKey] {
+        if self.sharers.is_empty() || node.traits.shares.is_some() {
+            return &[];
+        }
+        self.sharers.get(&node.uuid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The other nodes whose free resources change with this one's.
+    pub(crate) fn relatives(&self, key: NodeKey) -> Vec<NodeKey> {
+        if self.sharers.is_empty() {
+            return Vec::new();
+        }
+        let whole = self.whole_of(self.node(key));
+        let parts = self.parts_of(self.node(whole.unwrap_or(key)));
+        whole
+            .into_iter()
+            .chain(parts.iter().copied())
+            .filter(|&other| other != key)
+            .collect()
+    }
+
+    /// What is free on a node, whether or not it takes work now. Of a node that shares its resources, what the others
+    /// hold is not free either: all of it counts against the whole, and what the whole holds against every part, because
+    /// nobody knows which part it will use.
+    pub(crate) fn free(&self, key: NodeKey) -> Resources {
+        let node = self.node(key);
+        let mut claims = node.ledger.claims();
+        for &part in self.parts_of(node) {
+            claims += self.node(part).ledger.claims();
+        }
+        let own = node.free(&claims);
+        match self.whole_of(node) {
+            Some(whole) if self.node(whole).report.is_some() => {
+                let claims = self.node(whole).ledger.claims();
+                (own - claims.held).min(self.free(whole))
+            }
+            _ => own,
+        }
+    }
+
+    /// How much of a custom resource is free on a node; shared as [`NodeStore::free`] says.
+    pub(crate) fn free_custom(&self, key: NodeKey, column: ColumnId) -> i64 {
+        let node = self.node(key);
+        let held = |node: &Node| amount_of(node.ledger.held_custom(), column);
+        let own = node.custom_total(column).saturating_sub(held(node));
+        let parts = self.parts_of(node).iter();
+        let own = parts.fold(own, |free, &part| {
+            free.saturating_sub(held(self.node(part)))
+        });
+        match self.whole_of(node) {
+            Some(whole) if self.node(whole).custom_total(column) > 0 => own
+                .saturating_sub(held(self.node(whole)))
+                .min(self.free_custom(whole, column)),
+            _ => own,
+        }
+    }
+
+    fn forget_hostname(&mut self, key: NodeKey, hostname: &str) {
+        let Some(keys) = self.by_hostname.get_mut(hostname) else {
+            return;
+        };
+        keys.retain(|&other| other != key);
+        if keys.is_empty() {
+            self.by_hostname.swap_remove(hostname);
+        }
+    }
+}
+
+fn key(at: usize) -> NodeKey {
+    NodeKey(u32::try_from(at).expect("fewer than 2^32 nodes: sessions are bounded by open files"))
+}
+
+/// The amount of one custom resource among amounts in order.
+fn amount_of(amounts: &[(ColumnId, i64)], column: ColumnId) -> i64 {
+    match amounts.binary_search_by_key(&column, |(column, _)| *column) {
+        Ok(at) => amounts[at].1,
+        Err(_) => 0,
+    }
+}

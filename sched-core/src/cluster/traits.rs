@@ -1,0 +1,298 @@
+//! What a node is, as opposed to what is free on it: labels, custom resources, ratios. Worked out from what it reports,
+//! from the node file, which counts over that, and from aggregates and capacity rules, in this order.
+
+use indexmap::IndexMap;
+use proto_frames::Uuid;
+use proto_frames::payload::Expression;
+
+use crate::api::config::Config;
+use crate::api::input::NodeExtras;
+use crate::api::resources::MAX_REPORTED;
+use crate::api::rules::{Aggregate, NodeName, NodeRule, Rules};
+use crate::api::vm_types::{VmType, VmTypes};
+use crate::cluster::columns::{Amounts, Columns};
+use crate::cluster::facts;
+use crate::cluster::labels::{self, Labels};
+use crate::cluster::view::Candidate;
+
+/// The label that says which availability zone a node is in.
+const ZONE: &str = "zone";
+
+/// What a node is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Traits {
+    pub(crate) labels: Labels,
+    /// Custom resources it has in all.
+    pub(crate) resources: Amounts,
+    /// The node whose resources it shares.
+    pub(crate) shares: Option<Uuid>,
+    pub(crate) limits: Limits,
+}
+
+/// How much of what a node has is offered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Limits {
+    pub(crate) cpu_ratio: f64,
+    pub(crate) mem_ratio: f64,
+    pub(crate) disk_ratio: f64,
+    pub(crate) reserved_mem_mib: i64,
+    pub(crate) reserved_disk_mib: i64,
+    pub(crate) reserved_cpus: i64,
+}
+
+impl Limits {
+    fn new(config: &Config) -> Self {
+        Self {
+            cpu_ratio: config.cpu_ratio,
+            mem_ratio: config.mem_ratio,
+            disk_ratio: config.disk_ratio,
+            reserved_mem_mib: config.reserved_mem_mib,
+            reserved_disk_mib: config.reserved_disk_mib,
+            reserved_cpus: 0,
+        }
+    }
+
+    /// Virtual CPUs that so many CPUs online offer; `None` if it is not known how many there are.
+    pub(crate) fn vcpus(&self, cpus_online: i64) -> Option<i64> {
+        if cpus_online < 0 {
+            return None;
+        }
+        let cpus = cpus_online
+            .min(MAX_REPORTED)
+            .saturating_sub(self.reserved_cpus);
+        Some((cpus.max(0) as f64 * self.cpu_ratio) as i64)
+    }
+}
+
+impl Traits {
+    /// A node of which nothing is known.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            labels: Labels::default(),
+            resources: Amounts::default(),
+            shares: None,
+            limits: Limits::new(config),
+        }
+    }
+}
+
+/// Where in the configuration nodes are named: by host name or UUID, in order of mention.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Rules of the node file.
+    rules: IndexMap<NodeName, Vec<usize>>,
+    /// Aggregates.
+    aggregates: IndexMap<NodeName, Vec<usize>>,
+}
+
+impl Named {
+    pub(crate) fn new(rules: &[NodeRule], aggregates: &[Aggregate]) -> Self {
+        let mut named = Self::default();
+        for (at, rule) in rules.iter().enumerate() {
+            named.rules.entry(rule.node.clone()).or_default().push(at);
+        }
+        for (at, aggregate) in aggregates.iter().enumerate() {
+            for node in &aggregate.nodes {
+                named.aggregates.entry(node.clone()).or_default().push(at);
+            }
+        }
+        named
+    }
+
+    /// What is said of a node by either of its names, in order.
+    fn of(by_name: &IndexMap<NodeName, Vec<usize>>, node: &Candidate<'_>) -> Vec<usize> {
+        if by_name.is_empty() {
+            return Vec::new();
+        }
+        let names = [
+            NodeName::Uuid(node.uuid()),
+            NodeName::Hostname(node.hostname().into()),
+        ];
+        let mut said: Vec<usize> = names
+            .iter()
+            .filter_map(|name| by_name.get(name))
+            .flatten()
+            .copied()
+            .collect();
+        said.sort_unstable();
+        said.dedup();
+        said
+    }
+}
+
+/// Everything that is configured about nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) rules: &'a Rules,
+    pub(crate) named: &'a Named,
+}
+
+/// What a node is, and what is said of it that does not count.
+#[derive(Debug)]
+pub(crate) struct Derived {
+    /// What it is; it shares what the node file says.
+    pub(crate) traits: Traits,
+    /// The node whose resources it says that it shares: that counts once that one says so as well. `None` where the node
+    /// file says whose.
+    pub(crate) says_shares: Option<Uuid>,
+    /// If two zones claim it, the first has it, and this is the second.
+    pub(crate) second_zone: Option<Box<str>>,
+    /// Custom resources for whose names there is no room.
+    pub(crate) left_out: Vec<Box<str>>,
+}
+
+/// What a node is by its reports and the configuration.
+pub(crate) fn derive(node: &Candidate<'_>, sources: Sources<'_>, columns: &mut Columns) -> Derived {
+    let Sources {
+        config,
+        rules,
+        named,
+    } = sources;
+    let reported = node.report().and_then(|report| report.extras.as_deref());
+    let overrides: Vec<&NodeRule> = Named::of(&named.rules, node)
+        .into_iter()
+        .map(|at| &config.nodes[at])
+        .collect();
+    let mut own = own_labels(reported, &overrides);
+    let member_of = Named::of(&named.aggregates, node);
+    let second_zone = add_aggregates(node, rules, &member_of, &mut own);
+    let ruled = overrides.iter().rev().find_map(|rule| rule.shares);
+    let of_another = |whole: &Uuid| *whole != node.uuid();
+    add_vm_types(node, reported, &mut own);
+    let (resources, left_out) = own_resources(reported, &overrides, columns);
+    let says_shares = reported.and_then(|reported| reported.shares);
+    Derived {
+        traits: Traits {
+            resources,
+            shares: ruled.filter(of_another),
+            limits: limits(node, config, rules, &own),
+            labels: own.into(),
+        },
+        says_shares: says_shares.filter(|whole| ruled.is_none() && of_another(whole)),
+        second_zone,
+        left_out,
+    }
+}
+
+/// Adds what a node does not run. A launcher of this project that does not say is older than the question.
+fn add_vm_types(node: &Candidate<'_>, reported: Option<&NodeExtras>, own: &mut Pairs) {
+    let said = reported.and_then(|reported| reported.vm_types);
+    let Some(runs) = said.or_else(|| (!node.is_native()).then_some(VmTypes::ORIGINAL)) else {
+        return;
+    };
+    let lacking = VmType::ALL.into_iter().filter(|one| !runs.contains(*one));
+    own.extend(lacking.map(|one| (facts::LACKS_VM_TYPE.into(), one.name().into())));
+    own.sort_unstable();
+}
+
+type Pairs = Vec<(Box<str>, Box<str>)>;
+
+fn own_labels(reported: Option<&NodeExtras>, overrides: &[&NodeRule]) -> Pairs {
+    let mut own: Pairs = reported.map_or_else(Vec::new, |reported| {
+        let is_free = |(key, _): &&(Box<str>, Box<str>)| !facts::is_reserved(key);
+        reported.labels.iter().filter(is_free).cloned().collect()
+    });
+    for (key, value) in overrides.iter().flat_map(|rule| &rule.labels) {
+        own.retain(|(other, _)| other != key);
+        if let Some(value) = value {
+            own.push((key.clone(), value.clone()));
+        }
+    }
+    own.sort_unstable();
+    own.dedup();
+    own
+}
+
+fn own_resources(
+    reported: Option<&NodeExtras>,
+    overrides: &[&NodeRule],
+    columns: &mut Columns,
+) -> (Amounts, Vec<Box<str>>) {
+    let mut own: Vec<(&str, i64)> = reported.map_or_else(Vec::new, |reported| {
+        let amounts = reported.resources.iter();
+        amounts
+            .map(|(name, amount)| (&**name, (*amount).min(MAX_REPORTED)))
+            .collect()
+    });
+    for (name, amount) in overrides.iter().flat_map(|rule| &rule.resources) {
+        own.retain(|(other, _)| *other != &**name);
+        if let Some(amount) = amount {
+            own.push((name, *amount));
+        }
+    }
+    columns.offered(own.into_iter())
+}
+
+/// Adds the labels of the aggregates that a node is in. Which ones these are is decided by what it has without them.
+fn add_aggregates(
+    node: &Candidate<'_>,
+    rules: &Rules,
+    member_of: &[usize],
+    own: &mut Pairs,
+) -> Option<Box<str>> {
+    let mut added = Pairs::new();
+    let mut zone: Option<&str> = None;
+    let mut second_zone = None;
+    for (at, aggregate) in rules.aggregates.iter().enumerate() {
+        let is_named = || member_of.binary_search(&at).is_ok();
+        let is_selected = || !aggregate.select.is_empty() && selects(node, &aggregate.select, own);
+        if !is_named() && !is_selected() {
+            continue;
+        }
+        added.push((
+            format!("{}{}", facts::AGGREGATE, aggregate.name).into(),
+            "true".into(),
+        ));
+        added.extend(aggregate.labels.iter().cloned());
+        let tenants = aggregate.tenants.iter();
+        added.extend(tenants.map(|tenant| (facts::TENANT.into(), tenant.to_string().into())));
+        match (&aggregate.zone, zone) {
+            (Some(name), None) => zone = Some(name),
+            (Some(name), Some(first)) if &**name != first => second_zone = Some(name.clone()),
+            _ => {}
+        }
+    }
+    if let Some(zone) = zone {
+        own.retain(|(key, _)| &**key != ZONE);
+        added.push((ZONE.into(), zone.into()));
+    }
+    own.append(&mut added);
+    own.sort_unstable();
+    own.dedup();
+    second_zone
+}
+
+fn limits(
+    node: &Candidate<'_>,
+    config: &Config,
+    rules: &Rules,
+    labels: &[(Box<str>, Box<str>)],
+) -> Limits {
+    let mut limits = Limits::new(config);
+    for rule in &rules.capacity {
+        if !selects(node, &rule.select, labels) {
+            continue;
+        }
+        limits = Limits {
+            cpu_ratio: rule.cpu_ratio.unwrap_or(limits.cpu_ratio),
+            mem_ratio: rule.mem_ratio.unwrap_or(limits.mem_ratio),
+            disk_ratio: rule.disk_ratio.unwrap_or(limits.disk_ratio),
+            reserved_mem_mib: rule.reserved_mem_mib.unwrap_or(limits.reserved_mem_mib),
+            reserved_disk_mib: rule.reserved_disk_mib.unwrap_or(limits.reserved_disk_mib),
+            reserved_cpus: rule.reserved_cpus.unwrap_or(limits.reserved_cpus),
+        };
+    }
+    limits
+}
+
+/// Whether all expressions hold for a node that has these labels.
+fn selects(node: &Candidate<'_>, select: &[Expression], labels: &[(Box<str>, Box<str>)]) -> bool {
+    select.iter().all(|expression| {
+        if facts::is_fact(expression.key()) {
+            facts::holds(node, expression)
+        } else {
+            labels::holds(labels, expression)
+        }
+    })
+}

@@ -1,0 +1,360 @@
+//! Instances as they are put on disk, and taken up again after a restart.
+//!
+//! What was on a node, or on its way to one, is taken for lost with that node until it reports: what its STATS list goes
+//! on, what they do not list is placed again or gone, and what was promised to be stopped without a scheduler is placed
+//! again once that is certain. So nothing runs twice, and nothing that was acknowledged is lost.
+
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{LifeState, StartFailureReason};
+use proto_frames::{Frame, Kind, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::{Notice, PlacedStart};
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::input::StartRequest;
+use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
+use crate::api::text::ShortText;
+use crate::instance::tried::Tried;
+use crate::instance::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
+use crate::workflow::losses::{LOST_TIME, fence};
+
+impl Scheduler {
+    /// What is put on disk of an instance; `None` if nothing is to be there.
+    pub(crate) fn instance_record(&self, instance: &InstanceId) -> Option<Record> {
+        let Some(kept) = self.instances.get(instance) else {
+            return self.batch_record(instance);
+        };
+        let start = kept.start.as_deref();
+        let uuid_of = |key| self.nodes.node(key).uuid;
+        let (node, target) = match kept.state {
+            State::Lost { node, .. } => (Some(node), None),
+            State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
+            _ => (
+                kept.state.node().map(uuid_of).or(kept.last_node),
+                kept.pinned,
+            ),
+        };
+        Some(Record::Instance(Box::new(InstanceRecord {
+            payload: start.map(|start| start.frame.payload.clone()),
+            sender: start.map(|start| start.frame.origin).unwrap_or_default(),
+            priority: kept.priority,
+            life: life(&kept.state, kept.suspended_by.is_some()),
+            node,
+            target,
+            arrived_ms: self.unix_ms(kept.arrived),
+            deadline_ms: kept.waits_until.map(|until| self.unix_ms(until)),
+            attempts: u32::try_from(kept.tried.len()).unwrap_or(u32::MAX),
+            order: kept.order,
+            tried: kept.tried.iter().map(attempt_record).collect(),
+            history: kept
+                .history
+                .iter()
+                .map(|it| self.event_record(it))
+                .collect(),
+            by_operator: kept.suspended_by == Some(By::Command),
+            has_run: kept.has_run,
+            max_attempts: kept.max_attempts,
+            lease_ms: kept.lease.map(ms),
+            is_deleted: is_deleted(&kept.state),
+            relocate: kept.relocates,
+            restart_on_loss: kept.on_loss == OnLoss::Restart,
+            updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
+            batch: None,
+            batch_operator: None,
+        })))
+    }
+
+    /// What is put on disk of a START that waits for the rest of its batch.
+    fn batch_record(&self, instance: &InstanceId) -> Option<Record> {
+        let (batch, start) = self.batches.waiting(instance)?;
+        Some(Record::Instance(Box::new(InstanceRecord {
+            payload: Some(start.frame.payload.clone()),
+            sender: start.frame.origin,
+            batch: Some(batch.to_string().into()),
+            batch_operator: batch.operator(),
+            node: self.has_plain(instance),
+            arrived_ms: self.unix_ms(self.now),
+            ..InstanceRecord::default()
+        })))
+    }
+
+    /// The node that has an instance of which nothing else is on disk, or may still come back with it.
+    fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
+        let holder = self.holders.get(instance);
+        let holder = holder.map(|&key| self.nodes.node(key).uuid);
+        holder.or_else(|| self.settling.expected_on(instance))
+    }
+
+    fn event_record(&self, event: &Event) -> record::Event {
+        record::Event {
+            at_ms: self.unix_ms(event.at),
+            what: event.what.as_str().into(),
+            node: event.node,
+            detail: event.detail.clone().into(),
+        }
+    }
+
+    /// Takes up what the process before this one left.
+    pub(crate) fn restore(&mut self) {
+        let mut restored = std::mem::take(&mut self.config.restored);
+        // Earlier ones first, whatever order the store has them in.
+        restored.sort_by_key(|restored| match &restored.record {
+            Record::Instance(record) => (record.order, record.arrived_ms),
+            Record::Node(_) | Record::Binding(_) | Record::Claims(_) => (0, 0),
+        });
+        let mut count = 0;
+        for Restored {
+            key,
+            record,
+            request,
+        } in restored
+        {
+            match (key, record) {
+                (RecordKey::Instance(name), Record::Instance(record)) => {
+                    count += 1;
+                    let instance = InstanceId::new(&name);
+                    self.durable.note_found(&instance);
+                    self.restore_instance(&instance, *record, request);
+                }
+                (RecordKey::Node(uuid), Record::Node(record)) => {
+                    self.restore_node_record(uuid, record);
+                }
+                (RecordKey::Binding(uuid), Record::Binding(_)) => {
+                    self.bindings.insert(uuid);
+                }
+                (RecordKey::Claims(uuid), Record::Claims(record)) => {
+                    self.restore_claims(uuid, record);
+                }
+                _ => {}
+            }
+        }
+        if count > 0 {
+            self.notice(Notice::Restored(count));
+        }
+    }
+
+    fn restore_instance(
+        &mut self,
+        instance: &InstanceId,
+        record: InstanceRecord,
+        request: Option<Box<StartRequest>>,
+    ) {
+        let start = start_of(&record, request);
+        if record.batch.is_some() {
+            if let Some(node) = record.node {
+                self.settling.note_had(instance.clone(), node);
+            }
+            if let Some(start) = start {
+                self.join_batch(self.now, record.batch_operator.into(), start);
+            }
+            return;
+        }
+        let state = self.state_after_restart(&record);
+        let kept = self.kept_of(&record, start, state);
+        let waits = kept.state == State::Waiting;
+        self.queue.note_order(record.order);
+        let Some(place) = self.instances.vacant(instance.clone()) else {
+            return;
+        };
+        place.insert(kept);
+        if !waits {
+            return;
+        }
+        let Some(request) = self.request_now(instance) else {
+            return self.let_go(instance, "its START cannot be read any more");
+        };
+        if self.enqueue(instance, &request).is_err() {
+            let why = crate::placement::explain::Explanation::of(&format!(
+                "{} wait already, which is as many as may",
+                self.queue.len()
+            ));
+            self.fail_kept(instance, StartFailureReason::FullCloud, None, why);
+        }
+    }
+
+    fn kept_of(
+        &self,
+        record: &InstanceRecord,
+        start: Option<PlacedStart>,
+        state: State,
+    ) -> Instance {
+        let start = start.map(|mut start| {
+            if let Some(demand) = &record.updated {
+                start.set_demand(demand.clone());
+            }
+            start
+        });
+        let mut kept = Instance {
+            start: start.map(Box::new),
+            priority: record.priority,
+            state,
+            order: record.order,
+            arrived: self.instant_of(record.arrived_ms),
+            waits_until: record.deadline_ms.map(|at| self.instant_of(at)),
+            max_attempts: record.max_attempts,
+            tried: record.tried.iter().map(attempt_of).collect(),
+            relocates: record.relocate,
+            on_loss: if record.restart_on_loss {
+                OnLoss::Restart
+            } else {
+                OnLoss::Report
+            },
+            has_run: record.has_run,
+            last_node: record.node,
+            // Nobody knows how far it was.
+            bound_for: record.target.filter(|_| record.life == Life::Migrating),
+            suspended_by: match record.life {
+                Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
+                    Some(By::Command)
+                }
+                Life::Suspended | Life::Resuming | Life::Suspending => {
+                    Some(By::Preemptor(InstanceId::new("")))
+                }
+                _ => None,
+            },
+            lease: record.lease_ms.map(Duration::from_millis),
+            history: record.history.iter().map(|it| self.event_of(it)).collect(),
+            epoch: 0,
+            asker: None,
+            // What is on no node has a target only if it waits for that one alone.
+            pinned: record.target.filter(|_| record.life == Life::Waiting),
+            pending: None,
+            told_to_stop: record.life == Life::Migrating,
+            is_operators: false,
+            has_left_unsaid: false,
+            counted: 0,
+        };
+        if kept.state == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
+            // Nobody was told that it waits: it has as long as nodes have to come back.
+            kept.waits_until = Some(self.now + self.config.settle_time);
+        }
+        if let Some(start) = &mut kept.start {
+            if kept.has_run {
+                start.set_restart();
+            }
+            if let Some(demand) = &record.updated {
+                start.set_demand(demand.clone());
+            }
+        }
+        kept
+    }
+
+    /// The state of an instance of which only that is known what it was before the restart.
+    fn state_after_restart(&self, record: &InstanceRecord) -> State {
+        let Some(node) = record.node.filter(|_| record.life != Life::Waiting) else {
+            return State::Waiting;
+        };
+        let lease = record.lease_ms.filter(|_| record.restart_on_loss);
+        let fenced = lease.map(|lease| fence(Duration::from_millis(lease)));
+        let (then, time) = match (record.life, fenced) {
+            _ if record.is_deleted => (AfterLoss::Delete, fenced.unwrap_or(LOST_TIME)),
+            (_, Some(fenced)) => (AfterLoss::Restart, fenced),
+            // Of a move it is not known whether its node was told to stop it.
+            (Life::Placing, None) => {
+                let time = self.config.settle_time.max(self.config.in_doubt_time);
+                (AfterLoss::Replace, time)
+            }
+            (Life::Migrating | Life::Stopping, None) => (AfterLoss::Replace, LOST_TIME),
+            _ => (AfterLoss::Forget, LOST_TIME),
+        };
+        State::Lost {
+            node,
+            until: self.now + time,
+            then,
+        }
+    }
+
+    fn event_of(&self, record: &record::Event) -> Event {
+        Event {
+            at: self.instant_of(record.at_ms),
+            what: LifeState::from(&*record.what),
+            node: record.node,
+            detail: ShortText::new(&record.detail),
+        }
+    }
+
+    /// A moment as unix time in milliseconds.
+    pub(crate) fn unix_ms(&self, at: Instant) -> u64 {
+        let after = ms(at.saturating_duration_since(self.started));
+        let before = ms(self.started.saturating_duration_since(at));
+        (self.config.start_unix_ms + after).saturating_sub(before)
+    }
+
+    /// The moment of a unix time in milliseconds; one that a clock cannot show is that of the start.
+    fn instant_of(&self, unix_ms: u64) -> Instant {
+        let start = self.config.start_unix_ms;
+        let after = Duration::from_millis(unix_ms.saturating_sub(start));
+        let before = Duration::from_millis(start.saturating_sub(unix_ms));
+        let moment = self.started.checked_add(after);
+        moment
+            .and_then(|moment| moment.checked_sub(before))
+            .unwrap_or(self.started)
+    }
+}
+
+fn start_of(record: &InstanceRecord, request: Option<Box<StartRequest>>) -> Option<PlacedStart> {
+    let payload = record.payload.clone()?;
+    Some(PlacedStart {
+        // Whoever sent it is connected anew, if at all: all controllers are told.
+        sender: SessionId(0),
+        request: *request?,
+        frame: Frame::new(Kind::START, record.sender, payload),
+        changes: None,
+    })
+}
+
+fn attempt_record(tried: &Tried) -> record::Attempt {
+    record::Attempt {
+        node: tried.node,
+        reason: tried.reason.as_str().into(),
+        detail: tried.detail.clone().into(),
+    }
+}
+
+fn attempt_of(record: &record::Attempt) -> Tried {
+    Tried {
+        node: record.node,
+        reason: StartFailureReason::from(&*record.reason),
+        detail: ShortText::new(&record.detail),
+    }
+}
+
+fn life(state: &State, is_suspended: bool) -> Life {
+    match state {
+        State::Waiting => Life::Waiting,
+        State::Placing(placing) => match placing.pending_on {
+            // Nobody was told: it is still to be placed.
+            Awaits::Victims(..) => Life::Waiting,
+            Awaits::Commit | Awaits::Node => Life::Placing,
+        },
+        // It was told to suspend it once, and may be about to.
+        State::Running { .. } if is_suspended => Life::Suspending,
+        State::Running { .. } | State::Updating { .. } => Life::Running,
+        State::Suspending { .. } => Life::Suspending,
+        State::Suspended { .. } => Life::Suspended,
+        State::Resuming { .. } => Life::Resuming,
+        State::Stopping { .. } => Life::Stopping,
+        State::Migrating { .. } => Life::Migrating,
+        State::Lost { then, .. } => match then {
+            AfterLoss::Replace => Life::Placing,
+            AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete if is_suspended => {
+                Life::Suspended
+            }
+            AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete => Life::Running,
+        },
+    }
+}
+
+fn is_deleted(state: &State) -> bool {
+    match state {
+        State::Stopping { then, .. } => *then == Then::End,
+        State::Lost { then, .. } => *then == AfterLoss::Delete,
+        _ => false,
+    }
+}
+
+/// Whole milliseconds.
+pub(crate) fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,113 @@
+//! Commands of operators whose answer is still to come: launchers answer all controllers, and nobody else could tell whose
+//! command it was.
+
+use indexmap::IndexMap;
+use proto_frames::Kind;
+
+use crate::api::ids::{InstanceId, SessionId};
+
+/// Commands of one operator whose answer may be still to come; further ones are refused meanwhile.
+pub const MAX_AWAITED_BY_OPERATOR: usize = 4096;
+
+/// The same of all operators together.
+pub const MAX_AWAITED: usize = 16 * MAX_AWAITED_BY_OPERATOR;
+
+/// Who waits for which answer.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    open: IndexMap<(Kind, InstanceId), SessionId>,
+    by_operator: IndexMap<SessionId, usize>,
+}
+
+impl Answers {
+    /// Notes that an operator waits for an answer, in place of who did before.
+    ///
+    /// # Errors
+    /// How many it waits for, or all together do, where that is as many as may.
+    pub(crate) fn expect(
+        &mut self,
+        operator: SessionId,
+        kind: Kind,
+        instance: &InstanceId,
+    ) -> Result<(), usize> {
+        let key = (kind, instance.clone());
+        if self.open.get(&key) == Some(&operator) {
+            return Ok(());
+        }
+        let own = self.by_operator.get(&operator).copied().unwrap_or_default();
+        if own >= MAX_AWAITED_BY_OPERATOR {
+            return Err(own);
+        }
+        if self.open.len() >= MAX_AWAITED {
+            return Err(self.open.len());
+        }
+        self.take(&key);
+        self.open.insert(key, operator);
+        *self.by_operator.entry(operator).or_default() += 1;
+        Ok(())
+    }
+
+    /// The operator that waits for an answer; no longer, then.
+    pub(crate) fn take(&mut self, key: &(Kind, InstanceId)) -> Option<SessionId> {
+        if self.open.is_empty() {
+            return None;
+        }
+        let operator = self.open.swap_remove(key)?;
+        if let Some(own) = self.by_operator.get_mut(&operator) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_operator.swap_remove(&operator);
+            }
+        }
+        if self.open.is_empty() {
+            // Many at once are not paid for for ever.
+            *self = Self::default();
+        }
+        Some(operator)
+    }
+
+    /// An operator has left.
+    pub(crate) fn forget(&mut self, operator: SessionId) {
+        if self.by_operator.swap_remove(&operator).is_some() {
+            self.open.retain(|_, asker| *asker != operator);
+        }
+        if self.open.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Answers waited for.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::Kind;
+
+    use super::{Answers, InstanceId, MAX_AWAITED_BY_OPERATOR, SessionId};
+
+    #[test]
+    fn one_operator_cannot_take_the_answers_of_another() {
+        let mut answers = Answers::default();
+        let (greedy, modest) = (SessionId(1), SessionId(2));
+        let id = |number: usize| InstanceId::new(&number.to_string());
+        for number in 0..MAX_AWAITED_BY_OPERATOR {
+            assert_eq!(answers.expect(greedy, Kind::DELETE, &id(number)), Ok(()));
+        }
+        let most = MAX_AWAITED_BY_OPERATOR;
+        assert_eq!(answers.expect(greedy, Kind::DELETE, &id(most)), Err(most));
+        assert_eq!(answers.expect(modest, Kind::DELETE, &id(most)), Ok(()));
+        assert_eq!(
+            answers.expect(greedy, Kind::DELETE, &id(7)),
+            Ok(()),
+            "asked again"
+        );
+        assert_eq!(answers.take(&(Kind::DELETE, id(most))), Some(modest));
+        assert_eq!(answers.take(&(Kind::DELETE, id(0))), Some(greedy));
+        assert_eq!(answers.expect(greedy, Kind::DELETE, &id(most)), Ok(()));
+        answers.forget(greedy);
+        assert_eq!((answers.len(), answers.open.capacity()), (0, 0));
+    }
+}

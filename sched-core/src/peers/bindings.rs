@@ -1,0 +1,51 @@
+//! UUIDs that certificates are bound to: claimed once with such a certificate, a UUID is never again given to a peer whose
+//! certificate is not bound to it, also after a restart.
+//!
+//! Only what is known of them. Who is let in is `connections`' to decide.
+
+use std::collections::BTreeSet;
+
+use proto_frames::Uuid;
+
+use crate::api::config::MAX_BINDINGS;
+
+/// The UUIDs known to be bound.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    uuids: BTreeSet<Uuid>,
+}
+
+/// What became of a UUID that is to be remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// It is remembered from now on.
+    Now,
+    /// It was remembered before.
+    Already,
+    /// There are [`MAX_BINDINGS`] already. None of them is forgotten for it: that would open a UUID to everybody.
+    NoRoom,
+}
+
+impl Bindings {
+    /// Whether a UUID is remembered.
+    pub(crate) fn contains(&self, uuid: Uuid) -> bool {
+        self.uuids.contains(&uuid)
+    }
+
+    /// Whether no further one is remembered.
+    pub(crate) fn is_full(&self) -> bool {
+        self.uuids.len() >= MAX_BINDINGS
+    }
+
+    /// Remembers a UUID.
+    pub(crate) fn insert(&mut self, uuid: Uuid) -> Bound {
+        if self.contains(uuid) {
+            Bound::Already
+        } else if self.is_full() {
+            Bound::NoRoom
+        } else {
+            self.uuids.insert(uuid);
+            Bound::Now
+        }
+    }
+}

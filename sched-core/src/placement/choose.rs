@@ -1,0 +1,427 @@
+//! The choice of a node: first fit, not most recently used, narrowed by filters; and where something is to be weighed,
+//! the best of the first nodes that fit.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::Scheduler;
+use crate::api::ids::NodeKey;
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+use crate::cluster::facts;
+use crate::cluster::labels::LabelIndex;
+use crate::cluster::labels::Mask;
+use crate::cluster::node::Pool;
+use crate::cluster::slot_set::SlotSet;
+use crate::cluster::table::{Slot, Table};
+use crate::cluster::view::{Asked, Candidate, GroupNow, NODE_SCOPE, View, image_label};
+use crate::placement::filters::{Filter, Narrowing};
+use crate::placement::policy::{Policy, allowed, best};
+use crate::placement::weighers::Weighted;
+use crate::workflow::start::pool_of;
+
+impl Scheduler {
+    /// The node for a request; it becomes the most recently used.
+    pub(crate) fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        let ready = self.choose_ready(request);
+        if ready.is_some() || self.full.is_empty() {
+            return ready;
+        }
+        self.in_open(request, Self::choose_full)
+    }
+
+    /// The same, of READY nodes alone.
+    pub(crate) fn choose_ready(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        self.in_open(request, Self::choose_any)
+    }
+
+    /// Chooses of those nodes that are not kept for others.
+    fn in_open(
+        &mut self,
+        request: &StartRequest,
+        choose: impl FnOnce(&mut Self, &StartRequest) -> Option<NodeKey>,
+    ) -> Option<NodeKey> {
+        let closed = self.closed_to(request);
+        if closed.is_empty() {
+            return choose(self, request);
+        }
+        let mut request = request.clone();
+        request.avoid.extend(closed);
+        choose(self, &request)
+    }
+
+    /// The node for a request, nodes that are kept for others among them.
+    fn choose_any(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        let pool = pool_of(request);
+        let slot = self.search(request, pool)?;
+        let table = &mut self.tables[pool as usize];
+        table.touch(slot);
+        table.node(slot)
+    }
+
+    fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
+        self.count_group(request);
+        self.looked_at = 0;
+        let Parts {
+            view,
+            policy,
+            labels,
+            chance,
+        } = self.parts(pool);
+        let asked = view.asked(request, labels);
+        if !asked.unheard_of.is_empty() {
+            return None;
+        }
+        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let weighers = policy.weighing(&asked);
+        let found = if weighers.is_empty() {
+            search.first()
+        } else {
+            let wishes = wishes(&asked, view, labels, &weighers);
+            let decide = policy.weighs_wishes_alone() && search.say_all(&wishes);
+            match decide.then(|| search.granting(&wishes)).flatten() {
+                Some(slot) => Some(slot),
+                // All of the others are as good as each other.
+                None if decide && wishes.len() == 1 && asked.group.is_none() => search.first(),
+                None => search.best(&wishes, &weighers, policy, chance),
+            }
+        };
+        let found = found.or_else(|| search.filling());
+        let for_near: usize = asked.near.iter().map(|near| near.looked_at).sum();
+        self.looked_at = search.looked_at.get() + for_near;
+        found
+    }
+
+    /// The slot of the first node that called itself full before room was released there, and that fits otherwise.
+    pub(crate) fn search_full(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
+        self.count_group(request);
+        let full: Vec<NodeKey> = self.full.iter().collect();
+        let Parts {
+            view,
+            policy,
+            labels,
+            ..
+        } = self.parts(pool);
+        let asked = view.asked(request, labels);
+        if !asked.unheard_of.is_empty() {
+            return None;
+        }
+        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let nodes = view.nodes;
+        search.first_of(full.into_iter().filter_map(|key| {
+            let may_try = nodes.node(key).may_be_tried();
+            may_try.then(|| (view.candidate(key), nodes.released(key)))
+        }))
+    }
+
+    /// Sees to it that the members of a START's group are counted by the values of its scope.
+    pub(crate) fn count_group(&mut self, request: &StartRequest) {
+        let scheduling = request.scheduling.as_ref();
+        if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
+            && group.scope != NODE_SCOPE
+        {
+            self.groups.count_by(&group.id, &group.scope, &self.nodes);
+        }
+    }
+
+    /// A table as it is now, to be looked at.
+    pub(crate) fn view(&self, pool: Pool) -> View<'_> {
+        View {
+            now: self.now,
+            nodes: &self.nodes,
+            groups: &self.groups,
+            columns: &self.columns,
+            filling: &self.filling,
+            table: &self.tables[pool as usize],
+            pool,
+        }
+    }
+
+    /// What a search needs. The group of a START that asks for one has to be counted before.
+    pub(crate) fn parts(&mut self, pool: Pool) -> Parts<'_> {
+        let view = View {
+            now: self.now,
+            nodes: &self.nodes,
+            groups: &self.groups,
+            columns: &self.columns,
+            filling: &self.filling,
+            table: &self.tables[pool as usize],
+            pool,
+        };
+        Parts {
+            view,
+            policy: &self.policy,
+            labels: &mut self.labels[pool as usize],
+            chance: &mut self.chance,
+        }
+    }
+}
+
+/// The scheduler, taken apart for one search: all read-only but the sets kept for labels, and chance.
+pub(crate) struct Parts<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) labels: &'a mut LabelIndex,
+    pub(crate) chance: &'a mut fastrand::Rng,
+}
+
+/// One search through one table.
+pub(crate) struct Search<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) asked: &'a Asked<'a>,
+    pub(crate) filters: Vec<&'a dyn Filter>,
+    masks: Vec<Mask>,
+    /// If there is a list, only these slots are looked at.
+    pub(crate) list: Option<Vec<Slot>>,
+    /// Nodes that were looked at one by one, by filters or to be weighed.
+    looked_at: Cell<usize>,
+}
+
+impl<'a> Search<'a> {
+    /// A search as these filters narrow it.
+    pub(crate) fn new(
+        view: View<'a>,
+        asked: &'a Asked<'a>,
+        filters: Vec<&'a dyn Filter>,
+        labels: &mut LabelIndex,
+    ) -> Self {
+        let mut narrowing = Narrowing {
+            labels,
+            view,
+            masks: Vec::new(),
+            list: None,
+        };
+        for filter in &filters {
+            filter.narrow(asked, &mut narrowing);
+        }
+        let Narrowing { masks, list, .. } = narrowing;
+        Self {
+            view,
+            asked,
+            filters,
+            masks,
+            list,
+            looked_at: Cell::new(0),
+        }
+    }
+
+    /// The first node that fits, in the order of the search.
+    fn first(&self) -> Option<Slot> {
+        if self.list.is_none() && self.filters.is_empty() && self.asked.custom.is_empty() {
+            return self.view.table.first_fit(&self.asked.request.asked);
+        }
+        let mut found = None;
+        self.visit(&[], |slot| {
+            found = Some(slot);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Whether masks say all that the START wishes for: no weigher finds a better node than one that is in all of them.
+    fn say_all(&self, wishes: &[Mask]) -> bool {
+        let prefer = self.asked.scheduling().map_or(0, |it| it.prefer.len());
+        let near = self.asked.near.iter().filter(|near| !near.asked.hard);
+        let group = self.asked.group.as_ref().filter(|group| !group.is_hard());
+        let is_anti = |group: &GroupNow<'_>| !group.is_together();
+        let of_group = group.filter(|group| group.members.is_some());
+        let masks = of_group.map_or(0, |group| 1 + usize::from(group.max() > 1));
+        group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks
+    }
+
+    /// The first node that fits and is all that is wished for, in the order of the search.
+    fn granting(&self, wishes: &[Mask]) -> Option<Slot> {
+        let mut found = None;
+        self.visit(wishes, |slot| {
+            found = Some(slot);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// One of the best of the first nodes that fit.
+    fn best(
+        &self,
+        wishes: &[Mask],
+        weighers: &[Weighted],
+        policy: &Policy,
+        chance: &mut fastrand::Rng,
+    ) -> Option<Slot> {
+        let slots = self.candidates(policy.candidates, wishes);
+        let candidates: Vec<(Slot, Candidate<'_>)> = slots
+            .into_iter()
+            .filter_map(|slot| Some((slot, self.candidate(slot)?)))
+            .collect();
+        let best = best(&candidates, weighers, self.asked, policy.subset_size);
+        match best.len() {
+            0 | 1 => best.first().copied(),
+            count => Some(best[chance.usize(..count)]),
+        }
+    }
+
+    /// The nodes that are compared: the first so many that fit and are all that is wished for; of those that are some of
+    /// it; and of all. So what is wished for is found wherever it is, and no more nodes are looked at than needed.
+    fn candidates(&self, limit: usize, wishes: &[Mask]) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        if wishes.is_empty() || limit == usize::MAX {
+            self.collect(limit, &[], &mut slots);
+            return slots;
+        }
+        self.collect(limit, wishes, &mut slots);
+        if wishes.len() > 1 {
+            for wish in wishes {
+                self.collect(limit, std::slice::from_ref(wish), &mut slots);
+            }
+        }
+        self.collect(limit, &[], &mut slots);
+        // A node may have been found more than once; its first place counts.
+        let mut seen = SlotSet::default();
+        slots.retain(|&slot| seen.insert(slot));
+        slots
+    }
+
+    fn collect(&self, limit: usize, also: &[Mask], into: &mut Vec<Slot>) {
+        let mut left = limit;
+        self.visit(also, |slot| {
+            into.push(slot);
+            left -= 1;
+            if left == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+    }
+
+    /// Shows every node that fits, in the order of the search, until told to stop.
+    fn visit(&self, also: &[Mask], mut visit: impl FnMut(Slot) -> ControlFlow<()>) {
+        let need = self.asked.need();
+        let table = self.view.table;
+        if let Some(list) = &self.list {
+            let fits = |&slot: &Slot| {
+                let masks = self.masks.iter().chain(also);
+                masks.into_iter().all(|mask| mask.allows(slot))
+                    && table.covers(slot, &need)
+                    && self.admits(slot)
+            };
+            let mut list: Vec<Slot> = list.iter().copied().filter(fits).collect();
+            table.sort_in_order(&mut list);
+            let _ = list.into_iter().try_for_each(visit);
+            return;
+        }
+        let _ = table.fits_in_order(
+            &need,
+            |block| allowed(&self.masks, block) & allowed(also, block),
+            |slot| {
+                if self.admits(slot) {
+                    visit(slot)
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
+    }
+
+    fn admits(&self, slot: Slot) -> bool {
+        if self.filters.is_empty() {
+            return true;
+        }
+        let Some(node) = self.candidate(slot) else {
+            return false;
+        };
+        self.filters
+            .iter()
+            .all(|filter| filter.admits(&node, self.asked).is_ok())
+    }
+
+    fn candidate(&self, slot: Slot) -> Option<Candidate<'a>> {
+        self.looked_at.set(self.looked_at.get() + 1);
+        let table: &'a Table = self.view.table;
+        let key = table.node(slot)?;
+        Some(self.view.candidate_with(key, table.offer(slot)))
+    }
+
+    /// The first node whose queue is filling and that would fit otherwise: the sender is slowed down by its own budget of
+    /// queued bytes rather than told that there is no room.
+    fn filling(&self) -> Option<Slot> {
+        let filling = self.view.filling.iter().copied();
+        self.first_of(filling.filter_map(|key| {
+            let takes_work = self.view.nodes.node(key).takes_work();
+            let candidate = takes_work.then(|| self.view.candidate(key))?;
+            Some((candidate, candidate.free()))
+        }))
+    }
+
+    /// The first, in the order of the search, of nodes that the table does not offer, each with the room it has.
+    fn first_of(&self, nodes: impl Iterator<Item = (Candidate<'a>, Resources)>) -> Option<Slot> {
+        let fits = |(node, room): &(Candidate<'a>, Resources)| {
+            let mut custom = self.asked.custom.iter();
+            let mut filters = self.filters.iter();
+            room.covers(&self.asked.request.asked)
+                && custom.all(|&(column, amount)| {
+                    self.view.nodes.free_custom(node.key(), column) >= amount
+                })
+                && filters.all(|filter| filter.admits(node, self.asked).is_ok())
+        };
+        let nodes = nodes.filter(fits);
+        let mut slots: Vec<Slot> = nodes
+            .filter_map(|(node, _)| self.view.nodes.node(node.key()).slots[self.view.pool as usize])
+            .collect();
+        self.view.table.sort_in_order(&mut slots);
+        slots.first().copied()
+    }
+}
+
+/// Where what a START would like holds, as far as labels and groups tell: one mask for each wish.
+fn wishes(
+    asked: &Asked<'_>,
+    view: View<'_>,
+    labels: &mut LabelIndex,
+    weighers: &[Weighted],
+) -> Vec<Mask> {
+    let mut wishes = Vec::new();
+    if let Some(image) = &asked.request.image
+        && weighers.iter().any(Weighted::wants_image)
+    {
+        let set = labels.with_key(&image_label(image));
+        wishes.push(Mask::inside(Arc::new(set)));
+    }
+    let prefer = asked
+        .scheduling()
+        .map_or(&[][..], |scheduling| &scheduling.prefer);
+    for expression in prefer {
+        if !facts::is_fact(expression.key()) {
+            wishes.push(labels.mask(expression));
+        } else if let Some(named) = view.named(expression) {
+            wishes.push(Mask::inside(Arc::new(named)));
+        }
+    }
+    for near in asked.near.iter().filter(|near| !near.asked.hard) {
+        let set = if near.asked.scope == NODE_SCOPE {
+            labels.with_key(&near.asked.label)
+        } else {
+            labels.with_values(&near.asked.scope, near.domains.iter().copied())
+        };
+        wishes.push(Mask::inside(Arc::new(set)));
+    }
+    if let Some(group) = asked.group.as_ref().filter(|group| !group.is_hard())
+        && let Some(members) = group.members
+    {
+        let with_members = |least: u32| {
+            if group.is_node_scope() {
+                return members.slots(view.pool as usize, least);
+            }
+            Arc::new(labels.with_values(&group.asked.scope, group.values_with(least)))
+        };
+        if group.is_together() {
+            wishes.push(Mask::inside(with_members(1)));
+        } else {
+            wishes.push(Mask::outside(with_members(1)));
+            if group.max() > 1 {
+                wishes.push(Mask::outside(with_members(group.max())));
+            }
+        }
+    }
+    wishes
+}

@@ -1,0 +1,126 @@
+//! Dry runs: what would be done with a START, or with several of its kind, without doing it.
+//!
+//! Nothing is worked out beside: nodes are chosen and claimed as ever, and then everything is taken back.
+
+use indexmap::IndexMap;
+use proto_frames::payload::{DecidedPlacement, PlacementDecision, StartFailureReason};
+
+use crate::Scheduler;
+use crate::api::action::{Message, PlacedStart};
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::StartRequest;
+use crate::placement::explain::Explanation;
+use crate::workflow::admission::Known;
+use crate::workflow::start::pool_of;
+
+/// Choices, and for each the nodes looked at one by one and those with members of the group, after which a trial of many
+/// instances ends: some 20 ms, in which nobody else is served.
+const MAX_WORK: usize = 1_000_000;
+
+impl Scheduler {
+    /// Answers a START with `dry_run: true`.
+    pub(crate) fn decide(&mut self, start: &PlacedStart) {
+        let request = &start.request;
+        let count = request.scheduling.as_ref().map_or(1, |it| it.instances());
+        let mut reason = self.no_room(request);
+        let (placements, fits, why) = match self.known(&request.instance) {
+            // Of several, this one only says what kind they are.
+            _ if count != 1 => self.try_out(request, count),
+            Known::Nowhere => self.try_out(request, count),
+            // It would go to the node that has it, as any START of an instance that lives.
+            Known::On(holder) => (IndexMap::from([(holder, 1)]), 1, None),
+            known => {
+                reason = StartFailureReason::InstanceExists;
+                (IndexMap::new(), 0, Some(why_not_placed(known)))
+            }
+        };
+        let hosts = placements.into_iter().map(|(key, count)| {
+            let node = self.nodes.node(key);
+            DecidedPlacement {
+                node_uuid: node.uuid.to_string(),
+                hostname: node.hostname().to_owned(),
+                count,
+            }
+        });
+        let mut decision = PlacementDecision {
+            instance_uuid: request.instance.to_string(),
+            count,
+            fits,
+            placements: hosts.collect(),
+            ..PlacementDecision::default()
+        };
+        if let Some(why) = why {
+            decision.reason = reason;
+            decision.detail = if fits > 0 {
+                format!("{fits} of {count} fit; of the next {}", why.text)
+            } else {
+                why.text
+            };
+            decision.reasons = why.reasons;
+            decision.never = why.never;
+        }
+        self.send(start.sender, Message::PlacementDecision(Box::new(decision)));
+    }
+
+    /// Where so many instances like this one would go now, in order of their choice; how many those are, and why there
+    /// are no more if there are not enough.
+    fn try_out(
+        &mut self,
+        request: &StartRequest,
+        count: u32,
+    ) -> (IndexMap<NodeKey, u32>, u32, Option<Explanation>) {
+        let pool = pool_of(request) as usize;
+        let (cursor, chance) = (self.tables[pool].cursor(), self.chance.clone());
+        let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
+        let mut trial = request.clone();
+        let mut why = None;
+        let mut work = 0;
+        for number in 0..count {
+            if work > MAX_WORK {
+                let text = format!("only the first {number} were tried: more take too long");
+                why = Some(Explanation::of(&text));
+                break;
+            }
+            work += 1 + self.members_of(request);
+            trial.instance = InstanceId::Trial(number);
+            let found = self.choose(&trial);
+            work += self.looked_at;
+            let Some(key) = found else {
+                why = Some(self.explain(&trial));
+                break;
+            };
+            self.reserve(self.now, key, crate::SessionId(0), &trial);
+            tried.push((key, trial.instance.clone()));
+        }
+        let mut placements = IndexMap::new();
+        for (key, _) in &tried {
+            *placements.entry(*key).or_insert(0) += 1;
+        }
+        for (key, instance) in tried.iter().rev() {
+            self.unreserve(*key, instance);
+        }
+        self.tables[pool].set_cursor(cursor);
+        self.chance = chance;
+        let fits = u32::try_from(tried.len()).unwrap_or(count);
+        (placements, fits, why)
+    }
+}
+
+/// Why a START of an instance that is known would not be placed.
+fn why_not_placed(known: Known) -> Explanation {
+    Explanation::of(&match known {
+        Known::Waits => "the instance waits for room here already".to_owned(),
+        Known::Taken(why) => why,
+        _ => "the instance is lost here already, and its node is expected back".to_owned(),
+    })
+}
+
+impl Scheduler {
+    /// Nodes with members of a request's group: what a choice for it may have to look at.
+    fn members_of(&self, request: &StartRequest) -> usize {
+        let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
+        group
+            .and_then(|group| self.groups.find(&group.id))
+            .map_or(0, |group| group.nodes().len())
+    }
+}

@@ -1,0 +1,29 @@
+//! Nodes that an instance is not to go to: where it could not be started, or what it is to leave.
+
+use super::{Filter, Miss};
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct Avoid;
+
+impl Filter for Avoid {
+    fn name(&self) -> &'static str {
+        "avoid"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        !asked.request.avoid.is_empty()
+    }
+
+    fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
+        if asked.request.avoid.contains(&node.uuid()) {
+            Err(Miss(0))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
+        "where it was tried already, or which it is to leave".to_owned()
+    }
+}

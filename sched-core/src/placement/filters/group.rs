@@ -1,0 +1,101 @@
+//! `scheduling.group` with a policy that must hold: affinity, or anti-affinity up to `max` members in one place.
+
+use std::sync::Arc;
+
+use proto_frames::payload::ReasonKind;
+
+use super::{Filter, Miss, Narrowing};
+use crate::cluster::labels::Mask;
+use crate::cluster::view::{Asked, Candidate, GroupNow};
+
+#[derive(Debug)]
+pub(super) struct HardGroup;
+
+/// Its members are elsewhere, or there are enough of them here.
+const PLACE: Miss = Miss(0);
+/// It has no value of the scope's label, so that nobody knows where it is.
+const NO_SCOPE: Miss = Miss(1);
+/// It has not said yet what runs on it, so that members may be there which nobody knows of.
+const UNLISTED: Miss = Miss(2);
+
+impl Filter for HardGroup {
+    fn name(&self) -> &'static str {
+        "group"
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["group"]
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked.group.as_ref().is_some_and(GroupNow::is_hard)
+    }
+
+    fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
+        let Some(group) = &asked.group else {
+            return Ok(());
+        };
+        if !node.has_listed() {
+            return Err(UNLISTED);
+        }
+        if !group.is_node_scope() && node.label(&group.asked.scope).next().is_none() {
+            return Err(NO_SCOPE);
+        }
+        let members = group.members_at(node);
+        let fits = if group.is_together() {
+            members > 0 || group.members.is_none()
+        } else {
+            members < group.max()
+        };
+        if fits { Ok(()) } else { Err(PLACE) }
+    }
+
+    fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
+        let Some(group) = &asked.group else { return };
+        let pool = to.view.pool as usize;
+        if group.is_node_scope() {
+            let Some(members) = group.members else { return };
+            to.masks.push(if group.is_together() {
+                Mask::inside(members.slots(pool, 1))
+            } else {
+                Mask::outside(members.slots(pool, group.max()))
+            });
+            return;
+        }
+        let scope = &group.asked.scope;
+        let least = if group.is_together() { 1 } else { group.max() };
+        let set = Arc::new(to.labels.with_values(scope, group.values_with(least)));
+        if !group.is_together() {
+            to.masks.push(Mask::outside(set));
+        } else if group.members.is_some() {
+            to.masks.push(Mask::inside(set));
+        }
+    }
+
+    fn reason(&self) -> ReasonKind {
+        ReasonKind::Group
+    }
+
+    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
+        let Some(group) = &asked.group else {
+            return "kept out by a group".to_owned();
+        };
+        let (id, scope) = (&group.asked.id, &group.asked.scope);
+        match miss {
+            NO_SCOPE => format!("without '{scope}', the scope of group '{id}'"),
+            UNLISTED => {
+                format!("that have not said yet what runs on them, which group '{id}' depends on")
+            }
+            _ if group.is_together() => format!("where group '{id}' has no member (by {scope})"),
+            _ => format!(
+                "where group '{id}' has {} already (by {scope})",
+                group.max()
+            ),
+        }
+    }
+
+    fn what(&self, _miss: Miss, asked: &Asked<'_>) -> String {
+        let group = asked.group.as_ref();
+        group.map_or_else(String::new, |group| group.asked.id.clone())
+    }
+}

@@ -1,0 +1,37 @@
+//! At most so many instances on one node.
+
+use proto_frames::payload::ReasonKind;
+
+use super::{Filter, Miss};
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct Instances {
+    pub(super) max: i64,
+}
+
+impl Filter for Instances {
+    fn name(&self) -> &'static str {
+        "instances"
+    }
+
+    fn concerns(&self, _asked: &Asked<'_>) -> bool {
+        true
+    }
+
+    fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {
+        if (node.instances() as i64) < self.max {
+            Ok(())
+        } else {
+            Err(Miss(0))
+        }
+    }
+
+    fn reason(&self) -> ReasonKind {
+        ReasonKind::Instances
+    }
+
+    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
+        format!("with {} or more instances", self.max)
+    }
+}

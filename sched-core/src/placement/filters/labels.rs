@@ -1,0 +1,81 @@
+//! `scheduling.require`: expressions over labels and facts that must hold.
+
+use std::sync::Arc;
+
+use proto_frames::payload::{Expression, ReasonKind};
+
+use super::{Filter, Miss, Narrowing};
+use crate::cluster::facts;
+use crate::cluster::labels::Mask;
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct Required;
+
+impl Filter for Required {
+    fn name(&self) -> &'static str {
+        "labels"
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["require"]
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        !required(asked).is_empty()
+    }
+
+    fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
+        let required = required(asked).iter().enumerate();
+        let mut failed = required.filter(|(_, expression)| !node.holds(expression));
+        let Some(first) = failed.next() else {
+            return Ok(());
+        };
+        // What stays as it is says more than what may pass.
+        let is_lasting =
+            |(_, expression): &(usize, &Expression)| facts::is_lasting(expression.key());
+        let (at, _) = if is_lasting(&first) {
+            first
+        } else {
+            failed.find(is_lasting).unwrap_or(first)
+        };
+        Err(Miss(u16::try_from(at).unwrap_or(u16::MAX)))
+    }
+
+    fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
+        for expression in required(asked) {
+            if !facts::is_fact(expression.key()) {
+                to.masks.push(to.labels.mask(expression));
+            } else if let Some(named) = to.view.named(expression) {
+                to.masks.push(Mask::inside(Arc::new(named)));
+            }
+        }
+    }
+
+    fn reason(&self) -> ReasonKind {
+        ReasonKind::Labels
+    }
+
+    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
+        let expression = missed(miss, asked);
+        format!("without '{}'", expression.map_or("", Expression::as_str))
+    }
+
+    fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
+        missed(miss, asked).map_or_else(String::new, ToString::to_string)
+    }
+
+    fn is_lasting(&self, miss: Miss, asked: &Asked<'_>) -> bool {
+        missed(miss, asked).is_some_and(|expression| facts::is_lasting(expression.key()))
+    }
+}
+
+fn required<'a>(asked: &Asked<'a>) -> &'a [Expression] {
+    asked
+        .scheduling()
+        .map_or(&[], |scheduling| &scheduling.require)
+}
+
+fn missed<'a>(miss: Miss, asked: &Asked<'a>) -> Option<&'a Expression> {
+    required(asked).get(usize::from(miss.0))
+}

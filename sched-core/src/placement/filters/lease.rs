@@ -1,0 +1,43 @@
+//! `scheduling.on_node_loss: restart`: only nodes whose launchers stop it by themselves when they are cut off.
+
+use proto_frames::payload::OnNodeLoss;
+
+use super::{Filter, Miss};
+use crate::api::input::Capabilities;
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct Lease;
+
+impl Filter for Lease {
+    fn name(&self) -> &'static str {
+        "lease"
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["on_node_loss"]
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked
+            .scheduling()
+            .is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart)
+    }
+
+    fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {
+        if node.can(Capabilities::LEASE) {
+            Ok(())
+        } else {
+            Err(Miss(0))
+        }
+    }
+
+    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
+        "without a lease (on_node_loss: restart needs a launcher that stops what it runs when it is cut off)"
+            .to_owned()
+    }
+
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
+        true
+    }
+}

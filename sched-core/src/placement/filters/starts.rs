@@ -1,0 +1,37 @@
+//! At most so many STARTs under way on one node: given to it and neither confirmed nor failed.
+
+use proto_frames::payload::ReasonKind;
+
+use super::{Filter, Miss};
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct StartsUnderWay {
+    pub(super) max: i64,
+}
+
+impl Filter for StartsUnderWay {
+    fn name(&self) -> &'static str {
+        "starts-under-way"
+    }
+
+    fn concerns(&self, _asked: &Asked<'_>) -> bool {
+        true
+    }
+
+    fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {
+        if (node.starts_under_way() as i64) < self.max {
+            Ok(())
+        } else {
+            Err(Miss(0))
+        }
+    }
+
+    fn reason(&self) -> ReasonKind {
+        ReasonKind::Starts
+    }
+
+    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
+        format!("with {} or more STARTs under way", self.max)
+    }
+}

@@ -1,0 +1,61 @@
+//! Tenant isolation: nodes of an aggregate that is reserved for tenants take work of these tenants alone.
+
+use std::sync::Arc;
+
+use proto_frames::payload::ReasonKind;
+
+use super::{Filter, Miss, Narrowing};
+use crate::cluster::facts::TENANT;
+use crate::cluster::labels::Mask;
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct Tenants;
+
+impl Filter for Tenants {
+    fn name(&self) -> &'static str {
+        "tenants"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked.any_reserved
+    }
+
+    fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
+        let tenant = asked.request.tenant.as_ref().map(ToString::to_string);
+        let mut is_reserved = false;
+        for reserved_for in node.label(TENANT) {
+            if Some(reserved_for) == tenant.as_deref() {
+                return Ok(());
+            }
+            is_reserved = true;
+        }
+        if is_reserved { Err(Miss(0)) } else { Ok(()) }
+    }
+
+    fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
+        let mut others = to.labels.with_key(TENANT);
+        if let Some(tenant) = &asked.request.tenant {
+            let tenant = tenant.to_string();
+            let own = to
+                .labels
+                .with_values(TENANT, std::iter::once(tenant.as_str()));
+            for slot in own.iter() {
+                others.remove(slot);
+            }
+        }
+        to.masks.push(Mask::outside(Arc::new(others)));
+    }
+
+    fn reason(&self) -> ReasonKind {
+        ReasonKind::Tenants
+    }
+
+    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
+        "reserved for other tenants".to_owned()
+    }
+
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
+        true
+    }
+}

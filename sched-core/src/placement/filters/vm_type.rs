@@ -1,0 +1,56 @@
+//! `start.vm_type`: only nodes whose launchers run that.
+
+use std::sync::Arc;
+
+use proto_frames::payload::ReasonKind;
+
+use super::{Filter, Miss, Narrowing};
+use crate::cluster::facts::LACKS_VM_TYPE;
+use crate::cluster::labels::Mask;
+use crate::cluster::view::{Asked, Candidate};
+
+#[derive(Debug)]
+pub(super) struct RunsVmType;
+
+impl Filter for RunsVmType {
+    fn name(&self) -> &'static str {
+        "vm_type"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked.is_lacking
+    }
+
+    fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
+        match node.label(LACKS_VM_TYPE).any(|lacks| lacks == word(asked)) {
+            true => Err(Miss(0)),
+            false => Ok(()),
+        }
+    }
+
+    fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
+        let value = std::iter::once(word(asked));
+        let lacking = to.labels.with_values(LACKS_VM_TYPE, value);
+        to.masks.push(Mask::outside(Arc::new(lacking)));
+    }
+
+    fn reason(&self) -> ReasonKind {
+        ReasonKind::VmType
+    }
+
+    fn describe(&self, _miss: Miss, asked: &Asked<'_>) -> String {
+        format!("whose launchers do not run vm_type '{}'", word(asked))
+    }
+
+    fn what(&self, _miss: Miss, asked: &Asked<'_>) -> String {
+        word(asked).to_owned()
+    }
+
+    fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {
+        true
+    }
+}
+
+fn word(asked: &Asked<'_>) -> &'static str {
+    asked.request.vm_type.map_or("", |vm_type| vm_type.name())
+}

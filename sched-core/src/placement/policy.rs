@@ -1,0 +1,242 @@
+//! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
+
+use crate::api::rules::{CANDIDATES, PolicyRules, Rules};
+use crate::cluster::facts;
+use crate::cluster::labels::Mask;
+use crate::cluster::view::{Asked, Candidate};
+use crate::placement::filters::{self, Filter};
+use crate::placement::weighers::{self, WISHES, Weighted};
+
+/// How a node is chosen among those that fit.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) filters: Vec<Box<dyn Filter>>,
+    pub(crate) weighers: Vec<Weighted>,
+    /// Nodes that are weighed; `usize::MAX` = all.
+    pub(crate) candidates: usize,
+    pub(crate) subset_size: usize,
+    /// Whether lower priorities make way.
+    pub(crate) preemption: bool,
+    /// Whether every instance may be moved.
+    pub(crate) relocation: bool,
+}
+
+/// What is wrong with configured rules: the key, below the configuration's own, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct RuleError {
+    /// Such as `policy.filters[2]`.
+    pub key: String,
+    /// What is wrong with its value, and what is expected.
+    pub problem: String,
+}
+
+impl Default for Policy {
+    /// First fit.
+    fn default() -> Self {
+        Self {
+            filters: filters::usual(),
+            weighers: Vec::new(),
+            candidates: CANDIDATES,
+            subset_size: 1,
+            preemption: false,
+            relocation: false,
+        }
+    }
+}
+
+impl Policy {
+    /// The policy that these rules describe.
+    ///
+    /// # Errors
+    /// The first rule that does not hold together.
+    pub(crate) fn new(rules: &PolicyRules) -> Result<Self, RuleError> {
+        let filters = match &rules.filters {
+            None => filters::usual(),
+            Some(listed) => {
+                let build = |(at, rule)| {
+                    filters::build(rule)
+                        .map_err(|problem| error(format!("policy.filters[{at}]"), problem))
+                };
+                let listed: Vec<Box<dyn Filter>> = listed
+                    .iter()
+                    .enumerate()
+                    .map(build)
+                    .collect::<Result<_, _>>()?;
+                let mut filters = filters::always();
+                filters.retain(|always| listed.iter().all(|it| it.name() != always.name()));
+                filters.into_iter().chain(listed).collect()
+            }
+        };
+        let build = |(at, rule)| {
+            weighers::build(rule)
+                .map_err(|problem| error(format!("policy.weighers[{at}]"), problem))
+        };
+        let weighers = rules
+            .weighers
+            .iter()
+            .enumerate()
+            .map(build)
+            .collect::<Result<_, _>>()?;
+        let at_least_one = |key: &str, value: usize| match value {
+            0 => Err(error(
+                format!("policy.{key}"),
+                "expected a number above 0".to_owned(),
+            )),
+            value => Ok(value),
+        };
+        Ok(Self {
+            filters,
+            weighers,
+            candidates: at_least_one("candidates", rules.candidates.unwrap_or(usize::MAX))?,
+            subset_size: at_least_one("subset_size", rules.subset_size)?,
+            preemption: rules.preemption,
+            relocation: rules.relocation,
+        })
+    }
+
+    /// The filters that have to do with a START.
+    pub(crate) fn concerned<'p>(
+        &'p self,
+        asked: &'p Asked<'_>,
+    ) -> impl Iterator<Item = &'p dyn Filter> {
+        self.filters
+            .iter()
+            .map(|filter| &**filter)
+            .filter(|filter| filter.concerns(asked))
+    }
+
+    /// Whether any instance may have to be placed again, so that its START is kept whatever it says itself.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.preemption || self.relocation
+    }
+
+    /// Whether nothing is weighed but what a START itself prefers, and the best is taken.
+    pub(crate) fn weighs_wishes_alone(&self) -> bool {
+        self.weighers.is_empty() && self.subset_size == 1
+    }
+
+    /// The weighers that tell nodes apart for a START: the policy's, and what the START itself prefers.
+    pub(crate) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
+        let is_listed = |wish: &&Weighted| {
+            let name = wish.weigher.name();
+            self.weighers
+                .iter()
+                .all(|weighted| weighted.weigher.name() != name)
+        };
+        let wishes = WISHES.iter().filter(is_listed);
+        self.weighers
+            .iter()
+            .chain(wishes)
+            .filter(|weighted| weighted.weigher.concerns(asked))
+            .copied()
+            .collect()
+    }
+
+    /// Whether a key of `start.scheduling` has an effect under this policy.
+    pub(crate) fn understands(&self, key: &str) -> bool {
+        let is_a_filters = filters::all_keys().any(|other| other == key);
+        let is_asked = || {
+            self.filters
+                .iter()
+                .any(|filter| filter.keys().contains(&key))
+        };
+        (!is_a_filters || is_asked()) && (!weighers::ALONE.contains(&key) || self.weighs(key))
+    }
+
+    /// Whether a weigher counts for anything.
+    fn weighs(&self, name: &str) -> bool {
+        let is_it = |weighted: &&Weighted| weighted.weigher.name() == name;
+        let mut listed = self.weighers.iter().filter(is_it).peekable();
+        if listed.peek().is_none() {
+            return WISHES.iter().any(|wish| is_it(&wish));
+        }
+        listed.any(|weighted| weighted.multiplier != 0.0)
+    }
+}
+
+impl Rules {
+    /// Whether the rules hold together.
+    ///
+    /// # Errors
+    /// The first that does not: its key and what is wrong.
+    pub fn check(&self) -> Result<(), RuleError> {
+        Policy::new(&self.policy)?;
+        for (at, aggregate) in self.aggregates.iter().enumerate() {
+            let key = format!("aggregates[{at}].select");
+            check_facts(&key, &aggregate.select)?;
+        }
+        for (at, rule) in self.capacity.iter().enumerate() {
+            check_facts(&format!("capacity[{at}].select"), &rule.select)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_facts(key: &str, select: &[proto_frames::payload::Expression]) -> Result<(), RuleError> {
+    for (at, expression) in select.iter().enumerate() {
+        let name = expression.key();
+        // Sets of nodes may depend on what does not change by itself.
+        if !facts::is_lasting(name) {
+            let problem = format!(
+                "'{name}' cannot be selected by; of the facts there are {}",
+                facts::LASTING.join(", ")
+            );
+            return Err(error(format!("{key}[{at}]"), problem));
+        }
+    }
+    Ok(())
+}
+
+fn error(key: String, problem: String) -> RuleError {
+    RuleError { key, problem }
+}
+
+/// The best of some nodes: those that are weighed the highest, in order, best first; equals in the order they came.
+pub(crate) fn best<'a, T: Copy>(
+    candidates: &[(T, Candidate<'a>)],
+    weighers: &[Weighted],
+    asked: &Asked<'_>,
+    count: usize,
+) -> Vec<T> {
+    let mut scores = vec![0.0; candidates.len()];
+    let mut values = Vec::with_capacity(candidates.len());
+    for weighted in weighers {
+        values.clear();
+        values.extend(
+            candidates
+                .iter()
+                .map(|(_, node)| weighted.weigher.weigh(node, asked)),
+        );
+        let (least, most) = values.iter().fold(
+            (f64::INFINITY, f64::NEG_INFINITY),
+            |(least, most), &value| (least.min(value), most.max(value)),
+        );
+        if most > least {
+            for (score, value) in scores.iter_mut().zip(&values) {
+                *score += weighted.multiplier * (value - least) / (most - least);
+            }
+        }
+    }
+    if count == 1 {
+        return first_of_the_best(&scores)
+            .map(|at| candidates[at].0)
+            .into_iter()
+            .collect();
+    }
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    order.truncate(count);
+    order.into_iter().map(|at| candidates[at].0).collect()
+}
+
+fn first_of_the_best(scores: &[f64]) -> Option<usize> {
+    (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best })
+}
+
+/// Whether all of these masks allow a block's slots: a bit for each.
+pub(crate) fn allowed(masks: &[Mask], block: usize) -> u64 {
+    masks
+        .iter()
+        .fold(u64::MAX, |word, mask| word & mask.word(block))
+}

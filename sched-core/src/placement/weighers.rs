@@ -1,0 +1,230 @@
+//! Weighers: of the nodes that may run a START, how good is each? The trait, and the list of all of them.
+//!
+//! A weigher's values are brought to 0 … 1 over the nodes compared (the worst of them 0, the best 1), multiplied by its
+//! multiplier and added up; a negative multiplier turns it round, so that what spreads packs.
+
+use std::fmt::Debug;
+
+use crate::api::rules::{PREFER_MULTIPLIER, WeigherRule};
+use crate::cluster::view::{Asked, Candidate};
+
+/// How good a node is for a START.
+pub(crate) trait Weigher: Debug + Send + Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// Whether it tells nodes apart for this START at all.
+    fn concerns(&self, _asked: &Asked<'_>) -> bool {
+        true
+    }
+
+    /// The more, the better; of any magnitude, but finite.
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64;
+}
+
+/// A weigher and by how much it counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weighted {
+    pub(crate) weigher: &'static dyn Weigher,
+    pub(crate) multiplier: f64,
+}
+
+impl Weighted {
+    /// Whether nodes that have the image are wanted.
+    pub(crate) fn wants_image(&self) -> bool {
+        self.weigher.name() == Image.name() && self.multiplier > 0.0
+    }
+}
+
+/// Every weigher there is.
+static REGISTRY: &[&dyn Weigher] = &[
+    &Figure {
+        name: "free-memory",
+        of: |node| node.free().mem_mib as f64,
+    },
+    &Figure {
+        name: "free-cpu",
+        of: |node| node.free().vcpus as f64,
+    },
+    &Figure {
+        name: "free-disk",
+        of: |node| node.free().disk_mib as f64,
+    },
+    &Figure {
+        name: "starts-under-way",
+        of: |node| node.starts_under_way() as f64,
+    },
+    &Figure {
+        name: "instances",
+        of: |node| node.instances() as f64,
+    },
+    &Figure {
+        name: "load",
+        of: |node| node.report().map_or(0.0, |report| report.load as f64),
+    },
+    &Figure {
+        name: "failures",
+        of: |node| node.failures(),
+    },
+    &Image,
+    &Prefer,
+    &SoftAffinity,
+    &SoftNear,
+];
+
+/// What a START itself prefers, weighed whether or not the policy has weighers.
+pub(crate) static WISHES: [Weighted; 3] = [
+    Weighted {
+        weigher: &Prefer,
+        multiplier: PREFER_MULTIPLIER,
+    },
+    Weighted {
+        weigher: &SoftAffinity,
+        multiplier: PREFER_MULTIPLIER,
+    },
+    Weighted {
+        weigher: &SoftNear,
+        multiplier: PREFER_MULTIPLIER,
+    },
+];
+
+/// The keys of `start.scheduling` that only the weigher of the same name reads: without it they have no effect.
+pub(crate) const ALONE: [&str; 2] = ["image", "prefer"];
+
+/// The weigher that a rule names.
+///
+/// # Errors
+/// What is wrong with the rule, to be put behind its key.
+pub(crate) fn build(rule: &WeigherRule) -> Result<Weighted, String> {
+    let found = REGISTRY
+        .iter()
+        .find(|weigher| weigher.name() == &*rule.name);
+    let Some(&weigher) = found else {
+        let names: Vec<&str> = REGISTRY.iter().map(|weigher| weigher.name()).collect();
+        let names = names.join(", ");
+        return Err(format!(
+            "there is no weigher '{}'; there are {names}",
+            rule.name
+        ));
+    };
+    if !rule.multiplier.is_finite() {
+        return Err(format!(
+            "multiplier is {}: expected a number",
+            rule.multiplier
+        ));
+    }
+    Ok(Weighted {
+        weigher,
+        multiplier: rule.multiplier,
+    })
+}
+
+/// A figure of the node alone.
+#[derive(Debug)]
+struct Figure {
+    name: &'static str,
+    of: fn(&Candidate<'_>) -> f64,
+}
+
+impl Weigher for Figure {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> f64 {
+        (self.of)(node)
+    }
+}
+
+/// Whether the image is there already: the label `image.NAME`.
+#[derive(Debug)]
+struct Image;
+
+impl Weigher for Image {
+    fn name(&self) -> &'static str {
+        "image"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked.request.image.is_some()
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
+        let image = asked.request.image.as_deref();
+        f64::from(image.is_some_and(|image| node.has_image(image)))
+    }
+}
+
+/// How many of the expressions in `scheduling.prefer` hold.
+#[derive(Debug)]
+struct Prefer;
+
+impl Weigher for Prefer {
+    fn name(&self) -> &'static str {
+        "prefer"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked
+            .scheduling()
+            .is_some_and(|scheduling| !scheduling.prefer.is_empty())
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
+        let prefer = asked
+            .scheduling()
+            .map_or(&[][..], |scheduling| &scheduling.prefer);
+        prefer
+            .iter()
+            .filter(|expression| node.holds(expression))
+            .count() as f64
+    }
+}
+
+/// Members of the START's group where the node is: more is better for soft affinity, worse for soft anti-affinity.
+#[derive(Debug)]
+struct SoftAffinity;
+
+impl Weigher for SoftAffinity {
+    fn name(&self) -> &'static str {
+        "soft-affinity"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked.group.as_ref().is_some_and(|group| !group.is_hard())
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
+        let Some(group) = &asked.group else {
+            return 0.0;
+        };
+        let members = f64::from(group.members_at(node));
+        if group.is_together() {
+            members
+        } else {
+            -members
+        }
+    }
+}
+
+/// How much of `scheduling.near` that need not hold does.
+#[derive(Debug)]
+struct SoftNear;
+
+impl Weigher for SoftNear {
+    fn name(&self) -> &'static str {
+        "near"
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        asked.near.iter().any(|near| !near.asked.hard)
+    }
+
+    fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
+        let near = asked
+            .near
+            .iter()
+            .filter(|near| !near.asked.hard && near.is_at(node));
+        near.count() as f64
+    }
+}

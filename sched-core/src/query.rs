@@ -1,0 +1,141 @@
+//! Read-only pictures for people: pages of nodes, instances and controllers, the queue, histories, and the heartbeat's
+//! few rows. Each kind of row has its file; what pages are is in `page`.
+
+mod heartbeat;
+mod history;
+mod instances;
+mod nodes;
+pub(crate) mod page;
+pub(crate) mod snapshot;
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Instant;
+
+use proto_frames::Role;
+use proto_frames::payload::query::MAX_LIMIT;
+use proto_frames::payload::{ControllerView, Query, QueryKind, QueryResult, Standing};
+
+use crate::Scheduler;
+use crate::api::action::Message;
+use crate::api::ids::SessionId;
+use crate::cluster::columns::Columns;
+use crate::cluster::index::ColumnId;
+
+use self::page::Allowance;
+
+pub use self::heartbeat::{Heartbeat, HeartbeatNode};
+
+/// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
+const ENTRY_LEN: usize = 24;
+
+impl Scheduler {
+    pub(crate) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
+        let mut result = QueryResult {
+            id: query.id,
+            what: query.what.clone(),
+            ..QueryResult::default()
+        };
+        match &query.what {
+            QueryKind::Nodes => self.query_nodes(now, query, &mut result),
+            QueryKind::Instances => self.query_instances(now, query, &mut result),
+            QueryKind::Controllers => {
+                result.controllers = self.controller_rows(now);
+                result.store = Some(self.store_view());
+            }
+            QueryKind::Queue => self.query_queue(now, query, &mut result),
+            QueryKind::History => self.query_history(query, &mut result),
+            QueryKind::Other(what) => {
+                let known = QueryKind::KNOWN.join(", ");
+                result.error = Some(format!("query.what is '{what}': expected one of {known}"));
+            }
+        }
+        self.send(id, Message::QueryResult(Box::new(result)));
+    }
+
+    fn query_nodes(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+        let Some(from) = start_of(query, result) else {
+            return;
+        };
+        let pattern = query.matching.as_deref().unwrap_or_default();
+        let mut allowance = Allowance::new(limit(query));
+        let next = self.node_page(now, from, pattern, &mut allowance, &mut result.nodes);
+        result.next = next.map(|cursor| cursor.to_string());
+    }
+
+    fn controller_rows(&self, now: Instant) -> Vec<ControllerView> {
+        let controllers = self.controllers.iter().map(|&id| {
+            (
+                id,
+                if self.is_master(id) {
+                    Standing::Master
+                } else {
+                    Standing::Backup
+                },
+            )
+        });
+        let operators = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.role.contains(Role::OPERATOR))
+            .filter(|(_, session)| !session.role.contains(Role::CONTROLLER))
+            .map(|(&id, _)| (id, Standing::Operator));
+        let row = |(id, standing): (SessionId, Standing)| {
+            let session = self.session(id);
+            ControllerView {
+                uuid: session.uuid.to_string(),
+                standing,
+                connected_s: now.saturating_duration_since(session.since).as_secs() as i64,
+            }
+        };
+        controllers
+            .chain(operators)
+            .take(MAX_LIMIT as usize)
+            .map(row)
+            .collect()
+    }
+}
+
+/// Something about each of these custom resources, by their names.
+fn named(
+    amounts: &[(ColumnId, i64)],
+    columns: &Columns,
+    of: impl Fn(ColumnId, i64) -> i64,
+) -> BTreeMap<String, i64> {
+    amounts
+        .iter()
+        .map(|&(column, amount)| (columns.name(column).to_owned(), of(column, amount)))
+        .collect()
+}
+
+fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
+    let of_key = |(key, values): (&String, &Vec<String>)| {
+        let values = values.iter().map(|value| value.len() + ENTRY_LEN);
+        key.len() + ENTRY_LEN + values.sum::<usize>()
+    };
+    labels.iter().map(of_key).sum()
+}
+
+fn amounts_len(amounts: &BTreeMap<String, i64>) -> usize {
+    amounts.keys().map(|name| name.len() + ENTRY_LEN).sum()
+}
+
+fn limit(query: &Query) -> usize {
+    // The server refuses a limit that is out of range before the core hears of it.
+    query.checked_limit().unwrap_or(1)
+}
+
+/// Where a page begins, as an earlier one's `next` said; else at the start. `None` if no page said that, which is the
+/// answer then.
+fn start_of<C: FromStr + Default>(query: &Query, result: &mut QueryResult) -> Option<C> {
+    let Some(after) = query.after.as_deref() else {
+        return Some(C::default());
+    };
+    let cursor = after.parse().ok();
+    if cursor.is_none() {
+        result.error = Some(format!(
+            "query.after is '{after}', which no earlier page gave as its next"
+        ));
+    }
+    cursor
+}

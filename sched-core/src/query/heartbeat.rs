@@ -1,0 +1,68 @@
+//! The heartbeat's few rows: the original's counts and figures, nothing of this project's.
+
+use proto_frames::Uuid;
+
+use crate::Scheduler;
+use crate::api::ids::NodeKey;
+use crate::cluster::node::{NodeStatus, Pool};
+
+/// What the heartbeat line shows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heartbeat {
+    /// Controllers, master first, up to the number asked for.
+    pub controllers: Vec<(Uuid, bool)>,
+    /// All controllers.
+    pub controller_count: usize,
+    /// Compute nodes in order, up to the number asked for.
+    pub nodes: Vec<HeartbeatNode>,
+    /// All compute nodes.
+    pub node_count: usize,
+}
+
+/// One compute node in the heartbeat line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeartbeatNode {
+    /// Which.
+    pub uuid: Uuid,
+    /// What it last said of itself.
+    pub status: NodeStatus,
+    /// Whether it was used last.
+    pub is_most_recently_used: bool,
+    /// Memory free after claims, present, in MiB, and load; `None` before its first report.
+    pub figures: Option<(i64, i64, i64)>,
+}
+
+impl Scheduler {
+    /// The first few controllers and compute nodes, and how many there are.
+    #[must_use]
+    pub fn heartbeat(&self, max_controllers: usize, max_nodes: usize) -> Heartbeat {
+        let table = &self.tables[Pool::Compute as usize];
+        let row = |key: NodeKey| {
+            let node = self.nodes.node(key);
+            let figures = node.report.as_ref().map(|report| {
+                (
+                    self.nodes.free(key).mem_mib.max(-1),
+                    report.mem_total_mib,
+                    report.load,
+                )
+            });
+            HeartbeatNode {
+                uuid: node.uuid,
+                status: node.status,
+                is_most_recently_used: table.most_recently_used() == Some(key),
+                figures,
+            }
+        };
+        Heartbeat {
+            controllers: self
+                .controllers
+                .iter()
+                .take(max_controllers)
+                .map(|&id| (self.session(id).uuid, self.is_master(id)))
+                .collect(),
+            controller_count: self.controllers.len(),
+            nodes: table.iter().take(max_nodes).map(row).collect(),
+            node_count: table.len(),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Rows of instances: those on nodes, as the ledgers have them, and those that are looked after and on none.
+//!
+//! An instance that is looked after is one row, where its state says that it is. What else ledgers have of it is a claim: its
+//! room on the node that it moves to.
+
+use std::time::Instant;
+
+use proto_frames::payload::{InstanceView, PlacementState, Query, QueryResult};
+
+use super::page::{Allowance, InstanceCursor, QueueCursor};
+use super::{amounts_len, limit, named, start_of};
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::cluster::ledger::{Entry, Phase};
+use crate::cluster::node::{Node, Pool, Presence};
+use crate::instance::{Awaits, By, Instance, Placing, State};
+use crate::queue::Rank;
+
+impl Scheduler {
+    pub(super) fn query_instances(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+        let pattern = query.matching.as_deref().unwrap_or_default();
+        if !pattern.is_empty()
+            && let Some(row) = self.instance_row(now, &InstanceId::new(pattern))
+        {
+            result.instances.push(row);
+            return;
+        }
+        let Some(from) = start_of(query, result) else {
+            return;
+        };
+        let mut allowance = Allowance::new(limit(query));
+        let rows = &mut result.instances;
+        let next = self.instance_page(now, from, pattern, &mut allowance, rows);
+        result.next = next.map(|cursor| cursor.to_string());
+    }
+
+    /// The queue in its order: who waits for compute nodes, then who waits for network nodes.
+    pub(super) fn query_queue(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+        let pattern = query.matching.as_deref().unwrap_or_default();
+        let Some(from) = start_of::<QueueCursor>(query, result) else {
+            return;
+        };
+        let mut allowance = Allowance::new(limit(query));
+        for pool in Pool::ALL.into_iter().skip(from.pool) {
+            let at = pool as usize;
+            let is_first = at == from.pool;
+            let after = from.after.filter(|_| is_first);
+            let rank = after.map(|(priority, order)| Rank::new(priority, order));
+            let mut last = after;
+            for waiter in self.queue.iter_after(pool, rank) {
+                if allowance.is_used_up() {
+                    let cursor = QueueCursor {
+                        pool: at,
+                        after: last,
+                    };
+                    result.next = Some(cursor.to_string());
+                    return;
+                }
+                allowance.look();
+                last = Some((waiter.priority, waiter.order));
+                if waiter.instance.starts_with(pattern)
+                    && let Some(row) = self.instance_row(now, &waiter.instance)
+                {
+                    allowance.take_row(text_len(&row));
+                    result.instances.push(row);
+                }
+            }
+        }
+    }
+
+    /// Adds the rows of instances that match, from a place on; where the next page begins if there is more.
+    pub(crate) fn instance_page(
+        &self,
+        now: Instant,
+        from: InstanceCursor,
+        pattern: &str,
+        allowance: &mut Allowance,
+        rows: &mut Vec<InstanceView>,
+    ) -> Option<InstanceCursor> {
+        let (first, mut left) = match from {
+            InstanceCursor::Node(first, left) => (first, left),
+            InstanceCursor::Nowhere(after) => {
+                let mut last = after;
+                while let Some((instance, kept)) = self.instances.next_nowhere(last.as_ref()) {
+                    if allowance.is_used_up() {
+                        return Some(InstanceCursor::Nowhere(last));
+                    }
+                    allowance.look();
+                    if instance.starts_with(pattern) {
+                        let row = self.row_nowhere(now, instance, kept);
+                        allowance.take_row(text_len(&row));
+                        rows.push(row);
+                    }
+                    last = Some(instance.clone());
+                }
+                (0, None)
+            }
+        };
+        for (key, node) in self.nodes.iter_from(first) {
+            let at = key.0 as usize;
+            if allowance.is_used_up() {
+                return Some(InstanceCursor::Node(at, left));
+            }
+            allowance.look();
+            let by_host = !pattern.is_empty() && node.hostname() == pattern;
+            // Those left to show are of the node that the page before ended with, if that is still there.
+            let left = left.take().filter(|_| at == first);
+            let entries = left.unwrap_or(usize::MAX);
+            for (before, instance, entry) in node.ledger.entries_before(entries) {
+                if allowance.is_used_up() {
+                    return Some(InstanceCursor::Node(at, Some(before + 1)));
+                }
+                allowance.look();
+                let is_wanted = by_host || instance.starts_with(pattern);
+                if is_wanted && self.is_its_place(key, instance, entry) {
+                    let row = self.row_on(now, node, instance, entry);
+                    allowance.take_row(text_len(&row));
+                    rows.push(row);
+                }
+            }
+        }
+        None
+    }
+
+    /// The row of one instance, wherever it is.
+    fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceView> {
+        let kept = self.instances.get(instance);
+        let place = match kept {
+            Some(kept) => kept.node(),
+            None => self.holders.get(instance).copied(),
+        };
+        match (place, kept) {
+            (Some(key), _) => {
+                let node = self.nodes.node(key);
+                let entry = node.ledger.get(instance)?;
+                Some(self.row_on(now, node, instance, entry))
+            }
+            (None, Some(kept)) => Some(self.row_nowhere(now, instance, kept)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether an entry is where its instance is, rather than where it is to go or was.
+    fn is_its_place(&self, key: NodeKey, instance: &InstanceId, entry: &Entry) -> bool {
+        match self.instances.get(instance).map(Instance::node) {
+            None => true,
+            Some(None) => false,
+            // Listed by two nodes, which should not be: people are to see that.
+            Some(Some(place)) => place == key || entry.phase != Phase::Claimed,
+        }
+    }
+
+    fn row_on(
+        &self,
+        now: Instant,
+        node: &Node,
+        instance: &InstanceId,
+        entry: &Entry,
+    ) -> InstanceView {
+        let state = match (node.presence, entry.phase) {
+            (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
+            (_, Phase::Claimed | Phase::Placed(_)) => PlacementState::Placed,
+            (_, Phase::Running) => PlacementState::Running,
+        };
+        let row = InstanceView {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.uuid.to_string(),
+            hostname: node.hostname().to_owned(),
+            state,
+            reported: entry.reported.map(|state| state.name().to_owned()),
+            mem_mb: entry.asked.mem_mib,
+            vcpus: entry.asked.vcpus,
+            disk_mb: entry.asked.disk_mib,
+            mem_used_mb: entry.used_mem_mib,
+            disk_used_mb: entry.used_disk_mib,
+            age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
+            group: entry.group().map_or_else(String::new, ToString::to_string),
+            resources: named(entry.custom(), &self.columns, |_, asked| asked),
+            ..InstanceView::default()
+        };
+        match self.instances.get(instance) {
+            Some(kept) => self.with_life(now, instance, kept, row),
+            None => row,
+        }
+    }
+
+    /// The row of one that waits, or whose node is lost.
+    fn row_nowhere(&self, now: Instant, instance: &InstanceId, kept: &Instance) -> InstanceView {
+        let (state, node) = match kept.state {
+            State::Lost { node, .. } => (PlacementState::InDoubt, Some(node)),
+            _ => (PlacementState::Waiting, None),
+        };
+        let known = node.and_then(|uuid| self.nodes.by_uuid(uuid));
+        let mut row = InstanceView {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
+            hostname: known
+                .map(|key| self.nodes.node(key).hostname().to_owned())
+                .unwrap_or_default(),
+            state,
+            ..InstanceView::default()
+        };
+        if let Some(request) = kept.request() {
+            row.mem_mb = request.asked.mem_mib;
+            row.vcpus = request.asked.vcpus;
+            row.disk_mb = request.asked.disk_mib;
+            let scheduling = request.scheduling.as_deref();
+            let group = scheduling.and_then(|asked| asked.group.as_ref());
+            row.group = group.map(|group| group.id.clone()).unwrap_or_default();
+            row.resources = scheduling
+                .map(|asked| asked.resources.clone())
+                .unwrap_or_default();
+        }
+        self.with_life(now, instance, kept, row)
+    }
+
+    fn with_life(
+        &self,
+        now: Instant,
+        instance: &InstanceId,
+        kept: &Instance,
+        row: InstanceView,
+    ) -> InstanceView {
+        let position = self.queue.position(instance);
+        let waits_until = kept.waits_until.filter(|_| !kept.has_run);
+        let deadline = match kept.state {
+            State::Waiting => waits_until,
+            _ => kept.state.due(),
+        };
+        let left = deadline.map(|until| until.saturating_duration_since(now).as_millis());
+        let target = match kept.state {
+            State::Migrating { to, .. } => self.nodes.node(to).uuid.to_string(),
+            _ => String::new(),
+        };
+        InstanceView {
+            age_s: now.saturating_duration_since(kept.arrived).as_secs() as i64,
+            priority: Some(i64::from(kept.priority)),
+            attempts: Some(attempts(kept)),
+            life: kept.state.word().as_str().to_owned(),
+            waits_for: waits_for(kept),
+            position: position.map(|position| position as u64),
+            deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),
+            target_node_uuid: target,
+            ..row
+        }
+    }
+}
+
+/// How often it has been tried on a node since it last ran: the failed tries, and the one that is being made or came to
+/// something.
+fn attempts(kept: &Instance) -> u32 {
+    let is_tried = match &kept.state {
+        State::Waiting | State::Lost { .. } => false,
+        State::Placing(Placing { pending_on, .. }) => *pending_on == Awaits::Node,
+        _ => true,
+    };
+    let failed = u32::try_from(kept.tried.len()).unwrap_or(u32::MAX);
+    failed.saturating_add(u32::from(is_tried))
+}
+
+/// Why it waits; empty where it does not.
+fn waits_for(kept: &Instance) -> String {
+    let last = || kept.history.last().map(|event| event.detail.to_string());
+    match &kept.state {
+        State::Waiting
+        | State::Lost { .. }
+        | State::Suspended {
+            by: By::Preemptor(_),
+            ..
+        } => last().unwrap_or_default(),
+        State::Placing(Placing {
+            pending_on: Awaits::Victims(victims, _),
+            ..
+        }) => match victims.len() {
+            1 => "one instance to make way for it".to_owned(),
+            count => format!("{count} instances to make way for it"),
+        },
+        _ => String::new(),
+    }
+}
+
+fn text_len(row: &InstanceView) -> usize {
+    row.group.len() + row.waits_for.len() + amounts_len(&row.resources)
+}

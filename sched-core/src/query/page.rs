@@ -1,0 +1,178 @@
+//! Pages: how much one may have, and where the next begins.
+//!
+//! A cursor is text that only this file reads; a client gives it back as it came. The order of rows is such that what
+//! is there all the while is on some page, whatever else comes and goes between two of them:
+//!
+//! - nodes stand by their keys, which do not change while a node is known;
+//! - instances on no node stand by identifier, and the cursor is the last one shown;
+//! - those on a node are shown from the last to the first. Whoever leaves has its place taken by the last, which was shown
+//!   already: it may be shown twice, and nobody is passed over.
+//!
+//! What moves from one place to another meanwhile may be shown in both or in neither; who follows the events hears of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::api::ids::InstanceId;
+
+/// Rows looked at for one page, wanted or not: what bounds the time a page takes.
+const MAX_SCAN: usize = 4_000;
+
+/// Bytes of labels, resources, groups and explanations on one page, beyond which it ends with a further page to come. Each
+/// may be long and a row may have many; written with every character escaped, which takes four bytes for one, and the rest
+/// of [`proto_frames::payload::query::MAX_LIMIT`] rows beside them, they stay below the longest payload of a frame.
+const MAX_TEXT_LEN: usize = 256 * 1024;
+
+/// What a page may still have.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    rows: usize,
+    text_len: usize,
+    scan: usize,
+}
+
+impl Allowance {
+    /// That of a page of so many rows.
+    pub(crate) fn new(rows: usize) -> Self {
+        Self {
+            rows,
+            text_len: MAX_TEXT_LEN,
+            scan: MAX_SCAN,
+        }
+    }
+
+    /// Whether the page ends here.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.rows == 0 || self.text_len == 0 || self.scan == 0
+    }
+
+    /// Notes that something was looked at.
+    pub(super) fn look(&mut self) {
+        self.scan = self.scan.saturating_sub(1);
+    }
+
+    /// Notes a row with texts of this length.
+    pub(super) fn take_row(&mut self, text_len: usize) {
+        self.rows = self.rows.saturating_sub(1);
+        self.text_len = self.text_len.saturating_sub(text_len);
+    }
+}
+
+/// The key of the node that a page of nodes begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct NodeCursor(pub(super) usize);
+
+/// Where a page of instances begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InstanceCursor {
+    /// Among those on no node, behind this one.
+    Nowhere(Option<InstanceId>),
+    /// On the node with this key or the next, with so many of its entries still to be shown; `None` = all.
+    Node(usize, Option<usize>),
+}
+
+impl Default for InstanceCursor {
+    /// Before everything.
+    fn default() -> Self {
+        Self::Nowhere(None)
+    }
+}
+
+/// A place in the waiting queue: pool, priority and order of the last one shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct QueueCursor {
+    pub(super) pool: usize,
+    pub(super) after: Option<(u8, u64)>,
+}
+
+/// What stands before the identifier of an instance on no node.
+const NOWHERE: &str = "none:";
+
+impl fmt::Display for NodeCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for NodeCursor {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for InstanceCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere(None) => f.write_str(NOWHERE),
+            Self::Nowhere(Some(instance)) => write!(f, "{NOWHERE}{instance}"),
+            Self::Node(key, None) => key.fmt(f),
+            Self::Node(key, Some(left)) => write!(f, "{key}:{left}"),
+        }
+    }
+}
+
+impl FromStr for InstanceCursor {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(instance) = text.strip_prefix(NOWHERE) {
+            let after = (!instance.is_empty()).then(|| InstanceId::new(instance));
+            return Ok(Self::Nowhere(after));
+        }
+        match text.split_once(':') {
+            None => Ok(Self::Node(text.parse()?, None)),
+            Some((key, left)) => Ok(Self::Node(key.parse()?, Some(left.parse()?))),
+        }
+    }
+}
+
+impl fmt::Display for QueueCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.after {
+            None => self.pool.fmt(f),
+            Some((priority, order)) => write!(f, "{}:{priority}:{order}", self.pool),
+        }
+    }
+}
+
+impl FromStr for QueueCursor {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (pool, rest) = text.split_once(':').unwrap_or((text, ""));
+        let after = match rest.split_once(':') {
+            Some((priority, order)) => Some((priority.parse()?, order.parse()?)),
+            None if rest.is_empty() => None,
+            None => Some((rest.parse()?, 0)),
+        };
+        Ok(Self {
+            pool: pool.parse()?,
+            after,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InstanceCursor, InstanceId, QueueCursor};
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written() {
+        let web = InstanceId::new("web:1");
+        let instances = [
+            InstanceCursor::Nowhere(None),
+            InstanceCursor::Nowhere(Some(web)),
+            InstanceCursor::Node(7, None),
+            InstanceCursor::Node(7, Some(0)),
+        ];
+        for cursor in instances {
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        for after in [None, Some((100, 0)), Some((0, u64::MAX))] {
+            let cursor = QueueCursor { pool: 1, after };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+}

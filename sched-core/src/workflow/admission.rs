@@ -1,0 +1,187 @@
+//! The one way in for every START: alone, as one of a batch, tried again after a restart, taken back from a connection
+//! that ended, or only to be decided. What is known of its instance is asked here and nowhere else, so that an instance
+//! that a node has, or that the scheduler has to place itself, is not started a second time.
+//!
+//! What may be placed is a [`NewStart`]; nothing else makes one, and nothing else is placed. How it is placed is in
+//! `placement` and `batches`.
+
+use proto_frames::Uuid;
+use proto_frames::payload::StartFailureReason;
+
+use crate::Scheduler;
+use crate::api::action::{Notice, PlacedStart};
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::StartRequest;
+use crate::instance::{AfterLoss, Awaits, Placing, State};
+use crate::placement::explain::Explanation;
+use crate::workflow::start::Refusal;
+
+/// What is known of a START's instance, and so what becomes of the START.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// No node has it and the scheduler does not have to place it: the START may be placed.
+    Nowhere,
+    /// A node has it, or was given it: the START goes there.
+    On(NodeKey),
+    /// It waits for room: its sender is told so.
+    Waits,
+    /// It was on a node that is expected back after a restart: the START waits for that node.
+    Expected,
+    /// The scheduler has it, and no node could answer: the START is refused, for this reason.
+    Taken(String),
+}
+
+/// A START whose instance no node has and that the scheduler does not have to place.
+#[derive(Debug)]
+pub(crate) struct NewStart {
+    start: PlacedStart,
+}
+
+impl NewStart {
+    pub(crate) fn as_start(&self) -> &PlacedStart {
+        &self.start
+    }
+
+    pub(crate) fn request(&self) -> &StartRequest {
+        &self.start.request
+    }
+
+    /// The START, for where it is to wait: it has to come in again.
+    pub(crate) fn into_start(self) -> PlacedStart {
+        self.start
+    }
+}
+
+impl Scheduler {
+    /// What is known of an instance of which a START has come.
+    pub(crate) fn known(&self, instance: &InstanceId) -> Known {
+        let Some(kept) = self.instances.get(instance) else {
+            return match self.holders.get(instance) {
+                Some(&key) => Known::On(key),
+                None if self.settling.expected_on(instance).is_some() => Known::Expected,
+                None => Known::Nowhere,
+            };
+        };
+        match &kept.state {
+            State::Waiting => Known::Waits,
+            State::Running { node }
+            | State::Placing(Placing {
+                node,
+                pending_on: Awaits::Node,
+            }) => Known::On(*node),
+            // It was deleted, and its launcher stops it once its lease is over: not before that is certain.
+            State::Lost {
+                then: AfterLoss::Delete,
+                ..
+            } if kept.is_fenced() => {
+                let text = "the instance is lost here already: it was deleted, and its node, which is lost, may run \
+                            it until its lease is over";
+                Known::Taken(text.to_owned())
+            }
+            // It is not placed again by itself.
+            State::Lost {
+                node,
+                then: AfterLoss::Forget | AfterLoss::Delete,
+                ..
+            } => self.known_of_lost(*node),
+            state => Known::Taken(format!("the instance is {} here already", state.word())),
+        }
+    }
+
+    /// What is known of an instance that was on a lost node. Whoever starts it anew knows that the node is lost, but not
+    /// that it may be back any moment: because the scheduler has only just been started, or the node is connected and is
+    /// about to say what it has.
+    fn known_of_lost(&self, node: Uuid) -> Known {
+        if self.settling.is_awaited(node) {
+            return Known::Expected;
+        }
+        let is_about_to_say = self.nodes.by_uuid(node).is_some_and(|key| {
+            let node = self.nodes.node(key);
+            node.session().is_some() && !node.has_listed
+        });
+        if is_about_to_say {
+            let text = format!(
+                "the instance is lost here already, and its node {node}, which is back, has not said yet whether it \
+                 has it"
+            );
+            return Known::Taken(text);
+        }
+        Known::Nowhere
+    }
+
+    /// Lets a START in that may be placed; any other is answered, or goes where its instance is.
+    pub(crate) fn admit_start(&mut self, start: PlacedStart) -> Option<NewStart> {
+        match self.known(&start.request.instance) {
+            Known::Nowhere => {
+                // The same START again while the first one waits for nodes: the newer takes its place.
+                self.settling.take_instance(&start.request.instance);
+                Some(NewStart { start })
+            }
+            known => {
+                self.answer_known(known, start);
+                None
+            }
+        }
+    }
+
+    /// The same for STARTs that are placed together, without doing anything yet: those that may be placed, and the others,
+    /// for [`Scheduler::answer_known`].
+    pub(crate) fn admit_starts(
+        &self,
+        starts: Vec<PlacedStart>,
+    ) -> (Vec<NewStart>, Vec<(Known, PlacedStart)>) {
+        let (mut new, mut others) = (Vec::new(), Vec::new());
+        for start in starts {
+            match self.known(&start.request.instance) {
+                Known::Nowhere => new.push(NewStart { start }),
+                known => others.push((known, start)),
+            }
+        }
+        (new, others)
+    }
+
+    /// Deals with a START of an instance that is known.
+    pub(crate) fn answer_known(&mut self, known: Known, start: PlacedStart) {
+        let instance = start.request.instance.clone();
+        match known {
+            Known::Nowhere => debug_assert!(false, "{instance} is not known"),
+            Known::On(holder) => {
+                self.note_asker(&start);
+                self.repeat(holder, start);
+            }
+            Known::Waits => {
+                self.note_asker(&start);
+                self.tell_queued(&instance);
+            }
+            Known::Expected => {
+                self.settling.take_instance(&instance);
+                self.hold(start, Refusal::Crowded);
+            }
+            Known::Taken(text) => {
+                let (sender, restart) = (start.sender, start.request.restart);
+                let (why, reason) = (Explanation::of(&text), StartFailureReason::InstanceExists);
+                self.answer_start(sender, &instance, reason, restart, why);
+            }
+        }
+    }
+
+    /// Has a START wait in the settle window, or fail if it cannot.
+    pub(crate) fn hold(&mut self, start: PlacedStart, otherwise: Refusal) {
+        if let Some((batch, _)) = self.batches.waiting(&start.request.instance) {
+            let text = format!("the instance waits in batch '{batch}' here already");
+            return self.answer_known(Known::Taken(text), start);
+        }
+        match self.settling.hold(start) {
+            Ok(instance) => self.notice(Notice::Settling(instance)),
+            Err(start) => self.fail_start(&start, otherwise),
+        }
+    }
+
+    /// Whoever asks for an instance now hears of what becomes of it.
+    fn note_asker(&mut self, start: &PlacedStart) {
+        let kept = self.instances.get_mut(&start.request.instance);
+        if let Some(known) = kept.and_then(|kept| kept.start.as_mut()) {
+            known.sender = start.sender;
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! What brings an instance that is looked after from one state to the next. Every change of state goes through
+//! [`Scheduler::turn`], which remembers it, and tells those who follow it; the states are drawn in `instances`.
+//!
+//! Here: how it finds a node, is given to it, is confirmed, refused, ends, or is deleted. How it waits is in `waiting`;
+//! making way in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
+
+use std::time::{Duration, Instant};
+
+use proto_frames::Uuid;
+use proto_frames::payload::{
+    InstanceStateEvent, LifeState, OnNodeLoss, StartFailure, StartFailureReason, Topic,
+};
+
+use crate::Scheduler;
+use crate::api::action::Message;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{InstanceState, StartRequest};
+use crate::api::text::ShortText;
+use crate::cluster::ledger::{Ended, EntryEnd, Phase, Unconfirmed};
+use crate::instance::tried::{AllTried, Tried};
+use crate::instance::{Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State};
+use crate::journal::durable::Next;
+use crate::peers::owner::Owner;
+use crate::peers::session::Session;
+use crate::placement::explain::Explanation;
+use crate::workflow::admission::NewStart;
+use crate::workflow::start::pool_of;
+
+/// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
+/// what does not end when asked, after 10 s or so.
+pub(crate) const COMMAND_TIME: Duration = Duration::from_secs(60);
+
+/// How long nodes that refused an instance which ran before are not asked again while it waits: it has nowhere else to
+/// go, and a launcher that is asked as fast as it refuses has no time for anything else.
+const REFUSED_TIME: Duration = Duration::from_secs(60);
+
+/// Nodes that one START is tried on where it does not say: the one that is chosen.
+const USUAL_ATTEMPTS: u32 = 1;
+
+impl Scheduler {
+    /// Whether a START's instance is to be looked after: it may have to be placed again.
+    pub(crate) fn is_to_keep(&self, request: &StartRequest) -> bool {
+        self.asks_to_be_kept(request) || self.policy.keeps_all()
+    }
+
+    /// Whether a START asks for something that makes its instance a managed one.
+    pub(crate) fn asks_to_be_kept(&self, request: &StartRequest) -> bool {
+        request.scheduling.as_deref().is_some_and(|asked| {
+            asked.priority.is_some()
+                || asked.queue.is_some()
+                || asked.attempts.is_some()
+                || asked.relocate
+                || asked.on_node_loss == OnNodeLoss::Restart
+        })
+    }
+
+    /// Changes the state of an instance; what does not wait any more is not in the queue.
+    pub(crate) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+        if !state.waits() {
+            self.leave_queue(instance);
+        }
+        let Some(kept) = self.instances.turn(instance, state) else {
+            return;
+        };
+        let (what, key) = (kept.state.word(), kept.state.node());
+        let node = key.map(|key| self.nodes.node(key).uuid);
+        let lease = key.and_then(|key| self.lease_of(key));
+        self.cordons.note_turn(instance, node);
+        let kept = self.instances.get_mut(instance);
+        kept.into_iter().for_each(|kept| {
+            kept.last_node = node.or(kept.last_node);
+            kept.lease = lease.or(kept.lease);
+            kept.bound_for = kept.bound_for.filter(|_| what == LifeState::Lost);
+            kept.note_suspension();
+            kept.note(Event {
+                at: self.now,
+                what: what.clone(),
+                node,
+                detail: detail.into(),
+            });
+        });
+        self.remember(instance);
+        if what == LifeState::Waiting {
+            self.tell_unsaid_pause(instance);
+        }
+        if what == LifeState::Waiting && self.config.durable {
+            // Who hears of it counts on it.
+            return self.after_commit(instance, Next::TellWaiting);
+        }
+        self.tell_state(instance, what, node, detail);
+    }
+
+    /// Tells that an instance waits.
+    pub(crate) fn tell_waiting(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        let why = kept.and_then(|kept| kept.history.last());
+        let why = why.map(|event| event.detail.to_string());
+        let why = why.unwrap_or_default();
+        self.tell_state(instance, LifeState::Waiting, None, &why);
+    }
+
+    /// No longer looks after an instance: it is on no node any more, or needs it no longer.
+    pub(crate) fn let_go(&mut self, instance: &InstanceId, detail: &str) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let what = LifeState::Gone;
+        kept.note(Event {
+            at: self.now,
+            what: what.clone(),
+            node: None,
+            detail: detail.into(),
+        });
+        self.leave_queue(instance);
+        self.instances.remove(instance);
+        self.cordons.note_turn(instance, None);
+        if let Some(&key) = self.holders.get(instance) {
+            self.nodes.node_mut(key).ledger.set_kept(instance, false);
+        }
+        self.remember(instance);
+        self.tell_state(instance, what, None, detail);
+        self.evictions.forget(instance);
+        self.is_out_of_the_way(instance);
+    }
+
+    /// Takes an instance out of the queue, if it is there.
+    fn leave_queue(&mut self, instance: &InstanceId) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let kept = self.kept_for(instance);
+        if self.queue.remove(instance).is_some() {
+            self.outranks_no_more();
+            kept.into_iter().for_each(|key| self.wake(key));
+        }
+    }
+
+    pub(crate) fn tell_state(
+        &mut self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        if self.controllers.is_empty() && self.watchers.is_empty() {
+            return;
+        }
+        let event = self.state_event(instance, state, node, detail);
+        self.tell_controllers(Topic::Instances, |session| {
+            let message = || Message::InstanceState(Box::new(event.clone()));
+            session.is_native().then(message)
+        });
+    }
+
+    /// Tells one peer the same, unless it is told as all others are.
+    pub(crate) fn copy_state(
+        &mut self,
+        to: SessionId,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) {
+        let hears = |session: &Session| {
+            !session.is_native()
+                || self.controllers.contains(&to)
+                || session.topics.contains(&Topic::Instances)
+        };
+        if !self.sessions.get(&to).is_none_or(hears) {
+            let event = self.state_event(instance, state, node, detail);
+            self.send(to, Message::InstanceState(Box::new(event)));
+        }
+    }
+
+    fn state_event(
+        &self,
+        instance: &InstanceId,
+        state: LifeState,
+        node: Option<Uuid>,
+        detail: &str,
+    ) -> InstanceStateEvent {
+        let kept = self.instances.get(instance);
+        let target = kept.and_then(|kept| match kept.state {
+            State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
+            _ => None,
+        });
+        InstanceStateEvent {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
+            state,
+            detail: detail.to_owned(),
+            priority: kept.map(|kept| i64::from(kept.priority)),
+            target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a START that may be placed is to be looked after. One that is started anew although its lost node may come
+    /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
+    /// on disk: as one that waits in a batch, or from a life before.
+    pub(crate) fn is_to_manage(&self, start: &NewStart) -> bool {
+        let request = start.request();
+        self.is_to_keep(request)
+            || self.instances.contains(&request.instance)
+            || self.durable.is_recorded(&request.instance)
+    }
+
+    /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
+    /// `None` if it is looked after already, which no [`NewStart`] is but for one that is lost and started anew.
+    pub(crate) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
+        let start = start.into_start();
+        let instance = start.request.instance.clone();
+        self.let_go(&instance, "started again by a new START");
+        let asked = start.request.scheduling.as_deref();
+        let priority = asked.and_then(|asked| asked.priority);
+        let queue = asked.and_then(|asked| asked.queue);
+        let waits = queue.map(|span| Duration::from_millis(span.ms()));
+        let waits = waits.filter(|it| !it.is_zero());
+        let attempts = asked.and_then(|asked| asked.attempts);
+        let restarts = asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart);
+        let kept = Instance {
+            priority: priority
+                .and_then(|it| u8::try_from(it).ok())
+                .unwrap_or(DEFAULT_PRIORITY),
+            state: State::Waiting,
+            order: self.queue.next_order(),
+            arrived: self.now,
+            waits_until: waits.map(|it| self.now + it),
+            max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
+            tried: AllTried::default(),
+            relocates: asked.is_some_and(|asked| asked.relocate) || self.policy.keeps_all(),
+            on_loss: if restarts {
+                OnLoss::Restart
+            } else {
+                OnLoss::Report
+            },
+            has_run: false,
+            last_node: None,
+            bound_for: None,
+            suspended_by: None,
+            lease: None,
+            history: Default::default(),
+            epoch: 0,
+            asker: None,
+            pinned: None,
+            pending: None,
+            told_to_stop: false,
+            is_operators: self.owner(start.sender) != Owner::Controllers,
+            has_left_unsaid: false,
+            counted: 0,
+            start: Some(Box::new(start)),
+        };
+        let place = self.instances.vacant(instance.clone())?;
+        place.insert(kept);
+        self.note_kept(&instance);
+        Some(instance)
+    }
+
+    fn begin_placing(&mut self, key: NodeKey, start: NewStart) {
+        let again = start.as_start().clone();
+        let Some(instance) = self.keep(start) else {
+            self.release(key, &again.request.instance);
+            return;
+        };
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.set_kept(&instance, true);
+        let entry = ledger.get(&instance);
+        if entry.is_some_and(|entry| entry.phase == Phase::Claimed) {
+            self.turn(&instance, placing(key, Awaits::Commit), "");
+            return self.after_commit(&instance, Next::Give);
+        }
+        self.turn(&instance, placing(key, Awaits::Node), "");
+        self.hand_over(key, again);
+    }
+
+    /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
+    pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
+        let (pool, rank) = (pool_of(start.request()), self.rank_of(start.request()));
+        if self.is_to_manage(&start) {
+            self.begin_placing(key, start);
+        } else {
+            self.full.keep(start.as_start());
+            self.hand_over(key, start.into_start());
+        }
+        self.note_placed(pool, rank);
+    }
+
+    /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
+    pub(crate) fn seek(&mut self, instance: &InstanceId, detail: &str) {
+        let Some(request) = self.request_now(instance) else {
+            return self.let_go(instance, "its START is not known any more");
+        };
+        if let Some(key) = self.choose_again(instance, &request) {
+            return self.claim_in_turn(instance, &request, key, detail);
+        }
+        if self.preempt(instance, &request) {
+            return;
+        }
+        self.wait_or_fail(instance, &request, detail);
+    }
+
+    /// Claims room on a node for an instance that is placed again, unless others wait: what its own end may just have
+    /// freed is theirs first, if their turn is before its own.
+    fn claim_in_turn(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+        key: NodeKey,
+        detail: &str,
+    ) {
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if !has_run || self.queue.is_empty() {
+            return self.claim_kept(instance, key, detail);
+        }
+        self.turn(instance, State::Waiting, detail);
+        if self.enqueue(instance, request).is_err() {
+            return self.claim_kept(instance, key, detail);
+        }
+        self.after_commit(instance, Next::TellQueued);
+        self.wake(key);
+    }
+
+    /// The node for an instance that is placed again: the one it had last, if it fits there.
+    pub(crate) fn choose_again(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Option<NodeKey> {
+        let last = self.instances.get(instance)?.last_node;
+        if let Some(last) = last
+            && request.node_id.is_none()
+            && !request.avoid.contains(&last)
+        {
+            let pinned = StartRequest {
+                node_id: Some(last.to_string().into()),
+                ..request.clone()
+            };
+            if let Some(key) = self.choose_ready(&pinned) {
+                return Some(key);
+            }
+        }
+        self.choose_wary(request)
+    }
+
+    /// What an instance's START asks for now: not to be on nodes that could not start it.
+    pub(crate) fn request_now(&self, instance: &InstanceId) -> Option<StartRequest> {
+        let kept = self.instances.get(instance)?;
+        let mut request = kept.request()?.clone();
+        request
+            .avoid
+            .extend(kept.tried.iter().map(|tried| tried.node));
+        let pinned = kept.pinned.map(|node| node.to_string().into());
+        request.node_id = pinned.or(request.node_id);
+        Some(request)
+    }
+
+    /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
+    pub(crate) fn claim_kept(&mut self, instance: &InstanceId, key: NodeKey, detail: &str) {
+        if !self.claim_room(instance, key) {
+            return;
+        }
+        self.holders.insert(instance.clone(), key);
+        self.note_try(instance, key);
+        self.turn(instance, placing(key, Awaits::Commit), detail);
+        self.after_commit(instance, Next::Give);
+        self.count_placement(instance);
+    }
+
+    /// Counts that an instance was given room.
+    pub(crate) fn count_placement(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get(instance);
+        if let Some(request) = kept.and_then(|kept| kept.request()) {
+            let (pool, rank) = (pool_of(request), self.rank_of(request));
+            self.note_placed(pool, rank);
+        }
+    }
+
+    /// Claims on a node what an instance asks for, before anybody is told.
+    pub(crate) fn claim_room(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(request) = self.request_now(instance) else {
+            return false;
+        };
+        self.claim_as(&request, key);
+        true
+    }
+
+    /// Gives an instance to the node on which its room is claimed.
+    pub(crate) fn give(&mut self, instance: &InstanceId) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let (State::Placing(Placing { node, .. }), Some(start)) = (&kept.state, &kept.start) else {
+            return;
+        };
+        let (key, start) = (*node, start.clone());
+        let node = self.nodes.node_mut(key);
+        if node.session().is_none() {
+            self.release(key, instance);
+            return self.seek(instance, "its node was lost before it was told");
+        }
+        node.starts_sent += 1;
+        let unconfirmed = Unconfirmed {
+            sender: start.sender,
+            ordinal: node.starts_sent,
+            restart: start.request.restart,
+        };
+        node.ledger.give(instance, unconfirmed);
+        self.instances.turn(instance, placing(key, Awaits::Node));
+        self.remember(instance);
+        self.hand_over(key, *start);
+    }
+
+    /// STATS say something new of an instance that is looked after.
+    pub(crate) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let is_suspended = reported == InstanceState::ExitPaused;
+        match kept.state.clone() {
+            // Its launcher is at it, and may yet fail.
+            State::Placing(_) if reported == InstanceState::Pending => {}
+            // Also where nobody was told to start it: it was there when its room was claimed.
+            State::Placing(Placing { node, .. }) if node == key => {
+                kept.note_running();
+                self.turn(instance, State::Running { node: key }, "");
+                self.wake_for_preemption(key);
+                if is_suspended {
+                    self.suspension_reported(key, instance, true);
+                }
+            }
+            State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
+                self.suspension_reported(key, instance, is_suspended);
+            }
+            State::Running { node } | State::Suspended { node, .. } if node == key => {
+                self.suspension_reported(key, instance, is_suspended);
+            }
+            State::Migrating { to, .. } if to == key => self.arrived(key, instance),
+            State::Lost { then, .. } => self.came_back(key, instance, then, is_suspended),
+            state if state.node() != Some(key) => self.found_elsewhere(key, instance, &state),
+            _ => {}
+        }
+    }
+
+    /// A launcher could not start an instance that is looked after: the next node is tried, as often as it may be.
+    /// Whether the failure was that of the START it was placed with.
+    pub(crate) fn attempt_failed(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        reason: &StartFailureReason,
+        text: &ShortText,
+    ) -> bool {
+        let is_awaited = placing(key, Awaits::Node);
+        let Some(kept) = self.instances.get(instance) else {
+            return false;
+        };
+        if kept.state != is_awaited {
+            return false;
+        }
+        if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
+            // It answers an earlier START of the same instance; the outcome of the latest is still to come.
+            return true;
+        }
+        self.release(key, instance);
+        if *reason == StartFailureReason::FullComputeNode {
+            self.is_full_again(key);
+        }
+        let uuid = self.nodes.node(key).uuid;
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return true;
+        };
+        kept.tried.note(Tried {
+            node: uuid,
+            reason: reason.clone(),
+            detail: text.clone(),
+        });
+        let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
+        self.blame(key, instance, reason);
+        let detail = format!("node {uuid} could not start it: {reason}");
+        // What ran before is not given up because of where it was sent to.
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        if has_run || (may_try_elsewhere(reason) && attempts < max) {
+            self.seek(instance, &detail);
+            let kept = self.instances.get(instance);
+            if has_run && kept.is_some_and(|kept| kept.state == State::Waiting) {
+                let at = self.now + REFUSED_TIME;
+                self.instances.ask_again(instance, at);
+            }
+        } else {
+            let why = Explanation::of(if text.is_empty() { &detail } else { text });
+            self.fail_kept(instance, reason.clone(), Some(uuid), why);
+        }
+        true
+    }
+
+    /// Fails an instance that is on no node: its sender is told with all that was tried, and it is forgotten.
+    pub(crate) fn fail_kept(
+        &mut self,
+        instance: &InstanceId,
+        reason: StartFailureReason,
+        node: Option<Uuid>,
+        why: Explanation,
+    ) {
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let request = kept.start.as_deref();
+        let sender = request.map_or(SessionId(0), |start| start.sender);
+        let failure = StartFailure {
+            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
+            instance_uuid: instance.to_string(),
+            restart: request.is_some_and(|start| start.request.restart),
+            detail: Some(why.text.clone()),
+            reasons: why.reasons,
+            never: why.never,
+            attempts: kept.tried.said(),
+            reason,
+            seq: None,
+        };
+        self.let_go(instance, &why.text);
+        self.tell_failure(sender, failure);
+    }
+
+    /// Takes a claim out of a node's ledger that is not the instance's own place.
+    pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) {
+        if self.nodes.node_mut(key).ledger.release(instance).is_some() {
+            self.refresh_offer(key);
+        }
+    }
+
+    /// Something is due about instances that are looked after.
+    pub(crate) fn instances_due(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(instance) = self.instances.take_again(now) else {
+                break;
+            };
+            let kept = self.instances.get_mut(&instance);
+            if let Some(kept) = kept.filter(|kept| kept.state == State::Waiting) {
+                kept.tried.clear();
+                self.leave_queue(&instance);
+                self.seek(&instance, "nodes that refused it may take it by now");
+            }
+        }
+        for _ in 0..most {
+            let Some(instance) = self.instances.take_due(now) else {
+                return;
+            };
+            let Some(kept) = self.instances.get(&instance) else {
+                continue;
+            };
+            match kept.state.clone() {
+                State::Placing(Placing { node, .. }) => self.victims_are_late(node, &instance),
+                State::Suspending { .. } | State::Resuming { .. } => {
+                    self.suspension_late(&instance)
+                }
+                State::Stopping { node, .. } => self.stop_is_late(node, &instance),
+                State::Migrating { .. } => self.move_is_late(&instance),
+                State::Updating { .. } => self.update_is_late(&instance),
+                State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
+                State::Waiting | State::Running { .. } | State::Suspended { .. } => {}
+            }
+        }
+    }
+}
+
+/// A START on its way to a node.
+pub(crate) fn placing(node: NodeKey, pending_on: Awaits) -> State {
+    State::Placing(Placing { node, pending_on })
+}
+
+/// Whether another node may do better.
+fn may_try_elsewhere(reason: &StartFailureReason) -> bool {
+    matches!(
+        reason,
+        StartFailureReason::FullComputeNode
+            | StartFailureReason::NodeMaintenance
+            | StartFailureReason::LaunchFailure
+            | StartFailureReason::ImageFailure
+            | StartFailureReason::NetworkFailure
+    )
+}

@@ -1,0 +1,454 @@
+//! Peers come and go: sessions, standing of controllers, nodes found, lost and found again.
+
+use std::time::Instant;
+
+use indexmap::IndexMap;
+use proto_frames::payload::{
+    ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
+};
+use proto_frames::{Encoding, Role, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::{
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
+};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Backlog, Hello};
+use crate::cluster::node::{Node, Presence};
+use crate::instance::{Awaits, By, State, Then};
+use crate::peers::bindings::Bound;
+use crate::peers::session::{LAUNCHER, Session, identity};
+use crate::workflow::admission::Known;
+use crate::workflow::care::placing;
+use crate::workflow::start::Refusal;
+
+impl Scheduler {
+    pub(crate) fn connect(&mut self, now: Instant, id: SessionId, hello: Hello) {
+        if let Err(why) = self.admit(&hello) {
+            return self.act(Action::Refuse { session: id, why });
+        }
+        let configuration = match hello.encoding {
+            Encoding::Native => self.cluster.payload.clone(),
+            Encoding::Gob => self.cluster.original.clone(),
+        };
+        self.send(id, Message::Connected { configuration });
+        self.notice(Notice::Connected(hello.uuid, hello.role));
+        let old = self.identities.insert(identity(hello.uuid, hello.role), id);
+        self.sessions.insert(id, Session::new(hello, now));
+        if hello.role.intersects(LAUNCHER) {
+            self.connect_node(now, id, &hello);
+        }
+        if hello.role.contains(Role::CONTROLLER) {
+            self.connect_controller(id, old);
+        }
+        if let Some(old) = old {
+            self.act(Action::Disconnect {
+                session: old,
+                why: DisconnectReason::Replaced { by: id },
+            });
+        }
+    }
+
+    fn admit(&mut self, hello: &Hello) -> Result<(), RefusedConnect> {
+        if hello.role.is_empty() {
+            return Err(RefusedConnect::NoRole);
+        }
+        if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
+            return Err(RefusedConnect::OperatorAndController);
+        }
+        if hello.role.contains(Role::OPERATOR) && hello.encoding == Encoding::Gob {
+            return Err(RefusedConnect::OperatorInGob);
+        }
+        if hello.bound {
+            self.bind(hello.uuid);
+        } else if self.is_bound(hello.uuid) {
+            return Err(RefusedConnect::BoundElsewhere);
+        }
+        Ok(())
+    }
+
+    /// Remembers that a UUID is its certificate's alone.
+    fn bind(&mut self, uuid: Uuid) {
+        match self.bindings.insert(uuid) {
+            Bound::Now => self.remember_binding(uuid),
+            Bound::Already => {}
+            Bound::NoRoom => self.notice(Notice::NotBound(uuid)),
+        }
+    }
+
+    fn is_bound(&self, uuid: Uuid) -> bool {
+        // What is not remembered for want of room is at least not taken from the peer that has it.
+        let is_there = |session: &Session| session.is_bound && session.uuid == uuid;
+        self.bindings.contains(uuid)
+            || self.bindings.is_full() && self.sessions.values().any(is_there)
+    }
+
+    /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
+    fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
+        let roles = Role(hello.role.0 & LAUNCHER.0);
+        let key = match self.nodes.by_uuid(hello.uuid) {
+            Some(key) => {
+                self.reattach(now, key, id, roles);
+                key
+            }
+            None => {
+                let mut node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
+                node.is_cordoned = self.cordons.contains(hello.uuid);
+                let key = self.nodes.insert(node);
+                self.enter_tables(key);
+                self.announce_node(key);
+                key
+            }
+        };
+        self.nodes.node_mut(key).is_native = hello.encoding == Encoding::Native;
+        self.session_mut(id).node = Some(key);
+        self.recall_claims(key);
+        self.act(Action::RememberNodes);
+    }
+
+    fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
+        let (old, old_roles) = (self.nodes.node(key).session(), self.nodes.node(key).roles);
+        if let Some(old) = old {
+            self.session_mut(old).node = None;
+            if old_roles == roles {
+                // The same node over a newer connection: its place stays, and nobody else notices.
+                let node = self.nodes.node_mut(key);
+                node.ledger.put_in_doubt();
+                node.attach(id, now);
+                self.filling.swap_remove(&key);
+                return self.refresh_offer(key);
+            }
+            self.lose_node(now, key);
+        }
+        let node = self.nodes.node_mut(key);
+        node.roles = roles;
+        node.attach(id, now);
+        self.enter_tables(key);
+        self.refresh_offer(key);
+        self.announce_node(key);
+    }
+
+    fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
+        // A newer connection of a controller takes its place in the order.
+        let place = self
+            .controllers
+            .iter()
+            .position(|&other| Some(other) == old);
+        match place {
+            Some(place) => self.controllers[place] = id,
+            None => self.controllers.push(id),
+        }
+        self.tell_standing(id);
+        if place.is_none() && self.is_master(id) {
+            self.notice(Notice::Master(self.session(id).uuid));
+        }
+        let events: Vec<NodeConnected> = self
+            .nodes
+            .iter_from(0)
+            .filter(|(_, node)| node.session().is_some_and(|session| session != id))
+            .flat_map(|(_, node)| connected(node))
+            .collect();
+        for event in events {
+            self.send(id, Message::NodeConnected(event));
+        }
+        if place.is_none() && self.is_master(id) {
+            self.brief_first(id);
+        }
+    }
+
+    fn tell_standing(&mut self, id: SessionId) {
+        if self.session(id).is_native() {
+            let status = if self.is_master(id) {
+                Standing::Master
+            } else {
+                Standing::Backup
+            };
+            self.send(id, Message::ControllerStatus(ControllerStatus { status }));
+        }
+    }
+
+    pub(crate) fn disconnected(&mut self, now: Instant, id: SessionId, unsent: Vec<Message>) {
+        let Some(session) = self.sessions.swap_remove(&id) else {
+            return;
+        };
+        self.notice(Notice::Left(session.uuid, session.role));
+        let name = identity(session.uuid, session.role);
+        if self.identities.get(&name) == Some(&id) {
+            self.identities.swap_remove(&name);
+        }
+        self.watchers.retain(|&other| other != id);
+        if session.role.contains(Role::OPERATOR) {
+            self.answers.forget(id);
+        }
+        // Before anybody is told of anything: it can no longer be told.
+        let place = self.controllers.iter().position(|&other| other == id);
+        if let Some(place) = place {
+            self.controllers.remove(place);
+        }
+        if let Some(key) = session.node {
+            self.lose_node(now, key);
+        }
+        let was_being_briefed = self.end_briefing(id, &unsent);
+        if place == Some(0) {
+            self.outcomes_unsent(session.uuid, &unsent);
+            self.promote();
+        }
+        self.take_back(now, &session, unsent, was_being_briefed);
+        self.outcomes.forget_old(now);
+        self.give_back_memory();
+    }
+
+    fn promote(&mut self) {
+        let Some(&master) = self.controllers.first() else {
+            return;
+        };
+        self.notice(Notice::Master(self.session(master).uuid));
+        self.tell_standing(master);
+        self.brief(master);
+    }
+
+    /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
+    fn lose_node(&mut self, now: Instant, key: NodeKey) {
+        self.kept_cut_off(key);
+        self.leave_tables(key);
+        self.filling.swap_remove(&key);
+        self.full.set(key, false);
+        let node = self.nodes.node_mut(key);
+        node.presence = Presence::Lost(now);
+        let (uuid, node_type) = (node.uuid, node_type(node.roles));
+        let in_doubt = node.ledger.put_in_doubt();
+        if in_doubt > 0 {
+            self.notice(Notice::InDoubt(uuid, in_doubt));
+        }
+        self.lost.push_back((now + self.config.in_doubt_time, key));
+        let event = NodeDisconnected {
+            node_uuid: uuid.to_string(),
+            node_type,
+        };
+        self.tell_controllers(Topic::Nodes, |_| {
+            Some(Message::NodeDisconnected(event.clone()))
+        });
+    }
+
+    fn announce_node(&mut self, key: NodeKey) {
+        let events: Vec<NodeConnected> = connected(self.nodes.node(key)).collect();
+        for event in events {
+            self.tell_controllers(Topic::Nodes, |_| {
+                Some(Message::NodeConnected(event.clone()))
+            });
+        }
+    }
+
+    /// Deals with what an ended connection had not written: STARTs are placed again; the rest goes to the peer's newer
+    /// connection if there is one, else commands have failed and failures of STARTs are for the other controllers.
+    fn take_back(
+        &mut self,
+        now: Instant,
+        peer: &Session,
+        unsent: Vec<Message>,
+        was_being_briefed: bool,
+    ) {
+        let newer = self
+            .identities
+            .get(&identity(peer.uuid, peer.role))
+            .copied();
+        let deletes = last_deletes(&unsent);
+        for (at, message) in unsent.into_iter().enumerate() {
+            match (message, newer) {
+                (Message::Start(start), _) => {
+                    let is_undone = deletes
+                        .get(&start.request.instance)
+                        .is_some_and(|&delete| delete > at);
+                    self.place_again(now, peer.uuid, *start, is_undone);
+                }
+                // A launcher that was started anew numbers what it asks anew: this is no answer to that.
+                (Message::LeaseRenewed(_), _) => {}
+                // Said anew to every new connection.
+                (
+                    Message::Connected { .. }
+                    | Message::NodeConnected(_)
+                    | Message::NodeDisconnected(_)
+                    | Message::ControllerStatus(_)
+                    | Message::Snapshot(_),
+                    _,
+                ) => {}
+                (message, Some(_)) if was_being_briefed && self.is_to_come(peer.uuid, &message) => {
+                }
+                // Noted already where that matters.
+                (message, Some(to)) => {
+                    self.note_moved(peer.uuid, &message);
+                    self.act(Action::Send { to, message });
+                }
+                (Message::Targeted(command), None) => {
+                    let TargetedCommand {
+                        sender,
+                        target,
+                        volume,
+                        frame,
+                        ..
+                    } = *command;
+                    if volume.is_none() {
+                        self.delete_unsent(peer.uuid, &target.instance);
+                    }
+                    self.no_such_instance(sender, frame.kind, &target, volume);
+                }
+                (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
+                (_, None) => {}
+            }
+        }
+        if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.is_master(newer)) {
+            self.brief(newer);
+        }
+    }
+
+    /// What a node was told comes over its newer connection.
+    fn note_moved(&mut self, peer: Uuid, message: &Message) {
+        let Some(key) = self.nodes.by_uuid(peer) else {
+            return;
+        };
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        match message {
+            Message::Order(order) => match &**order {
+                Order::Resume(resume) => {
+                    ledger.resume_sent(&InstanceId::new(&resume.instance_uuid));
+                }
+                Order::Stop(delete) => {
+                    ledger.stop_sent(&InstanceId::new(&delete.instance_uuid));
+                }
+                _ => {}
+            },
+            Message::Targeted(command) if command.volume.is_none() => {
+                ledger.stop_sent(&command.target.instance);
+            }
+            _ => {}
+        }
+    }
+
+    /// A DELETE of an instance that is looked after was never written to its node: it has failed, and so is not to be
+    /// carried out when the node comes back.
+    fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
+        let Some(key) = self.nodes.by_uuid(peer) else {
+            return;
+        };
+        let state = self.instances.get(instance).map(|kept| &kept.state);
+        let is_to_end = matches!(
+            state,
+            Some(State::Stopping { node, then: Then::End, .. }) if *node == key
+        );
+        if !is_to_end {
+            return;
+        }
+        let detail = "its node was lost before it was told to stop it";
+        let entry = self.nodes.node(key).ledger.get(instance);
+        if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
+            return self.turn(instance, placing(key, Awaits::Node), detail);
+        }
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        self.rolled_back(key, instance, by.unwrap_or(By::Command), detail);
+        self.is_not_stopped(instance);
+    }
+
+    /// A START's sender has left before it could be told of the failure: the other controllers are.
+    fn pass_on_failure(&mut self, failure: &StartFailure) {
+        let plain = StartFailure {
+            detail: None,
+            reasons: Vec::new(),
+            never: false,
+            ..failure.clone()
+        };
+        self.tell_controllers(Topic::Failures, |session| {
+            let failure = if session.is_native() { failure } else { &plain };
+            Some(Message::StartFailureCopy(Box::new(failure.clone())))
+        });
+    }
+
+    fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, is_undone: bool) {
+        let instance = &start.request.instance;
+        let held_here = self
+            .nodes
+            .by_uuid(peer)
+            .filter(|key| self.holders.get(instance) == Some(key));
+        if let Some(key) = held_here {
+            if !self.nodes.node_mut(key).ledger.take_back(instance) {
+                // It runs there, or an earlier START of it was written: this one shares what becomes of that.
+                return;
+            }
+            self.release(key, instance);
+            if self.instances.contains(instance) {
+                return self.unsent_again(&start.request.instance.clone(), is_undone);
+            }
+        }
+        match self.known(instance) {
+            Known::Nowhere if is_undone => self.fail_start(&start, Refusal::Undone),
+            // It is elsewhere by now, and this START, which was deleted again, never was.
+            _ if is_undone => {}
+            _ => self.place(now, start),
+        }
+    }
+
+    pub(crate) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.backlog = backlog;
+        let Some(key) = session.node else { return };
+        self.nodes.node_mut(key).backlog = backlog;
+        if backlog == Backlog::Filling {
+            self.filling.insert(key);
+        } else {
+            self.filling.swap_remove(&key);
+        }
+        self.refresh_offer(key);
+    }
+
+    /// A session that the caller knows to be there.
+    pub(crate) fn session(&self, id: SessionId) -> &Session {
+        self.sessions
+            .get(&id)
+            .expect("the caller holds a live session's id")
+    }
+
+    fn session_mut(&mut self, id: SessionId) -> &mut Session {
+        self.sessions
+            .get_mut(&id)
+            .expect("the caller holds a live session's id")
+    }
+}
+
+/// Where in a queue the last DELETE of each instance is.
+fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
+    let delete = |(at, message): (usize, &Message)| match message {
+        Message::Targeted(command) if command.volume.is_none() => {
+            Some((command.target.instance.clone(), at))
+        }
+        _ => None,
+    };
+    unsent.iter().enumerate().filter_map(delete).collect()
+}
+
+/// The events that announce a node, one for each of its roles: original controllers join the roles of a node with both.
+fn connected(node: &Node) -> impl Iterator<Item = NodeConnected> {
+    let (uuid, roles) = (node.uuid, node.roles);
+    let types = [
+        (Role::AGENT, NodeType::Compute),
+        (Role::NETAGENT, NodeType::Network),
+    ];
+    let of_node = types
+        .into_iter()
+        .filter(move |(role, _)| roles.contains(*role));
+    of_node.map(move |(_, node_type)| NodeConnected {
+        node_uuid: uuid.to_string(),
+        node_type,
+    })
+}
+
+/// The type that the loss of a node is told with. One event tells of a node with both roles, because original
+/// controllers crash on a second one.
+pub(crate) fn node_type(roles: Role) -> NodeType {
+    if roles.contains(Role::AGENT) {
+        NodeType::Compute
+    } else {
+        NodeType::Network
+    }
+}

@@ -1,0 +1,216 @@
+//! Nodes that get no new work, by UUID, whether they are connected or not; and of those that are drained how far that is.
+//!
+//! Only what is known of them. What is done about it is `drain`'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use proto_frames::Uuid;
+
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::text::ShortText;
+
+/// Nodes that may be cordoned at once, connected or not: as many as the largest cluster this is built for has.
+pub(crate) const MAX_CORDONS: usize = 100_000;
+
+/// How long after a node has room again the drains look for it: room comes in bursts, and each look costs a choice for
+/// every instance that fitted nowhere.
+pub(crate) const DRAIN_RETRY: Duration = Duration::from_secs(1);
+
+/// The cordoned nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Cordons {
+    by_node: BTreeMap<Uuid, Cordon>,
+    /// How many of them are drained.
+    drains: usize,
+    /// Whether something happened that a drain may go on after.
+    is_stirred: bool,
+    /// When to look for room again.
+    retry_at: Option<Instant>,
+    /// Counts those looks.
+    looks: u64,
+}
+
+/// A cordoned node.
+#[derive(Debug)]
+pub(crate) struct Cordon {
+    /// Since when, in unix milliseconds.
+    pub(crate) since_ms: u64,
+    /// The drain under way.
+    pub(crate) drain: Option<Drain>,
+}
+
+/// A drain under way.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    /// When it ends incomplete.
+    pub(crate) due: Option<Instant>,
+    /// Instances that may be on their way at once.
+    pub(crate) parallel: usize,
+    /// The most instances that were on the node since it began.
+    pub(crate) total: usize,
+    /// Who asked for it.
+    pub(crate) asker: Option<SessionId>,
+    /// Those on their way: leaving the node, or being started elsewhere.
+    pub(crate) under_way: BTreeSet<InstanceId>,
+    /// Those that could not be moved when it was tried last.
+    pub(crate) misfits: BTreeMap<InstanceId, Misfitted>,
+    /// What was said of it last: how many are there, leave, and cannot be moved.
+    pub(crate) said: Option<(usize, usize, usize)>,
+}
+
+/// Why an instance could not be moved.
+#[derive(Debug, Clone)]
+pub(crate) struct Misfitted {
+    /// For people.
+    pub(crate) detail: ShortText,
+    /// Whether waiting alone does not help.
+    pub(crate) is_lasting: bool,
+    /// The look at which it was tried.
+    pub(crate) look: u64,
+}
+
+impl Cordons {
+    /// Nodes that are cordoned.
+    pub(crate) fn len(&self) -> usize {
+        self.by_node.len()
+    }
+
+    /// Whether a node is cordoned.
+    pub(crate) fn contains(&self, node: Uuid) -> bool {
+        self.by_node.contains_key(&node)
+    }
+
+    /// What is known of a cordoned node.
+    pub(crate) fn get(&self, node: Uuid) -> Option<&Cordon> {
+        self.by_node.get(&node)
+    }
+
+    /// Cordons a node; whether it is now.
+    pub(crate) fn insert(&mut self, node: Uuid, since_ms: u64) -> bool {
+        if self.by_node.len() >= MAX_CORDONS && !self.contains(node) {
+            return false;
+        }
+        let drain = None;
+        self.by_node
+            .entry(node)
+            .or_insert(Cordon { since_ms, drain });
+        true
+    }
+
+    /// Ends a node's cordon.
+    pub(crate) fn remove(&mut self, node: Uuid) -> Option<Cordon> {
+        self.end_drain(node);
+        self.by_node.remove(&node)
+    }
+
+    /// The drain of a node.
+    pub(crate) fn drain(&self, node: Uuid) -> Option<&Drain> {
+        if self.drains == 0 {
+            return None;
+        }
+        self.by_node.get(&node)?.drain.as_ref()
+    }
+
+    /// The drain of a node, to be changed.
+    pub(crate) fn drain_mut(&mut self, node: Uuid) -> Option<&mut Drain> {
+        self.by_node.get_mut(&node)?.drain.as_mut()
+    }
+
+    /// Begins the drain of a node that is cordoned, or replaces the one under way.
+    pub(crate) fn begin_drain(&mut self, node: Uuid, drain: Drain) {
+        if let Some(cordon) = self.by_node.get_mut(&node) {
+            self.drains += usize::from(cordon.drain.is_none());
+            cordon.drain = Some(drain);
+            self.is_stirred = true;
+        }
+    }
+
+    /// Ends the drain of a node, which stays cordoned.
+    pub(crate) fn end_drain(&mut self, node: Uuid) -> Option<Drain> {
+        let drain = self.by_node.get_mut(&node)?.drain.take()?;
+        self.drains -= 1;
+        Some(drain)
+    }
+
+    /// The nodes that are drained.
+    pub(crate) fn drained(&self) -> Vec<Uuid> {
+        if self.drains == 0 {
+            return Vec::new();
+        }
+        let drained = self.by_node.iter().filter(|(_, it)| it.drain.is_some());
+        drained.map(|(&uuid, _)| uuid).collect()
+    }
+
+    /// Whether something happened that a drain may go on after.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.is_stirred
+    }
+
+    /// Has the drains looked at, at the end of this turn or in the tick after it.
+    pub(crate) fn stir(&mut self) {
+        self.is_stirred = self.drains > 0;
+    }
+
+    /// Whether they are to be looked at now.
+    pub(crate) fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.is_stirred) && self.drains > 0
+    }
+
+    /// An instance has come to another state, on this node.
+    pub(crate) fn note_turn(&mut self, instance: &InstanceId, node: Option<Uuid>) {
+        if self.drains == 0 || self.is_stirred {
+            return;
+        }
+        let concerns = |(uuid, cordon): (&Uuid, &Cordon)| {
+            let drain = cordon.drain.as_ref();
+            drain.is_some_and(|it| node == Some(*uuid) || it.under_way.contains(instance))
+        };
+        self.is_stirred = self.by_node.iter().any(concerns);
+    }
+
+    /// Some node has more room than before.
+    pub(crate) fn note_room(&mut self, now: Instant) {
+        if self.drains == 0 || self.retry_at.is_some() {
+            return;
+        }
+        let drains = self.by_node.values().filter_map(|it| it.drain.as_ref());
+        if drains.into_iter().any(|drain| !drain.misfits.is_empty()) {
+            self.retry_at = Some(now + DRAIN_RETRY);
+        }
+    }
+
+    /// How often room was looked for.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// When there is something to do because of time.
+    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
+        if self.drains == 0 {
+            return None;
+        }
+        let drains = self.by_node.values().filter_map(|it| it.drain.as_ref());
+        let at_once = self.is_stirred.then_some(now);
+        let dues = drains.filter_map(|drain| drain.due);
+        dues.chain(self.retry_at).chain(at_once).min()
+    }
+
+    /// Takes in that it is later; the nodes whose drains are over by that.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Uuid> {
+        if self.drains == 0 {
+            return Vec::new();
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            self.looks += 1;
+            self.is_stirred = true;
+        }
+        let is_due = |cordon: &Cordon| {
+            let due = cordon.drain.as_ref().and_then(|drain| drain.due);
+            due.is_some_and(|due| due <= now)
+        };
+        let due = self.by_node.iter().filter(|(_, cordon)| is_due(cordon));
+        due.map(|(&uuid, _)| uuid).collect()
+    }
+}

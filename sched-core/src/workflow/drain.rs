@@ -1,0 +1,552 @@
+//! Nodes go out of service: the original's way, which is their launchers' business, or with their instances moved.
+//!
+//! A cordoned node gets no new work, and keeps what it has. A drain cordons its node, says in advance what fits elsewhere
+//! and what does not, and moves the instances, the most urgent first and a few at a time. It is done when the node itself
+//! has reported all of them gone, and not before; what is never that far ends incomplete, and says why.
+
+mod check;
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::drain_progress::MAX_MISFITS;
+use proto_frames::payload::evacuate::DEFAULT_PARALLEL;
+use proto_frames::payload::{
+    CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Misfit, RefusalReason,
+    Restore, RestoreMode, Topic,
+};
+use proto_frames::{Frame, Kind, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::Message;
+use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use crate::api::record::{DrainRecord, NodeRecord, Record};
+use crate::api::text::ShortText;
+use crate::instance::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
+use crate::peers::session::Session;
+use crate::workflow::cordons::{Drain, Misfitted};
+use crate::workflow::migrate::{MOVE_TIME, Plan};
+
+/// Instances that one look at a drain tries to move and that fit nowhere, before others have their turn: what bounds how
+/// long a drain keeps everybody else waiting.
+const MISFITS_PER_LOOK: usize = 64;
+
+/// What is still on a node that is drained.
+#[derive(Debug, Default)]
+struct Census {
+    /// Its entries, the most urgent first, without those whose move is under way.
+    waiting: Vec<InstanceId>,
+    /// Those on it in all.
+    there: usize,
+    /// Those of them that are leaving.
+    leaving: usize,
+}
+
+impl Scheduler {
+    /// EVACUATE from a controller or operator.
+    pub(crate) fn evacuate(&mut self, id: SessionId, frame: Frame, evacuate: &Evacuate) {
+        let name = &evacuate.workload_agent_uuid;
+        match &evacuate.mode {
+            EvacuateMode::Cordon => {
+                if let Some(uuid) = self.node_to_cordon(id, frame.kind, name) {
+                    self.cordon(uuid);
+                }
+            }
+            EvacuateMode::Relocate => self.begin_drain(id, frame.kind, evacuate),
+            EvacuateMode::Check => {
+                if let Some(key) = self.node_to_drain(id, frame.kind, name) {
+                    let progress = self.check_drain(key);
+                    self.send(id, Message::DrainProgress(Box::new(progress)));
+                }
+            }
+            EvacuateMode::Abort => match canonical_uuid(name) {
+                Some(uuid) if self.cordons.drain(uuid).is_some() => {
+                    self.end_drain(uuid, DrainState::Aborted, "as it was asked for");
+                }
+                _ => {
+                    let detail = format!("node '{name}' is not being drained");
+                    self.refuse(id, frame.kind, RefusalReason::NoSuchNode, detail, None);
+                }
+            },
+            EvacuateMode::Other(_) => self.carry_to_node(id, frame, name),
+        }
+    }
+
+    /// Restore from a controller or operator.
+    pub(crate) fn restore_node(&mut self, id: SessionId, frame: Frame, restore: &Restore) {
+        let name = &restore.workload_agent_uuid;
+        if let Some(uuid) = canonical_uuid(name) {
+            self.uncordon(uuid);
+        }
+        match restore.mode {
+            RestoreMode::Uncordon => {}
+            RestoreMode::Other(_) => self.carry_to_node(id, frame, name),
+        }
+    }
+
+    /// A node that a command wants cordoned; it need not be connected.
+    fn node_to_cordon(&mut self, id: SessionId, kind: Kind, name: &str) -> Option<Uuid> {
+        let uuid = canonical_uuid(name);
+        if uuid.is_none() {
+            let detail = format!("'{name}' is not the UUID of a node");
+            self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+        }
+        uuid
+    }
+
+    /// A node that a command wants drained; it has to be connected.
+    fn node_to_drain(&mut self, id: SessionId, kind: Kind, name: &str) -> Option<NodeKey> {
+        let key = canonical_uuid(name).and_then(|uuid| self.nodes.by_uuid(uuid));
+        let key = key.filter(|&key| self.nodes.node(key).session().is_some());
+        if key.is_none() {
+            let detail =
+                format!("no node '{name}' is connected; 'ciaoctl nodes' lists those that are");
+            self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+        }
+        key
+    }
+
+    /// From now on a node gets no new work.
+    fn cordon(&mut self, uuid: Uuid) {
+        if self.cordons.insert(uuid, self.unix_ms(self.now)) {
+            self.set_cordoned(uuid, true);
+        }
+    }
+
+    /// A node gets new work again, as far as the scheduler is concerned; a drain of it is over.
+    fn uncordon(&mut self, uuid: Uuid) {
+        if self.cordons.drain(uuid).is_some() {
+            self.end_drain(uuid, DrainState::Aborted, "its node is to take work again");
+        }
+        if self.cordons.remove(uuid).is_some() {
+            self.set_cordoned(uuid, false);
+        }
+    }
+
+    fn set_cordoned(&mut self, uuid: Uuid, is_cordoned: bool) {
+        self.remember_node(uuid);
+        if let Some(key) = self.nodes.by_uuid(uuid) {
+            self.nodes.node_mut(key).is_cordoned = is_cordoned;
+            self.refresh_offer(key);
+        }
+    }
+
+    /// What is put on disk of a node; `None` if nothing is to be there.
+    pub(crate) fn node_record(&self, uuid: Uuid) -> Option<Record> {
+        let (cordon, ends) = (self.cordons.get(uuid), self.ends.record(uuid));
+        let Some(cordon) = cordon else {
+            let ends = Some(ends?);
+            return Some(Record::Node(NodeRecord {
+                ends,
+                ..NodeRecord::default()
+            }));
+        };
+        let there = self.nodes.by_uuid(uuid).map_or(0, |key| self.len_of(key));
+        Some(Record::Node(NodeRecord {
+            cordoned: true,
+            cordoned_since_ms: cordon.since_ms,
+            lease_ms: None,
+            ends,
+            drain: cordon.drain.as_ref().map(|drain| DrainRecord {
+                deadline_ms: drain.due.map(|due| self.unix_ms(due)),
+                parallel: count(drain.parallel),
+                total: count(drain.total),
+                moved: count(drain.total.saturating_sub(there)),
+            }),
+        }))
+    }
+
+    /// Takes up what the process before this one left of a node: its cordon, and the drain that goes on once the node
+    /// is back and has said what runs on it.
+    pub(crate) fn restore_node_record(&mut self, uuid: Uuid, record: NodeRecord) {
+        if let Some(ends) = record.ends {
+            self.ends.restore(uuid, ends);
+        }
+        if !record.cordoned || !self.cordons.insert(uuid, record.cordoned_since_ms) {
+            return;
+        }
+        if let Some(key) = self.nodes.by_uuid(uuid) {
+            self.nodes.node_mut(key).is_cordoned = true;
+            self.refresh_offer(key);
+        }
+        let Some(drain) = record.drain else { return };
+        let now_ms = self.unix_ms(self.now);
+        let left = |at_ms: u64| Duration::from_millis(at_ms.saturating_sub(now_ms));
+        let due = drain.deadline_ms.map(|at_ms| self.now + left(at_ms));
+        let drain = Drain {
+            total: drain.total as usize,
+            ..Drain::new(due, drain.parallel, None)
+        };
+        self.cordons.begin_drain(uuid, drain);
+    }
+
+    /// How a node's drain stands, in words; empty if it is not drained.
+    pub(crate) fn drain_words(&self, uuid: Uuid) -> String {
+        let (Some(drain), Some(key)) = (self.cordons.drain(uuid), self.nodes.by_uuid(uuid)) else {
+            return String::new();
+        };
+        let there = self.len_of(key);
+        let (total, misfits) = (drain.total.max(there), drain.misfits.len());
+        let mut words = format!("{} of {total} moved", total - there);
+        if misfits > 0 {
+            words.push_str(&format!(", {misfits} do not fit elsewhere"));
+        }
+        words
+    }
+
+    fn len_of(&self, key: NodeKey) -> usize {
+        self.nodes.node(key).ledger.len()
+    }
+
+    fn begin_drain(&mut self, id: SessionId, kind: Kind, evacuate: &Evacuate) {
+        let Some(key) = self.node_to_drain(id, kind, &evacuate.workload_agent_uuid) else {
+            return;
+        };
+        let uuid = self.nodes.node(key).uuid;
+        self.cordon(uuid);
+        let time = evacuate
+            .deadline
+            .map(|span| Duration::from_millis(span.ms()));
+        let time = time.filter(|time| !time.is_zero());
+        let due = time.map(|time| self.now + time);
+        let earlier = self.cordons.drain(uuid).map(|drain| drain.total);
+        let drain = Drain {
+            total: self.len_of(key).max(earlier.unwrap_or_default()),
+            under_way: self
+                .cordons
+                .drain_mut(uuid)
+                .map(|drain| std::mem::take(&mut drain.under_way))
+                .unwrap_or_default(),
+            ..Drain::new(due, evacuate.parallel(), Some(id))
+        };
+        let progress = self.check_drain(key);
+        self.cordons.begin_drain(uuid, drain);
+        self.remember_node(uuid);
+        self.tell_drain(uuid, progress);
+    }
+
+    /// Notes that what a node has, or what becomes of it, has changed.
+    pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
+        if self.cordons.drain(self.nodes.node(key).uuid).is_some() {
+            self.cordons.stir();
+        }
+    }
+
+    /// Goes on with the drains after which something has happened; whether anything was done.
+    pub(crate) fn go_on_draining(&mut self) -> bool {
+        if !self.cordons.take_stirred() {
+            return false;
+        }
+        for uuid in self.cordons.drained() {
+            self.go_on_with_drain(uuid);
+        }
+        true
+    }
+
+    fn go_on_with_drain(&mut self, uuid: Uuid) {
+        let Some(key) = self.nodes.by_uuid(uuid) else {
+            return;
+        };
+        let node = self.nodes.node(key);
+        // Before it has said what runs on it nobody knows what is to be moved.
+        if node.session().is_none() || !node.has_listed {
+            return;
+        }
+        self.note_returned(key, uuid);
+        let census = self.census(key, uuid);
+        if census.there == 0 {
+            return self.end_drain(uuid, DrainState::Done, "");
+        }
+        let is_all_tried = self.move_some(key, uuid, census.waiting);
+        let census = self.census(key, uuid);
+        let Some(drain) = self.cordons.drain_mut(uuid) else {
+            return;
+        };
+        drain.total = drain.total.max(census.there);
+        let now = (census.there, census.leaving, drain.misfits.len());
+        let lasting = drain.misfits.values().filter(|it| it.is_lasting).count();
+        if lasting == census.there && is_all_tried && !self.settling.is_open() {
+            return self.end_drain(uuid, DrainState::Incomplete, "what is left cannot be moved");
+        }
+        if drain.said.replace(now) != Some(now) {
+            let progress = self.progress(uuid, DrainState::Moving, "");
+            self.tell_drain(uuid, progress);
+        }
+    }
+
+    /// Takes note of those whose move has ended: elsewhere, or where they were.
+    fn note_returned(&mut self, key: NodeKey, uuid: Uuid) {
+        let look = self.cordons.looks();
+        let Some(drain) = self.cordons.drain_mut(uuid) else {
+            return;
+        };
+        let ledger = &self.nodes.node(key).ledger;
+        drain
+            .misfits
+            .retain(|instance, _| ledger.get(instance).is_some());
+        let (instances, misfits) = (&self.instances, &mut drain.misfits);
+        drain.under_way.retain(|instance| {
+            let kept = instances.get(instance);
+            match kept.map(|kept| (&kept.state, kept.history.last())) {
+                Some((State::Migrating { .. } | State::Placing(_), _)) => true,
+                Some((
+                    State::Stopping {
+                        then: Then::Again, ..
+                    },
+                    _,
+                )) => true,
+                Some((State::Running { node } | State::Suspended { node, .. }, last))
+                    if *node == key =>
+                {
+                    // Not again before there is reason to think that it goes better.
+                    let detail = last.map_or_else(ShortText::default, |event| event.detail.clone());
+                    let is_lasting = false;
+                    let misfit = Misfitted {
+                        detail,
+                        is_lasting,
+                        look,
+                    };
+                    misfits.insert(instance.clone(), misfit);
+                    false
+                }
+                _ => false,
+            }
+        });
+    }
+
+    fn census(&self, key: NodeKey, uuid: Uuid) -> Census {
+        let Some(drain) = self.cordons.drain(uuid) else {
+            return Census::default();
+        };
+        let mut census = Census::default();
+        let mut waiting = Vec::new();
+        for (instance, _) in self.nodes.node(key).ledger.entries_from(0) {
+            census.there += 1;
+            let kept = self.instances.get(instance);
+            let leaves = kept.is_some_and(|kept| match &kept.state {
+                State::Migrating { from, .. } => *from == key,
+                State::Stopping { .. } => true,
+                _ => false,
+            });
+            census.leaving += usize::from(leaves);
+            let tried = drain.misfits.get(instance).map(|it| it.look);
+            if leaves || drain.under_way.contains(instance) || tried == Some(self.cordons.looks()) {
+                continue;
+            }
+            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
+            let order = kept.map_or(0, |kept| kept.order);
+            waiting.push((tried, Reverse(priority), order, instance.clone()));
+        }
+        waiting.sort();
+        let waiting = waiting.into_iter().map(|(.., instance)| instance);
+        census.waiting = waiting.collect();
+        census
+    }
+
+    /// Begins as many moves as may be under way; whether all that wait were tried.
+    fn move_some(&mut self, key: NodeKey, uuid: Uuid, waiting: Vec<InstanceId>) -> bool {
+        let (mut misfits, look) = (0, self.cordons.looks());
+        for instance in waiting {
+            let Some(drain) = self.cordons.drain(uuid) else {
+                return false;
+            };
+            if drain.under_way.len() >= drain.parallel {
+                return false;
+            }
+            if misfits >= MISFITS_PER_LOOK {
+                self.cordons.stir();
+                return false;
+            }
+            let moved = self.leave(key, &instance);
+            let Some(drain) = self.cordons.drain_mut(uuid) else {
+                return false;
+            };
+            match moved {
+                Ok(()) => {
+                    drain.misfits.remove(&instance);
+                    drain.under_way.insert(instance);
+                }
+                // It is on its way to some state in which it can be moved, or to its end.
+                Err((CommandFailureReason::WrongState, _)) => {}
+                Err((_, misfit)) => {
+                    misfits += 1;
+                    let misfit = Misfitted { look, ..misfit };
+                    drain.misfits.insert(instance, misfit);
+                }
+            }
+        }
+        true
+    }
+
+    /// Has one instance leave a node that is drained.
+    fn leave(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+    ) -> Result<(), (CommandFailureReason, Misfitted)> {
+        let state = self.instances.get(instance).map(|kept| kept.state.clone());
+        if let Some(State::Placing(Placing { node, pending_on })) = state
+            && node == key
+            && pending_on == Awaits::Commit
+        {
+            // Its node was not told of it yet.
+            self.release(key, instance);
+            self.seek(instance, "its node is drained");
+            return Ok(());
+        }
+        let plan = Plan {
+            target: None,
+            due: self.now + MOVE_TIME,
+            asker: None,
+            demand: None,
+            why: "its node is drained",
+        };
+        self.move_instance(instance, plan).map_err(|declined| {
+            let misfit = Misfitted {
+                detail: declined.detail.into(),
+                is_lasting: declined.is_lasting,
+                look: 0,
+            };
+            (declined.reason, misfit)
+        })
+    }
+
+    /// Ends a drain where it is; what is on its way goes on.
+    fn end_drain(&mut self, uuid: Uuid, state: DrainState, detail: &str) {
+        let progress = self.progress(uuid, state, detail);
+        let key = self.nodes.by_uuid(uuid);
+        let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
+        if self.cordons.end_drain(uuid).is_some() {
+            self.remember_node(uuid);
+            debug_assert!(key.is_some() || progress.state != DrainState::Done);
+            self.tell_progress(asker, &progress);
+        }
+    }
+
+    /// Drains whose time is over.
+    pub(crate) fn drains_due(&mut self, now: Instant) {
+        for uuid in self.cordons.take_due(now) {
+            self.end_drain(uuid, DrainState::Incomplete, "its time is over");
+        }
+    }
+
+    /// A node that is drained is lost: whether its instances are gone nobody can say.
+    pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
+        let uuid = self.nodes.node(key).uuid;
+        if self.cordons.drain(uuid).is_some() {
+            self.end_drain(uuid, DrainState::Incomplete, "the node is lost");
+        }
+    }
+
+    /// How the drain of a node stands.
+    fn progress(&self, uuid: Uuid, state: DrainState, detail: &str) -> DrainProgress {
+        let (Some(drain), Some(key)) = (self.cordons.drain(uuid), self.nodes.by_uuid(uuid)) else {
+            return DrainProgress {
+                node_uuid: uuid.to_string(),
+                state,
+                detail: detail.to_owned(),
+                ..DrainProgress::default()
+            };
+        };
+        let census = self.census(key, uuid);
+        let total = drain.total.max(census.there);
+        let misfits = drain.misfits.iter();
+        let misfits = misfits.map(|(instance, it)| (instance.clone(), it.detail.to_string()));
+        let misfits: Vec<_> = misfits.collect();
+        let words = if misfits.is_empty() || state == DrainState::Done {
+            detail.to_owned()
+        } else {
+            let separator = if detail.is_empty() { "" } else { ": " };
+            format!("{detail}{separator}{}", not_fitting(&misfits, total))
+        };
+        DrainProgress {
+            moved: count(total - census.there),
+            moving: count(census.leaving),
+            left: count(census.there - census.leaving),
+            ..progress_of(uuid, state, total, &misfits, words)
+        }
+    }
+
+    fn tell_drain(&mut self, uuid: Uuid, progress: DrainProgress) {
+        let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
+        self.tell_progress(asker, &progress);
+    }
+
+    /// Tells native controllers, who watches nodes, and who asked.
+    fn tell_progress(&mut self, asker: Option<SessionId>, progress: &DrainProgress) {
+        let message = || Message::DrainProgress(Box::new(progress.clone()));
+        self.tell_controllers(Topic::Nodes, |session| session.is_native().then(message));
+        let Some(asker) = asker else { return };
+        let hears = |session: &Session| {
+            !session.is_native()
+                || self.controllers.contains(&asker)
+                || session.topics.contains(&Topic::Nodes)
+        };
+        if !self.sessions.get(&asker).is_none_or(hears) {
+            self.send(asker, message());
+        }
+    }
+}
+
+impl Drain {
+    fn new(due: Option<Instant>, parallel: u32, asker: Option<SessionId>) -> Self {
+        let parallel = if parallel == 0 {
+            DEFAULT_PARALLEL
+        } else {
+            parallel
+        };
+        Self {
+            due,
+            parallel: parallel as usize,
+            total: 0,
+            asker,
+            under_way: Default::default(),
+            misfits: Default::default(),
+            said: None,
+        }
+    }
+}
+
+/// A number as DrainProgress writes it.
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// What a DrainProgress says beside how many have moved.
+fn progress_of(
+    uuid: Uuid,
+    state: DrainState,
+    total: usize,
+    misfits: &[(InstanceId, String)],
+    detail: String,
+) -> DrainProgress {
+    let named = misfits.iter().take(MAX_MISFITS);
+    let named = named.map(|(instance, detail)| Misfit {
+        instance_uuid: instance.to_string(),
+        detail: detail.clone(),
+    });
+    DrainProgress {
+        node_uuid: uuid.to_string(),
+        state,
+        total: count(total),
+        misfits: named.collect(),
+        misfit_count: count(misfits.len()),
+        detail,
+        ..DrainProgress::default()
+    }
+}
+
+/// Instances that fit nowhere else, in words.
+fn not_fitting(misfits: &[(InstanceId, String)], total: usize) -> String {
+    /// Instances that are named in a sentence; all of them are listed beside it.
+    const NAMED: usize = 2;
+    let named = misfits.iter().take(NAMED);
+    let named: Vec<_> = named.map(|(it, why)| format!("{it} ({why})")).collect();
+    let more = if misfits.len() > NAMED {
+        ", and others"
+    } else {
+        ""
+    };
+    let named = named.join(", ");
+    format!("{} of {total} will not fit: {named}{more}", misfits.len())
+}

@@ -1,0 +1,102 @@
+//! What a drain would come to, worked out before anything is moved: nodes are chosen and claimed for all instances
+//! together, as ever, and then everything is taken back.
+
+use std::cmp::Reverse;
+
+use proto_frames::payload::{DrainProgress, DrainState};
+
+use super::{count, not_fitting, progress_of};
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::Capabilities;
+use crate::cluster::node::Pool;
+use crate::instance::DEFAULT_PRIORITY;
+
+/// Choices, and for each the nodes looked at one by one, after which no more instances are tried: some 20 ms, in which
+/// nobody else is served.
+const MAX_WORK: usize = 1_000_000;
+
+/// Misfits of which is said why in so many words: each costs a look at all nodes.
+const MAX_EXPLAINED: usize = 16;
+
+impl Scheduler {
+    /// What a drain of a node would come to now.
+    pub(super) fn check_drain(&mut self, key: NodeKey) -> DrainProgress {
+        let instances = self.by_urgency(key);
+        let total = instances.len();
+        let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
+        let chance = self.chance.clone();
+        let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
+        let mut misfits: Vec<(InstanceId, String)> = Vec::new();
+        let (mut work, mut untried) = (0, 0);
+        for (number, instance) in (0_u32..).zip(instances) {
+            if work > MAX_WORK {
+                untried += 1;
+                continue;
+            }
+            if let Err(why) = self.could_move(key, &instance) {
+                misfits.push((instance, why));
+                continue;
+            }
+            let mut trial = self.request_on(key, &instance, None);
+            trial.instance = InstanceId::Trial(number);
+            let found = self.choose_ready(&trial);
+            work += 1 + self.looked_at;
+            match found {
+                Some(to) => {
+                    self.reserve(self.now, to, SessionId(0), &trial);
+                    tried.push((to, trial.instance));
+                }
+                None if misfits.len() < MAX_EXPLAINED => {
+                    let why = self.why_not_now(&trial);
+                    misfits.push((instance, why.text));
+                }
+                None => misfits.push((instance, "no other node fits".to_owned())),
+            }
+        }
+        for (to, instance) in tried.iter().rev() {
+            self.unreserve(*to, instance);
+        }
+        for (pool, cursor) in Pool::ALL.into_iter().zip(cursors) {
+            self.tables[pool as usize].set_cursor(cursor);
+        }
+        self.chance = chance;
+        let mut words = if misfits.is_empty() {
+            format!("all of {total} fit elsewhere")
+        } else {
+            not_fitting(&misfits, total)
+        };
+        if untried > 0 {
+            words.push_str(&format!("; {untried} were not tried: that takes too long"));
+        }
+        let uuid = self.nodes.node(key).uuid;
+        DrainProgress {
+            left: count(total),
+            ..progress_of(uuid, DrainState::Checking, total, &misfits, words)
+        }
+    }
+
+    /// The instances on a node, the most urgent first.
+    fn by_urgency(&self, key: NodeKey) -> Vec<InstanceId> {
+        let entries = self.nodes.node(key).ledger.entries_from(0);
+        let ranked = entries.map(|(instance, _)| {
+            let kept = self.instances.get(instance);
+            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
+            let order = kept.map_or(0, |kept| kept.order);
+            (Reverse(priority), order, instance.clone())
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort();
+        ranked.into_iter().map(|(.., instance)| instance).collect()
+    }
+
+    /// Whether an instance could be moved if there is room for it elsewhere; else why not.
+    fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), String> {
+        let kept = self.instances.get(instance);
+        let has_start = kept.is_some_and(|kept| kept.start.is_some());
+        if has_start || self.nodes.node(key).can(Capabilities::MIGRATE) {
+            return Ok(());
+        }
+        Err("its START was not kept, so nobody could start it again".to_owned())
+    }
+}

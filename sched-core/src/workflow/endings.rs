@@ -1,0 +1,367 @@
+//! How instances that are looked after end: by themselves, because they are deleted or were cut off, or because they had to
+//! make way or move, which is not their end.
+
+use proto_frames::payload::{
+    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, StartFailureReason, Topic,
+};
+use proto_frames::{Frame, Kind};
+
+use crate::Scheduler;
+use crate::api::action::{Message, TargetedCommand};
+use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use crate::api::input::Target;
+use crate::cluster::ledger::{Ended, EntryEnd};
+use crate::instance::{AfterLoss, Awaits, By, Instance, Placing, State, Then};
+use crate::placement::explain::Explanation;
+use crate::workflow::care::{COMMAND_TIME, placing};
+use crate::workflow::start::Refusal;
+
+impl Scheduler {
+    /// A node says that it does not have an instance: the one place where an entry ends by what a node says. Who hears of
+    /// it.
+    pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+        let is_kept = self.instances.contains(instance);
+        match self.end_entry(key, instance, how) {
+            EntryEnd::Unknown | EntryEnd::Over if is_kept => self.kept_ended(key, instance, how),
+            EntryEnd::Unknown | EntryEnd::Over => {
+                self.release(key, instance);
+                Heard::Everybody
+            }
+            EntryEnd::Open if is_kept => self.kept_is_started_again(key, instance, how),
+            EntryEnd::Open | EntryEnd::Earlier => {
+                let kept = self.instances.get(instance);
+                let is_elsewhere = kept.and_then(Instance::node).is_some_and(|it| it != key);
+                if is_elsewhere {
+                    Heard::Originals
+                } else {
+                    Heard::Everybody
+                }
+            }
+        }
+    }
+
+    /// A node says that an instance has ended which goes on elsewhere. Original controllers know no word for that: they
+    /// call an instance that has stopped `exited`, and start a CNCI again at once, beside the one that is on its way. So
+    /// they are told only once it is on no node and waits; of what moves, the STATS of its next node tell them. Of network
+    /// workloads, which CNCIs are, they are not told at all.
+    pub(crate) fn pause_told(&mut self, from: SessionId, frame: Frame, instance: &InstanceId) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        if kept.state != State::Waiting {
+            kept.has_left_unsaid = true;
+        } else if !kept.is_network_workload() {
+            self.carry_to_originals(from, frame);
+        }
+    }
+
+    /// Tells original controllers that an instance has stopped which went on elsewhere before, and waits now.
+    pub(crate) fn tell_unsaid_pause(&mut self, instance: &InstanceId) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        if !std::mem::take(&mut kept.has_left_unsaid) || kept.is_network_workload() {
+            return;
+        }
+        let stopped = InstanceStopped {
+            instance_uuid: instance.to_string(),
+            ..InstanceStopped::default()
+        };
+        let frame = Frame::new(Kind::INSTANCE_STOPPED, self.config.uuid, stopped.encode());
+        self.carry_to_originals(SessionId(0), frame);
+    }
+
+    /// Counts the STARTs of an instance that are on their way to a node which says that it does not have it, and says
+    /// whether its entry is over. Releasing it is the caller's.
+    pub(crate) fn end_entry(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        how: Ended,
+    ) -> EntryEnd {
+        let end = self.nodes.node_mut(key).ledger.end(instance, how);
+        if end == EntryEnd::Open {
+            self.refresh_offer(key);
+        }
+        end
+    }
+
+    /// A launcher says that an instance that is looked after has ended on it; whether original controllers alone are to
+    /// hear of it, because it is not its end.
+    fn kept_ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+        let Some(kept) = self.instances.get(instance) else {
+            return Heard::Everybody;
+        };
+        let why = kept.goes_on_after(how);
+        match kept.state.clone() {
+            State::Stopping { node, then, .. } if node == key => {
+                self.release(key, instance);
+                match then {
+                    Then::End => {
+                        self.let_go(instance, "stopped");
+                        Heard::Everybody
+                    }
+                    Then::Wait(by) => {
+                        self.victim_is_away(instance, &by);
+                        Heard::Originals
+                    }
+                    Then::Again => {
+                        self.seek(instance, "it has left its node");
+                        Heard::Originals
+                    }
+                }
+            }
+            State::Migrating { from, .. } if from == key => {
+                self.has_left(key, instance, why.is_some())
+            }
+            state if state.node() == Some(key) => {
+                self.release(key, instance);
+                let Some(why) = why else {
+                    self.let_go(instance, "ended");
+                    return Heard::Everybody;
+                };
+                self.seek_after_its_end(key, instance, why);
+                Heard::Originals
+            }
+            State::Lost { node, then, .. } if node == self.nodes.node(key).uuid => {
+                if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
+                    self.seek(instance, why);
+                    return Heard::Originals;
+                }
+                self.let_go(instance, "ended");
+                Heard::Everybody
+            }
+            _ => {
+                // It is elsewhere, or is to be: this was a copy that should not have been.
+                self.release(key, instance);
+                Heard::Nobody
+            }
+        }
+    }
+
+    /// An instance that is looked after has ended, and a START of it is on its way to its node: what becomes of it is what
+    /// becomes of that. What its launcher was told of it beside comes after that START.
+    fn kept_is_started_again(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+        let Some(kept) = self.instances.get(instance) else {
+            return Heard::Everybody;
+        };
+        let goes_on = kept.goes_on_after(how).is_some();
+        match kept.state.clone() {
+            State::Running { .. }
+            | State::Suspended { .. }
+            | State::Resuming { .. }
+            | State::Updating { .. }
+            | State::Suspending {
+                by: By::Command, ..
+            } if kept.node() == Some(key) => {
+                self.give_up_command(key, instance);
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    // After its own end that START is a new one, which fails if it does.
+                    kept.has_run &= goes_on;
+                    kept.tried.clear();
+                }
+                let detail = "it ended, and a START of it is on its way to its node";
+                self.turn(instance, placing(key, Awaits::Node), detail);
+            }
+            // They end when their launcher has done, or could not do, what it was told.
+            State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop |= goes_on;
+                }
+            }
+            state if state.node() == Some(key) => {}
+            _ => return Heard::Originals,
+        }
+        if goes_on {
+            Heard::Originals
+        } else {
+            Heard::Everybody
+        }
+    }
+
+    /// An instance has left its node by an end that is not its own, and is placed again; who waits for its room has it.
+    fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, why: &str) {
+        self.queue.remove(instance);
+        self.give_up_command(key, instance);
+        self.seek(instance, why);
+        self.is_out_of_the_way(instance);
+    }
+
+    /// What a launcher was told of an instance comes to nothing, because it has ended: who asked for it is told.
+    fn give_up_command(&mut self, key: NodeKey, instance: &InstanceId) {
+        let command = match self.state_of(instance) {
+            Some(State::Suspending { .. }) => LifeCommand::Suspend,
+            Some(State::Resuming { .. }) => LifeCommand::Resume,
+            Some(State::Updating { before, .. }) => {
+                self.settle_demand(key, instance, &before);
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.pending = None;
+                }
+                LifeCommand::Update
+            }
+            _ => return,
+        };
+        let reason = CommandFailureReason::Failed;
+        self.tell_asker(instance, key, command, reason, "it has ended on its node");
+    }
+
+    /// A node does not list an instance that is looked after any more, without having said that it ended.
+    pub(crate) fn kept_vanished(&mut self, key: NodeKey, instance: &InstanceId) {
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        match kept.state.clone() {
+            State::Placing(Placing { node, .. }) if node == key => {
+                let node = self.nodes.node(key);
+                let (uuid, has_run) = (node.uuid, kept.has_run);
+                if has_run || node.ledger.counts_starts() {
+                    return self.seek(instance, "its node does not have it");
+                }
+                // An original launcher may yet begin it: nothing is started elsewhere that may run there.
+                let why = Explanation::of(Refusal::Lost.detail());
+                let reason = StartFailureReason::LaunchFailure;
+                self.fail_kept(instance, reason, Some(uuid), why);
+            }
+            State::Stopping { .. } | State::Migrating { .. } => {
+                self.kept_ended(key, instance, Ended::NotThere);
+            }
+            state if state.node() == Some(key) && kept.told_to_stop => {
+                self.seek_after_its_end(key, instance, "its node has ended it after all");
+            }
+            state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
+            _ => {}
+        }
+    }
+
+    /// DELETE of an instance that is looked after: it goes to the node that has it, whichever the command names.
+    pub(crate) fn delete_kept(&mut self, id: SessionId, frame: Frame, target: &Target) {
+        let instance = target.instance.clone();
+        let Some(kept) = self.instances.get(&instance) else {
+            return;
+        };
+        match kept.state.clone() {
+            State::Waiting => self.deleted_here(id, &frame, &instance),
+            State::Placing(Placing { node, pending_on }) if pending_on != Awaits::Node => {
+                self.release(node, &instance);
+                self.deleted_here(id, &frame, &instance);
+            }
+            State::Lost { node, until, .. } => {
+                let then = AfterLoss::Delete;
+                let state = State::Lost { node, until, then };
+                self.turn(&instance, state, "deleted while its node is lost");
+                self.tell_deleted(id, &frame, &instance);
+            }
+            State::Migrating { from, .. } => {
+                let reason = CommandFailureReason::WrongState;
+                self.undo_move(&instance, reason, "it is being deleted");
+                self.delete_on(id, frame, from, target);
+            }
+            State::Placing(Placing { node, .. })
+            | State::Running { node }
+            | State::Suspending { node, .. }
+            | State::Suspended { node, .. }
+            | State::Resuming { node, .. }
+            | State::Updating { node, .. }
+            | State::Stopping { node, .. } => self.delete_on(id, frame, node, target),
+        }
+    }
+
+    /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
+    /// in order.
+    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, named: &Target) {
+        let instance = &named.instance;
+        let node = self.nodes.node(key);
+        let (uuid, session) = (node.uuid, node.session());
+        let target = Target {
+            instance: instance.clone(),
+            node: uuid.to_string().into(),
+        };
+        let Some(session) = session else {
+            return self.no_such_instance(id, frame.kind, &target, None);
+        };
+        if !self.expect_answer(id, frame.kind, instance) {
+            return;
+        }
+        let due = self.now + COMMAND_TIME;
+        let state = State::Stopping {
+            node: key,
+            then: Then::End,
+            due,
+        };
+        if let Some(before) = self.state_of(instance) {
+            // Should this be in vain, its end is not its own either.
+            self.note_told_to_stop(instance, &before);
+        }
+        self.turn(instance, state, "deleted");
+        self.nodes.node_mut(key).ledger.stop_sent(instance);
+        let command = TargetedCommand {
+            sender: id,
+            target,
+            volume: None,
+            frame,
+            is_readdressed: canonical_uuid(&named.node) != Some(uuid),
+        };
+        self.send(session, Message::Targeted(Box::new(command)));
+    }
+
+    /// An instance that is on no node is deleted here.
+    fn deleted_here(&mut self, id: SessionId, frame: &Frame, instance: &InstanceId) {
+        self.let_go(instance, "deleted");
+        self.tell_deleted(id, frame, instance);
+    }
+
+    /// A launcher has not said that it stopped an instance: nobody knows, and STATS will tell.
+    pub(crate) fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
+        let Some(State::Stopping { then, .. }) =
+            self.instances.get(instance).map(|it| it.state.clone())
+        else {
+            return;
+        };
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        let by = by.unwrap_or(By::Command);
+        self.rolled_back(key, instance, by, "it did not stop in time");
+        match then {
+            Then::Wait(_) | Then::Again => {
+                // Its launcher may yet come to it: that is not its end.
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop = true;
+                }
+            }
+            Then::End => {}
+        }
+        self.is_not_stopped(instance);
+    }
+
+    /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.
+    fn tell_deleted(&mut self, id: SessionId, frame: &Frame, instance: &InstanceId) {
+        let message = || {
+            Message::InstanceDeleted(InstanceDeleted {
+                instance_uuid: instance.to_string(),
+                ..InstanceDeleted::default()
+            })
+        };
+        debug_assert_eq!(frame.kind, Kind::DELETE);
+        self.tell_controllers(Topic::Instances, |_| Some(message()));
+        let hears = self.controllers.contains(&id)
+            || self
+                .sessions
+                .get(&id)
+                .is_none_or(|session| session.topics.contains(&Topic::Instances));
+        if !hears {
+            self.send(id, message());
+        }
+    }
+}
+
+/// Who hears of what a launcher says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Everybody whom it concerns.
+    Everybody,
+    /// Original controllers, as far as they understand it ([`Scheduler::pause_told`]): others are told of the instance's
+    /// state.
+    Originals,
+    /// Nobody: it changes nothing for them.
+    Nobody,
+}

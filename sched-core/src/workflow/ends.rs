@@ -1,0 +1,296 @@
+//! Ends of instances that launchers number: each is dealt with once, however often and in whatever frame it is told, and
+//! its launcher is told once that is on record, on disk where there is a state directory.
+//!
+//! A launcher tells ends in the order of their numbers, each again until it is acknowledged. So one number for each node
+//! says which are dealt with. It is remembered while the node is away, and put on disk in the same change as what the end
+//! did: an end that is told to a scheduler which has given the instance to that node again since then must not end that.
+//! What two schedulers without a state directory cannot know is seen from the STATS: an instance that it lists beside its
+//! end has begun again after it.
+
+use std::time::Instant;
+
+use indexmap::{IndexMap, IndexSet};
+use proto_frames::payload::EndsRecorded;
+use proto_frames::{Frame, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::Message;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{EndHow, EndReport, EndsReport, Meaning, StatsReport};
+use crate::api::record::EndsRecord;
+use crate::cluster::ledger::Ended;
+
+/// Nodes whose number is remembered while they are away. Beyond it those are forgotten that are not known otherwise, and
+/// an end that such a node tells again is taken for news: it is passed on twice then, if nothing was placed there since.
+const MAX_NODES_REMEMBERED: usize = 65_536;
+
+/// Which ends of each node are dealt with.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    by_node: IndexMap<Uuid, Heard>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    /// Whose numbers they are.
+    incarnation: Uuid,
+    /// The latest number that is dealt with, and so all before it.
+    seq: u64,
+    acknowledged: Acknowledged,
+}
+
+/// Whether the node is told what is dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acknowledged {
+    /// As far as it asked.
+    Yes,
+    /// It will be, once that is on disk.
+    Soon,
+    /// It will be, and has asked again since.
+    SoonAndAgain,
+}
+
+/// What is to be told to a node once it is on disk.
+#[derive(Debug)]
+pub(crate) struct Acknowledgement {
+    /// The change that has to be on disk.
+    pub(crate) ticket: u64,
+    node: Uuid,
+    incarnation: Uuid,
+    seq: u64,
+}
+
+impl Ends {
+    /// What is remembered of a node across restarts.
+    pub(crate) fn record(&self, node: Uuid) -> Option<EndsRecord> {
+        let heard = self.by_node.get(&node).filter(|heard| heard.seq > 0)?;
+        Some(EndsRecord {
+            incarnation: heard.incarnation,
+            seq: heard.seq,
+        })
+    }
+
+    /// Takes up what the process before this one remembered.
+    pub(crate) fn restore(&mut self, node: Uuid, record: EndsRecord) {
+        let EndsRecord { incarnation, seq } = record;
+        self.begin(node, incarnation, seq).seq = seq;
+    }
+
+    /// A node says whose numbers it gives, and the latest.
+    fn begin(&mut self, node: Uuid, incarnation: Uuid, latest: u64) -> &mut Heard {
+        let new = Heard {
+            incarnation,
+            seq: 0,
+            acknowledged: Acknowledged::Yes,
+        };
+        let heard = self.by_node.entry(node).or_insert(new);
+        // A launcher that has lost its count begins anew, whatever it calls it.
+        if heard.incarnation != incarnation || heard.seq > latest {
+            let acknowledged = heard.acknowledged;
+            *heard = Heard {
+                acknowledged,
+                ..new
+            };
+        }
+        heard
+    }
+
+    /// Notes an end; whether it is news.
+    fn note(&mut self, node: Uuid, seq: u64) -> bool {
+        let Some(heard) = self.by_node.get_mut(&node).filter(|it| it.seq < seq) else {
+            return false;
+        };
+        heard.seq = seq;
+        true
+    }
+
+    /// A node wants to be told what is dealt with; what to tell it, unless that waits for something told before.
+    fn ask(&mut self, node: Uuid, ticket: u64) -> Option<Acknowledgement> {
+        let heard = self.by_node.get_mut(&node)?;
+        if heard.acknowledged != Acknowledged::Yes {
+            heard.acknowledged = Acknowledged::SoonAndAgain;
+            return None;
+        }
+        heard.acknowledged = Acknowledged::Soon;
+        Some(Acknowledgement {
+            ticket,
+            node,
+            incarnation: heard.incarnation,
+            seq: heard.seq,
+        })
+    }
+
+    /// A node is told; whether it has asked again.
+    fn answered(&mut self, node: Uuid) -> bool {
+        let heard = self.by_node.get_mut(&node);
+        let before =
+            heard.map(|heard| std::mem::replace(&mut heard.acknowledged, Acknowledged::Yes));
+        before == Some(Acknowledged::SoonAndAgain)
+    }
+}
+
+impl Scheduler {
+    /// What a STATS says of ends, before anything else of it: what is listed may have begun after them.
+    pub(crate) fn take_ends(&mut self, now: Instant, id: SessionId, report: &mut StatsReport) {
+        let node = self.sessions.get(&id).and_then(|session| session.node);
+        let (Some(key), Some(ends)) = (node, report.ends.take()) else {
+            return;
+        };
+        let EndsReport {
+            incarnation,
+            seq,
+            ended,
+        } = *ends;
+        let uuid = self.nodes.node(key).uuid;
+        self.ends.begin(uuid, incarnation, seq);
+        if report.starts_seen.is_some() {
+            self.nodes.node_mut(key).ledger.note_counting();
+        }
+        self.set_numbers_ends(id, true);
+        if ended.is_empty() {
+            return;
+        }
+        self.forget_absent_nodes();
+        let listed: IndexSet<&InstanceId> =
+            report.instances.iter().map(|it| &it.instance).collect();
+        let starts_seen = report.starts_seen.unwrap_or(0);
+        for end in ended {
+            if !self.ends.note(uuid, end.seq) {
+                continue;
+            }
+            self.remember_node(uuid);
+            if listed.contains(&end.instance) {
+                self.ended_before(key, &end.instance);
+            } else if !self.is_of_earlier(key, &end.instance, starts_seen) {
+                self.ended_in_stats(now, id, key, end);
+            }
+        }
+        self.acknowledge_ends(uuid);
+    }
+
+    /// An end that a launcher tells in a frame of its own, with its number.
+    pub(crate) fn numbered(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        frame: Frame,
+        seq: u64,
+        told: Meaning,
+    ) {
+        let session = self.sessions.get(&id).filter(|it| it.numbers_ends);
+        if let Some(key) = session.and_then(|session| session.node) {
+            let uuid = self.nodes.node(key).uuid;
+            if !self.ends.note(uuid, seq) {
+                return;
+            }
+            self.remember_node(uuid);
+        }
+        self.frame(now, id, frame, told);
+    }
+
+    /// Says whether it is known, of a connection, which ends were told on it before the next: not after a STATS that could
+    /// not be read, for example. Then an end in a frame of its own does not say that those before it are dealt with.
+    pub(crate) fn set_numbers_ends(&mut self, id: SessionId, numbers_ends: bool) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.numbers_ends = numbers_ends;
+        }
+    }
+
+    fn ended_in_stats(&mut self, now: Instant, id: SessionId, key: NodeKey, end: EndReport) {
+        let EndReport {
+            instance,
+            how,
+            frame,
+            ..
+        } = end;
+        let is_known = self.nodes.node(key).ledger.get(&instance).is_some();
+        let (frame, told) = match how {
+            // Of a START that nobody knows any more its failure was told when its node was given up.
+            EndHow::Failed(failed) if is_known => {
+                let told = Meaning::StartFailed {
+                    node: "".into(),
+                    instance: Some(instance),
+                    reason: failed.reason,
+                    detail: failed.detail,
+                };
+                (failed.frame, told)
+            }
+            EndHow::CutOff => (frame, Meaning::InstanceCutOff(instance)),
+            EndHow::Gone | EndHow::Failed(_) => (frame, Meaning::InstanceGone(instance)),
+        };
+        self.frame(now, id, frame, told);
+    }
+
+    /// An instance has ended and runs again: one of the STARTs that were given to its node has had its outcome.
+    fn ended_before(&mut self, key: NodeKey, instance: &InstanceId) {
+        // Whether its room is to be released does not matter: it has it again.
+        let _ = self.nodes.node_mut(key).ledger.end(instance, Ended::Gone);
+        self.refresh_offer(key);
+    }
+
+    /// Whether the only START of an instance on a node is one that its launcher had not come to when it said that the
+    /// instance had ended.
+    fn is_of_earlier(&self, key: NodeKey, instance: &InstanceId, starts_seen: u64) -> bool {
+        let entry = self.nodes.node(key).ledger.get(instance);
+        entry.is_some_and(|entry| entry.is_all_after(starts_seen))
+    }
+
+    /// Tells a node which of its ends are dealt with, once all that changed so far is on disk.
+    fn acknowledge_ends(&mut self, node: Uuid) {
+        let ticket = self.durable.ticket();
+        if let Some(acknowledgement) = self.ends.ask(node, ticket) {
+            self.durable.acknowledge(acknowledgement);
+        }
+    }
+
+    /// Tells nodes what is on disk by now; whether there was anything.
+    pub(crate) fn acknowledge_recorded(&mut self) -> bool {
+        let mut any = false;
+        while let Some(recorded) = self.durable.take_recorded() {
+            any = true;
+            let Acknowledgement {
+                node,
+                incarnation,
+                seq,
+                ..
+            } = recorded;
+            let key = self.nodes.by_uuid(node);
+            let session = key.and_then(|key| self.nodes.node(key).session());
+            // Another connection than the one it was told on serves as well: the number says all.
+            if let Some(session) = session
+                && self
+                    .sessions
+                    .get(&session)
+                    .is_some_and(|it| it.numbers_ends)
+            {
+                let recorded = EndsRecorded {
+                    incarnation: incarnation.to_string(),
+                    seq,
+                };
+                self.send(session, Message::EndsRecorded(recorded));
+            }
+            if self.ends.answered(node) {
+                self.acknowledge_ends(node);
+            }
+        }
+        any
+    }
+
+    fn forget_absent_nodes(&mut self) {
+        if self.ends.by_node.len() <= MAX_NODES_REMEMBERED {
+            return;
+        }
+        let nodes = &self.nodes;
+        let mut forgotten = Vec::new();
+        self.ends.by_node.retain(|&uuid, heard| {
+            let stays = nodes.by_uuid(uuid).is_some() || heard.acknowledged != Acknowledged::Yes;
+            if !stays {
+                forgotten.push(uuid);
+            }
+            stays
+        });
+        for uuid in forgotten {
+            self.remember_node(uuid);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Whose word about an instance counts: which nodes may say that it runs, failed or has ended. Asked in one place for all
+//! that launchers report, so that no launcher speaks of what another has.
+//!
+//! | the instance | who may list it | who may say that it failed or ended |
+//! | --- | --- | --- |
+//! | is known nowhere, as after a restart without a state directory | every node: the first has it | every node |
+//! | is on a node, or its START was given to one | that node | that node |
+//! | moves | the node it leaves, the one it goes to | both |
+//! | is lost with its node | that node, and the one it was to move to | both |
+//! | waits, or has a node that was not told yet | that node, and those it was on before | nobody: it runs nowhere |
+//!
+//! Where the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
+//! again.
+//!
+//! What anybody else says is *foreign*. It is counted, logged once for each session and kind, and dropped: nothing of it
+//! reaches the instance or a controller. What a node says that did have the instance is merely *late*: it is dropped as
+//! well, and not held against the node. A node's own ledger is another matter: what it lists is claimed there, wherever
+//! it belongs, because it may really run there and take up the room.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use proto_frames::payload::Topic;
+use proto_frames::{Frame, Kind, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Notice, StatsWithout};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{InstanceReport, InstanceState, Meaning};
+use crate::cluster::ledger::{Ended, EntryEnd, Phase};
+use crate::instance::{Awaits, Instance, Placing, State};
+use crate::workflow::reports::lives_on;
+
+/// Commands about instances of other nodes that one node may be asked at a time: the oldest is forgotten for one more,
+/// and its answer taken for foreign. Such commands come one at a time, from people and from controllers that are behind;
+/// and copies of instances that are elsewhere are stopped no faster.
+pub const MAX_QUESTIONS: usize = 64;
+
+/// What becomes of what a node says of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It is for this node to say.
+    Counts,
+    /// It had the instance, which is elsewhere by now.
+    Late,
+    /// The instance is elsewhere, and never was on this node as far as is known.
+    Foreign,
+}
+
+/// What a node says of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// That it is there.
+    Listed,
+    /// Anything else: that it failed, ended or changed.
+    Other,
+}
+
+/// What a node was asked about instances that are not its own: its answers are no lies.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    /// By instance: the command, and who hears of the answer.
+    asked: IndexMap<InstanceId, (Kind, Asker)>,
+}
+
+/// Who asked a node about an instance of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A controller or operator: the answer is carried on.
+    Peer,
+    /// The scheduler itself: nobody else hears of it.
+    Scheduler,
+}
+
+impl Questions {
+    fn ask(&mut self, instance: InstanceId, command: Kind, asker: Asker) {
+        if self.asked.len() >= MAX_QUESTIONS {
+            self.asked.shift_remove_index(0);
+        }
+        self.asked.insert(instance, (command, asker));
+    }
+
+    /// Who asked what this frame answers; it is answered then.
+    fn answered(&mut self, instance: &InstanceId, answer: Kind) -> Option<(Kind, Asker)> {
+        let (command, _) = *self.asked.get(instance)?;
+        let is_answer = match command {
+            Kind::DELETE => matches!(
+                answer,
+                Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED | Kind::DELETE_FAILURE
+            ),
+            Kind::ATTACH_VOLUME => answer == Kind::ATTACH_VOLUME_FAILURE,
+            _ => false,
+        };
+        is_answer.then(|| self.asked.shift_remove(instance))?
+    }
+}
+
+impl Scheduler {
+    /// What becomes of what a node says of an instance.
+    pub(crate) fn word_on(&self, key: NodeKey, instance: &InstanceId, says: Says) -> Word {
+        let Some(kept) = self.instances.get(instance) else {
+            let holder = self.holders.get(instance);
+            return if holder.is_none_or(|holder| *holder == key) {
+                Word::Counts
+            } else {
+                Word::Foreign
+            };
+        };
+        let uuid = self.nodes.node(key).uuid;
+        let counts = match &kept.state {
+            State::Migrating { from, to, .. } => *from == key || *to == key,
+            State::Lost { node, .. } => *node == uuid || kept.bound_for == Some(uuid),
+            state if is_untold(state) => {
+                let may_be_there = state.node() == Some(key) || kept.was_on(uuid);
+                may_be_there && says == Says::Listed
+            }
+            state => state.node() == Some(key),
+        };
+        match counts {
+            true => Word::Counts,
+            false if kept.was_on(uuid) => Word::Late,
+            false => Word::Foreign,
+        }
+    }
+
+    /// Drops what a node says of an instance, or of a node, that is not for it to speak of; whether it was that.
+    pub(crate) fn is_out_of_place(
+        &mut self,
+        id: SessionId,
+        frame: &Frame,
+        meaning: &Meaning,
+    ) -> bool {
+        if let Some(node) = meaning.reporter()
+            && self.is_forged(id, frame.kind, node)
+        {
+            return true;
+        }
+        let Some(instance) = meaning.reported() else {
+            return false;
+        };
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+            // A newer connection speaks for its node.
+            return true;
+        };
+        let instance = &*instance;
+        let word = self.word_on(key, instance, Says::Other);
+        if word == Word::Counts {
+            return false;
+        }
+        if let Some(how) = meaning.end()
+            && self.end_entry(key, instance, how) == EntryEnd::Over
+        {
+            // Of its own copy, which it has listed, it may say so.
+            self.release(key, instance);
+        }
+        let questions = &mut self.nodes.node_mut(key).questions;
+        match questions.answered(instance, frame.kind) {
+            Some((command, Asker::Peer)) => self.carry_answer(id, command, instance, frame),
+            Some((_, Asker::Scheduler)) => {}
+            None if word == Word::Foreign => self.note_foreign(id, frame.kind, instance, 1),
+            None => {}
+        }
+        true
+    }
+
+    /// Notes that a node is asked something about an instance; whether that is its own does not matter.
+    pub(crate) fn note_question(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        command: Kind,
+        asker: Asker,
+    ) {
+        if self.word_on(key, instance, Says::Other) != Word::Counts {
+            let questions = &mut self.nodes.node_mut(key).questions;
+            questions.ask(instance.clone(), command, asker);
+        }
+    }
+
+    fn carry_answer(&mut self, id: SessionId, command: Kind, instance: &InstanceId, frame: &Frame) {
+        let topic = match frame.kind {
+            Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED => Topic::Instances,
+            _ => Topic::Failures,
+        };
+        self.answer(command, instance.clone(), topic.clone(), frame);
+        self.broadcast(topic, id, frame.clone());
+    }
+
+    fn note_foreign(&mut self, id: SessionId, kind: Kind, instance: &InstanceId, count: u64) {
+        self.counters.foreign += count;
+        self.notice_once(id, kind, |session| {
+            Notice::Foreign(session.uuid, kind, instance.clone())
+        });
+    }
+
+    /// Carries a STATS on, without what it says of instances that are not for its node to list. Where those stand in it, in
+    /// order.
+    pub(crate) fn carry_stats(
+        &mut self,
+        id: SessionId,
+        key: NodeKey,
+        frame: Frame,
+        listed: &[InstanceReport],
+    ) -> Vec<u32> {
+        let mut rows = Vec::new();
+        let mut foreign = 0;
+        let mut first = None;
+        for (at, report) in (0..).zip(listed) {
+            let word = self.word_on(key, &report.instance, Says::Listed);
+            if word != Word::Counts {
+                rows.push(at);
+            }
+            if word == Word::Foreign {
+                foreign += 1;
+                first.get_or_insert(&report.instance);
+            }
+        }
+        if let Some(first) = first {
+            self.note_foreign(id, Kind::STATS, first, foreign);
+        }
+        if rows.is_empty() {
+            self.broadcast(Topic::Stats, id, frame);
+            return rows;
+        }
+        let stats = Arc::new(StatsWithout {
+            frame,
+            rows: rows.clone(),
+        });
+        self.broadcast_as(Topic::Stats, id, |_| {
+            Some(Message::StatsWithout(Arc::clone(&stats)))
+        });
+        rows
+    }
+
+    /// Has copies of instances stopped that a node lists and that are certainly elsewhere: with the next report more of
+    /// them.
+    pub(crate) fn stop_copies(&mut self, key: NodeKey, copies: Vec<(InstanceId, InstanceState)>) {
+        let mut copies = copies.into_iter();
+        for _ in 0..MAX_QUESTIONS {
+            let copy = copies.find(|(instance, state)| self.is_one_too_many(key, instance, *state));
+            let Some((instance, _)) = copy else { return };
+            self.order_stop(key, &instance);
+            self.note_question(key, &instance, Kind::DELETE, Asker::Scheduler);
+        }
+    }
+
+    /// Whether a copy of an instance on a node is certainly not to be: the instance is elsewhere, or about to be. Where
+    /// only the word of two nodes stands against each other, nobody knows which is right.
+    fn is_one_too_many(&self, key: NodeKey, instance: &InstanceId, state: InstanceState) -> bool {
+        if let Some(kept) = self.instances.get(instance) {
+            return !matches!(kept.state, State::Lost { .. });
+        }
+        let holder = self.holders.get(instance).filter(|holder| **holder != key);
+        let entry = holder.and_then(|holder| self.nodes.node(*holder).ledger.get(instance));
+        // The START was given from here, and is known to have come to something.
+        let is_sure = entry.is_some_and(|it| it.sender.is_some() && it.phase == Phase::Running);
+        is_sure && !state.is_over()
+    }
+}
+
+/// Whether an instance runs nowhere as far as is known, and no node was told to start it.
+fn is_untold(state: &State) -> bool {
+    match state {
+        State::Waiting => true,
+        State::Placing(Placing { pending_on, .. }) => *pending_on != Awaits::Node,
+        _ => false,
+    }
+}
+
+impl Instance {
+    /// Whether it was on this node before, as far as its history goes.
+    fn was_on(&self, node: Uuid) -> bool {
+        let mut history = self.history.iter();
+        self.last_node == Some(node) || history.any(|event| event.node == Some(node))
+    }
+}
+
+impl InstanceState {
+    /// Whether an instance that is so has ended.
+    fn is_over(self) -> bool {
+        matches!(
+            self,
+            Self::Exited | Self::ExitFailed | Self::Deleted | Self::Missing
+        )
+    }
+}
+
+impl Meaning {
+    /// The node that a launcher's report says it is about; `None` where the report names none.
+    fn reporter(&self) -> Option<&str> {
+        match self {
+            Self::Stats(report) => Some(&report.node),
+            Self::StartFailed { node, .. }
+            | Self::DeleteFailed { node, .. }
+            | Self::AttachVolumeFailed { node, .. } => Some(node),
+            Self::CommandFailed(failure) => Some(&failure.node_uuid),
+            Self::InstanceState(event) => Some(&event.node_uuid),
+            _ => None,
+        }
+    }
+
+    /// The instance that a launcher reports something of; STATS, which list many, aside.
+    fn reported(&self) -> Option<Cow<'_, InstanceId>> {
+        let named = |text: &str| Some(Cow::Owned(InstanceId::new(text)));
+        match self {
+            Self::InstanceGone(instance)
+            | Self::InstanceCutOff(instance)
+            | Self::DeleteFailed { instance, .. }
+            | Self::AttachVolumeFailed { instance, .. } => Some(Cow::Borrowed(instance)),
+            Self::StartFailed { instance, .. } => instance.as_ref().map(Cow::Borrowed),
+            Self::CommandFailed(failure) => named(&failure.instance_uuid),
+            Self::InstanceState(event) => named(&event.instance_uuid),
+            _ => None,
+        }
+    }
+
+    /// How it says that an instance is not on the node that says so; `None` if it does not.
+    fn end(&self) -> Option<Ended> {
+        match self {
+            Self::InstanceGone(_) => Some(Ended::Gone),
+            Self::InstanceCutOff(_) => Some(Ended::CutOff),
+            Self::DeleteFailed { no_instance, .. } => no_instance.then_some(Ended::NotThere),
+            Self::StartFailed { reason, .. } => (!lives_on(reason)).then_some(Ended::Failed),
+            _ => None,
+        }
+    }
+}

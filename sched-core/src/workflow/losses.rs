@@ -1,0 +1,482 @@
+//! Nodes that are lost with instances that are looked after, and nodes that fail.
+//!
+//! A node that is cut off may go on running what it has. So nothing is started elsewhere that may still run there: only
+//! what its launcher has promised to stop by itself when it is cut off for longer than its lease, and only once that
+//! time is over. Everything else is reported, and taken up again if its node comes back with it.
+
+use std::time::{Duration, Instant};
+
+use indexmap::IndexSet;
+use proto_frames::Uuid;
+use proto_frames::payload::{Delete, LeaseRenewed, StartFailureReason};
+
+use crate::Scheduler;
+use crate::api::action::{Action, DisconnectReason, Message, Order};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Capabilities, InstanceReport, InstanceState};
+use crate::cluster::ledger::Phase;
+use crate::cluster::node::Presence;
+use crate::instance::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
+use crate::peers::session::Session;
+use crate::placement::explain::Explanation;
+use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::start::Refusal;
+
+/// How long what ran on a lost node is remembered for the case that it comes back with it.
+pub(crate) const LOST_TIME: Duration = Duration::from_secs(3600);
+
+/// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
+/// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
+pub(crate) const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
+/// How long after its first report a launcher with a lease is looked at: by then it has said how long that is.
+const LEASE_LOOK: Duration = Duration::from_secs(10);
+
+/// The part of a lease that is added to it for clocks: one in so many.
+const CLOCK_PART: u32 = 8;
+
+impl Scheduler {
+    /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
+    /// be started before. Only a lease that is longer than what is on disk waits for that; the next STATS asks again.
+    pub(crate) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
+        if !self.sessions.get(&id).is_some_and(Session::is_native) {
+            return;
+        }
+        let waits_for = self.nodes.node(key).lease_ticket;
+        if !self.is_on_disk(waits_for) {
+            return;
+        }
+        self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
+        let now = self.now;
+        let earlier = self.nodes.node_mut(key).leased_at.replace(now);
+        if earlier.is_none() {
+            // Looked at again when it is due; meanwhile each report costs no more than the time it came.
+            self.leases.insert((now + LEASE_LOOK, key));
+        }
+    }
+
+    /// A launcher announces a lease of this length: each instance that it lists is lost no sooner, also where the scheduler
+    /// ends before it hears of the node again. A launcher announces another length only after a restart, and only a
+    /// shorter one later; so the first report of a connection is looked at.
+    pub(crate) fn note_lease(
+        &mut self,
+        key: NodeKey,
+        announced: Option<Duration>,
+        listed: &[InstanceReport],
+        is_own: impl Fn(u32) -> bool,
+    ) {
+        let is_first = self.nodes.node(key).leased_at.is_none();
+        let Some(announced) = announced.filter(|_| is_first) else {
+            return;
+        };
+        let mut has_grown = false;
+        let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
+        for instance in own.map(|(_, listed)| &listed.instance) {
+            if let Some(kept) = self.instances.get_mut(instance)
+                && kept.lease.is_some_and(|lease| lease < announced)
+            {
+                kept.lease = Some(announced);
+                has_grown = true;
+                self.remember(instance);
+            }
+        }
+        if has_grown {
+            self.nodes.node_mut(key).lease_ticket = self.next_ticket();
+        }
+    }
+
+    /// Ends connections over which nothing came for longer than a lease: a launcher that hangs keeps its connection, and
+    /// nobody else would hear that it has lost what ran under its lease.
+    pub(crate) fn end_silent(&mut self, now: Instant) {
+        while let Some(&(due, key)) = self.leases.first()
+            && due <= now
+        {
+            self.leases.pop_first();
+            if !self.nodes.contains(key) {
+                continue;
+            }
+            let node = self.nodes.node(key);
+            let (Some(session), Some(heard)) = (node.session(), node.leased_at) else {
+                continue;
+            };
+            let silent = self.lease_of(key).map_or(LEASE_LOOK, fence);
+            if heard + silent > now {
+                self.leases.insert((heard + silent, key));
+                continue;
+            }
+            let why = DisconnectReason::Silent;
+            self.act(Action::Disconnect { session, why });
+        }
+    }
+
+    /// The instances looked after that a STATS lists and that its node's ledger does not know as such; those that it does
+    /// not list although they were lost with the node are dealt with.
+    pub(crate) fn take_note_of_strangers(
+        &mut self,
+        key: NodeKey,
+        counts_starts: bool,
+        listed: &[InstanceReport],
+        is_own: impl Fn(u32) -> bool,
+    ) -> Vec<(InstanceId, InstanceState)> {
+        if self.instances.is_empty() {
+            return Vec::new();
+        }
+        let node = self.nodes.node(key);
+        let uuid = node.uuid;
+        let is_stranger = |instance: &InstanceId| {
+            self.instances.contains(instance)
+                && node.ledger.get(instance).is_none_or(|entry| !entry.is_kept)
+        };
+        let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
+        let strangers = own
+            .filter(|(_, listed)| is_stranger(&listed.instance))
+            .map(|(_, listed)| (listed.instance.clone(), listed.state))
+            .collect();
+        // An original launcher's empty list may only mean that it has not looked yet.
+        if counts_starts || !listed.is_empty() {
+            let mut missing = self.instances.lost_with(uuid);
+            if !missing.is_empty() {
+                // Both may be as many as a node has instances: one look at each.
+                let listed: IndexSet<_> = listed.iter().map(|listed| &listed.instance).collect();
+                missing.retain(|instance| !listed.contains(instance));
+                self.put_in_order(&mut missing, |instance| instance);
+            }
+            for instance in missing {
+                self.came_back_without(&instance);
+            }
+        }
+        strangers
+    }
+
+    /// The instances looked after that have an entry on a node.
+    pub(crate) fn kept_on(&self, key: NodeKey) -> Vec<InstanceId> {
+        let ledger = &self.nodes.node(key).ledger;
+        let entries = ledger.entries_from(0);
+        entries
+            .filter(|(_, entry)| entry.is_kept)
+            .map(|(instance, _)| instance.clone())
+            .collect()
+    }
+
+    /// A node's connection has ended: what it was not told of yet goes elsewhere.
+    pub(crate) fn kept_cut_off(&mut self, key: NodeKey) {
+        if self.instances.is_empty() {
+            return;
+        }
+        let mut kept_there = self.kept_on(key);
+        self.put_in_order(&mut kept_there, |instance| instance);
+        for instance in kept_there {
+            let Some(kept) = self.instances.get(&instance) else {
+                continue;
+            };
+            if let State::Placing(Placing { node, pending_on }) = &kept.state
+                && *node == key
+                && *pending_on != Awaits::Node
+            {
+                self.release(key, &instance);
+                self.seek(&instance, "its node was lost before it was told");
+            }
+        }
+    }
+
+    /// A lost node is given up: whatever is looked after and was there waits for it no longer than is of use.
+    pub(crate) fn kept_given_up(&mut self, key: NodeKey) {
+        if self.instances.is_empty() {
+            return;
+        }
+        for instance in self.kept_on(key) {
+            let Some(entry) = self.nodes.node(key).ledger.get(&instance) else {
+                continue;
+            };
+            let is_claim = entry.phase == Phase::Claimed;
+            let kept = self.instances.get(&instance);
+            match kept.map(|kept| kept.state.clone()) {
+                Some(State::Migrating { to, .. }) if to == key && is_claim => {
+                    self.unclaim(key, &instance);
+                    self.target_is_lost(&instance);
+                }
+                Some(state) if state.node() == Some(key) => {
+                    self.lost_with_node(key, &instance, &state);
+                }
+                _ => self.unclaim(key, &instance),
+            }
+        }
+        // Nobody waits for a node that is not there any more.
+        for instance in self.queue.waiting_for(key) {
+            self.queue.remove(&instance);
+        }
+    }
+
+    fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
+        let may_have_ended = self.moved_with_node(instance, state);
+        self.note_told_to_stop(instance, state);
+        let node = self.nodes.node(key);
+        let (uuid, lost_at) = match node.presence {
+            Presence::Lost(at) => (node.uuid, at),
+            Presence::Connected(_) => (node.uuid, self.now),
+        };
+        let fence = self.lease_of(key).map(|lease| lost_at + fence(lease));
+        let entry = node.ledger.get(instance);
+        let is_confirmed = entry.is_some_and(|entry| entry.phase == Phase::Running);
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let then = match state {
+            State::Stopping {
+                then: Then::End, ..
+            } => AfterLoss::Delete,
+            _ if kept.on_loss == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
+            State::Placing(_) if !is_confirmed => {
+                self.release(key, instance);
+                let why = Explanation::of(Refusal::Lost.detail());
+                let reason = StartFailureReason::LaunchFailure;
+                return self.fail_kept(instance, reason, Some(uuid), why);
+            }
+            // It is being stopped, and was to be placed again.
+            State::Stopping {
+                then: Then::Wait(_) | Then::Again,
+                ..
+            } => AfterLoss::Replace,
+            _ if may_have_ended => AfterLoss::Replace,
+            _ => AfterLoss::Forget,
+        };
+        let until = match (then, fence) {
+            (AfterLoss::Restart, Some(fence)) => fence,
+            (AfterLoss::Delete, Some(fence)) if kept.is_fenced() => fence,
+            _ => self.now + LOST_TIME,
+        };
+        let node = uuid;
+        self.turn(
+            instance,
+            State::Lost { node, until, then },
+            "its node is lost",
+        );
+        self.queue.remove(instance);
+        self.release(key, instance);
+    }
+
+    /// If a node was told to stop what is to go on elsewhere, its end there is not the instance's, however late it comes.
+    pub(crate) fn note_told_to_stop(&mut self, instance: &InstanceId, state: &State) {
+        if let State::Stopping {
+            then: Then::Wait(_) | Then::Again,
+            ..
+        } = state
+            && let Some(kept) = self.instances.get_mut(instance)
+        {
+            kept.told_to_stop = true;
+        }
+    }
+
+    /// How long a node's launcher lets instances run without hearing from here.
+    pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
+        let extras = self.nodes.node(key).report.as_ref()?.extras.as_ref()?;
+        let promised = extras.capabilities.contains(Capabilities::LEASE);
+        extras.lease.filter(|_| promised)
+    }
+
+    /// A START came back that was never written to its node.
+    pub(crate) fn unsent_again(&mut self, instance: &InstanceId, is_undone: bool) {
+        if is_undone {
+            let why = Explanation::of(Refusal::Undone.detail());
+            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        }
+        self.seek(instance, "its node was lost before it was told");
+        self.is_out_of_the_way(instance);
+    }
+
+    /// A node lists an instance that was taken for lost.
+    pub(crate) fn came_back(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        then: AfterLoss,
+        is_suspended: bool,
+    ) {
+        self.take_up(key, instance);
+        if then == AfterLoss::Delete {
+            return self.stop_there(key, instance, Then::End, "deleted while its node was lost");
+        }
+        let kept = self.instances.get(instance);
+        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        // Who had it suspended is not known where the scheduler was restarted during a move, or where somebody else did:
+        // it stays suspended until it is resumed by command. A node may list it before it says in READY what it can do.
+        let node = self.nodes.node(key);
+        let may_suspend = node.report.is_none() || node.can(Capabilities::SUSPEND);
+        let by = by.or_else(|| may_suspend.then_some(By::Command));
+        match by.filter(|_| is_suspended) {
+            None => self.turn(instance, State::Running { node: key }, "its node is back"),
+            Some(by) => {
+                let is_evicted = by != By::Command;
+                self.nodes
+                    .node_mut(key)
+                    .ledger
+                    .set_suspended(instance, true);
+                self.refresh_offer(key);
+                let state = State::Suspended { node: key, by };
+                self.turn(instance, state, "its node is back");
+                if is_evicted {
+                    self.wait_for_resume(instance, key);
+                }
+            }
+        }
+        if let Some(kept) = self.instances.get_mut(instance) {
+            // What it was told before may still be on its way to be done.
+            let told_to_stop = kept.told_to_stop;
+            kept.note_running();
+            kept.told_to_stop = told_to_stop;
+        }
+    }
+
+    /// A node is back, and does not have an instance that it was lost with.
+    fn came_back_without(&mut self, instance: &InstanceId) {
+        let Some(State::Lost { then, .. }) =
+            self.instances.get(instance).map(|it| it.state.clone())
+        else {
+            return;
+        };
+        match then {
+            AfterLoss::Restart | AfterLoss::Replace => {
+                self.seek(instance, "its node is back without it");
+            }
+            AfterLoss::Forget | AfterLoss::Delete => {
+                self.let_go(instance, "its node is back without it");
+            }
+        }
+    }
+
+    /// Nothing is expected of a lost node any more.
+    pub(crate) fn loss_is_final(&mut self, instance: &InstanceId, node: Uuid, then: AfterLoss) {
+        let key = self.nodes.by_uuid(node);
+        let is_there = key.is_some_and(|key| self.nodes.node(key).session().is_some());
+        if is_there {
+            // It is back, and its launcher may have its lease extended any time: its STATS will tell.
+            let until = self.now + LEASE_MARGIN;
+            self.instances
+                .turn(instance, State::Lost { node, until, then });
+            return;
+        }
+        match then {
+            AfterLoss::Restart => {
+                self.seek(instance, "its node is lost, and has stopped it by now")
+            }
+            AfterLoss::Replace => {
+                let why = Explanation::of(Refusal::Lost.detail());
+                let reason = StartFailureReason::LaunchFailure;
+                self.fail_kept(instance, reason, Some(node), why);
+            }
+            AfterLoss::Forget | AfterLoss::Delete => self.let_go(instance, "its node is lost"),
+        }
+    }
+
+    /// A node lists an instance that is thought to be elsewhere.
+    pub(crate) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
+        match state {
+            State::Waiting => {
+                self.queue.remove(instance);
+                self.take_up(key, instance);
+                self.turn(instance, State::Running { node: key }, "a node has it");
+            }
+            State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
+                self.release(*node, instance);
+                self.take_up(key, instance);
+                self.turn(instance, State::Running { node: key }, "a node has it");
+            }
+            // It is on another node: this copy must not be.
+            _ => self.order_stop(key, instance),
+        }
+    }
+
+    /// An instance is where its node says.
+    fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
+        self.holders.insert(instance.clone(), key);
+        self.nodes.node_mut(key).ledger.set_kept(instance, true);
+        let asked = self.instances.get(instance).and_then(|kept| kept.request());
+        let known = self.nodes.node(key).ledger.get(instance);
+        // An original launcher does not say what it asked for.
+        if let (Some(request), Some(entry)) = (asked.cloned(), known)
+            && entry.asked == crate::Resources::ZERO
+        {
+            let custom = self.extras(&request).custom;
+            let ledger = &mut self.nodes.node_mut(key).ledger;
+            ledger.set_asked(instance, request.asked, custom);
+        }
+        self.refresh_offer(key);
+    }
+
+    /// Has an instance stopped on its node.
+    pub(crate) fn stop_there(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        then: Then,
+        detail: &str,
+    ) {
+        let due = self.now + COMMAND_TIME;
+        let state = State::Stopping {
+            node: key,
+            then,
+            due,
+        };
+        self.turn(instance, state, detail);
+        self.order_stop(key, instance);
+    }
+
+    /// Tells a node to stop an instance and keep nothing running of it.
+    pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
+        let node = self.nodes.node_mut(key);
+        let Some(session) = node.session() else {
+            return;
+        };
+        node.ledger.stop_sent(instance);
+        let delete = Delete {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+            stop: true,
+        };
+        self.send(session, Message::Order(Box::new(Order::Stop(delete))));
+    }
+
+    /// Counts a START's failure against its node, if it says something about that, and not about what was to run: what
+    /// fails on one node after the other in the same way is at fault itself, and those nodes are not.
+    pub(crate) fn blame(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        reason: &StartFailureReason,
+    ) {
+        if !blames_node(reason) {
+            return;
+        }
+        let now = self.now;
+        let uuid = self.nodes.node(key).uuid;
+        let tried = self
+            .instances
+            .get(instance)
+            .into_iter()
+            .flat_map(|kept| kept.tried.iter());
+        let alike: Vec<NodeKey> = tried
+            .filter(|tried| tried.reason == *reason && tried.node != uuid)
+            .filter_map(|tried| self.nodes.by_uuid(tried.node))
+            .collect();
+        if alike.is_empty() {
+            self.nodes.node_mut(key).failures.add(now);
+            return self.note_failing(key);
+        }
+        if let [first] = alike[..] {
+            self.nodes.node_mut(first).failures.forgive(now);
+        }
+    }
+}
+
+/// How long after its launcher was heard of last an instance under this lease has certainly been stopped.
+pub(crate) fn fence(lease: Duration) -> Duration {
+    lease + lease / CLOCK_PART + LEASE_MARGIN
+}
+
+/// Whether a StartFailure may say something about the node rather than about what was to run there.
+fn blames_node(reason: &StartFailureReason) -> bool {
+    matches!(
+        reason,
+        StartFailureReason::LaunchFailure | StartFailureReason::NetworkFailure
+    )
+}

@@ -1,0 +1,550 @@
+//! Instances move from one node to another: room is claimed on the target, the holder is told, and once the instance has
+//! left the holder it is started on the target, or is there already.
+//!
+//! Nothing of it is lost and it never runs twice: the target is given the START only when the holder has said that the
+//! instance has ended there. Until then everything can be undone; from then on it is placed as any instance that ran
+//! before, and waits for as long as it takes where there is no room. Whose moves come when a node is drained is `drain`'s
+//! business.
+
+mod target;
+
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Order};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Capabilities, StartRequest};
+use crate::api::record::Demand;
+use crate::cluster::ledger::{Entry, Phase, Unconfirmed};
+use crate::instance::{Awaits, By, Move, State, Then};
+use crate::journal::durable::Next;
+use crate::workflow::care::{COMMAND_TIME, placing};
+use crate::workflow::endings::Heard;
+
+use self::target::pinned;
+
+/// How long a move may take until the instance has left its node, where nobody says: time enough to stop anything in an
+/// orderly way, or to ship some GiB of its state.
+pub(crate) const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
+
+/// Why an instance is not moved, or not changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Declined {
+    /// The protocol's word.
+    pub(crate) reason: CommandFailureReason,
+    /// For people.
+    pub(crate) detail: String,
+    /// Whether waiting alone does not help.
+    pub(crate) is_lasting: bool,
+}
+
+impl Declined {
+    pub(crate) fn new(reason: CommandFailureReason, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            is_lasting: false,
+        }
+    }
+
+    pub(crate) fn lasting(reason: CommandFailureReason, detail: impl Into<String>) -> Self {
+        Self {
+            is_lasting: true,
+            ..Self::new(reason, detail)
+        }
+    }
+}
+
+/// A move that is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Where it has to go; `None` = wherever it fits.
+    pub(crate) target: Option<NodeKey>,
+    /// When it counts as failed.
+    pub(crate) due: Instant,
+    /// Who wants to hear if it fails.
+    pub(crate) asker: Option<SessionId>,
+    /// What it is to ask for from then on.
+    pub(crate) demand: Option<Demand>,
+    /// Why it moves, for people.
+    pub(crate) why: &'static str,
+}
+
+impl Scheduler {
+    /// MIGRATE from a controller or operator.
+    pub(crate) fn migrate(&mut self, id: SessionId, migrate: &Migrate) {
+        let instance = InstanceId::new(&migrate.instance_uuid);
+        if let Err(declined) = self.try_migrate(id, &instance, migrate) {
+            let key = self.holders.get(&instance).copied();
+            let (reason, detail) = (declined.reason, declined.detail);
+            self.fail_command(id, LifeCommand::Migrate, &instance, key, reason, &detail);
+        }
+    }
+
+    fn try_migrate(
+        &mut self,
+        id: SessionId,
+        instance: &InstanceId,
+        migrate: &Migrate,
+    ) -> Result<(), Declined> {
+        let target = match &*migrate.target_node_uuid {
+            "" => None,
+            text => Some(self.named_target(text)?),
+        };
+        let state = self.instances.get(instance).map(|kept| &kept.state);
+        if state == Some(&State::Waiting) {
+            return self.pin(instance, target);
+        }
+        let time = migrate
+            .deadline
+            .map(|span| Duration::from_millis(span.ms()));
+        let time = time.filter(|time| !time.is_zero()).unwrap_or(MOVE_TIME);
+        let plan = Plan {
+            target,
+            due: self.now + time,
+            asker: Some(id),
+            demand: None,
+            why: "as it was asked for",
+        };
+        self.move_instance(instance, plan)
+    }
+
+    /// One that waits for room is to wait for that of one node.
+    fn pin(&mut self, instance: &InstanceId, target: Option<NodeKey>) -> Result<(), Declined> {
+        let Some(target) = target else {
+            let detail = "it waits for room and goes to the first node that has some; \
+                          say which node it is to wait for";
+            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+        };
+        let uuid = self.nodes.node(target).uuid;
+        let request = self.request_now(instance);
+        if let Some(request) = request.map(|request| pinned(request, uuid)) {
+            let why = self.why_not(&request?);
+            if why.never {
+                return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
+            }
+        }
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.pinned = Some(uuid);
+        }
+        self.seek(instance, "it waits for one node, as it was asked for");
+        Ok(())
+    }
+
+    /// Begins to move an instance that is on a node.
+    ///
+    /// # Errors
+    /// Why it is not moved; nothing has changed then.
+    pub(crate) fn move_instance(
+        &mut self,
+        instance: &InstanceId,
+        plan: Plan,
+    ) -> Result<(), Declined> {
+        let from = self.movable(instance)?;
+        let request = self.request_on(from, instance, plan.demand.as_ref());
+        let to = self.target_for(instance, from, request.clone(), plan.target)?;
+        self.is_looked_after(from, instance);
+        self.claim_as(&request, to);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = plan.asker;
+            kept.pending = plan.demand.map(Box::new);
+            kept.told_to_stop = false;
+        }
+        let (how, due) = (Move::Claimed, plan.due);
+        self.turn(instance, State::Migrating { from, to, how, due }, plan.why);
+        self.after_commit(instance, Next::Move);
+        Ok(())
+    }
+
+    /// The node of an instance that could be moved as far as its state goes.
+    fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
+        use CommandFailureReason::{NoInstance, WrongState};
+        let key = match self.instances.get(instance).map(|kept| &kept.state) {
+            Some(State::Running { node } | State::Suspended { node, .. }) => *node,
+            Some(state) => {
+                let detail = format!("it is {}; it can be moved once it runs", state.word());
+                return Err(Declined::new(WrongState, detail));
+            }
+            None => {
+                let &key = self
+                    .holders
+                    .get(instance)
+                    .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
+                let entry = self.nodes.node(key).ledger.get(instance);
+                if entry.is_none_or(|entry| entry.phase != Phase::Running) {
+                    let detail = "its node has not said yet that it has it";
+                    return Err(Declined::new(WrongState, detail));
+                }
+                key
+            }
+        };
+        let node = self.nodes.node(key);
+        if node.session().is_none() {
+            let detail = format!("its node {} is not connected", node.uuid);
+            return Err(Declined::new(WrongState, detail));
+        }
+        if !self.has_start(instance) && !node.can(Capabilities::MIGRATE) {
+            let detail = "how to start it again is not known, because its START was not kept; \
+                          START it with 'scheduling.relocate: true', or set the policy's 'relocation'";
+            return Err(Declined::lasting(
+                CommandFailureReason::NotSupported,
+                detail,
+            ));
+        }
+        Ok(key)
+    }
+
+    pub(crate) fn has_start(&self, instance: &InstanceId) -> bool {
+        let kept = self.instances.get(instance);
+        kept.is_some_and(|kept| kept.start.is_some())
+    }
+
+    /// The claim on the target is on disk: the holder is told.
+    pub(crate) fn begin_move(&mut self, instance: &InstanceId) {
+        let Some((from, to, Move::Claimed, due)) = self.moving(instance) else {
+            return;
+        };
+        let (source, target) = (self.nodes.node(from), self.nodes.node(to));
+        let lost = match (source.session(), target.session()) {
+            (None, _) => Some(source.uuid),
+            (_, None) => Some(target.uuid),
+            _ => None,
+        };
+        if let Some(uuid) = lost {
+            let detail = format!("node {uuid} is not connected any more");
+            return self.undo_move(instance, CommandFailureReason::Failed, &detail);
+        }
+        let both_ship = source.can(Capabilities::MIGRATE) && target.can(Capabilities::MIGRATE);
+        let is_suspended = source.ledger.get(instance).is_some_and(Entry::is_held_back);
+        // What it asks for is not changed by shipping it as it is.
+        let is_changed = self
+            .instances
+            .get(instance)
+            .is_some_and(|it| it.pending.is_some());
+        let how = if both_ship && !is_suspended && !is_changed {
+            Move::Shipped
+        } else {
+            Move::Cold
+        };
+        if how == Move::Cold && !self.has_start(instance) {
+            let detail = "it cannot be shipped as it is, and how to start it again is not known";
+            return self.undo_move(instance, CommandFailureReason::NotSupported, detail);
+        }
+        let words = match how {
+            Move::Shipped => "its node ships it",
+            _ => "it stops on its node",
+        };
+        self.turn(instance, State::Migrating { from, to, how, due }, words);
+        match how {
+            Move::Shipped => self.order_to_ship(instance, from, to),
+            _ => self.order_stop(from, instance),
+        }
+    }
+
+    fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move, Instant)> {
+        match self.instances.get(instance)?.state {
+            State::Migrating { from, to, how, due } => Some((from, to, how, due)),
+            _ => None,
+        }
+    }
+
+    fn order_to_ship(&mut self, instance: &InstanceId, from: NodeKey, to: NodeKey) {
+        let target = self.nodes.node(to).uuid;
+        let node = self.nodes.node(from);
+        let Some(session) = node.session() else {
+            return;
+        };
+        let migrate = Migrate {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+            target_node_uuid: target.to_string(),
+            deadline: None,
+        };
+        self.send(session, Message::Order(Box::new(Order::Migrate(migrate))));
+    }
+
+    /// The target lists an instance that is to come to it.
+    pub(crate) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
+        match self.moving(instance) {
+            Some((from, to, Move::Shipped, _)) if to == key => {
+                self.release(from, instance);
+                self.has_arrived(instance, key);
+            }
+            // One that is to be stopped first is not started there before its holder says that it has ended.
+            _ => {}
+        }
+    }
+
+    fn has_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
+        self.holders.insert(instance.clone(), key);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+            kept.has_left_unsaid = false;
+        }
+        self.turn(instance, State::Running { node: key }, "it has moved");
+    }
+
+    /// The holder says that an instance which moves has ended there; whether that is its own end, or it `goes_on`, matters
+    /// as long as the holder was not told to end it.
+    pub(crate) fn has_left(&mut self, key: NodeKey, instance: &InstanceId, goes_on: bool) -> Heard {
+        let Some((from, to, how, _)) = self.moving(instance) else {
+            return Heard::Everybody;
+        };
+        debug_assert_eq!(from, key);
+        self.release(from, instance);
+        if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
+            // By itself: nobody was told to end it yet.
+            self.unclaim(to, instance);
+            let detail = "it ended before it moved";
+            self.tell_mover(instance, from, CommandFailureReason::WrongState, detail);
+            self.let_go(instance, "ended");
+            return Heard::Everybody;
+        }
+        let mut start = None;
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+            kept.has_run = true;
+            let demand = kept.pending.take();
+            if let Some(known) = &mut kept.start {
+                known.set_restart();
+                if let Some(demand) = demand {
+                    known.set_demand(*demand);
+                }
+                start = Some(known.sender);
+            }
+        }
+        let target = self.nodes.node_mut(to);
+        let is_listed = target
+            .ledger
+            .get(instance)
+            .is_some_and(|entry| entry.phase == Phase::Running);
+        if is_listed {
+            self.has_arrived(instance, to);
+            return Heard::Originals;
+        }
+        self.holders.insert(instance.clone(), to);
+        if how != Move::Shipped {
+            self.turn(
+                instance,
+                placing(to, Awaits::Commit),
+                "it has left its node",
+            );
+            self.after_commit(instance, Next::Give);
+        } else {
+            // It is the target's to list it now; if it never does, the instance is started anew.
+            let unconfirmed = Unconfirmed {
+                sender: start.unwrap_or(SessionId(0)),
+                ordinal: target.starts_sent,
+                restart: true,
+            };
+            target.ledger.give(instance, unconfirmed);
+            self.turn(instance, placing(to, Awaits::Node), "it was shipped");
+        }
+        Heard::Originals
+    }
+
+    /// A launcher could not ship an instance.
+    pub(crate) fn move_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let detail = format!("its launcher could not ship it: {}", failure.detail);
+        self.holder_declines(key, &instance, failure.reason.clone(), &detail);
+    }
+
+    /// A launcher could not stop an instance; whether it was to because the instance is to leave.
+    pub(crate) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+        let is_told_again = self.nodes.node_mut(key).ledger.stop_failed(instance);
+        let state = self.state_of(instance);
+        let Some(state) = state.filter(|state| state.node() == Some(key)) else {
+            return false;
+        };
+        let preemptor = match state {
+            State::Migrating { .. } => None,
+            State::Stopping { then, .. } => match then {
+                Then::Again => None,
+                Then::Wait(preemptor) => Some(preemptor),
+                Then::End => return false,
+            },
+            _ => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.told_to_stop &= is_told_again;
+                }
+                return false;
+            }
+        };
+        if is_told_again {
+            // That answers an earlier one.
+            return true;
+        }
+        let detail = "its launcher could not stop it";
+        let Some(preemptor) = preemptor else {
+            return self.holder_declines(key, instance, CommandFailureReason::Failed, detail);
+        };
+        self.stays(instance, key, detail);
+        self.victim_stays(&preemptor, instance);
+        true
+    }
+
+    fn holder_declines(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) -> bool {
+        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+            Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
+                self.undo_move(instance, reason, detail);
+                let entry = self.nodes.node(key).ledger.get(instance);
+                let may_stop = entry.is_some_and(Entry::may_stop);
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    // It says itself that it goes on running it, unless it was told before.
+                    kept.told_to_stop = may_stop;
+                }
+                true
+            }
+            Some(State::Stopping {
+                node,
+                then: Then::Again,
+                ..
+            }) if node == key => {
+                self.stays(instance, key, detail);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A move has not come to its end in time.
+    pub(crate) fn move_is_late(&mut self, instance: &InstanceId) {
+        let detail = "it did not leave its node in time";
+        self.undo_move(instance, CommandFailureReason::Timeout, detail);
+    }
+
+    /// The target of a move is given up; its room is claimed no more.
+    pub(crate) fn target_is_lost(&mut self, instance: &InstanceId) {
+        let Some((from, lost, how, due)) = self.moving(instance) else {
+            return;
+        };
+        let detail = format!("node {} is lost", self.nodes.node(lost).uuid);
+        match how {
+            Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &detail),
+            Move::Cold => {
+                let pending = self
+                    .instances
+                    .get(instance)
+                    .and_then(|it| it.pending.clone());
+                let mut request = self.request_on(from, instance, pending.as_deref());
+                request.avoid.push(self.nodes.node(lost).uuid);
+                if let Some(to) = self.choose_ready(&request) {
+                    self.claim_as(&request, to);
+                    return self.turn(instance, State::Migrating { from, to, how, due }, &detail);
+                }
+                self.ends_first(instance, from, &detail);
+            }
+            Move::Shipped => self.ends_first(instance, from, &detail),
+        }
+    }
+
+    /// An instance whose holder may be about to end it, and for which no other node is claimed any more: if it ends it is
+    /// placed again.
+    fn ends_first(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+        let state = State::Stopping {
+            node,
+            then: Then::Again,
+            due: self.now + COMMAND_TIME,
+        };
+        self.turn(instance, state, detail);
+    }
+
+    /// An instance that was to leave its node does not: its room on the target is given back.
+    pub(crate) fn undo_move(
+        &mut self,
+        instance: &InstanceId,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        let Some((from, to, how, _)) = self.moving(instance) else {
+            return;
+        };
+        self.unclaim(to, instance);
+        self.stays(instance, from, detail);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.told_to_stop = how != Move::Claimed;
+        }
+        self.tell_mover(instance, from, reason, detail);
+    }
+
+    /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
+    /// there because of it.
+    pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
+        let told = self
+            .instances
+            .get(instance)
+            .is_some_and(|kept| kept.told_to_stop);
+        let State::Migrating { from, to, how, .. } = *state else {
+            return told;
+        };
+        self.unclaim(to, instance);
+        let reason = CommandFailureReason::Failed;
+        self.tell_mover(instance, from, reason, "its node is lost");
+        let target = self.nodes.node(to).uuid;
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.told_to_stop = how != Move::Claimed;
+            kept.bound_for = (how == Move::Shipped).then_some(target);
+        }
+        told || how != Move::Claimed
+    }
+
+    /// An instance goes on where it is, as what it was before.
+    fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+        let entry = self.nodes.node(node).ledger.get(instance);
+        let is_suspended = entry.is_some_and(Entry::is_held_back);
+        let by = self
+            .instances
+            .get(instance)
+            .and_then(|kept| kept.suspended_by.clone());
+        if !is_suspended {
+            return self.turn(instance, State::Running { node }, detail);
+        }
+        let by = by.unwrap_or(By::Command);
+        let is_evicted = by != By::Command;
+        self.nodes.node_mut(node).ledger.note_suspended(instance);
+        self.refresh_offer(node);
+        self.turn(instance, State::Suspended { node, by }, detail);
+        if is_evicted {
+            self.wait_for_resume(instance, node);
+        }
+    }
+
+    /// Tells who wanted an instance to move that it does not.
+    fn tell_mover(
+        &mut self,
+        instance: &InstanceId,
+        key: NodeKey,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let command = match kept.pending.take() {
+            Some(_) => LifeCommand::Update,
+            None => LifeCommand::Migrate,
+        };
+        if let Some(asker) = kept.asker.take() {
+            self.fail_command(asker, command, instance, Some(key), reason, detail);
+        }
+    }
+
+    /// Claims on a node what a request asks for, before anybody is told.
+    pub(crate) fn claim_as(&mut self, request: &StartRequest, key: NodeKey) {
+        let extras = self.extras(request);
+        let entry = Entry::claimed(request.asked, extras, self.now);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.insert(request.instance.clone(), entry);
+        ledger.set_kept(&request.instance, true);
+        self.refresh_offer(key);
+    }
+}

@@ -1,0 +1,115 @@
+//! Where an instance that moves goes to: what it asks for as far as that is known, and the node that has it.
+
+use proto_frames::Uuid;
+use proto_frames::payload::{CommandFailureReason, Scheduling};
+
+use super::Declined;
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
+use crate::api::input::{Capabilities, StartRequest};
+use crate::api::record::Demand;
+use crate::cluster::node::Pool;
+
+/// Nodes looked at for one to which an instance can be shipped, before it is said that there is none.
+const MAX_SHIPPING_TARGETS: usize = 16;
+
+impl Scheduler {
+    /// The node that a command names as a target.
+    pub(super) fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
+        let key = canonical_uuid(text).and_then(|uuid| self.nodes.by_uuid(uuid));
+        key.filter(|&key| self.nodes.node(key).session().is_some())
+            .ok_or_else(|| {
+                let detail = format!("no node '{text}' is connected to move it to");
+                Declined::new(CommandFailureReason::InvalidData, detail)
+            })
+    }
+
+    /// What an instance on a node asks for, with other amounts if there are to be any: as its START says, or as is known
+    /// of it without one.
+    pub(crate) fn request_on(
+        &self,
+        key: NodeKey,
+        instance: &InstanceId,
+        demand: Option<&Demand>,
+    ) -> StartRequest {
+        let node = self.nodes.node(key);
+        let mut request = self.request_now(instance).unwrap_or_else(|| {
+            let mut request = StartRequest::plain(instance.clone());
+            request.network_node = node.slots[Pool::Compute as usize].is_none();
+            request
+        });
+        // What it has may be more than its START says: an instance that was adopted, or was changed.
+        let known = self.demand_on(key, instance);
+        let demand = demand.or(known.as_ref().filter(|_| !self.has_start(instance)));
+        if let Some(demand) = demand {
+            request.asked = demand.base();
+            let resources = demand.resources.iter();
+            let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
+            let mut scheduling = request.scheduling.take().unwrap_or_default();
+            scheduling.resources = resources.collect();
+            request.scheduling = Some(scheduling).filter(|it| **it != Scheduling::default());
+        }
+        request.avoid.push(node.uuid);
+        request
+    }
+
+    /// What an instance asks for by its node's ledger.
+    pub(crate) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
+        let entry = self.nodes.node(key).ledger.get(instance)?;
+        let custom = entry.custom().iter();
+        let custom = custom.map(|&(column, amount)| (self.columns.name(column).into(), amount));
+        Some(Demand {
+            mem_mib: entry.asked.mem_mib,
+            vcpus: entry.asked.vcpus,
+            disk_mib: entry.asked.disk_mib,
+            resources: custom.collect(),
+        })
+    }
+
+    /// The node to which an instance moves.
+    pub(super) fn target_for(
+        &mut self,
+        instance: &InstanceId,
+        from: NodeKey,
+        mut request: StartRequest,
+        target: Option<NodeKey>,
+    ) -> Result<NodeKey, Declined> {
+        if target == Some(from) {
+            let detail = format!("it is on node {} already", self.nodes.node(from).uuid);
+            return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+        }
+        if let Some(target) = target {
+            request = pinned(request, self.nodes.node(target).uuid)?;
+        }
+        let must_ship = !self.has_start(instance);
+        for _ in 0..MAX_SHIPPING_TARGETS {
+            let Some(to) = self.choose_ready(&request) else {
+                break;
+            };
+            if !must_ship || self.nodes.node(to).can(Capabilities::MIGRATE) {
+                return Ok(to);
+            }
+            request.avoid.push(self.nodes.node(to).uuid);
+        }
+        let why = self.why_not(&request);
+        Err(Declined {
+            reason: CommandFailureReason::NoRoom,
+            detail: why.text,
+            is_lasting: why.never,
+        })
+    }
+}
+
+/// The same for one node alone.
+///
+/// # Errors
+/// If it is for another one alone already.
+pub(super) fn pinned(mut request: StartRequest, node: Uuid) -> Result<StartRequest, Declined> {
+    let asked = request.node_id.as_deref();
+    if let Some(asked) = asked.filter(|asked| canonical_uuid(asked) != Some(node)) {
+        let detail = format!("its START asks for node {asked} alone");
+        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+    }
+    request.node_id = Some(node.to_string().into());
+    Ok(request)
+}

@@ -1,0 +1,374 @@
+//! A START that fits nowhere takes the room of instances of strictly lower priority, if the policy allows it.
+//!
+//! The room is claimed for it in the same step, beside the claims of those that make way ([`Awaits::Victims`]), so that
+//! nobody else gets it. They are suspended where that is enough, and else stopped, to wait for room again. Its START
+//! leaves once all of them are out of the way and the choice is on disk. If one of them stays, it looks for another
+//! node; the others are resumed or placed again by themselves.
+//!
+//! Which of the instances on one node make way is chosen in `victims`; suspending and resuming is `suspend`'s.
+
+mod victims;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::{Capabilities, StartRequest};
+use crate::cluster::ledger::{Entry, Phase};
+use crate::cluster::node::Pool;
+use crate::cluster::view::Asked;
+use crate::instance::{Awaits, By, Instance, Placing, State, Then};
+use crate::journal::durable::Next;
+use crate::queue::Purpose;
+use crate::workflow::care::{COMMAND_TIME, placing};
+use crate::workflow::start::pool_of;
+
+use self::victims::{Lack, Plan, Victim, Way, cheapest};
+
+/// Nodes looked at for one START, in the order of the search from where the last one was placed: with
+/// [`MAX_ENTRIES_LOOKED_AT`] what bounds how long a START that fits nowhere keeps everybody else waiting, to about a
+/// millisecond.
+pub(crate) const MAX_NODES_LOOKED_AT: usize = 1024;
+
+/// Instances looked at for one START, over all nodes.
+pub(crate) const MAX_ENTRIES_LOOKED_AT: usize = 8192;
+
+/// Instances looked at on one node.
+pub(crate) const MAX_ENTRIES_PER_NODE: usize = 256;
+
+/// Waiting STARTs for which a node is looked at when more of what runs there could make way: the first in order.
+const PREEMPTORS_TRIED: usize = 4;
+
+/// How long a START waits for those that make way for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
+pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
+
+/// Instances that were stopped to make way and are looked a node for in one turn, once the queue has been served.
+const SOUGHT_PER_TURN: usize = 64;
+
+impl Scheduler {
+    /// Makes room for an instance by having others suspended or stopped; whether it is being made.
+    pub(crate) fn preempt(&mut self, instance: &InstanceId, request: &StartRequest) -> bool {
+        if !self.policy.preemption {
+            return false;
+        }
+        let table = &self.tables[pool_of(request) as usize];
+        let from = table.cursor().map_or(0, |slot| slot as usize + 1);
+        let slots = (from..table.slot_count()).chain(0..from.min(table.slot_count()));
+        let nodes = slots.filter_map(|slot| table.node(u32::try_from(slot).ok()?));
+        let nodes: Vec<NodeKey> = nodes.take(MAX_NODES_LOOKED_AT).collect();
+        self.preempt_on(&nodes, instance, request)
+    }
+
+    /// The same on one of these nodes.
+    fn preempt_on(
+        &mut self,
+        nodes: &[NodeKey],
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> bool {
+        // Nothing is stopped for what could not start then.
+        if self.is_disk_in_trouble() {
+            return false;
+        }
+        self.count_group(request);
+        let Some((key, plan)) = self.cheapest_plan(nodes, instance, request) else {
+            return false;
+        };
+        self.evict(instance, key, plan)
+    }
+
+    /// The node on which it costs least that others make way, and who that is; of several the first.
+    fn cheapest_plan(
+        &self,
+        nodes: &[NodeKey],
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Option<(NodeKey, Plan)> {
+        let priority = self.instances.get(instance)?.priority;
+        let pool = pool_of(request);
+        let view = self.view(pool);
+        let asked = view.asked(request, &self.labels[pool as usize]);
+        if !asked.unheard_of.is_empty() {
+            return None;
+        }
+        let filters: Vec<_> = self.policy.concerned(&asked).collect();
+        let (mut best, mut left): (Option<(NodeKey, Plan)>, _) = (None, MAX_ENTRIES_LOOKED_AT);
+        for &key in nodes {
+            let may_go =
+                self.nodes.node(key).may_make_room() && self.is_open_to(pool, key, instance) && {
+                    let node = view.candidate(key);
+                    filters
+                        .iter()
+                        .all(|filter| filter.admits(&node, &asked).is_ok())
+                };
+            if !may_go {
+                continue;
+            }
+            let lack = self.lack(key, &asked);
+            if lack.is_covered() && !self.nodes.node(key).is_on_offer() {
+                // It calls itself full for another reason, which nobody's making way is known to change.
+                continue;
+            }
+            let Some(plan) = cheapest(&lack, self.victims_on(key, priority, &mut left)) else {
+                continue;
+            };
+            if best.as_ref().is_none_or(|(_, best)| plan.cost < best.cost) {
+                best = Some((key, plan));
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        best
+    }
+
+    fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Lack {
+        let mut lack = Lack::new(asked.request.asked, self.nodes.free(key));
+        let custom = asked.custom.iter();
+        lack.custom.extend(custom.map(|&(column, amount)| {
+            let free = self.nodes.free_custom(key, column);
+            (column, amount.saturating_sub(free))
+        }));
+        lack
+    }
+
+    /// The instances on a node that may have to make way for one of this priority.
+    fn victims_on(&self, key: NodeKey, priority: u8, left: &mut usize) -> Vec<Victim> {
+        let node = self.nodes.node(key);
+        let entries = node.ledger.entries_from(0);
+        let suspends = node.can(Capabilities::SUSPEND);
+        let looked_at = entries
+            .take(MAX_ENTRIES_PER_NODE.min(*left))
+            .inspect(|_| *left -= 1);
+        looked_at
+            .filter(|(_, entry)| entry.is_kept && entry.phase == Phase::Running)
+            .filter_map(|(instance, entry)| {
+                let kept = self.instances.get(instance)?;
+                let may = kept.priority < priority && !self.evictions.stays(instance, self.now);
+                may.then(|| self.as_victim(key, instance, entry, kept, suspends))?
+            })
+            .collect()
+    }
+
+    /// What one gives by making way; `None` if it is not in a state in which it can. What somebody suspended stays
+    /// where it is: placed again, it would run.
+    fn as_victim(
+        &self,
+        key: NodeKey,
+        instance: &InstanceId,
+        entry: &Entry,
+        kept: &Instance,
+        suspends: bool,
+    ) -> Option<Victim> {
+        let suspends = match &kept.state {
+            State::Running { node } if *node == key => suspends,
+            State::Suspended {
+                node,
+                by: By::Preemptor(_),
+            } if *node == key => false,
+            _ => return None,
+        };
+        Some(Victim {
+            instance: instance.clone(),
+            priority: kept.priority,
+            frees: self.nodes.node(key).ledger.frees(entry),
+            custom: entry.custom().into(),
+            age: self.now.saturating_duration_since(entry.since),
+            suspends,
+            stops: kept.start.is_some(),
+        })
+    }
+
+    /// Claims room for an instance on a node, and has those who are in its way make it.
+    fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: Plan) -> bool {
+        if !self.claim_room(instance, key) {
+            return false;
+        }
+        self.holders.insert(instance.clone(), key);
+        let set: BTreeSet<InstanceId> = plan.victims.iter().map(|(it, _)| it.clone()).collect();
+        for victim in &set {
+            self.evictions.wait_for(victim.clone(), instance.clone());
+        }
+        let detail = match set.first() {
+            Some(only) if set.len() == 1 => format!("{only} makes way for it"),
+            _ => format!("{} instances make way for it", set.len()),
+        };
+        let pending_on = Awaits::Victims(set, self.now + VICTIMS_TIME);
+        self.turn(instance, placing(key, pending_on), &detail);
+        self.count_placement(instance);
+        let detail = format!("makes way for {instance}");
+        for (victim, way) in &plan.victims {
+            match way {
+                Way::Suspend => {
+                    let by = By::Preemptor(instance.clone());
+                    self.order_suspend(key, victim, by, &detail);
+                }
+                Way::Stop => {
+                    let then = Then::Wait(instance.clone());
+                    self.stop_there(key, victim, then, &detail);
+                }
+            }
+        }
+        true
+    }
+
+    /// An instance that had to make way for another has been suspended, or stopped and is on no node.
+    pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
+        if self
+            .state_of(victim)
+            .is_some_and(|state| !state.is_suspended())
+        {
+            self.wait_again(victim, &format!("made way for {by}"));
+        }
+        self.is_out_of_the_way(victim);
+    }
+
+    /// Lets an instance that was stopped wait for room: in the queue, so that who stands before it is served first.
+    fn wait_again(&mut self, victim: &InstanceId, detail: &str) {
+        if let Some(kept) = self.instances.get_mut(victim) {
+            kept.has_run = true;
+            kept.tried.clear();
+            if let Some(start) = &mut kept.start {
+                start.request.restart = true;
+            }
+        }
+        match self.request_now(victim) {
+            Some(request) => {
+                self.wait_or_fail(victim, &request, detail);
+                self.evictions.seek(self.rank_of(&request), victim.clone());
+            }
+            None => self.let_go(victim, "its START is not known"),
+        }
+    }
+
+    /// Looks for nodes for those that were stopped to make way, now that the queue has been served; whether there was
+    /// anything to do.
+    pub(crate) fn seek_for_evicted(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..SOUGHT_PER_TURN {
+            if !self.woken.is_empty() {
+                return any;
+            }
+            let Some(instance) = self.evictions.next_seeking() else {
+                return any;
+            };
+            if self.state_of(&instance) != Some(State::Waiting) {
+                continue;
+            }
+            let Some(request) = self.request_now(&instance) else {
+                continue;
+            };
+            any = true;
+            if let Some(key) = self.choose_again(&instance, &request) {
+                self.claim_kept(&instance, key, "there is room");
+            } else {
+                self.preempt(&instance, &request);
+            }
+        }
+        any
+    }
+
+    /// An instance is in nobody's way any more: who waited for that may have its room now.
+    pub(crate) fn is_out_of_the_way(&mut self, victim: &InstanceId) {
+        let Some(preemptor) = self.evictions.take_awaited(victim) else {
+            return;
+        };
+        let Some(State::Placing(Placing {
+            node,
+            pending_on: Awaits::Victims(mut set, due),
+        })) = self.state_of(&preemptor)
+        else {
+            return;
+        };
+        if !set.remove(victim) {
+            return;
+        }
+        if set.is_empty() {
+            let state = placing(node, Awaits::Commit);
+            self.turn(&preemptor, state, "its room is free");
+            self.after_commit(&preemptor, Next::Give);
+        } else {
+            let state = placing(node, Awaits::Victims(set, due));
+            self.instances.turn(&preemptor, state);
+        }
+    }
+
+    /// An instance that was to make way for another does not.
+    pub(crate) fn victim_stays(&mut self, preemptor: &InstanceId, victim: &InstanceId) {
+        self.evictions.stay(victim.clone(), self.now);
+        let is_awaited = self.evictions.wanted_away_by(victim) == Some(preemptor);
+        if is_awaited {
+            self.evictions.take_awaited(victim);
+        }
+        if let Some(State::Placing(Placing {
+            node,
+            pending_on: Awaits::Victims(set, _),
+        })) = self.state_of(preemptor)
+            && set.contains(victim)
+        {
+            self.make_no_room(node, preemptor, &format!("{victim} did not make way"));
+        }
+    }
+
+    /// An instance that was to be stopped is not: who waits for its room, if anybody does, goes elsewhere.
+    pub(crate) fn is_not_stopped(&mut self, victim: &InstanceId) {
+        if let Some(preemptor) = self.evictions.wanted_away_by(victim).cloned() {
+            self.victim_stays(&preemptor, victim);
+        }
+    }
+
+    /// Those that were to make way for an instance have not in time.
+    pub(crate) fn victims_are_late(&mut self, key: NodeKey, instance: &InstanceId) {
+        if let Some(State::Placing(Placing {
+            pending_on: Awaits::Victims(set, _),
+            ..
+        })) = self.state_of(instance)
+        {
+            for victim in set {
+                self.evictions.stay(victim, self.now);
+            }
+        }
+        self.make_no_room(key, instance, "the others did not make way in time");
+    }
+
+    /// Gives up the room that was being made for an instance, and looks for another.
+    fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, detail: &str) {
+        self.release(key, instance);
+        self.seek(instance, detail);
+    }
+
+    /// More of what runs on a node could make way now: who waits may take its room.
+    pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
+        if self.policy.preemption {
+            self.wake(key);
+        }
+    }
+
+    /// Makes room on a node for one of the first who wait; whether there is one.
+    pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey) -> bool {
+        if !self.policy.preemption {
+            return false;
+        }
+        for pool in Pool::ALL {
+            if self.nodes.node(key).slots[pool as usize].is_none() {
+                continue;
+            }
+            let waiting = self.queue.iter_after(pool, None);
+            let starts = waiting.filter(|waiter| waiter.purpose == Purpose::Start);
+            let first: Vec<InstanceId> = starts
+                .take(PREEMPTORS_TRIED)
+                .map(|waiter| waiter.instance.clone())
+                .collect();
+            for instance in first {
+                let Some(request) = self.request_now(&instance) else {
+                    continue;
+                };
+                if self.preempt_on(&[key], &instance, &request) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

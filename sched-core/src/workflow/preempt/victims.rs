@@ -1,0 +1,208 @@
+//! Who on one node makes way for a START, and how: the cheapest set, from plain amounts. Nothing is done here.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use crate::api::ids::InstanceId;
+use crate::api::resources::Resources;
+use crate::cluster::columns::Amounts;
+use crate::cluster::index::ColumnId;
+
+/// How an instance makes way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is suspended: its vcpus are free then.
+    Suspend,
+    /// It is stopped: all it has is free then, and its work is lost.
+    Stop,
+}
+
+/// An instance that may have to make way.
+#[derive(Debug, Clone)]
+pub(crate) struct Victim {
+    pub(crate) instance: InstanceId,
+    pub(crate) priority: u8,
+    /// What is free once it is stopped.
+    pub(crate) frees: Resources,
+    /// The same of custom resources.
+    pub(crate) custom: Amounts,
+    /// How long it has run: what is lost if it is stopped.
+    pub(crate) age: Duration,
+    /// Whether it can be suspended: it is not yet, and its launcher can.
+    pub(crate) suspends: bool,
+    /// Whether it can be stopped: its START is known, so that it can be placed again.
+    pub(crate) stops: bool,
+}
+
+/// What a START lacks on a node: amounts above zero are to be made free.
+#[derive(Debug, Clone)]
+pub(crate) struct Lack {
+    pub(crate) room: Resources,
+    pub(crate) custom: Vec<(ColumnId, i64)>,
+}
+
+/// How much it costs that these make way; less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cost {
+    /// The highest priority among them.
+    priority: u8,
+    /// How many are stopped.
+    stopped: usize,
+    /// The work that is lost: how long those have run, together.
+    lost: Duration,
+    /// How many make way in all.
+    victims: usize,
+}
+
+/// Who makes way, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) cost: Cost,
+    pub(crate) victims: Vec<(InstanceId, Way)>,
+}
+
+/// The cheapest set that was found of those who may have to make way; `None` if all of them are not enough. Of each it
+/// is looked whether the others are enough without it, in two orders, and the better outcome is taken: nobody makes way
+/// for nothing, but a set that is cheaper still may be missed.
+pub(crate) fn cheapest(lack: &Lack, mut victims: Vec<Victim>) -> Option<Plan> {
+    victims.retain(|victim| victim.suspends || victim.stops);
+    victims.sort_by_key(|victim| victim.priority);
+    victims.truncate(enough(lack, &victims)?);
+    // Who has run longest is spared first, or who has least to give.
+    let by_age = |victim: &Victim| (Reverse(victim.priority), Reverse(victim.age));
+    let by_size = |victim: &Victim| {
+        let frees = victim.frees;
+        (
+            frees.mem_mib,
+            frees.vcpus,
+            frees.disk_mib,
+            Reverse(victim.age),
+        )
+    };
+    victims.sort_by_key(by_age);
+    let old_ones_stay = sparing(lack, &victims);
+    victims.sort_by_key(by_size);
+    let small_ones_stay = sparing(lack, &victims);
+    [old_ones_stay, small_ones_stay]
+        .into_iter()
+        .min_by_key(|plan| plan.cost)
+}
+
+/// How many of these, in order of priority and with all of a priority, have to be there for there to be enough.
+fn enough(lack: &Lack, victims: &[Victim]) -> Option<usize> {
+    let mut left = lack.clone();
+    let mut at = 0;
+    for level in victims.chunk_by(|one, next| one.priority == next.priority) {
+        level
+            .iter()
+            .for_each(|victim| left.give(victim, most(victim)));
+        at += level.len();
+        if left.is_covered() {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// The way in which a victim gives most.
+fn most(victim: &Victim) -> Way {
+    if victim.stops {
+        Way::Stop
+    } else {
+        Way::Suspend
+    }
+}
+
+/// Of those that are enough together, those that are needed, each suspended if that is enough: sparing the first first.
+fn sparing(lack: &Lack, victims: &[Victim]) -> Plan {
+    let mut left = lack.clone();
+    let mut ways: Vec<Option<Way>> = Vec::with_capacity(victims.len());
+    for victim in victims {
+        left.give(victim, most(victim));
+        ways.push(Some(most(victim)));
+    }
+    // Once one is suspended instead of stopped, another one may turn out not to be needed.
+    for _ in 0..2 {
+        for (victim, way) in victims.iter().zip(&mut ways) {
+            let Some(now) = *way else { continue };
+            left.take(victim, now);
+            *way = None;
+            if left.is_covered() {
+                continue;
+            }
+            *way = Some(now);
+            if now == Way::Stop && victim.suspends {
+                left.give(victim, Way::Suspend);
+                if left.is_covered() {
+                    *way = Some(Way::Suspend);
+                    continue;
+                }
+                left.take(victim, Way::Suspend);
+            }
+            left.give(victim, now);
+        }
+    }
+    let needed = victims.iter().zip(ways);
+    plan(needed.filter_map(|(victim, way)| Some((victim, way?))))
+}
+
+fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> Plan {
+    let mut cost = Cost {
+        priority: 0,
+        stopped: 0,
+        lost: Duration::ZERO,
+        victims: 0,
+    };
+    let mut victims = Vec::new();
+    for (victim, way) in needed {
+        cost.priority = cost.priority.max(victim.priority);
+        cost.victims += 1;
+        if way == Way::Stop {
+            cost.stopped += 1;
+            cost.lost += victim.age;
+        }
+        victims.push((victim.instance.clone(), way));
+    }
+    Plan { cost, victims }
+}
+
+impl Lack {
+    /// What is lacking of `asked` where `free` is free; what nobody knows the amount of cannot be made free.
+    pub(crate) fn new(asked: Resources, free: Resources) -> Self {
+        Self {
+            room: Resources {
+                mem_mib: asked.mem_mib.saturating_sub(free.mem_mib),
+                vcpus: asked.vcpus.saturating_sub(free.vcpus),
+                disk_mib: asked.disk_mib.saturating_sub(free.disk_mib),
+            },
+            custom: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is lacking.
+    pub(crate) fn is_covered(&self) -> bool {
+        Resources::ZERO.covers(&self.room) && self.custom.iter().all(|&(_, amount)| amount <= 0)
+    }
+
+    fn give(&mut self, victim: &Victim, way: Way) {
+        self.change(victim, way, -1);
+    }
+
+    fn take(&mut self, victim: &Victim, way: Way) {
+        self.change(victim, way, 1);
+    }
+
+    fn change(&mut self, victim: &Victim, way: Way, sign: i64) {
+        let add = |to: &mut i64, amount: i64| *to = to.saturating_add(amount.saturating_mul(sign));
+        add(&mut self.room.vcpus, victim.frees.vcpus);
+        if way == Way::Suspend {
+            return;
+        }
+        add(&mut self.room.mem_mib, victim.frees.mem_mib);
+        add(&mut self.room.disk_mib, victim.frees.disk_mib);
+        for (column, lacking) in &mut self.custom {
+            let freed = victim.custom.iter().find(|(other, _)| other == column);
+            add(lacking, freed.map_or(0, |(_, amount)| *amount));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! What launchers report: READY, status changes, STATS, instances gone, and what they could not do.
+
+use std::time::Instant;
+
+use indexmap::map::Entry;
+use proto_frames::payload::{StartFailureReason, Topic};
+use proto_frames::{Frame, Kind};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Notice};
+use crate::api::config::MAX_INSTANCES_PER_NODE;
+use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
+use crate::api::text::ShortText;
+use crate::cluster::advice::Advice;
+use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
+use crate::cluster::node::{IsOther, NodeStatus};
+use crate::workflow::batches::BATCHES_PER_READY;
+use crate::workflow::endings::Heard;
+use crate::workflow::recovery::RETRIES_PER_READY;
+
+impl Scheduler {
+    pub(crate) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
+        let Some(key) = self.node_of(id) else { return };
+        let is_other = self.nodes.set_report(key, report);
+        let node = self.nodes.node_mut(key);
+        node.status = NodeStatus::Ready;
+        node.ledger.stop_counting_released();
+        // There may be room by now for names that were left out.
+        if is_other == IsOther::Yes || !node.left_out.is_empty() {
+            self.refresh_traits(key);
+        }
+        self.refresh_offer(key);
+        let was_open = self.settling.is_open();
+        self.note_back(now, key);
+        if self.settling.is_open() && self.settling.len() > 0 {
+            self.retry_settling(now, RETRIES_PER_READY);
+        }
+        if was_open {
+            self.retry_batches(now, BATCHES_PER_READY);
+        }
+    }
+
+    pub(crate) fn status(&mut self, now: Instant, id: SessionId, kind: Kind) {
+        let Some(key) = self.node_of(id) else { return };
+        let node = self.nodes.node_mut(key);
+        node.status = match kind {
+            Kind::OFFLINE => NodeStatus::Offline,
+            Kind::MAINTENANCE => NodeStatus::Maintenance,
+            _ => NodeStatus::Full,
+        };
+        if node.status == NodeStatus::Full {
+            node.ledger.count_released();
+        } else {
+            node.ledger.stop_counting_released();
+        }
+        self.refresh_offer(key);
+        self.note_back(now, key);
+    }
+
+    /// Closes the settle window if this was the last node it waits for: one is back once it has said both how it is and
+    /// what runs on it, because members of groups may be among that.
+    fn note_back(&mut self, now: Instant, key: NodeKey) {
+        let node = self.nodes.node(key);
+        if node.status != NodeStatus::Connected && node.has_listed {
+            self.settling.is_back(node.uuid, now);
+        }
+    }
+
+    /// Leaves out of a report what its node's ledger has no room for; `foreign` are the places of rows in it, in order.
+    fn leave_out_excess(
+        &mut self,
+        key: NodeKey,
+        listed: &mut Vec<InstanceReport>,
+        foreign: &mut Vec<u32>,
+    ) {
+        let ledger = &self.nodes.node(key).ledger;
+        let mut room = MAX_INSTANCES_PER_NODE.saturating_sub(ledger.len());
+        if listed.len() <= room {
+            return;
+        }
+        let (all, rows) = (std::mem::take(listed), std::mem::take(foreign));
+        let (count, mut place) = (all.len(), 0);
+        for (at, report) in (0..).zip(all) {
+            let is_known = ledger.get(&report.instance).is_some();
+            if !is_known && room == 0 {
+                continue;
+            }
+            room -= usize::from(!is_known);
+            if rows.binary_search(&at).is_ok() {
+                foreign.push(place);
+            }
+            place += 1;
+            listed.push(report);
+        }
+        let left_out = count - listed.len();
+        if left_out > 0 {
+            self.advise(key, Advice::TooManyInstances(left_out));
+        }
+    }
+
+    pub(crate) fn stats(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        frame: Frame,
+        mut report: StatsReport,
+    ) {
+        self.take_ends(now, id, &mut report);
+        let Some(key) = self.node_of(id) else { return };
+        let mut foreign = self.carry_stats(id, key, frame, &report.instances);
+        self.leave_out_excess(key, &mut report.instances, &mut foreign);
+        let is_own = |at: u32| foreign.binary_search(&at).is_err();
+        let mut copies = Vec::new();
+        // Two nodes may list one instance while it moves: the one that has it here keeps it.
+        for (at, listed) in (0..).zip(&report.instances) {
+            if is_own(at) {
+                let holders = &mut self.holders;
+                if let Entry::Vacant(place) = holders.entry(listed.instance.clone()) {
+                    place.insert(key);
+                    self.note_had(&listed.instance);
+                }
+            } else {
+                copies.push((listed.instance.clone(), listed.state));
+            }
+        }
+        let lease = report.extras.as_ref().and_then(|extras| extras.lease);
+        if let Some(extras) = report.extras
+            && self.nodes.set_extras(key, extras) == IsOther::Yes
+        {
+            self.refresh_traits(key);
+            self.refresh_offer(key);
+        }
+        let missed_stats = self.config.missed_stats;
+        let node = self.nodes.node_mut(key);
+        node.has_listed = true;
+        if report.starts_seen.is_some() {
+            node.ledger.note_counting();
+        }
+        self.note_back(now, key);
+        if let Some(seq) = report.lease_seq {
+            self.note_lease(key, lease, &report.instances, is_own);
+            self.renew_lease(id, key, seq);
+        }
+        let counts = report.starts_seen.is_some();
+        let strangers = self.take_note_of_strangers(key, counts, &report.instances, is_own);
+        let node = self.nodes.node_mut(key);
+        if report.instances.is_empty() && node.ledger.len() == 0 {
+            return;
+        }
+        let rules = MissRules {
+            starts_seen: report.starts_seen,
+            is_queue_clear: node.backlog == Backlog::Clear,
+            missed_stats,
+        };
+        let mut outcome = node
+            .ledger
+            .apply_stats(report.instances, &rules, &self.columns, now);
+        let unknown = if node.is_native || node.has_unknown {
+            0
+        } else {
+            node.ledger.unknown()
+        };
+        if unknown > 0 {
+            node.has_unknown = true;
+            let notice = Notice::ClaimsUnknown(node.uuid, unknown);
+            self.notice(notice);
+        }
+        self.refresh_offer(key);
+        let ledger = &self.nodes.node(key).ledger;
+        self.full
+            .forget_on(key, |instance| ledger.is_unanswered(instance));
+        self.stir_drain_of(key);
+        let listed = std::mem::take(&mut outcome.listed);
+        self.settle_stats(key, outcome);
+        for (instance, state) in listed.into_iter().chain(strangers) {
+            self.listed(key, &instance, state);
+        }
+        self.stop_copies(key, copies);
+    }
+
+    fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
+        let node = self.nodes.node(key).uuid;
+        let gone = outcome
+            .failed
+            .into_iter()
+            .map(|(instance, start)| (instance, Some(start)))
+            .chain(outcome.dropped);
+        let mut gone: Vec<_> = gone.collect();
+        self.put_in_order(&mut gone, |(instance, _)| instance);
+        for (instance, start) in gone {
+            if self.holders.get(&instance) == Some(&key) {
+                self.holders.swap_remove(&instance);
+            }
+            if self.instances.contains(&instance) {
+                self.kept_vanished(key, &instance);
+                continue;
+            }
+            match start {
+                Some(start) => self.fail_unconfirmed(&instance, start),
+                None => self.notice(Notice::Dropped(instance, node)),
+            }
+        }
+    }
+
+    /// InstanceDeleted or InstanceStopped.
+    pub(crate) fn instance_gone(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        instance: &InstanceId,
+        how: Ended,
+    ) {
+        let mut heard = Heard::Everybody;
+        if let Some(key) = self.node_of(id) {
+            heard = self.ended(key, instance, how);
+        }
+        match heard {
+            Heard::Everybody => {}
+            Heard::Originals => return self.pause_told(id, frame, instance),
+            Heard::Nobody => return,
+        }
+        self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
+        self.broadcast(Topic::Instances, id, frame);
+    }
+
+    pub(crate) fn start_failed(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        instance: Option<InstanceId>,
+        reason: &StartFailureReason,
+        detail: &ShortText,
+    ) {
+        let Some(key) = self.node_of(id) else { return };
+        // Original launchers do not name the instance of a START that they cannot read.
+        let instance = instance.or_else(|| self.nodes.node(key).ledger.only_unconfirmed());
+        if *reason == StartFailureReason::FullComputeNode
+            && let Some(instance) = &instance
+            && self.refused_as_full(key, instance)
+        {
+            return;
+        }
+        if let Some(instance) = instance.as_ref().filter(|it| self.instances.contains(it))
+            && !lives_on(reason)
+            && self.attempt_failed(key, instance, reason, detail)
+        {
+            return;
+        }
+        let ledger = &self.nodes.node(key).ledger;
+        let sender = instance
+            .as_ref()
+            .and_then(|instance| ledger.get(instance)?.sender);
+        match &instance {
+            Some(instance) if lives_on(reason) => self.confirm(key, instance),
+            Some(instance) => {
+                self.blame(key, instance, reason);
+                self.ended(key, instance, Ended::Failed);
+            }
+            None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
+        }
+        if *reason == StartFailureReason::FullComputeNode {
+            self.is_full_again(key);
+        }
+        if let Some(sender) = sender {
+            self.copy_to_operator(sender, Topic::Failures, &frame);
+        }
+        self.broadcast(Topic::Failures, id, frame);
+    }
+
+    pub(crate) fn delete_failed(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        instance: &InstanceId,
+        no_instance: bool,
+    ) {
+        if let Some(key) = self.node_of(id)
+            && no_instance
+        {
+            let heard = self.ended(key, instance, Ended::NotThere);
+            if heard != Heard::Everybody {
+                // Nobody but the scheduler had asked for it.
+                return;
+            }
+        } else if let Some(key) = self.node_of(id)
+            && self.stop_failed(key, instance)
+        {
+            return;
+        }
+        self.answer(Kind::DELETE, instance.clone(), Topic::Failures, &frame);
+        self.broadcast(Topic::Failures, id, frame);
+    }
+
+    /// AttachVolumeFailure from a launcher.
+    pub(crate) fn attach_volume_failed(
+        &mut self,
+        id: SessionId,
+        frame: Frame,
+        instance: InstanceId,
+    ) {
+        self.answer(Kind::ATTACH_VOLUME, instance, Topic::Failures, &frame);
+        self.broadcast(Topic::Failures, id, frame);
+    }
+
+    /// Tells the operator whose command this answers, unless it hears of it anyway.
+    pub(crate) fn answer(
+        &mut self,
+        command: Kind,
+        instance: InstanceId,
+        topic: Topic,
+        frame: &Frame,
+    ) {
+        if let Some(asker) = self.answers.take(&(command, instance)) {
+            self.copy_to_operator(asker, topic, frame);
+        }
+    }
+
+    fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, frame: &Frame) {
+        let is_told_anyway = self.controllers.contains(&operator)
+            || self
+                .sessions
+                .get(&operator)
+                .is_none_or(|session| session.topics.contains(&topic));
+        if !is_told_anyway {
+            self.send(operator, Message::Forward(frame.clone()));
+        }
+    }
+
+    fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
+        let node = self.nodes.node_mut(key);
+        node.ledger.confirm(instance);
+        self.refresh_offer(key);
+    }
+
+    /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
+    pub(crate) fn is_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
+        let Some(session) = self.sessions.get(&id) else {
+            return true;
+        };
+        if node.is_empty() || canonical_uuid(node) == Some(session.uuid) {
+            return false;
+        }
+        self.counters.refused += 1;
+        self.notice_once(id, kind, |session| {
+            Notice::Forged(session.uuid, kind, node.into())
+        });
+        true
+    }
+
+    /// The node a session reports for; `None` once a newer connection has taken it over.
+    fn node_of(&self, id: SessionId) -> Option<NodeKey> {
+        self.sessions.get(&id)?.node
+    }
+}
+
+/// Whether a StartFailure means that the instance is there all the same.
+pub(crate) fn lives_on(reason: &StartFailureReason) -> bool {
+    matches!(
+        reason,
+        StartFailureReason::AlreadyRunning | StartFailureReason::InstanceExists
+    )
+}

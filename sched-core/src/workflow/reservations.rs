@@ -1,0 +1,170 @@
+//! The rule against starvation at work: placements are counted, a node is kept for who is passed over too often, and
+//! nobody else is placed there. The rule itself is stated in `queue`.
+
+use std::time::Instant;
+
+use proto_frames::Uuid;
+
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::StartRequest;
+use crate::api::resources::Resources;
+use crate::cluster::node::Pool;
+use crate::instance::DEFAULT_PRIORITY;
+use crate::queue::{Place, Rank, Waiter};
+use crate::workflow::start::pool_of;
+
+/// Nodes looked at to find one that is kept for a waiter: a few milliseconds, once in as many placements as pass a waiter
+/// over before a node is kept for it.
+const MAX_NODES_CONSIDERED: usize = 4096;
+
+impl Scheduler {
+    /// The place in the order of what a request is for: its own where its instance waits or ever has, else that of what
+    /// arrives now.
+    pub(crate) fn rank_of(&self, request: &StartRequest) -> Rank {
+        if let Some(kept) = self.instances.get(&request.instance) {
+            return Rank::new(kept.priority, kept.order);
+        }
+        let asked = request.scheduling.as_deref();
+        let priority = asked.and_then(|asked| u8::try_from(asked.priority?).ok());
+        Rank::newest(priority.unwrap_or(DEFAULT_PRIORITY))
+    }
+
+    /// Puts instances that may all be placed again in the order in which they are to be; those that are not looked after
+    /// come last.
+    pub(crate) fn put_in_order<T>(&self, of: &mut [T], instance: impl Fn(&T) -> &InstanceId) {
+        if of.len() < 2 {
+            return;
+        }
+        let rank = |one: &T| {
+            let kept = self.instances.get(instance(one));
+            kept.map_or(Rank::newest(0), |kept| Rank::new(kept.priority, kept.order))
+        };
+        of.sort_by_key(rank);
+    }
+
+    /// The nodes that are kept for others than a request is for.
+    pub(crate) fn closed_to(&self, request: &StartRequest) -> Vec<Uuid> {
+        if self.queue.is_empty() {
+            return Vec::new();
+        }
+        let reservations = Pool::ALL.into_iter();
+        let nodes = reservations.filter_map(|pool| Some(self.queue.reservation(pool)?.1));
+        let (pool, rank) = (pool_of(request), self.rank_of(request));
+        nodes
+            .filter(|&key| !self.queue.is_open(key, pool, rank))
+            .map(|key| self.nodes.node(key).uuid)
+            .collect()
+    }
+
+    /// Whether a node is not kept for others than an instance that is looked after.
+    pub(crate) fn is_open_to(&self, pool: Pool, key: NodeKey, instance: &InstanceId) -> bool {
+        let Some(kept) = self.instances.get(instance) else {
+            return true;
+        };
+        let rank = Rank::new(kept.priority, kept.order);
+        self.queue.is_open(key, pool, rank)
+    }
+
+    /// Counts a placement, and keeps a node for who has been passed over too often.
+    pub(crate) fn note_placed(&mut self, pool: Pool, rank: Rank) {
+        if self.queue.is_empty() {
+            return;
+        }
+        self.queue.placed(pool, rank);
+        let Some(head) = self.queue.reserving(pool) else {
+            return;
+        };
+        let instance = head.instance.clone();
+        let kept = self.node_to_keep(pool, head);
+        let is_kept = kept.is_some_and(|key| self.queue.reserve(&instance, key, self.now));
+        if !is_kept {
+            self.queue.set_aside(&instance);
+        }
+    }
+
+    /// Of the nodes that could run a waiter if nothing else ran there, the one that lacks least of what it asks for.
+    fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
+        let request = StartRequest {
+            asked: waiter.asked,
+            ..waiter.shape.request().clone()
+        };
+        let view = self.view(pool);
+        let asked = view.asked(&request, &self.labels[pool as usize]);
+        if !asked.unheard_of.is_empty() {
+            return None;
+        }
+        let filters: Vec<_> = self.policy.concerned(&asked).collect();
+        let could_run = |&key: &NodeKey| {
+            let node = self.nodes.node(key);
+            let may_go = !matches!(waiter.place, Place::Only(only) if only != key);
+            let custom = || {
+                let mut custom = asked.custom.iter();
+                custom.all(|&(column, amount)| node.custom_total(column) >= amount)
+            };
+            may_go
+                && node.takes_work()
+                && self.queue.reserved(key).is_none()
+                && node.capacity().covers(&waiter.asked)
+                && custom()
+                && {
+                    let candidate = view.candidate(key);
+                    filters
+                        .iter()
+                        .all(|filter| filter.admits(&candidate, &asked).is_ok())
+                }
+        };
+        let nodes = self.tables[pool as usize].iter();
+        nodes
+            .take(MAX_NODES_CONSIDERED)
+            .filter(could_run)
+            .min_by_key(|&key| lacking(&waiter.asked, &self.nodes.free(key)))
+    }
+
+    /// Ends reservations whose time is over: others may be placed there now.
+    pub(crate) fn end_reservations(&mut self, now: Instant) {
+        while let Some(key) = self.queue.take_ended_reservation(now) {
+            self.wake(key);
+        }
+    }
+
+    /// A node has joined, or is not what it was: what is kept on it may be for somebody it cannot run any more, and who
+    /// found no node may find this one.
+    pub(crate) fn reconsider_reservations(&mut self, key: NodeKey) {
+        if self.queue.is_empty() {
+            return;
+        }
+        if self.queue.unreserve(key).is_some() {
+            self.wake(key);
+        }
+        for pool in Pool::ALL {
+            if self.nodes.node(key).slots[pool as usize].is_some() {
+                self.queue.reconsider(pool);
+            }
+        }
+    }
+
+    /// Whether a node is kept for an instance, which is about to leave the queue; the node is open to all then.
+    pub(crate) fn kept_for(&self, instance: &InstanceId) -> Option<NodeKey> {
+        let mut reservations = Pool::ALL
+            .into_iter()
+            .filter_map(|pool| self.queue.reservation(pool));
+        let (_, key) = reservations.find(|(kept_for, _)| *kept_for == instance)?;
+        Some(key)
+    }
+}
+
+/// How much of what is asked for is not free, in thousandths of each amount, together.
+fn lacking(asked: &Resources, free: &Resources) -> i64 {
+    let part = |asked: i64, free: i64| {
+        let lacks = asked.saturating_sub(free).max(0);
+        if asked > 0 {
+            (lacks.saturating_mul(1000) / asked).min(i64::from(i32::MAX))
+        } else {
+            0
+        }
+    };
+    part(asked.mem_mib, free.mem_mib)
+        + part(asked.vcpus, free.vcpus)
+        + part(asked.disk_mib, free.disk_mib)
+}

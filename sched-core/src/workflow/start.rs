@@ -1,0 +1,440 @@
+//! A START finds its node: the choice, the claim in the same step, and what is said when nothing fits.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use proto_frames::payload::{InstancePlaced, StartFailure, StartFailureReason, Topic};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Notice, PlacedStart};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::StartRequest;
+use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
+use crate::cluster::node::Pool;
+use crate::cluster::view::is_hard;
+use crate::instance::{Awaits, Instance, State};
+use crate::peers::owner::Owner;
+use crate::placement::explain::Explanation;
+use crate::workflow::admission::{Known, NewStart};
+
+/// Why a START was not placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No node fits.
+    NoRoom,
+    /// It would have to wait for nodes that are still coming back, and too many wait for them already.
+    Crowded,
+    /// A DELETE came before it was written to any node.
+    Undone,
+    /// Its node was lost, or denies having it.
+    Lost,
+    /// It would have to be kept, and what is kept is as much as may be.
+    TooMany,
+    /// The scheduler leaves.
+    Leaving,
+}
+
+impl Scheduler {
+    pub(crate) fn start(&mut self, now: Instant, start: PlacedStart) {
+        self.counters.starts += 1;
+        if let Err(problem) = self.check_request(&start) {
+            return self.refuse_start(&start, problem);
+        }
+        if !self.has_room_to_keep(&start) {
+            return self.fail_start(&start, Refusal::TooMany);
+        }
+        if let Some(start) = self.hold_for_disk(start) {
+            self.let_in(now, start);
+        }
+    }
+
+    /// Goes on with a START that need not wait for the disk.
+    pub(crate) fn let_in(&mut self, now: Instant, start: PlacedStart) {
+        match start.request.scheduling.as_deref() {
+            Some(scheduling) if scheduling.dry_run => self.decide(&start),
+            Some(scheduling) if scheduling.batch.is_some() => {
+                let owner = self.owner(start.sender);
+                self.join_batch(now, owner, start);
+            }
+            _ => self.place(now, start),
+        }
+    }
+
+    /// Whether there is room for a START, if it would have to be kept.
+    fn has_room_to_keep(&self, start: &PlacedStart) -> bool {
+        let request = &start.request;
+        if !self.is_to_keep(request) || self.instances.contains(&request.instance) {
+            return true;
+        }
+        let is_trial = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
+        let is_operators = self.owner(start.sender) != Owner::Controllers;
+        let size = self.instances.size();
+        is_trial || size.has_room(start.frame.payload.len(), is_operators)
+    }
+
+    /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.
+    pub(crate) fn place(&mut self, now: Instant, start: PlacedStart) {
+        if let Some(start) = self.admit_start(start) {
+            self.place_new(now, start);
+        }
+    }
+
+    fn place_new(&mut self, now: Instant, start: NewStart) {
+        if self.waits_for_members(start.request()) {
+            // Wherever it went, members may turn up on the wrong side of it.
+            return self.hold(start.into_start(), Refusal::Crowded);
+        }
+        let chosen = if self.is_to_manage(&start) {
+            self.choose_wary(start.request())
+        } else {
+            self.choose(start.request())
+        };
+        match chosen {
+            Some(key) => self.claim(now, key, start),
+            None => self.without_room(start),
+        }
+    }
+
+    /// Whether nodes that may have members of a START's group are still coming back after a restart: before they have,
+    /// nobody can say where its members are.
+    pub(crate) fn waits_for_members(&self, request: &StartRequest) -> bool {
+        let group = request
+            .scheduling
+            .as_ref()
+            .and_then(|scheduling| scheduling.group.as_ref());
+        self.settling.is_open() && group.is_some_and(is_hard)
+    }
+
+    /// Whether a START cannot be placed before certain nodes have come back after a restart: those that may have members of
+    /// its group, or the one that had its instance.
+    pub(crate) fn waits_for_nodes(&self, request: &StartRequest) -> bool {
+        match self.known(&request.instance) {
+            Known::Nowhere => self.waits_for_members(request),
+            known => known == Known::Expected,
+        }
+    }
+
+    /// Claims on a node what a START asks for, and gives it the START.
+    fn claim(&mut self, now: Instant, key: NodeKey, start: NewStart) {
+        self.reserve(now, key, start.as_start().sender, start.request());
+        self.hand_over_reserved(key, start);
+    }
+
+    /// Claims on a node what a START asks for.
+    pub(crate) fn reserve(
+        &mut self,
+        now: Instant,
+        key: NodeKey,
+        sender: SessionId,
+        request: &StartRequest,
+    ) {
+        if self.durable.is_recorded(&request.instance) {
+            // What a crash would leave of it says that no node has it: its node is told once that is not so any more.
+            self.claim_as(request, key);
+        } else {
+            self.claim_as_placed(now, key, sender, request);
+        }
+        let earlier = self.holders.insert(request.instance.clone(), key);
+        debug_assert_eq!(earlier, None, "{} has a node already", request.instance);
+        self.note_try(&request.instance, key);
+        self.refresh_offer(key);
+    }
+
+    fn claim_as_placed(
+        &mut self,
+        now: Instant,
+        key: NodeKey,
+        sender: SessionId,
+        request: &StartRequest,
+    ) {
+        let extras = self.extras(request);
+        let node = self.nodes.node_mut(key);
+        node.starts_sent += 1;
+        let unconfirmed = Unconfirmed {
+            sender,
+            ordinal: node.starts_sent,
+            restart: request.restart,
+        };
+        let entry = Entry::placed(request.asked, extras, now, unconfirmed);
+        node.ledger.insert(request.instance.clone(), entry);
+    }
+
+    /// Undoes the latest [`Scheduler::reserve`] on a node.
+    pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
+        let entry = self.release(key, instance);
+        if entry.is_some_and(|entry| entry.phase != Phase::Claimed) {
+            self.nodes.node_mut(key).starts_sent -= 1;
+        }
+    }
+
+    pub(crate) fn extras(&self, request: &StartRequest) -> Extras {
+        let Some(scheduling) = &request.scheduling else {
+            return Extras::default();
+        };
+        let resources = scheduling.resources.iter();
+        Extras {
+            custom: self
+                .columns
+                .asked(resources.map(|(name, &amount)| (name.as_str(), amount))),
+            group: scheduling.group.as_ref().map(|group| Arc::from(&*group.id)),
+        }
+    }
+
+    /// A START of an instance that lives already goes to its node, which knows best how to answer.
+    pub(crate) fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
+        let instance = &start.request.instance;
+        self.full.forget(instance);
+        let node = self.nodes.node_mut(holder);
+        let (sender, restart) = (start.sender, start.request.restart);
+        if node.session().is_none() {
+            // The node is lost: this START shares the doubt about the instance.
+            let unconfirmed = Unconfirmed {
+                sender,
+                ordinal: 0,
+                restart,
+            };
+            node.ledger.set_phase(instance, Phase::InDoubt(unconfirmed));
+            return;
+        }
+        node.starts_sent += 1;
+        let unconfirmed = Unconfirmed {
+            sender,
+            ordinal: node.starts_sent,
+            restart,
+        };
+        node.ledger.repeat(instance, unconfirmed);
+        self.hand_over(holder, start);
+    }
+
+    pub(crate) fn hand_over(&mut self, key: NodeKey, start: PlacedStart) {
+        self.counters.placed += 1;
+        let node = self.nodes.node(key);
+        let Some(session) = node.session() else {
+            return;
+        };
+        self.notice(Notice::Placed(start.request.instance.clone(), node.uuid));
+        if !self.watchers.is_empty() {
+            self.tell_placement(key, &start.request.instance);
+        }
+        self.send(session, Message::Start(Box::new(start)));
+    }
+
+    fn tell_placement(&mut self, key: NodeKey, instance: &InstanceId) {
+        let node = self.nodes.node(key);
+        let event = InstancePlaced {
+            instance_uuid: instance.to_string(),
+            node_uuid: node.uuid.to_string(),
+            hostname: node.hostname().to_owned(),
+        };
+        self.tell_watchers(Topic::Placements, None, |_| {
+            Some(Message::InstancePlaced(event.clone()))
+        });
+    }
+
+    /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
+    pub(crate) fn fail_waiting(&mut self) {
+        self.is_leaving = true;
+        self.settling.close();
+        while let Some(start) = self.settling.take() {
+            self.fail_start(&start, Refusal::Leaving);
+        }
+        if self.config.durable {
+            // What waits is on disk, and goes on waiting when the scheduler is back.
+            if self.is_disk_in_trouble() {
+                self.fail_unwritten();
+            }
+            return;
+        }
+        self.fail_batches();
+        let is_untold = |kept: &Instance| match &kept.state {
+            State::Waiting => true,
+            State::Placing(placing) => placing.pending_on != Awaits::Node,
+            _ => false,
+        };
+        let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
+        let untold: Vec<_> = untold
+            .map(|(instance, kept)| (instance.clone(), kept.state.node()))
+            .collect();
+        for (instance, node) in untold {
+            if let Some(key) = node {
+                self.release(key, &instance);
+            }
+            let why = Explanation::of(Refusal::Leaving.detail());
+            self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
+        }
+    }
+
+    /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.
+    pub(crate) fn retry_settling(&mut self, now: Instant, attempts: usize) {
+        for _ in 0..attempts.min(self.settling.len()) {
+            let Some(start) = self.settling.take() else {
+                return;
+            };
+            if self.waits_for_nodes(&start.request) {
+                self.settling.put_back(start);
+                continue;
+            }
+            // A node may have come back with it.
+            let Some(start) = self.admit_start(start) else {
+                continue;
+            };
+            self.serve_before(start.request());
+            match self.choose(start.request()) {
+                Some(key) => self.claim(now, key, start),
+                None if self.settling.is_open() => self.settling.put_back(start.into_start()),
+                None => self.without_room(start),
+            }
+        }
+    }
+
+    pub(crate) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
+        let request = &start.request;
+        let why = match refusal {
+            Refusal::NoRoom => self.why_not(request),
+            Refusal::Crowded
+            | Refusal::TooMany
+            | Refusal::Undone
+            | Refusal::Lost
+            | Refusal::Leaving => Explanation::of(refusal.detail()),
+        };
+        let reason = match refusal {
+            Refusal::NoRoom | Refusal::Crowded | Refusal::TooMany => self.no_room(request),
+            Refusal::Undone | Refusal::Lost | Refusal::Leaving => StartFailureReason::LaunchFailure,
+        };
+        self.answer_start(
+            start.sender,
+            &request.instance,
+            reason,
+            request.restart,
+            why,
+        );
+    }
+
+    /// The protocol's word for that nothing fits.
+    pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
+        if request.network_node {
+            StartFailureReason::NoNetworkNodes
+        } else if self.tables[Pool::Compute as usize].len() == 0 {
+            StartFailureReason::NoComputeNodes
+        } else {
+            StartFailureReason::FullCloud
+        }
+    }
+
+    /// Fails a START because of what it says itself.
+    pub(crate) fn refuse_start(&mut self, start: &PlacedStart, problem: String) {
+        let (request, reason) = (&start.request, StartFailureReason::InvalidData);
+        let why = Explanation::of(&problem);
+        self.answer_start(
+            start.sender,
+            &request.instance,
+            reason,
+            request.restart,
+            why,
+        );
+    }
+
+    /// Fails a START whose payload is gone: it was written to its node.
+    pub(crate) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
+        let why = Explanation::of(Refusal::Lost.detail());
+        self.answer_start(
+            start.sender,
+            instance,
+            StartFailureReason::LaunchFailure,
+            start.restart,
+            why,
+        );
+    }
+
+    /// Sends a StartFailure to the sender of a START, or to all controllers if it has left.
+    pub(crate) fn answer_start(
+        &mut self,
+        sender: SessionId,
+        instance: &InstanceId,
+        reason: StartFailureReason,
+        restart: bool,
+        why: Explanation,
+    ) {
+        let failure = StartFailure {
+            instance_uuid: instance.to_string(),
+            reason,
+            restart,
+            detail: Some(why.text),
+            reasons: why.reasons,
+            never: why.never,
+            ..StartFailure::default()
+        };
+        self.tell_failure(sender, failure);
+    }
+
+    /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
+    pub(crate) fn tell_failure(&mut self, sender: SessionId, full: StartFailure) {
+        if let Some(full) = self.hold_failure(sender, full) {
+            self.tell_failure_now(sender, full);
+        }
+    }
+
+    pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: StartFailure) {
+        self.counters.failed += 1;
+        let (reason, why) = (&full.reason, full.detail.as_deref().unwrap_or_default());
+        let instance = InstanceId::new(&full.instance_uuid);
+        self.notice(Notice::Failed(instance, format!("{reason}: {why}")));
+        let plain = full.to_original();
+        let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
+        match self.sessions.get(&sender) {
+            Some(session) => {
+                let message = Message::StartFailure(worded(session.is_native()));
+                self.send(sender, message);
+                self.tell_watchers(Topic::Failures, Some(sender), |_| {
+                    Some(Message::StartFailureCopy(worded(true)))
+                });
+            }
+            None => {
+                if self.controllers.is_empty() {
+                    self.note_unheard(&Message::StartFailure(worded(true)));
+                }
+                self.tell_controllers(Topic::Failures, |session| {
+                    Some(Message::StartFailureCopy(worded(session.is_native())))
+                });
+            }
+        }
+    }
+
+    /// Takes an instance's entry out of a node's ledger.
+    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Entry> {
+        let entry = self.nodes.node_mut(key).ledger.release(instance)?;
+        if self.holders.get(instance) == Some(&key) {
+            self.holders.swap_remove(instance);
+            self.full.forget(instance);
+        }
+        self.refresh_offer(key);
+        self.stir_drain_of(key);
+        Some(entry)
+    }
+}
+
+impl Refusal {
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            Self::NoRoom => "no node fits",
+            Self::Crowded => {
+                "too many STARTs wait already for nodes that are still coming back, on which its group may have members"
+            }
+            Self::TooMany => {
+                "it would have to be kept to be placed again, and STARTs that are take as much memory as they may"
+            }
+            Self::Undone => "deleted before any node was told of it",
+            Self::Leaving => "the scheduler was stopped before it was placed",
+            Self::Lost => "its node is lost or does not have it",
+        }
+    }
+}
+
+/// The table a request is for.
+pub(crate) fn pool_of(request: &StartRequest) -> Pool {
+    if request.network_node {
+        Pool::Network
+    } else {
+        Pool::Compute
+    }
+}

@@ -1,0 +1,497 @@
+//! Instances are suspended and resumed: by command, and to make way for others.
+//!
+//! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. What somebody had
+//! suspended by command stays so until somebody resumes it. What had to make way waits in the queue for vcpus on its
+//! node, and is resumed by itself, but never while a START of higher priority waits that the node could run.
+//!
+//! Who makes way for whom is `preempt`'s business.
+
+mod outcome;
+
+use std::time::{Duration, Instant};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Order};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Capabilities, InstanceState, Target};
+use crate::api::text::ShortText;
+use crate::cluster::ledger::{Entry, Phase};
+use crate::cluster::node::Pool;
+use crate::instance::{By, Instance, State};
+use crate::queue::Shape;
+use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::migrate::{MOVE_TIME, Plan};
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
+    Suspend,
+};
+
+/// How long an instance that had to make way waits for vcpus on its node before it is stopped there and placed on
+/// another (as a cold move: what it has done is lost), if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
+/// short bursts of urgent work take.
+pub(crate) const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
+
+/// How long after a launcher could not resume an instance that had to make way it is asked again.
+pub(crate) const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+impl Scheduler {
+    /// SUSPEND from a controller or operator.
+    pub(crate) fn suspend(&mut self, id: SessionId, target: &Target) {
+        let (instance, command) = (&target.instance, LifeCommand::Suspend);
+        let Some(key) = self.commanded(id, &command, instance) else {
+            return;
+        };
+        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+            Some(State::Running { .. }) => {
+                self.ask_for(instance, id);
+                self.order_suspend(key, instance, By::Command, "as it was asked for");
+            }
+            // It need not be told: it is only not to be resumed by itself any more.
+            Some(State::Suspended {
+                by: By::Preemptor(_),
+                node,
+            }) => {
+                let by = By::Command;
+                let state = State::Suspended { node, by };
+                self.turn(instance, state, "to stay so, as it was asked for");
+            }
+            state => self.wrong_state(id, command, instance, key, state.as_ref()),
+        }
+    }
+
+    /// RESUME from a controller or operator.
+    pub(crate) fn resume(&mut self, id: SessionId, target: &Target) {
+        let (instance, command) = (&target.instance, LifeCommand::Resume);
+        let Some(key) = self.commanded(id, &command, instance) else {
+            return;
+        };
+        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+            Some(State::Suspended { by, .. }) => {
+                if let Err(detail) = self.has_vcpus_for(instance, key) {
+                    let reason = CommandFailureReason::NoRoom;
+                    return self.fail_command(id, command, instance, Some(key), reason, &detail);
+                }
+                self.ask_for(instance, id);
+                self.order_resume(key, instance, by, "as it was asked for");
+            }
+            state => self.wrong_state(id, command, instance, key, state.as_ref()),
+        }
+    }
+
+    /// The node that has the instance a command is about, whichever the command names; the instance is looked after from
+    /// now on. `None` if there is none that could carry it out, and who asked has been told.
+    fn commanded(
+        &mut self,
+        id: SessionId,
+        command: &LifeCommand,
+        instance: &InstanceId,
+    ) -> Option<NodeKey> {
+        use CommandFailureReason::{Failed, NoInstance, NotSupported, WrongState};
+        let Some(&key) = self.holders.get(instance) else {
+            let (reason, detail) = match self.instances.get(instance) {
+                Some(kept) => (
+                    WrongState,
+                    format!("it is {}, on no node", kept.state.word()),
+                ),
+                None => (NoInstance, "no node is known to have it".to_owned()),
+            };
+            self.fail_command(id, command.clone(), instance, None, reason, &detail);
+            return None;
+        };
+        let node = self.nodes.node(key);
+        let uuid = node.uuid;
+        let problem = if node.session().is_none() {
+            Some((Failed, format!("its node {uuid} is not connected")))
+        } else if !node.can(Capabilities::SUSPEND) {
+            let detail = format!("the launcher of its node {uuid} cannot suspend instances");
+            Some((NotSupported, detail))
+        } else if !self.is_looked_after(key, instance) {
+            let detail = format!("its node {uuid} has not said yet that it has it");
+            Some((WrongState, detail))
+        } else {
+            None
+        };
+        if let Some((reason, detail)) = problem {
+            self.fail_command(id, command.clone(), instance, Some(key), reason, &detail);
+            return None;
+        }
+        Some(key)
+    }
+
+    /// Whether an instance is looked after; one that a node has listed is from now on, without a START.
+    pub(crate) fn is_looked_after(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+        if self.instances.contains(instance) {
+            return true;
+        }
+        let Some(entry) = self.nodes.node(key).ledger.get(instance) else {
+            return false;
+        };
+        if entry.phase != Phase::Running {
+            return false;
+        }
+        let is_suspended = entry.reported == Some(InstanceState::ExitPaused);
+        let state = if is_suspended {
+            let by = By::Command;
+            State::Suspended { node: key, by }
+        } else {
+            State::Running { node: key }
+        };
+        let (since, uuid) = (entry.since, self.nodes.node(key).uuid);
+        let order = self.queue.next_order();
+        let mut kept = Instance::adopted(state, uuid, order, since);
+        kept.note_suspension();
+        let Some(place) = self.instances.vacant(instance.clone()) else {
+            return true;
+        };
+        place.insert(kept);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.set_kept(instance, true);
+        if is_suspended {
+            ledger.set_suspended(instance, true);
+            self.refresh_offer(key);
+        }
+        true
+    }
+
+    fn ask_for(&mut self, instance: &InstanceId, id: SessionId) {
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = Some(id);
+        }
+    }
+
+    fn wrong_state(
+        &mut self,
+        id: SessionId,
+        command: LifeCommand,
+        instance: &InstanceId,
+        key: NodeKey,
+        state: Option<&State>,
+    ) {
+        let word = state.map_or(LifeState::Gone, State::word);
+        let reason = CommandFailureReason::WrongState;
+        self.fail_command(
+            id,
+            command,
+            instance,
+            Some(key),
+            reason,
+            &format!("it is {word}"),
+        );
+    }
+
+    /// Tells who sent a command that it was not, or could not be, carried out.
+    pub(crate) fn fail_command(
+        &mut self,
+        id: SessionId,
+        command: LifeCommand,
+        instance: &InstanceId,
+        key: Option<NodeKey>,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        if !self.sessions.get(&id).is_some_and(|it| it.is_native()) {
+            return;
+        }
+        let node = key.map(|key| self.nodes.node(key).uuid.to_string());
+        let failure = CommandFailure {
+            command,
+            instance_uuid: instance.to_string(),
+            node_uuid: node.unwrap_or_default(),
+            reason,
+            detail: ShortText::new(detail).into(),
+        };
+        self.send(id, Message::CommandFailure(Box::new(failure)));
+    }
+
+    /// Tells who asked for what is being done with an instance, if anybody did, that it failed.
+    pub(crate) fn tell_asker(
+        &mut self,
+        instance: &InstanceId,
+        key: NodeKey,
+        command: LifeCommand,
+        reason: CommandFailureReason,
+        detail: &str,
+    ) {
+        let asker = self
+            .instances
+            .get_mut(instance)
+            .and_then(|it| it.asker.take());
+        if let Some(asker) = asker {
+            self.fail_command(asker, command, instance, Some(key), reason, detail);
+        }
+    }
+
+    /// Whether a suspended instance's vcpus are free on its node; else the figures.
+    fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), String> {
+        let node = self.nodes.node(key);
+        let entry = node.ledger.get(instance);
+        let asked = entry.map_or(0, |it| it.asked.vcpus);
+        // While it may be resumed already they are claimed for it.
+        let own = entry.map_or(0, |it| if it.is_suspended { 0 } else { asked });
+        let free = self.nodes.free(key).vcpus.saturating_add(own);
+        if asked <= 0 || free >= asked {
+            return Ok(());
+        }
+        let (uuid, free) = (node.uuid, free.max(0));
+        Err(format!(
+            "it needs {asked} vcpus, and its node {uuid} has {free} free"
+        ))
+    }
+
+    /// Has a running instance suspended by its launcher.
+    pub(crate) fn order_suspend(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        let due = self.now + COMMAND_TIME;
+        let state = State::Suspending { node: key, by, due };
+        self.turn(instance, state, detail);
+        let node = self.nodes.node(key);
+        let suspend = Suspend {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+        };
+        if let Some(session) = node.session() {
+            self.send(session, Message::Order(Box::new(Order::Suspend(suspend))));
+        }
+    }
+
+    /// Has a suspended instance resumed by its launcher: its vcpus are claimed before it is told. One that has not come yet
+    /// to what it was told is not told again.
+    pub(crate) fn order_resume(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        self.nodes
+            .node_mut(key)
+            .ledger
+            .set_suspended(instance, false);
+        self.refresh_offer(key);
+        let due = self.now + COMMAND_TIME;
+        let state = State::Resuming { node: key, by, due };
+        self.turn(instance, state, detail);
+        let node = self.nodes.node_mut(key);
+        let resume = Resume {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+        };
+        let is_told = |entry: &Entry| entry.is_told_to_resume();
+        if let Some(session) = node.session()
+            && !node.ledger.get(instance).is_some_and(is_told)
+        {
+            node.ledger.resume_sent(instance);
+            self.send(session, Message::Order(Box::new(Order::Resume(resume))));
+        }
+    }
+
+    /// CommandFailure from a launcher.
+    pub(crate) fn command_failed(&mut self, id: SessionId, failure: &CommandFailure) {
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+            return;
+        };
+        match failure.command {
+            LifeCommand::Suspend => self.suspend_failed(key, failure),
+            LifeCommand::Resume => self.resume_failed(key, failure),
+            LifeCommand::Migrate => self.move_failed(key, failure),
+            LifeCommand::Update => self.update_failed(key, failure),
+            _ => {}
+        }
+    }
+
+    fn suspend_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = &InstanceId::new(&failure.instance_uuid);
+        let Some(State::Suspending { node, by, .. }) = self.state_of(instance) else {
+            return;
+        };
+        if node != key {
+            return;
+        }
+        let detail = format!("its launcher could not suspend it: {}", worded(failure));
+        self.turn(instance, State::Running { node }, &detail);
+        let (command, reason) = (failure.command.clone(), failure.reason.clone());
+        self.tell_asker(instance, key, command, reason, &failure.detail);
+        if let By::Preemptor(preemptor) = by {
+            self.victim_stays(&preemptor, instance);
+        }
+    }
+
+    fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = &InstanceId::new(&failure.instance_uuid);
+        self.nodes.node_mut(key).ledger.resume_failed(instance);
+        let (state, entry) = (
+            self.state_of(instance),
+            self.nodes.node(key).ledger.get(instance),
+        );
+        let (Some(state), Some(entry)) = (state.filter(|it| it.node() == Some(key)), entry) else {
+            return;
+        };
+        let is_held_back = entry.is_held_back();
+        match state {
+            State::Resuming { .. } | State::Suspended { .. }
+                if failure.reason == CommandFailureReason::WrongState =>
+            {
+                // It is not suspended there.
+                self.runs_again(key, instance, "it was not suspended");
+            }
+            State::Resuming { by, .. } => {
+                let detail = format!("its launcher could not resume it: {}", worded(failure));
+                self.stays_suspended(key, instance, by, &detail);
+                let (command, reason) = (failure.command.clone(), failure.reason.clone());
+                self.tell_asker(instance, key, command, reason, &failure.detail);
+            }
+            _ if is_held_back => self.suspension_reported(key, instance, true),
+            _ => {}
+        }
+    }
+
+    /// InstanceState from a launcher.
+    pub(crate) fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
+        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+            return;
+        };
+        let instance = InstanceId::new(&event.instance_uuid);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        match event.state {
+            LifeState::Suspended => {
+                ledger.hear(&instance, InstanceState::ExitPaused);
+                self.refresh_offer(key);
+                self.suspension_reported(key, &instance, true);
+            }
+            LifeState::Running => {
+                ledger.hear(&instance, InstanceState::Active);
+                self.refresh_offer(key);
+                self.suspension_reported(key, &instance, false);
+            }
+            LifeState::Updated => self.update_confirmed(key, &instance),
+            _ => {}
+        }
+    }
+
+    /// Resumes an instance that had to make way, on the node where it is, if nobody of higher priority waits for that
+    /// room; whether it did.
+    pub(crate) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(State::Suspended { node, by }) = self.state_of(instance) else {
+            return false;
+        };
+        let is_able = self.nodes.node(key).session().is_some()
+            && self.nodes.node(key).can(Capabilities::SUSPEND);
+        let entry = self.nodes.node(key).ledger.get(instance);
+        if entry.is_none_or(Entry::may_resume) {
+            // Its launcher was told to already, and does not answer.
+            return false;
+        }
+        if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
+            return false;
+        }
+        let slots = self.nodes.node(key).slots;
+        let is_open =
+            |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
+        if !Pool::ALL.iter().any(is_open) {
+            return false;
+        }
+        if self.is_outranked(instance, key) {
+            self.evictions.outrank(key);
+            return false;
+        }
+        self.order_resume(key, instance, by, "there is room again");
+        self.count_placement(instance);
+        true
+    }
+
+    /// Whether a START of higher priority waits that an instance's node could run if nothing else did.
+    fn is_outranked(&self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(kept) = self.instances.get(instance) else {
+            return false;
+        };
+        let mut room = self.room(key);
+        room.free = self.nodes.node(key).capacity();
+        let slots = self.nodes.node(key).slots;
+        let pools = Pool::ALL.into_iter();
+        let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
+        pools.any(|pool| {
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
+            self.queue.outranks(pool, &room, kept.priority, may)
+        })
+    }
+
+    /// Somebody has left the queue: whom it kept from being resumed may be now.
+    pub(crate) fn outranks_no_more(&mut self) {
+        /// Nodes woken at once; the others have their turn when the next one leaves, or when the suspended ones are
+        /// looked at again.
+        const WOKEN_AT_ONCE: usize = 16;
+        for _ in 0..WOKEN_AT_ONCE {
+            let Some(key) = self.evictions.next_outranked() else {
+                return;
+            };
+            if self.nodes.contains(key) {
+                self.wake(key);
+            }
+        }
+    }
+
+    /// Looks again at those that had to make way and are suspended since, and at those that ran once and wait because no
+    /// node could start them again.
+    pub(crate) fn look_at_evicted(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(instance) = self.evictions.take_due(now) else {
+                return;
+            };
+            match self.state_of(&instance) {
+                Some(State::Suspended {
+                    node,
+                    by: By::Preemptor(_),
+                }) => self.look_at_one(node, &instance),
+                // By now nodes that could not start it may.
+                Some(State::Waiting) => {
+                    let kept = self.instances.get_mut(&instance);
+                    kept.into_iter().for_each(|kept| kept.tried.clear());
+                    self.seek(&instance, "it is tried on all nodes again");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId) {
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+        if !self.queue.contains(instance) {
+            return self.wait_for_resume(instance, key);
+        }
+        // The queue asks for room that is free; vcpus may be where memory is promised twice.
+        if self.resume_evicted(instance, key) {
+            return;
+        }
+        if self.instances.get(instance).is_some_and(|it| it.relocates) {
+            let plan = Plan {
+                target: None,
+                due: self.now + MOVE_TIME,
+                asker: None,
+                demand: None,
+                why: "its node has no vcpus for it, and another has",
+            };
+            // Where no other has either, it goes on waiting.
+            let _ = self.move_instance(instance, plan);
+        }
+    }
+
+    /// The state of an instance that is looked after.
+    pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<State> {
+        Some(self.instances.get(instance)?.state.clone())
+    }
+}
+
+/// A launcher's reason, for people.
+fn worded(failure: &CommandFailure) -> String {
+    if failure.detail.is_empty() {
+        failure.reason.to_string()
+    } else {
+        format!("{}: {}", failure.reason, failure.detail)
+    }
+}

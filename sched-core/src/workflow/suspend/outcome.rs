@@ -1,0 +1,162 @@
+//! What comes of a SUSPEND or RESUME: the launcher's answer, and what is so without one.
+
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::input::Capabilities;
+use crate::cluster::ledger::Entry;
+use crate::instance::{By, State};
+use proto_frames::payload::{CommandFailureReason, LifeCommand};
+
+use super::RESUME_AGAIN_AFTER;
+
+impl Scheduler {
+    /// A launcher says whether an instance is suspended, in an event or in STATS.
+    pub(crate) fn suspension_reported(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        is_suspended: bool,
+    ) {
+        let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
+            return;
+        };
+        let entry = self.nodes.node(key).ledger.get(instance);
+        if is_suspended && entry.is_some_and(Entry::is_told_to_resume) {
+            // What was said before the launcher came to what it was told.
+            return;
+        }
+        match (state, is_suspended) {
+            (State::Suspending { by, .. }, true) => self.is_now_suspended(key, instance, by, ""),
+            (State::Resuming { .. }, false) => self.runs_again(key, instance, ""),
+            (State::Resuming { by, .. }, true) => {
+                let detail = "its node was cut off before it resumed it";
+                let (command, reason) = (LifeCommand::Resume, CommandFailureReason::Failed);
+                self.stays_suspended(key, instance, by, detail);
+                self.tell_asker(instance, key, command, reason, detail);
+            }
+            (State::Running { .. }, true) if self.nodes.node(key).can(Capabilities::SUSPEND) => {
+                // It may have been told to by a command that seemed to be in vain.
+                let by = self.instances.get(instance);
+                let by = by.and_then(|kept| kept.suspended_by.clone());
+                self.is_now_suspended(key, instance, by.unwrap_or(By::Command), "not from here");
+            }
+            (State::Suspended { .. }, false) => self.runs_again(key, instance, "not from here"),
+            (State::Suspended { by, .. }, true) => self.is_not_resumed(key, instance, &by),
+            _ => {}
+        }
+    }
+
+    /// One that is suspended, and that its launcher might have resumed any moment, is not resumed after all: its vcpus are
+    /// free.
+    fn is_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &By) {
+        self.nodes.node_mut(key).ledger.note_suspended(instance);
+        self.refresh_offer(key);
+        if *by != By::Command && !self.queue.contains(instance) {
+            self.wait_for_resume(instance, key);
+        }
+    }
+
+    fn is_now_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
+        let preemptor = match &by {
+            By::Preemptor(preemptor) => Some(preemptor.clone()),
+            By::Command => None,
+        };
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+        }
+        self.nodes.node_mut(key).ledger.note_suspended(instance);
+        let state = State::Suspended { node: key, by };
+        match &preemptor {
+            Some(preemptor) => self.turn(instance, state, &format!("made way for {preemptor}")),
+            None => self.turn(instance, state, detail),
+        }
+        self.refresh_offer(key);
+        if let Some(preemptor) = preemptor {
+            self.wait_for_resume(instance, key);
+            self.victim_is_away(instance, &preemptor);
+        }
+    }
+
+    pub(super) fn runs_again(&mut self, key: NodeKey, instance: &InstanceId, detail: &str) {
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = None;
+        }
+        self.nodes
+            .node_mut(key)
+            .ledger
+            .set_suspended(instance, false);
+        self.turn(instance, State::Running { node: key }, detail);
+        self.refresh_offer(key);
+        self.wake_for_preemption(key);
+    }
+
+    /// One that was to be resumed was not.
+    pub(super) fn stays_suspended(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        self.nodes.node_mut(key).ledger.note_suspended(instance);
+        let is_evicted = by != By::Command;
+        self.turn(instance, State::Suspended { node: key, by }, detail);
+        self.refresh_offer(key);
+        if is_evicted {
+            // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
+            let due = self.now + RESUME_AGAIN_AFTER;
+            self.evictions.look_again(instance, due);
+        }
+    }
+
+    /// A launcher did not suspend or resume an instance in time.
+    pub(crate) fn suspension_late(&mut self, instance: &InstanceId) {
+        let detail = "its launcher did not do so in time";
+        let reason = CommandFailureReason::Timeout;
+        match self.state_of(instance) {
+            Some(State::Suspending { node, by, .. }) => {
+                self.tell_asker(instance, node, LifeCommand::Suspend, reason, detail);
+                self.rolled_back(node, instance, by.clone(), detail);
+                if let By::Preemptor(preemptor) = &by {
+                    self.victim_stays(preemptor, instance);
+                    self.undo_suspend(node, instance, by);
+                }
+            }
+            Some(State::Resuming { node, by, .. }) => {
+                self.tell_asker(instance, node, LifeCommand::Resume, reason, detail);
+                self.rolled_back(node, instance, by, detail);
+            }
+            _ => {}
+        }
+    }
+
+    /// What was told of an instance to its launcher had no effect that was heard of: it is what its node said last. What the
+    /// launcher may yet come to keeps its vcpus claimed.
+    pub(crate) fn rolled_back(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
+        let entry = self.nodes.node(key).ledger.get(instance);
+        if entry.is_some_and(Entry::is_held_back) {
+            self.stays_suspended(key, instance, by, detail);
+        } else {
+            self.runs_again(key, instance, detail);
+        }
+    }
+
+    /// One that was to be suspended to make way, and was not in time, is to run on, if its launcher gets round to it yet.
+    fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
+        let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
+        if is_running && self.nodes.node(key).session().is_some() {
+            self.order_resume(
+                key,
+                instance,
+                by,
+                "its room is no longer needed for another",
+            );
+        }
+    }
+}

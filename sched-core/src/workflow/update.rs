@@ -1,0 +1,437 @@
+//! What an instance asks for is changed while it runs: in place, or by moving it.
+//!
+//! In place the larger of both amounts is claimed until its launcher has said that it is done, so that neither what it
+//! gives up nor what it is to have can go to anybody else before that.
+
+use proto_frames::payload::scheduling::MAX_RESOURCES;
+use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
+
+use crate::Scheduler;
+use crate::api::action::{Message, Order};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Capabilities, InstanceState, StartRequest};
+use crate::api::record::Demand;
+use crate::cluster::columns::Amounts;
+use crate::cluster::ledger::{Floor, Phase, larger};
+use crate::instance::{Event, State};
+use crate::queue::Place;
+use crate::workflow::care::COMMAND_TIME;
+use crate::workflow::migrate::{Declined, MOVE_TIME, Plan};
+
+/// MiB in a GiB: a START asks for disk in whole ones, so that is what an UPDATE comes to.
+const MIB_PER_GIB: i64 = 1024;
+
+impl Scheduler {
+    /// UPDATE from a controller or operator.
+    pub(crate) fn update(&mut self, id: SessionId, update: &Update) {
+        let instance = InstanceId::new(&update.instance_uuid);
+        if let Err(declined) = self.try_update(id, &instance, update) {
+            let key = self.holders.get(&instance).copied();
+            let (reason, detail) = (declined.reason, declined.detail);
+            self.fail_command(id, LifeCommand::Update, &instance, key, reason, &detail);
+        }
+    }
+
+    fn try_update(
+        &mut self,
+        id: SessionId,
+        instance: &InstanceId,
+        update: &Update,
+    ) -> Result<(), Declined> {
+        use CommandFailureReason::{InvalidData, NoInstance, WrongState};
+        if update.changes_nothing() {
+            let detail = "it does not say what is to change";
+            return Err(Declined::lasting(InvalidData, detail));
+        }
+        let asks_amounts = [update.mem_mb, update.vcpus, update.disk_mb]
+            .iter()
+            .any(Option::is_some)
+            || !update.resources.is_empty();
+        let state = self.instances.get(instance).map(|kept| kept.state.clone());
+        match state {
+            Some(State::Waiting) if asks_amounts => self.update_waiting(instance, update),
+            Some(State::Running { node }) if asks_amounts => {
+                self.update_placed(id, instance, node, update)
+            }
+            Some(state) if asks_amounts => Err(not_running(&state.word())),
+            Some(_) => {
+                self.update_priority(instance, update);
+                self.say_updated(instance, Some(id), "its priority has changed");
+                Ok(())
+            }
+            None => {
+                let &key = self
+                    .holders
+                    .get(instance)
+                    .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
+                let entry = self.nodes.node(key).ledger.get(instance);
+                if entry.is_none_or(|entry| entry.phase != Phase::Running) {
+                    let detail = "its node has not said yet that it has it";
+                    return Err(Declined::new(WrongState, detail));
+                }
+                let is_suspended =
+                    entry.is_some_and(|it| it.reported == Some(InstanceState::ExitPaused));
+                if asks_amounts && is_suspended {
+                    return Err(not_running(&LifeState::Suspended));
+                }
+                if asks_amounts {
+                    return self.update_placed(id, instance, key, update);
+                }
+                self.is_looked_after(key, instance);
+                self.update_priority(instance, update);
+                self.say_updated(instance, Some(id), "its priority has changed");
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives an instance the priority that an UPDATE says, also where it waits.
+    fn update_priority(&mut self, instance: &InstanceId, update: &Update) {
+        let priority = update.priority.and_then(|it| u8::try_from(it).ok());
+        let (Some(priority), Some(kept)) = (priority, self.instances.get_mut(instance)) else {
+            return;
+        };
+        kept.priority = priority;
+        self.remember(instance);
+        if let Some(mut waiter) = self.queue.remove(instance) {
+            waiter.priority = priority;
+            let place = waiter.place;
+            // It was in the queue, so there is room for it.
+            let is_in = self.queue.push(waiter).is_ok();
+            debug_assert!(is_in);
+            if let Place::Only(node) = place {
+                // Those that it had to let go first may stand behind it now.
+                self.wake(node);
+            }
+        }
+    }
+
+    /// Changes what an instance asks for that waits for room.
+    fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
+        let Some(request) = self.request_now(instance) else {
+            let detail = "its START is not known any more";
+            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+        };
+        let demand = changed(demand_of(&request), update)?;
+        let changed = with_demand(&request, &demand);
+        let why = self.why_not(&changed);
+        if why.never {
+            return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
+        }
+        if let Some(start) = self
+            .instances
+            .get_mut(instance)
+            .and_then(|it| it.start.as_mut())
+        {
+            start.set_demand(demand);
+        }
+        self.update_priority(instance, update);
+        self.queue.remove(instance);
+        self.seek(instance, "what it asks for has changed");
+        Ok(())
+    }
+
+    /// Changes what an instance on a node asks for.
+    fn update_placed(
+        &mut self,
+        id: SessionId,
+        instance: &InstanceId,
+        key: NodeKey,
+        update: &Update,
+    ) -> Result<(), Declined> {
+        let Some(before) = self.demand_on(key, instance) else {
+            let detail = "no node is known to have it";
+            return Err(Declined::new(CommandFailureReason::NoInstance, detail));
+        };
+        let demand = changed(before.clone(), update)?;
+        if demand == before {
+            self.is_looked_after(key, instance);
+            self.update_priority(instance, update);
+            self.say_updated(instance, Some(id), "it has what it is to have");
+            return Ok(());
+        }
+        match self.has_room_to_change(key, &before, &demand) {
+            Ok(()) => {
+                self.is_looked_after(key, instance);
+                self.update_priority(instance, update);
+                self.order_update(id, instance, key, before, demand);
+                Ok(())
+            }
+            Err(_) if update.may_move => {
+                let plan = Plan {
+                    target: None,
+                    due: self.now + MOVE_TIME,
+                    asker: Some(id),
+                    demand: Some(demand),
+                    why: "its node cannot give it what it is to have",
+                };
+                self.move_instance(instance, plan)?;
+                self.update_priority(instance, update);
+                Ok(())
+            }
+            Err(declined) => Err(declined),
+        }
+    }
+
+    /// Whether a node could give an instance other amounts than it has.
+    fn has_room_to_change(
+        &mut self,
+        key: NodeKey,
+        before: &Demand,
+        demand: &Demand,
+    ) -> Result<(), Declined> {
+        let node = self.nodes.node(key);
+        let uuid = node.uuid;
+        if node.session().is_none() {
+            let detail = format!("its node {uuid} is not connected");
+            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+        }
+        if !node.can(Capabilities::UPDATE) {
+            let detail = format!(
+                "the launcher of its node {uuid} cannot change it; with 'move' it goes to another"
+            );
+            return Err(Declined::lasting(
+                CommandFailureReason::NotSupported,
+                detail,
+            ));
+        }
+        let (free, more) = (self.nodes.free(key), demand.base() - before.base());
+        let mut short = Vec::new();
+        for (name, unit, more, free) in [
+            ("memory", " MiB", more.mem_mib, free.mem_mib),
+            ("vcpus", "", more.vcpus, free.vcpus),
+            ("disk", " MiB", more.disk_mib, free.disk_mib),
+        ] {
+            if more > 0 && more > free {
+                short.push(short_of(name, more, free, unit));
+            }
+        }
+        for (name, &amount) in &demand.resources {
+            let had = before.resources.get(name).copied().unwrap_or_default();
+            let more = amount.saturating_sub(had);
+            let free = self.columns.find(name);
+            let free = free.map_or(0, |column| self.nodes.free_custom(key, column));
+            if more > 0 && more > free {
+                short.push(short_of(name, more, free, ""));
+            }
+        }
+        if short.is_empty() {
+            return Ok(());
+        }
+        let detail = format!("its node {uuid} is short of {}", short.join(" and of "));
+        Err(Declined::new(CommandFailureReason::NoRoom, detail))
+    }
+
+    /// Claims what an instance is to have, and tells its launcher.
+    fn order_update(
+        &mut self,
+        id: SessionId,
+        instance: &InstanceId,
+        key: NodeKey,
+        before: Demand,
+        demand: Demand,
+    ) {
+        let (old, new) = (self.amounts_of(&before), self.amounts_of(&demand));
+        let floor = Floor::new(before.base().max(demand.base()), larger(&old, &new));
+        let (least, custom) = (floor.least, floor.custom.clone());
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.set_floor(instance, Some(floor));
+        ledger.set_asked(instance, least, custom);
+        self.refresh_offer(key);
+        let names = before.resources.keys().chain(demand.resources.keys());
+        let amount = |name: &str| demand.resources.get(name).copied().unwrap_or_default();
+        let resources = names.map(|name| (name.to_string(), amount(name)));
+        let node = self.nodes.node(key);
+        let update = Update {
+            instance_uuid: instance.to_string(),
+            workload_agent_uuid: node.uuid.to_string(),
+            mem_mb: Some(demand.mem_mib),
+            vcpus: Some(demand.vcpus),
+            disk_mb: Some(demand.disk_mib),
+            resources: resources.collect(),
+            ..Update::default()
+        };
+        if let Some(session) = node.session() {
+            self.send(session, Message::Order(Box::new(Order::Update(update))));
+        }
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.asker = Some(id);
+            kept.pending = Some(Box::new(demand));
+        }
+        let state = State::Updating {
+            node: key,
+            before: Box::new(before),
+            due: self.now + COMMAND_TIME,
+        };
+        self.turn(instance, state, "its node changes what it has");
+    }
+
+    /// A launcher says that an instance has what it is to have.
+    pub(crate) fn update_confirmed(&mut self, key: NodeKey, instance: &InstanceId) {
+        let Some((node, _)) = self.updating(instance) else {
+            return;
+        };
+        let kept = self.instances.get_mut(instance).filter(|_| node == key);
+        let Some(kept) = kept else { return };
+        let asker = kept.asker.take();
+        let Some(demand) = kept.pending.take() else {
+            return;
+        };
+        if let Some(start) = &mut kept.start {
+            start.set_demand((*demand).clone());
+        }
+        self.settle_demand(key, instance, &demand);
+        self.turn(instance, State::Running { node }, "it was changed");
+        self.say_updated(instance, asker, "it has what it is to have");
+    }
+
+    /// A launcher could not change an instance.
+    pub(crate) fn update_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        if self
+            .updating(&instance)
+            .is_some_and(|(node, _)| node == key)
+        {
+            let detail = format!("its launcher could not change it: {}", failure.detail);
+            self.undo_update(&instance, failure.reason.clone(), &detail);
+        }
+    }
+
+    /// A launcher has not said in time that it changed an instance: what it lists it with says whether it did.
+    pub(crate) fn update_is_late(&mut self, instance: &InstanceId) {
+        let Some((key, _)) = self.updating(instance) else {
+            return;
+        };
+        let said = self.nodes.node(key).ledger.said(instance);
+        let pending = self
+            .instances
+            .get(instance)
+            .and_then(|it| it.pending.as_deref());
+        if said.is_some() && said == pending.map(Demand::base) {
+            return self.update_confirmed(key, instance);
+        }
+        let detail = "its launcher did not change it in time";
+        self.undo_update(instance, CommandFailureReason::Timeout, detail);
+    }
+
+    fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, detail: &str) {
+        let Some((node, before)) = self.updating(instance) else {
+            return;
+        };
+        self.settle_demand(node, instance, &before);
+        let mut asker = None;
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.pending = None;
+            asker = kept.asker.take();
+        }
+        self.turn(instance, State::Running { node }, detail);
+        if let Some(asker) = asker {
+            let command = LifeCommand::Update;
+            self.fail_command(asker, command, instance, Some(node), reason, detail);
+        }
+    }
+
+    fn updating(&self, instance: &InstanceId) -> Option<(NodeKey, Demand)> {
+        match &self.instances.get(instance)?.state {
+            State::Updating { node, before, .. } => Some((*node, (**before).clone())),
+            _ => None,
+        }
+    }
+
+    /// From now on an instance asks for this much and no more.
+    pub(crate) fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
+        let custom = self.amounts_of(demand);
+        let ledger = &mut self.nodes.node_mut(key).ledger;
+        ledger.set_floor(instance, None);
+        ledger.set_asked(instance, demand.base(), custom);
+        self.refresh_offer(key);
+    }
+
+    fn amounts_of(&self, demand: &Demand) -> Amounts {
+        let resources = demand.resources.iter();
+        self.columns
+            .asked(resources.map(|(name, amount)| (&**name, *amount)))
+    }
+
+    /// Tells those who follow an instance, and who asked, that it was changed.
+    fn say_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, detail: &str) {
+        let Some(kept) = self.instances.get_mut(instance) else {
+            return;
+        };
+        let node = kept.state.node();
+        let node = node.map(|key| self.nodes.node(key).uuid);
+        kept.note(Event {
+            at: self.now,
+            what: LifeState::Updated,
+            node,
+            detail: detail.into(),
+        });
+        self.remember(instance);
+        self.tell_state(instance, LifeState::Updated, node, detail);
+        if let Some(asker) = asker {
+            self.copy_state(asker, instance, LifeState::Updated, node, detail);
+        }
+    }
+}
+
+fn not_running(state: &LifeState) -> Declined {
+    let detail = format!("it is {state}; it can be changed while it runs");
+    Declined::new(CommandFailureReason::WrongState, detail)
+}
+
+fn short_of(name: &str, more: i64, free: i64, unit: &str) -> String {
+    format!(
+        "{name} (needs {more}{unit} more, {}{unit} free)",
+        free.max(0)
+    )
+}
+
+/// What a request asks for.
+fn demand_of(request: &StartRequest) -> Demand {
+    let resources = request.scheduling.iter().flat_map(|it| &it.resources);
+    Demand {
+        mem_mib: request.asked.mem_mib,
+        vcpus: request.asked.vcpus,
+        disk_mib: request.asked.disk_mib,
+        resources: resources
+            .map(|(name, amount)| (name.as_str().into(), *amount))
+            .collect(),
+    }
+}
+
+fn with_demand(request: &StartRequest, demand: &Demand) -> StartRequest {
+    let mut request = request.clone();
+    request.asked = demand.base();
+    if !demand.resources.is_empty() || request.scheduling.is_some() {
+        let resources = demand.resources.iter();
+        let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
+        request.scheduling.get_or_insert_default().resources = resources.collect();
+    }
+    request
+}
+
+/// A demand with what an UPDATE says in it.
+///
+/// # Errors
+/// If it then asks for more custom resources than one START may.
+fn changed(mut demand: Demand, update: &Update) -> Result<Demand, Declined> {
+    demand.mem_mib = update.mem_mb.unwrap_or(demand.mem_mib);
+    demand.vcpus = update.vcpus.unwrap_or(demand.vcpus);
+    if let Some(disk_mib) = update.disk_mb {
+        let part = disk_mib % MIB_PER_GIB;
+        let rest = if part > 0 { MIB_PER_GIB - part } else { 0 };
+        demand.disk_mib = disk_mib.saturating_add(rest);
+    }
+    for (name, &amount) in &update.resources {
+        demand.resources.insert(name.as_str().into(), amount);
+    }
+    demand.resources.retain(|_, amount| *amount > 0);
+    if demand.resources.len() > MAX_RESOURCES {
+        let detail = format!(
+            "update.resources: with what it has it would ask for {} resources; an instance may ask for {MAX_RESOURCES}",
+            demand.resources.len()
+        );
+        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+    }
+    Ok(demand)
+}

@@ -1,0 +1,424 @@
+//! The waiting queue at work: who is let wait, what is said of it, and who is served when a node has room again.
+//!
+//! A node is woken when what it offers has grown, and at the end of that turn the queue is asked who may use it: nobody
+//! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
+
+use crate::Scheduler;
+use crate::api::action::Message;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::StartRequest;
+use crate::cluster::node::Pool;
+use crate::instance::{By, State};
+use crate::journal::durable::Next;
+use crate::journal::records::ms;
+use crate::placement::explain::Explanation;
+use crate::queue::{Begin, Found, Full, Place, Purpose, Rank, Room, Shape, Waiter};
+use crate::workflow::admission::NewStart;
+use crate::workflow::start::{Refusal, pool_of};
+use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
+
+/// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
+/// a tick at once: what bounds how long the return of many nodes keeps everybody else waiting.
+const SERVED_PER_TURN: usize = 64;
+
+/// Waiting instances tried on one node that the queue thinks fit there and that do not, for reasons it does not know,
+/// before the next node has its turn.
+const MISFITS_PER_NODE: usize = 4;
+
+/// Time between two looks at some of those that wait, whatever has become of nodes: that a member of a group has left
+/// another rack, or that a node starts less at a time, makes no node offer more.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Those looked at then, of each pool; the next ones have their turn the next time.
+const SWEPT_AT_ONCE: usize = 16;
+
+/// Where the looks at those that wait are.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    at: Option<Instant>,
+    after: [Option<Rank>; 2],
+}
+
+impl Scheduler {
+    /// A START fits nowhere: room is made for it, or it waits, or it fails.
+    pub(crate) fn without_room(&mut self, start: NewStart) {
+        let may_wait = start
+            .request()
+            .scheduling
+            .as_deref()
+            .is_some_and(|asked| asked.queue.is_some_and(|span| span.ms() > 0));
+        if self.settling.is_open() && !may_wait {
+            return self.hold(start.into_start(), Refusal::NoRoom);
+        }
+        if !self.is_to_keep(start.request()) {
+            return self.fail_start(start.as_start(), Refusal::NoRoom);
+        }
+        let Some(instance) = self.keep(start) else {
+            return;
+        };
+        let Some(request) = self.request_now(&instance) else {
+            return;
+        };
+        if !self.preempt(&instance, &request) {
+            self.wait_or_fail(&instance, &request, "");
+        }
+    }
+
+    /// Lets an instance wait for room if it may, else it has failed.
+    pub(crate) fn wait_or_fail(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+        detail: &str,
+    ) {
+        let why = self.why_not(request);
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let may_wait = kept.has_run || kept.waits_until.is_some_and(|until| until > self.now);
+        if self.is_leaving && !self.config.durable {
+            let why = Explanation::of(Refusal::Leaving.detail());
+            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        }
+        // What ran once is not given up because of how the cluster happens to be.
+        let is_hopeless = why.never && !kept.has_run && !self.settling.is_open();
+        if !may_wait || is_hopeless {
+            if let Some(last) = kept.tried.last() {
+                // Nowhere else is left to be tried: what the last node said is why.
+                let (reason, node) = (last.reason.clone(), last.node);
+                return self.fail_kept(instance, reason, Some(node), why);
+            }
+            let reason = self.no_room(request);
+            return self.fail_kept(instance, reason, None, why);
+        }
+        let detail = if detail.is_empty() { &why.text } else { detail };
+        let is_stuck = kept.has_run && !kept.tried.is_empty();
+        self.turn(instance, State::Waiting, detail);
+        if is_stuck {
+            self.evictions
+                .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+        }
+        match self.enqueue(instance, request) {
+            Ok(()) => self.after_commit(instance, Next::TellQueued),
+            Err(Full) => {
+                let reason = self.no_room(request);
+                let why = format!(
+                    "{}; and {} wait already, which is as many as may",
+                    why.text,
+                    self.queue.len()
+                );
+                self.fail_kept(instance, reason, None, Explanation::of(&why));
+            }
+        }
+    }
+
+    pub(crate) fn enqueue(
+        &mut self,
+        instance: &InstanceId,
+        request: &StartRequest,
+    ) -> Result<(), Full> {
+        let Some(kept) = self.instances.get(instance) else {
+            return Ok(());
+        };
+        let deadline = if kept.has_run { None } else { kept.waits_until };
+        let (bytes, is_operators) = (kept.texts(), kept.is_operators);
+        self.queue.push(Waiter {
+            instance: instance.clone(),
+            pool: pool_of(request),
+            priority: kept.priority,
+            order: kept.order,
+            asked: request.asked,
+            place: Place::Anywhere,
+            purpose: Purpose::Start,
+            shape: Arc::new(Shape::of(request)),
+            bytes,
+            is_operators,
+            deadline,
+        })
+    }
+
+    /// Lets a suspended instance wait for vcpus on its node.
+    pub(crate) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
+        let node = self.nodes.node(key);
+        let Some(entry) = node.ledger.get(instance) else {
+            return;
+        };
+        let Some(kept) = self.instances.get(instance) else {
+            return;
+        };
+        let pool = if node.slots[Pool::Compute as usize].is_some() {
+            Pool::Compute
+        } else {
+            Pool::Network
+        };
+        let asked = crate::Resources {
+            mem_mib: 0,
+            vcpus: entry.asked.vcpus,
+            disk_mib: 0,
+        };
+        let waiter = Waiter {
+            instance: instance.clone(),
+            pool,
+            priority: kept.priority,
+            order: kept.order,
+            asked,
+            place: Place::Only(key),
+            purpose: Purpose::Resume,
+            shape: Arc::new(Shape::of(&StartRequest::plain(instance.clone()))),
+            bytes: 0,
+            is_operators: false,
+            deadline: None,
+        };
+        if self.queue.push(waiter).is_ok() {
+            self.woken.wake(key);
+        }
+        self.evictions
+            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+    }
+
+    /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
+    pub(crate) fn tell_queued(&mut self, instance: &InstanceId) {
+        let Some((sender, event)) = self.queued_event(instance) else {
+            return;
+        };
+        let message = || Message::InstanceQueued(Box::new(event.clone()));
+        let Some(session) = self.sessions.get(&sender) else {
+            return self.tell_controllers(Topic::Instances, |session| {
+                session.is_native().then(message)
+            });
+        };
+        if session.is_native() {
+            self.send(sender, message());
+        }
+        self.tell_watchers(Topic::Instances, Some(sender), |_| Some(message()));
+    }
+
+    /// How an instance waits, and who sent its START; `None` if it does not wait to be started.
+    pub(crate) fn queued_event(
+        &self,
+        instance: &InstanceId,
+    ) -> Option<(SessionId, InstanceQueued)> {
+        let kept = self.instances.get(instance)?;
+        let position = self.queue.position(instance)?;
+        let start = kept.start.as_deref()?;
+        let left = kept.waits_until.filter(|_| !kept.has_run);
+        let left = left.map(|until| until.saturating_duration_since(self.now));
+        let event = InstanceQueued {
+            instance_uuid: instance.to_string(),
+            position: position as u64,
+            waiting: self.queue.len() as u64,
+            priority: i64::from(kept.priority),
+            deadline_ms: left.map(ms),
+            detail: kept
+                .history
+                .last()
+                .map(|event| event.detail.to_string())
+                .unwrap_or_default(),
+        };
+        Some((start.sender, event))
+    }
+
+    /// Notes that a node offers more than before.
+    pub(crate) fn wake(&mut self, key: NodeKey) {
+        if !self.queue.is_empty() {
+            self.woken.wake(key);
+        }
+        self.cordons.note_room(self.now);
+    }
+
+    /// Gives woken nodes to those who wait for them; whether anything was done.
+    pub(crate) fn serve_waiting(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..SERVED_PER_TURN {
+            if self.queue.is_empty() {
+                self.woken.clear();
+            }
+            let Some((key, after)) = self.woken.take() else {
+                return any;
+            };
+            match self.serve(key, after) {
+                // There may be room for another.
+                Served::One => {
+                    self.woken.wake(key);
+                    any = true;
+                }
+                Served::Nobody => {}
+                // Its turn comes again behind the others.
+                Served::More(after) => {
+                    self.woken.go_on(key, after);
+                }
+            }
+        }
+        any
+    }
+
+    /// Serves those that wait, if one of them stands before a START that is about to be placed and is in no queue.
+    pub(crate) fn serve_before(&mut self, request: &StartRequest) {
+        if self.woken.is_empty() {
+            return;
+        }
+        let rank = self.rank_of(request);
+        let first = self.queue.iter_after(pool_of(request), None).next();
+        if first.is_some_and(|first| first.rank() < rank) {
+            self.serve_waiting();
+        }
+    }
+
+    /// Gives a node's room to the first who waits for it and fits.
+    fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
+        if !self.nodes.contains(key) {
+            return Served::Nobody;
+        }
+        for pool in Pool::ALL {
+            let node = self.nodes.node(key);
+            if !node.is_on_offer() || node.slots[pool as usize].is_none() {
+                continue;
+            }
+            match self.serve_in(pool, key, begin) {
+                Served::Nobody => {}
+                other => return other,
+            }
+        }
+        if self.preempt_for_waiting(key) {
+            return Served::One;
+        }
+        Served::Nobody
+    }
+
+    fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
+        for _ in 0..MISFITS_PER_NODE {
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
+            let found = self.queue.candidate(pool, &self.room(key), begin, may);
+            let instance = match found {
+                Found::First(instance) => instance,
+                Found::Nothing => return Served::Nobody,
+                Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
+            };
+            // Who stands behind the one for whom the node is kept has to wait for that.
+            if !self.is_open_to(pool, key, &instance) {
+                return Served::Nobody;
+            }
+            if self.serve_instance(&instance, key) {
+                return Served::One;
+            }
+            begin = match self.queue.waiter(&instance) {
+                Some(waiter) => Begin::After(waiter.rank()),
+                None => begin,
+            };
+        }
+        Served::More(begin)
+    }
+
+    /// A node as the queue sees it.
+    pub(crate) fn room(&self, key: NodeKey) -> Room<'_> {
+        let node = self.nodes.node(key);
+        Room {
+            node: key,
+            uuid: node.uuid,
+            hostname: node.hostname(),
+            free: self.nodes.free(key),
+        }
+    }
+
+    /// Whether a node's labels and the like allow a request, whatever room it has.
+    pub(crate) fn may_run(&self, pool: Pool, key: NodeKey, request: &StartRequest) -> bool {
+        let view = self.view(pool);
+        let asked = view.asked(request, &self.labels[pool as usize]);
+        let node = view.candidate(key);
+        asked.unheard_of.is_empty()
+            && self
+                .policy
+                .concerned(&asked)
+                .all(|filter| filter.admits(&node, &asked).is_ok())
+    }
+
+    fn serve_instance(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let Some(kept) = self.instances.get(instance) else {
+            self.queue.remove(instance);
+            return true;
+        };
+        match &kept.state {
+            State::Suspended {
+                by: By::Preemptor(_),
+                ..
+            } => self.resume_evicted(instance, key),
+            _ => self.serve_start(instance),
+        }
+    }
+
+    /// Gives an instance that waits to be started a node, if one fits; whether one does.
+    fn serve_start(&mut self, instance: &InstanceId) -> bool {
+        let Some(request) = self.request_now(instance) else {
+            return false;
+        };
+        let Some(chosen) = self.choose_again(instance, &request) else {
+            return false;
+        };
+        self.claim_kept(instance, chosen, "there is room");
+        true
+    }
+
+    /// When some of those that wait are looked at next.
+    pub(crate) fn sweep_due(&self) -> Option<Instant> {
+        let waits = !self.queue.is_empty();
+        waits.then(|| self.sweep.at.unwrap_or(self.now))
+    }
+
+    /// Looks at some of those that wait, if it is time to.
+    pub(crate) fn sweep(&mut self, now: Instant) {
+        if self.sweep_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let is_first = self.sweep.at.is_none_or(|at| at + SWEEP_EVERY < now);
+        self.sweep.at = Some(now + SWEEP_EVERY);
+        if is_first {
+            // Whoever waits now was looked at when it came.
+            return;
+        }
+        for pool in Pool::ALL {
+            let after = self.sweep.after[pool as usize];
+            let waiting = self.queue.iter_after(pool, after).take(SWEPT_AT_ONCE);
+            let waiting: Vec<_> = waiting
+                .map(|waiter| (waiter.instance.clone(), waiter.purpose, waiter.rank()))
+                .collect();
+            let is_last = waiting.len() < SWEPT_AT_ONCE;
+            let last = waiting.last().map(|(_, _, rank)| *rank);
+            self.sweep.after[pool as usize] = last.filter(|_| !is_last);
+            for (instance, purpose, _) in waiting {
+                if purpose == Purpose::Start {
+                    self.serve_start(&instance);
+                }
+            }
+        }
+    }
+
+    /// Fails those whose time of waiting is over; the last look at the cluster is now.
+    pub(crate) fn fail_late_waiters(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            let Some(waiter) = self.queue.take_due(now) else {
+                return;
+            };
+            let Some(request) = self.request_now(&waiter.instance) else {
+                continue;
+            };
+            let why = self.why_not(&request);
+            let reason = StartFailureReason::QueueTimeout;
+            self.fail_kept(&waiter.instance, reason, None, why);
+        }
+    }
+}
+
+/// What came of waking a node.
+enum Served {
+    /// Somebody was given it.
+    One,
+    /// Nobody waits for what it has.
+    Nobody,
+    /// It was not found out: to be gone on with behind this place.
+    More(Begin),
+}
