@@ -1,4 +1,8 @@
 //! Nodes and what they offer: ledgers of claims, tables and their indexes, labels, groups, what nodes are.
+//!
+//! [`Cluster`] owns all of it and keeps it in step: every change of a node or of its claims goes through one of its
+//! verbs, after which tables, labels and groups say what is so. What others have to know of a change (a node offers
+//! more, claims are to be remembered) it notes as a [`Change`], for [`Cluster::take_changes`].
 
 pub(crate) mod advice;
 pub(crate) mod columns;
@@ -12,7 +16,333 @@ pub(crate) mod inventory;
 pub(crate) mod labels;
 pub(crate) mod ledger;
 pub(crate) mod node;
+pub(crate) mod questions;
 pub(crate) mod slot_set;
 pub(crate) mod table;
 pub(crate) mod traits;
 pub(crate) mod view;
+
+mod consistent;
+mod reports;
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Instant;
+
+use indexmap::{IndexMap, IndexSet};
+use proto_frames::Uuid;
+
+use crate::api::config::Config;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::ConfigurationFlags;
+use crate::api::rules::Rules;
+use crate::cluster::advice::Advice;
+use crate::cluster::columns::{Amounts, Columns};
+use crate::cluster::groups::Groups;
+use crate::cluster::labels::LabelIndex;
+use crate::cluster::ledger::{Entry, Ledger, Measured, Phase, Unconfirmed};
+use crate::cluster::node::{NodeStore, Pool};
+use crate::cluster::table::{Slot, Table};
+use crate::cluster::traits::Named;
+use crate::cluster::view::View;
+
+/// All nodes, the claims on them, and the indexes in which they are found.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    nodes: NodeStore,
+    /// Compute and network nodes, as [`Pool`] numbers them.
+    tables: [Table; 2],
+    /// The labels of the nodes in these.
+    labels: [LabelIndex; 2],
+    /// Custom resources by name.
+    columns: Columns,
+    groups: Groups,
+    /// What the configuration says of nodes by name.
+    named: Named,
+    config: Arc<Config>,
+    flags: ConfigurationFlags,
+    rules: Rules,
+    /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
+    filling: IndexSet<NodeKey>,
+    /// Nodes that called themselves full before room was released there: tried when nothing READY fits.
+    full: IndexSet<NodeKey>,
+    /// Nodes that failed often, as far as they were not found to do well since.
+    failing: IndexSet<NodeKey>,
+    /// The node that has, or was given, each instance.
+    placements: IndexMap<InstanceId, NodeKey>,
+    /// What happened since [`Cluster::take_changes`].
+    changes: Vec<Change>,
+}
+
+/// A change of the cluster that concerns others.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A node offers more than before, or is another one: it may be what a request waits for.
+    Capacity(NodeKey),
+    /// A node joined, left or is another one, with the tables it is in: what is reserved on it may be for an instance
+    /// that it cannot run any more.
+    Altered(NodeKey, [bool; 2]),
+    /// The claims on a node with an original launcher have changed.
+    Claims(Uuid),
+    /// A node is in two availability zones; the one named here is left out.
+    TwoZones(Uuid, Box<str>),
+    /// Part of what a node reports over a connection does not count.
+    LeftOut(SessionId, Uuid, Advice),
+}
+
+impl Cluster {
+    /// A cluster without nodes.
+    pub(crate) fn new(config: Arc<Config>, flags: ConfigurationFlags, rules: Rules) -> Self {
+        let mut cluster = Self {
+            nodes: NodeStore::default(),
+            tables: Default::default(),
+            labels: Default::default(),
+            columns: Columns::default(),
+            groups: Groups::default(),
+            named: Named::new(&config.nodes, &rules.aggregates),
+            config,
+            flags,
+            rules,
+            filling: IndexSet::new(),
+            full: IndexSet::new(),
+            failing: IndexSet::new(),
+            placements: IndexMap::new(),
+            changes: Vec::new(),
+        };
+        cluster.fix_columns();
+        cluster
+    }
+
+    /// What happened since this was asked last, in order.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether anything happened since then.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// The nodes, to be looked at.
+    pub(crate) fn nodes(&self) -> &NodeStore {
+        &self.nodes
+    }
+
+    /// The nodes of a pool in order, to be looked at.
+    pub(crate) fn table(&self, pool: Pool) -> &Table {
+        &self.tables[pool as usize]
+    }
+
+    /// Which slots of a pool have which labels.
+    pub(crate) fn labels(&self, pool: Pool) -> &LabelIndex {
+        &self.labels[pool as usize]
+    }
+
+    /// Custom resources by name.
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Where the members of groups are.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Sees to it that the members of a group are counted by the values of a label.
+    pub(crate) fn count_group_by(&mut self, group: &str, scope: &str) {
+        self.groups.count_by(group, scope, &self.nodes);
+    }
+
+    /// The node that has, or was given, an instance.
+    pub(crate) fn placement(&self, instance: &InstanceId) -> Option<NodeKey> {
+        self.placements.get(instance).copied()
+    }
+
+    /// Instances that have a node, and how many there is memory for.
+    pub(crate) fn placements(&self) -> (usize, usize) {
+        (self.placements.len(), self.placements.capacity())
+    }
+
+    /// Slots in use of the sets of nodes that are looked at besides the tables.
+    pub(crate) fn full_nodes(&self) -> &IndexSet<NodeKey> {
+        &self.full
+    }
+
+    /// A pool as it is now, to be looked at.
+    pub(crate) fn view(&self, pool: Pool, now: Instant) -> View<'_> {
+        View {
+            now,
+            nodes: &self.nodes,
+            groups: &self.groups,
+            columns: &self.columns,
+            filling: &self.filling,
+            table: &self.tables[pool as usize],
+            pool,
+        }
+    }
+
+    /// The same with its labels, whose sets a search fills.
+    pub(crate) fn view_and_labels(
+        &mut self,
+        pool: Pool,
+        now: Instant,
+    ) -> (View<'_>, &mut LabelIndex) {
+        let view = View {
+            now,
+            nodes: &self.nodes,
+            groups: &self.groups,
+            columns: &self.columns,
+            filling: &self.filling,
+            table: &self.tables[pool as usize],
+            pool,
+        };
+        (view, &mut self.labels[pool as usize])
+    }
+
+    /// Makes the node in a slot the most recently used of its pool; says which that is.
+    pub(crate) fn touch(&mut self, pool: Pool, slot: Slot) -> Option<NodeKey> {
+        let table = &mut self.tables[pool as usize];
+        table.touch(slot);
+        table.node(slot)
+    }
+
+    /// Where the searches of both pools go on, to go back to after choices that are not carried out.
+    pub(crate) fn cursors(&self) -> [Option<Slot>; 2] {
+        Pool::ALL.map(|pool| self.tables[pool as usize].cursor())
+    }
+
+    /// Goes back to earlier cursors.
+    pub(crate) fn set_cursors(&mut self, cursors: [Option<Slot>; 2]) {
+        for (table, cursor) in self.tables.iter_mut().zip(cursors) {
+            table.set_cursor(cursor);
+        }
+    }
+
+    /// How running instances are counted now.
+    pub(crate) fn measured(&self) -> Measured {
+        Measured::new(
+            self.config.accounting,
+            self.flags.mem_limit,
+            self.flags.disk_limit,
+        )
+    }
+
+    /// A node's ledger, to be changed; what the node offers follows when this is dropped.
+    pub(crate) fn ledger_mut(&mut self, key: NodeKey) -> LedgerMut<'_> {
+        LedgerMut { cluster: self, key }
+    }
+
+    /// Notes that a node has an instance, or was given it.
+    pub(crate) fn set_placement(&mut self, instance: &InstanceId, key: NodeKey) {
+        self.placements.insert(instance.clone(), key);
+    }
+
+    /// Notes the same unless another node has it; whether it was noted now.
+    pub(crate) fn add_placement(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        match self.placements.entry(instance.clone()) {
+            indexmap::map::Entry::Vacant(place) => {
+                place.insert(key);
+                true
+            }
+            indexmap::map::Entry::Occupied(_) => false,
+        }
+    }
+
+    /// Notes that a node does not have an instance any more; whether it was the one that had it.
+    pub(crate) fn remove_placement(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
+        let is_there = self.placements.get(instance) == Some(&key);
+        if is_there {
+            self.placements.swap_remove(instance);
+        }
+        is_there
+    }
+
+    /// Claims on a node what an instance asks for, and places the instance there.
+    pub(crate) fn claim(&mut self, key: NodeKey, instance: &InstanceId, entry: Entry) {
+        let earlier = self.placements.insert(instance.clone(), key);
+        debug_assert_eq!(earlier, None, "{instance} has a node already");
+        self.ledger_mut(key).insert(instance.clone(), entry);
+    }
+
+    /// Takes an instance's claim on a node back, and its placement if it is there; the claim, if there was one, and
+    /// whether it was placed there.
+    pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<(Entry, bool)> {
+        let entry = self.nodes.node_mut(key).ledger.release(instance)?;
+        let was_placed = self.remove_placement(instance, key);
+        self.refresh_offer(key);
+        Some((entry, was_placed))
+    }
+
+    /// Takes a claim back that was made with the latest START given to its node, which it was not sent after all.
+    pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) -> Option<(Entry, bool)> {
+        let released = self.release(key, instance)?;
+        if released.0.phase != Phase::Claimed {
+            self.nodes.node_mut(key).starts_sent -= 1;
+        }
+        Some(released)
+    }
+
+    /// Numbers a START that a node is given over its connection.
+    pub(crate) fn number_start(
+        &mut self,
+        key: NodeKey,
+        sender: SessionId,
+        restart: bool,
+    ) -> Unconfirmed {
+        let node = self.nodes.node_mut(key);
+        node.starts_sent += 1;
+        Unconfirmed {
+            sender,
+            ordinal: node.starts_sent,
+            restart,
+        }
+    }
+
+    /// Custom resources as amounts by number.
+    pub(crate) fn amounts<'a>(&self, named: impl Iterator<Item = (&'a str, i64)>) -> Amounts {
+        self.columns.asked(named)
+    }
+
+    /// Shrinks what has become far too large, so that a burst of instances is not paid for for ever.
+    pub(crate) fn give_back_memory(&mut self, above: usize) {
+        let placements = &mut self.placements;
+        if placements.capacity() > above && placements.len() < placements.capacity() / 4 {
+            placements.shrink_to(2 * placements.len());
+        }
+    }
+}
+
+/// A node's ledger while it is changed.
+#[derive(Debug)]
+pub(crate) struct LedgerMut<'a> {
+    cluster: &'a mut Cluster,
+    key: NodeKey,
+}
+
+impl LedgerMut<'_> {
+    /// The ledger, with the custom resources by name.
+    pub(crate) fn with_columns(&mut self) -> (&mut Ledger, &Columns) {
+        let ledger = &mut self.cluster.nodes.node_mut(self.key).ledger;
+        (ledger, &self.cluster.columns)
+    }
+}
+
+impl Deref for LedgerMut<'_> {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        &self.cluster.nodes.node(self.key).ledger
+    }
+}
+
+impl DerefMut for LedgerMut<'_> {
+    fn deref_mut(&mut self) -> &mut Ledger {
+        &mut self.cluster.nodes.node_mut(self.key).ledger
+    }
+}
+
+impl Drop for LedgerMut<'_> {
+    fn drop(&mut self) {
+        self.cluster.refresh_offer(self.key);
+    }
+}

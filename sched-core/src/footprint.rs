@@ -73,24 +73,28 @@ impl Scheduler {
         let (past, past_bytes) = self.instances.past_size();
         let (batches, batch_bytes) = self.batches.size();
         let (outcomes, outcome_bytes) = self.outcomes.size();
-        let entries = self.nodes.iter_from(0).map(|(_, node)| node.ledger.len());
+        let entries = self
+            .cluster
+            .nodes()
+            .iter_from(0)
+            .map(|(_, node)| node.ledger.len());
         Footprint {
             sessions: self.sessions.len(),
             topics: self.sessions.values().map(|it| it.topics.len()).sum(),
-            nodes: self.nodes.iter_from(0).count(),
+            nodes: self.cluster.nodes().iter_from(0).count(),
             losses: self.lost.len(),
             entries: entries.sum(),
-            placements: self.holders.len(),
-            groups: self.groups.len(),
-            resource_names: self.columns.len(),
+            placements: self.cluster.placements().0,
+            groups: self.cluster.groups().len(),
+            resource_names: self.cluster.columns().len(),
             managed: self.instances.iter().count(),
             managed_bytes: self.instances.size().all(),
             to_try_again: self.instances.to_try_again(),
             past,
             past_bytes,
             queued: self.queue.len(),
-            tries: self.full.size().0,
-            tried_bytes: self.full.size().1,
+            tries: self.tries.size().0,
+            tried_bytes: self.tries.size().1,
             settling: self.settling.len(),
             held: self.durable.disk.held(),
             held_bytes: self.durable.disk.held_bytes(),
@@ -103,13 +107,13 @@ impl Scheduler {
             explanations: self.explanations.len(),
             remembered: self.remembered.len(),
             cordons: self.cordons.len(),
-            capacity: self.holders.capacity()
+            capacity: self.cluster.placements().1
                 + self.sessions.capacity()
                 + self.identities.capacity()
                 + self.lost.capacity()
                 + self.instances.capacity()
                 + self.queue.capacity()
-                + self.groups.capacity(),
+                + self.cluster.groups().capacity(),
         }
     }
 }

@@ -1,10 +1,7 @@
 //! What must always hold, recomputed from scratch and compared. Tests and simulation call it after each step.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::Scheduler;
-use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::resources::Resources;
+use crate::api::ids::InstanceId;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::{Pool, Presence};
 use crate::instance::{Awaits, Placing, State};
@@ -16,22 +13,9 @@ impl Scheduler {
     /// # Errors
     /// Names the first thing that does not hold.
     pub fn invariants(&self) -> Result<(), String> {
-        for pool in Pool::ALL {
-            self.check_table(pool)?;
-        }
-        for (key, node) in self.nodes.iter_from(0) {
+        self.cluster.check()?;
+        for (key, node) in self.cluster.nodes().iter_from(0) {
             let uuid = node.uuid;
-            ensure(node.ledger.is_consistent(), || {
-                format!("sums of node {uuid} are not what its entries say")
-            })?;
-            ensure(self.nodes.by_uuid(uuid) == Some(key), || {
-                format!("node {uuid} is not found by its UUID")
-            })?;
-            ensure(
-                node.hostname().is_empty()
-                    || self.nodes.by_hostname(node.hostname()).contains(&key),
-                || format!("node {uuid} is not found by its host name"),
-            )?;
             if let Presence::Connected(session) = node.presence {
                 let points_back =
                     self.sessions.get(&session).and_then(|session| session.node) == Some(key);
@@ -40,17 +24,12 @@ impl Scheduler {
                 })?;
             }
         }
-        for (instance, &key) in &self.holders {
-            let has_it = self.nodes.node(key).ledger.get(instance).is_some();
-            ensure(has_it, || {
-                format!("the node said to hold {instance} has no entry of it")
-            })?;
-        }
         ensure(self.instances.is_consistent(), || {
             "what is due, and who is on no node, is not what the states of instances say".to_owned()
         })?;
-        self.check_full_nodes()?;
-        self.check_groups()?;
+        ensure(self.tries.is_consistent(), || {
+            "what is tried on full nodes is not what is counted".to_owned()
+        })?;
         self.check_lives()?;
         self.check_places()?;
         self.check_starts_that_wait()?;
@@ -69,20 +48,6 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The nodes to be tried although they called themselves full are those on which room was released since.
-    fn check_full_nodes(&self) -> Result<(), String> {
-        ensure(self.full.is_consistent(), || {
-            "what is tried on full nodes is not what is counted".to_owned()
-        })?;
-        let listed: BTreeSet<NodeKey> = self.full.iter().collect();
-        let nodes = self.nodes.iter_from(0);
-        let has_room = nodes.filter(|(_, node)| node.session().is_some() && node.has_room_again());
-        ensure(listed == has_room.map(|(key, _)| key).collect(), || {
-            "the nodes to be tried are not those that called themselves full and have room again"
-                .to_owned()
-        })
-    }
-
     /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.
     fn check_moves(&self) -> Result<(), String> {
         for (instance, kept) in self.instances.iter() {
@@ -90,14 +55,20 @@ impl Scheduler {
                 continue;
             };
             for (key, what) in [(from, "left"), (to, "reached")] {
-                let has_it =
-                    self.nodes.contains(key) && self.nodes.node(key).ledger.get(instance).is_some();
+                let has_it = self.cluster.nodes().contains(key)
+                    && self
+                        .cluster
+                        .nodes()
+                        .node(key)
+                        .ledger
+                        .get(instance)
+                        .is_some();
                 ensure(from != to && has_it, || {
                     format!("{instance} moves, and has no room on the node to be {what}")
                 })?;
             }
         }
-        for (key, node) in self.nodes.iter_from(0) {
+        for (key, node) in self.cluster.nodes().iter_from(0) {
             let entries = node.ledger.entries_from(0);
             for (instance, _) in entries.filter(|(_, entry)| entry.phase == Phase::Claimed) {
                 let is_due = match self.instances.get(instance).map(|kept| &kept.state) {
@@ -116,32 +87,6 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Groups have exactly the members that ledgers list, where they are.
-    fn check_groups(&self) -> Result<(), String> {
-        let mut listed = BTreeMap::new();
-        for (key, node) in self.nodes.iter_from(0) {
-            for group in node.ledger.groups() {
-                *listed.entry((group.clone(), key)).or_insert(0_u32) += 1;
-            }
-        }
-        let mut counted = BTreeMap::new();
-        for (id, group) in self.groups.iter() {
-            ensure(group.is_consistent(&self.nodes), || {
-                format!("what is counted of group {id} is not what its members say")
-            })?;
-            for (key, count) in group.nodes() {
-                counted.insert((id.clone(), key), count);
-                let slots = self.nodes.node(key).slots;
-                ensure(group.slots_of(key) == Some(slots), || {
-                    format!("group {id} has a member in a slot that its node left")
-                })?;
-            }
-        }
-        ensure(listed == counted, || {
-            "groups do not have the members that ledgers list".to_owned()
-        })
-    }
-
     /// What is looked after is where its state says, and suspended or claimed there as it says.
     fn check_lives(&self) -> Result<(), String> {
         ensure(self.instances.is_consistent(), || {
@@ -149,7 +94,7 @@ impl Scheduler {
         })?;
         for (instance, kept) in self.instances.iter() {
             let entry = kept.node().and_then(|key| {
-                let ledger = &self.nodes.node(key).ledger;
+                let ledger = &self.cluster.nodes().node(key).ledger;
                 Some((key, ledger.get(instance)?))
             });
             match (&kept.state, entry) {
@@ -185,13 +130,13 @@ impl Scheduler {
     /// marked as its own; what is on no node is in no such place.
     fn check_places(&self) -> Result<(), String> {
         for (instance, kept) in self.instances.iter() {
-            let (state, holder) = (kept.state.word(), self.holders.get(instance).copied());
+            let (state, holder) = (kept.state.word(), self.cluster.placement(instance));
             ensure(holder == kept.node(), || {
                 format!("{instance} is {state}, and held by another node than its state says")
             })?;
             let entry = kept.node().and_then(|key| {
-                let is_there = self.nodes.contains(key);
-                is_there.then(|| self.nodes.node(key).ledger.get(instance))?
+                let is_there = self.cluster.nodes().contains(key);
+                is_there.then(|| self.cluster.nodes().node(key).ledger.get(instance))?
             });
             ensure(
                 entry.is_some_and(|it| it.is_kept) == kept.node().is_some(),
@@ -202,7 +147,7 @@ impl Scheduler {
                 },
             )?;
         }
-        for (key, node) in self.nodes.iter_from(0) {
+        for (key, node) in self.cluster.nodes().iter_from(0) {
             let entries = node.ledger.entries_from(0);
             for (instance, _) in entries.filter(|(_, entry)| entry.is_kept) {
                 let is_here = match self.instances.get(instance).map(|kept| &kept.state) {
@@ -239,14 +184,14 @@ impl Scheduler {
 
     /// What has a node has its claim there, and waits for instances that make way for it there.
     fn check_placing(&self, instance: &InstanceId, placing: &Placing) -> Result<(), String> {
-        let has_it = self.holders.get(instance) == Some(&placing.node);
+        let has_it = self.cluster.placement(instance) == Some(placing.node);
         ensure(has_it, || {
             format!("{instance} is placed on a node that does not hold it")
         })?;
         if placing.pending_on == Awaits::Node {
             return Ok(());
         }
-        let entry = self.nodes.node(placing.node).ledger.get(instance);
+        let entry = self.cluster.nodes().node(placing.node).ledger.get(instance);
         let is_claimed = entry.is_some_and(|entry| entry.phase == Phase::Claimed);
         ensure(is_claimed, || format!("no room is claimed for {instance}"))?;
         let Awaits::Victims(victims, _) = &placing.pending_on else {
@@ -291,58 +236,6 @@ impl Scheduler {
             .count();
         ensure(waits == waiting, || {
             format!("{waits} instances wait, and {waiting} of them are in the queue")
-        })
-    }
-
-    fn check_table(&self, pool: Pool) -> Result<(), String> {
-        let table = &self.tables[pool as usize];
-        ensure(table.is_consistent(), || {
-            format!("the {pool:?} table's parts do not agree")
-        })?;
-        let labels = &self.labels[pool as usize];
-        let labelled = table.iter().filter_map(|key| {
-            let node = self.nodes.node(key);
-            Some((node.slots[pool as usize]?, &*node.traits.labels))
-        });
-        ensure(labels.is_consistent(labelled), || {
-            format!("the {pool:?} table's labels are not its nodes'")
-        })?;
-        for key in table.iter() {
-            let node = self.nodes.node(key);
-            let uuid = node.uuid;
-            let slot = node.slots[pool as usize]
-                .ok_or_else(|| format!("node {uuid} does not know its slot"))?;
-            ensure(table.node(slot) == Some(key), || {
-                format!("node {uuid} is not in its slot")
-            })?;
-            let offer = if node.is_on_offer() {
-                self.nodes.free(key)
-            } else {
-                Resources::NEVER
-            };
-            ensure(table.offer(slot) == offer, || {
-                format!("node {uuid} offers a stale amount")
-            })?;
-            for &(column, _) in &node.traits.resources {
-                let free = self.nodes.free_custom(key, column);
-                ensure(table.custom(slot, column) == free, || {
-                    format!("node {uuid} offers a stale amount of a custom resource")
-                })?;
-            }
-            ensure(node.session().is_some(), || {
-                format!("node {uuid} is lost but can be chosen")
-            })?;
-        }
-        let members = self
-            .nodes
-            .iter_from(0)
-            .filter(|(_, node)| node.slots[pool as usize].is_some())
-            .count();
-        ensure(members == table.len(), || {
-            format!(
-                "the {pool:?} table has {} nodes, not {members}",
-                table.len()
-            )
         })
     }
 }

@@ -34,8 +34,8 @@ pub use api::input::{
     Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target,
 };
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
-pub use cluster::full::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 pub use cluster::node::{MAX_PARTS, NodeStatus};
+pub use cluster::questions::MAX_QUESTIONS;
 pub use footprint::Footprint;
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,
@@ -48,8 +48,8 @@ pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use workflow::batches::{
     BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
 };
-pub use workflow::entitlement::MAX_QUESTIONS;
 pub use workflow::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
+pub use workflow::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,

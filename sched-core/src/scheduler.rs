@@ -2,23 +2,18 @@
 //! beside this file: `connections`, `reports`, `placement`, `workloads`, `forwarding`, `timers`, `queries`.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
-use indexmap::{IndexMap, IndexSet};
+use bytes::Bytes;
+use indexmap::IndexMap;
 use proto_frames::{Kind, Role, Uuid};
 
 use crate::api::action::{Action, Message, Notice};
 use crate::api::config::Config;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
-use crate::cluster::columns::Columns;
-use crate::cluster::full::FullNodes;
-use crate::cluster::groups::Groups;
-use crate::cluster::labels::LabelIndex;
-use crate::cluster::ledger::Measured;
-use crate::cluster::node::NodeStore;
-use crate::cluster::table::Table;
-use crate::cluster::traits::Named;
+use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::durable::Durable;
 use crate::peers::answers::Answers;
@@ -36,6 +31,7 @@ use crate::workflow::evictions::Evictions;
 use crate::workflow::outcomes::{self, Outcomes};
 use crate::workflow::recovery::Settling;
 use crate::workflow::remembered::Remembered;
+use crate::workflow::tries::Tries;
 use crate::workflow::waiting::Sweep;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
@@ -45,8 +41,12 @@ use crate::workflow::waiting::Sweep;
 /// latest. The same inputs at the same times give the same actions.
 #[derive(Debug)]
 pub struct Scheduler {
-    pub(crate) config: Config,
-    pub(crate) cluster: ClusterConfiguration,
+    pub(crate) config: Arc<Config>,
+    /// The cluster configuration, as peers are told it.
+    pub(crate) configuration: ClusterPayload,
+    pub(crate) cluster: Cluster,
+    /// What is tried on nodes that called themselves full.
+    pub(crate) tries: Tries,
     pub(crate) sessions: IndexMap<SessionId, Session>,
     pub(crate) identities: IndexMap<(Uuid, Role), SessionId>,
     /// UUIDs claimed with a certificate bound to them: nobody else may claim them any more.
@@ -55,27 +55,11 @@ pub struct Scheduler {
     pub(crate) controllers: Vec<SessionId>,
     /// Operators that want to hear of something.
     pub(crate) watchers: Vec<SessionId>,
-    pub(crate) nodes: NodeStore,
-    /// Compute and network nodes, as [`crate::cluster::node::Pool`] numbers them.
-    pub(crate) tables: [Table; 2],
-    /// The labels of the nodes in these.
-    pub(crate) labels: [LabelIndex; 2],
-    /// Custom resources by name.
-    pub(crate) columns: Columns,
-    pub(crate) groups: Groups,
-    /// What the configuration says of nodes by name.
-    pub(crate) named: Named,
     pub(crate) policy: Policy,
     /// What a policy that leaves something to chance draws from; always the same, so that a run can be repeated.
     pub(crate) chance: fastrand::Rng,
     /// Nodes that the latest choice looked at one by one.
     pub(crate) looked_at: usize,
-    /// Nodes whose queue is filling: outside the tables' offers, tried when nothing else fits.
-    pub(crate) filling: IndexSet<NodeKey>,
-    /// Nodes that called themselves full before room was released there: tried when nothing READY fits.
-    pub(crate) full: FullNodes,
-    /// The node that has, or was given, each instance.
-    pub(crate) holders: IndexMap<InstanceId, NodeKey>,
     /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
     pub(crate) answers: Answers,
     /// Lost nodes in order of loss, with the moment their time is up.
@@ -87,8 +71,6 @@ pub struct Scheduler {
     pub(crate) queue: Queue,
     pub(crate) woken: Woken,
     pub(crate) sweep: Sweep,
-    /// Nodes that failed often of late, as far as they were not found to do well since.
-    pub(crate) failing: IndexSet<NodeKey>,
     /// When to see whether a launcher with a lease still reports.
     pub(crate) leases: BTreeSet<(Instant, NodeKey)>,
     pub(crate) evictions: Evictions,
@@ -115,6 +97,15 @@ pub struct Scheduler {
     actions: VecDeque<Action>,
 }
 
+/// The cluster configuration as CONNECTED and CONFIGURE carry it, byte for byte.
+#[derive(Debug)]
+pub(crate) struct ClusterPayload {
+    /// For native peers.
+    pub(crate) native: Bytes,
+    /// For original peers.
+    pub(crate) original: Bytes,
+}
+
 /// What the core has done so far; all counts start at 0 with the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -138,32 +129,31 @@ impl Scheduler {
     /// A scheduler without peers, whose settle window starts now. Rules that do not hold together
     /// ([`crate::Rules::check`]) are as good as none.
     #[must_use]
-    pub fn new(config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
+    pub fn new(mut config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
         let settling = Settling::new(&config, now);
         let policy = Policy::new(&cluster.rules.policy).unwrap_or_default();
         let chance = fastrand::Rng::with_seed(cluster.rules.policy.seed);
-        let named = Named::new(&config.nodes, &cluster.rules.aggregates);
+        let configuration = ClusterPayload {
+            native: cluster.payload,
+            original: cluster.original,
+        };
+        let restored = std::mem::take(&mut config.restored);
+        let config = Arc::new(config);
+        let cluster = Cluster::new(Arc::clone(&config), cluster.flags, cluster.rules);
         let durable = Durable::new(config.durable);
         let mut scheduler = Self {
             policy,
             chance,
             looked_at: 0,
-            named,
-            config,
+            configuration,
             cluster,
+            tries: Tries::default(),
+            config,
             sessions: IndexMap::new(),
             identities: IndexMap::new(),
             bindings: Bindings::default(),
             controllers: Vec::new(),
             watchers: Vec::new(),
-            nodes: NodeStore::default(),
-            tables: Default::default(),
-            labels: Default::default(),
-            columns: Columns::default(),
-            groups: Groups::default(),
-            filling: IndexSet::new(),
-            full: FullNodes::default(),
-            holders: IndexMap::new(),
             answers: Answers::default(),
             lost: VecDeque::new(),
             settling,
@@ -171,7 +161,6 @@ impl Scheduler {
             queue: Queue::default(),
             woken: Woken::default(),
             sweep: Sweep::default(),
-            failing: IndexSet::new(),
             leases: BTreeSet::new(),
             evictions: Evictions::default(),
             durable,
@@ -188,8 +177,7 @@ impl Scheduler {
             now,
             actions: VecDeque::new(),
         };
-        scheduler.fix_columns();
-        scheduler.restore();
+        scheduler.restore(restored);
         scheduler
     }
 
@@ -210,6 +198,7 @@ impl Scheduler {
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }
+        self.note_changes();
         let has_work = self.durable.has_work()
             || !self.woken.is_empty()
             || self.evictions.has_work()
@@ -281,12 +270,16 @@ impl Scheduler {
     #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> usize {
-        let ledgers = self.nodes.iter_from(0).map(|(_, node)| node.ledger.len());
+        let ledgers = self
+            .cluster
+            .nodes()
+            .iter_from(0)
+            .map(|(_, node)| node.ledger.len());
         self.sessions.len()
-            + self.holders.len()
+            + self.cluster.placements().0
             + self.answers.len()
             + self.instances.iter().count()
-            + self.groups.len()
+            + self.cluster.groups().len()
             + ledgers.sum::<usize>()
     }
 
@@ -295,19 +288,20 @@ impl Scheduler {
     #[doc(hidden)]
     #[must_use]
     pub fn has_instance(&self, instance: &InstanceId) -> bool {
-        self.instances.contains(instance) || self.holders.contains_key(instance)
+        self.instances.contains(instance) || self.cluster.placement(instance).is_some()
     }
 
     /// The UUIDs of all nodes known, those expected back after a restart included, in no particular order.
     #[must_use]
     pub fn known_nodes(&self) -> Vec<Uuid> {
-        self.nodes
+        self.cluster
+            .nodes()
             .iter_from(0)
             .map(|(_, node)| node.uuid)
             .chain(
                 self.settling
                     .missing()
-                    .filter(|&uuid| self.nodes.by_uuid(uuid).is_none()),
+                    .filter(|&uuid| self.cluster.nodes().by_uuid(uuid).is_none()),
             )
             .collect()
     }
@@ -330,12 +324,6 @@ impl Scheduler {
 
     pub(crate) fn notice(&mut self, notice: Notice) {
         self.actions.push_back(Action::Notice(notice));
-    }
-
-    /// How running instances are counted now.
-    pub(crate) fn measured(&self) -> Measured {
-        let flags = self.cluster.flags;
-        Measured::new(self.config.accounting, flags.mem_limit, flags.disk_limit)
     }
 
     /// The standing of a controller: the first is master.

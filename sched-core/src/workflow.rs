@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod batches;
+pub(crate) mod capacity;
 pub(crate) mod care;
 pub(crate) mod connections;
 pub(crate) mod cordons;
@@ -22,6 +23,7 @@ pub(crate) mod reservations;
 pub(crate) mod start;
 pub(crate) mod suspend;
 pub(crate) mod timers;
+pub(crate) mod tries;
 pub(crate) mod update;
 pub(crate) mod waiting;
 pub(crate) mod workloads;

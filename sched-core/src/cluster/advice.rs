@@ -3,13 +3,9 @@
 
 use std::fmt;
 
-use proto_frames::payload::RefusalReason;
-use proto_frames::{Kind, Uuid};
+use proto_frames::Uuid;
 
-use crate::Scheduler;
-use crate::api::action::Notice;
 use crate::api::config::MAX_INSTANCES_PER_NODE;
-use crate::api::ids::NodeKey;
 use crate::cluster::columns::MAX_RESOURCE_NAMES;
 
 /// Something that a launcher says and that does not count.
@@ -33,7 +29,7 @@ pub(crate) struct Advised {
 
 impl Advised {
     /// Notes that it is told now; whether that is the first time.
-    fn is_first(&mut self, advice: &Advice) -> bool {
+    pub(super) fn is_first(&mut self, advice: &Advice) -> bool {
         let told = match advice {
             Advice::TooManyNames(_) => &mut self.too_many_names,
             Advice::SharesAlone(_) => &mut self.shares_alone,
@@ -65,25 +61,5 @@ impl fmt::Display for Advice {
                 "instances: left out {count} of them: one node may have {MAX_INSTANCES_PER_NODE}"
             ),
         }
-    }
-}
-
-impl Scheduler {
-    /// Says that something of what a node reports does not count.
-    pub(crate) fn advise(&mut self, key: NodeKey, advice: Advice) {
-        let node = self.nodes.node_mut(key);
-        let Some(session) = node.session() else {
-            return;
-        };
-        if !node.advised.is_first(&advice) {
-            return;
-        }
-        let (uuid, detail) = (node.uuid, advice.to_string());
-        let kind = match advice {
-            Advice::TooManyInstances(_) => Kind::STATS,
-            Advice::TooManyNames(_) | Advice::SharesAlone(_) => Kind::READY,
-        };
-        self.refuse(session, kind, RefusalReason::LeftOut, detail, None);
-        self.notice(Notice::LeftOut(uuid, advice.to_string().into()));
     }
 }

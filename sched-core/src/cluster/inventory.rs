@@ -1,7 +1,7 @@
 //! What nodes are and offer, kept in step: tables, labels and groups are told of every change here.
 
-use crate::Scheduler;
-use crate::api::action::Notice;
+use std::time::Instant;
+
 use crate::api::ids::NodeKey;
 use crate::api::input::ConfigurationFlags;
 use crate::api::resources::Resources;
@@ -11,18 +11,19 @@ use crate::cluster::index::ColumnId;
 use crate::cluster::node::Pool;
 use crate::cluster::traits::{self, Derived, Named, Sources};
 use crate::cluster::view::Candidate;
-use crate::placement::policy::Policy;
+use crate::cluster::{Change, Cluster};
 
-impl Scheduler {
-    /// Puts what a node offers now into its tables, and what came and went of groups on it into those; to be called
-    /// after every change of it.
-    pub(crate) fn refresh_offer(&mut self, key: NodeKey) {
+impl Cluster {
+    /// Puts what a node offers now into its tables, and what came and went of groups on it into those; after every
+    /// change of it.
+    pub(super) fn refresh_offer(&mut self, key: NodeKey) {
         let ledger = &mut self.nodes.node_mut(key).ledger;
         let changes = ledger.take_group_changes();
-        if ledger.take_claims_changed() {
-            self.claims_changed(key);
-        }
+        let are_claims_changed = ledger.take_claims_changed();
         let node = self.nodes.node(key);
+        if are_claims_changed && !node.is_native {
+            self.changes.push(Change::Claims(node.uuid));
+        }
         for (group, change) in changes {
             self.groups
                 .count(&group, key, node.slots, &node.traits.labels, change);
@@ -37,7 +38,11 @@ impl Scheduler {
         let node = self.nodes.node(key);
         let is_on_offer = node.is_on_offer();
         let has_room_again = node.session().is_some() && node.has_room_again();
-        self.full.set(key, has_room_again);
+        if has_room_again {
+            self.full.insert(key);
+        } else if !self.full.is_empty() {
+            self.full.swap_remove(&key);
+        }
         let offer = if is_on_offer {
             self.nodes.free(key)
         } else {
@@ -55,23 +60,23 @@ impl Scheduler {
             }
         }
         if has_grown {
-            self.wake(key);
+            self.changes.push(Change::Capacity(key));
         }
     }
 
     /// Works out anew what a node is, after a report or the rules changed; and what those are that it has to do with.
-    pub(crate) fn refresh_traits(&mut self, key: NodeKey) {
-        self.reclaim_columns();
-        self.derive_traits(key);
+    pub(super) fn refresh_traits(&mut self, key: NodeKey, now: Instant) {
+        self.reclaim_columns(now);
+        self.derive_traits(key, now);
         for part in self.nodes.said_parts(key) {
-            self.derive_traits(part);
+            self.derive_traits(part, now);
             self.refresh_offer(part);
         }
     }
 
     /// Takes the numbers from custom resources that no node has and no instance on a node asked for.
-    fn reclaim_columns(&mut self) {
-        if !self.columns.wants_room(self.now) {
+    fn reclaim_columns(&mut self, now: Instant) {
+        if !self.columns.wants_room(now) {
             return;
         }
         let nodes = self.nodes.iter_from(0);
@@ -83,23 +88,23 @@ impl Scheduler {
                 .chain(node.ledger.held_custom());
             amounts.map(|(column, _)| *column)
         });
-        self.columns.reclaim(&used.collect(), self.now);
+        self.columns.reclaim(&used.collect(), now);
     }
 
     /// Sees to it that what the node file says of custom resources counts, whatever nodes report.
-    pub(crate) fn fix_columns(&mut self) {
+    pub(super) fn fix_columns(&mut self) {
         for rule in &self.config.nodes {
             let names = rule.resources.iter().filter(|(_, amount)| amount.is_some());
             names.for_each(|(name, _)| self.columns.fix(name));
         }
     }
 
-    fn derive_traits(&mut self, key: NodeKey) {
-        self.reconsider_reservations(key);
-        let candidate = Candidate::new(&self.nodes, key, Resources::ZERO, self.now);
+    fn derive_traits(&mut self, key: NodeKey, now: Instant) {
+        self.note_altered(key);
+        let candidate = Candidate::new(&self.nodes, key, Resources::ZERO, now);
         let rules = Sources {
             config: &self.config,
-            rules: &self.cluster.rules,
+            rules: &self.rules,
             named: &self.named,
         };
         let uuid = candidate.uuid();
@@ -110,7 +115,7 @@ impl Scheduler {
             left_out,
         } = traits::derive(&candidate, rules, &mut self.columns);
         if let Some(zone) = second_zone {
-            self.notice(Notice::TwoZones(uuid, zone));
+            self.changes.push(Change::TwoZones(uuid, zone));
         }
         if let Some(whole) = says_shares {
             match self.nodes.lets_share(whole, uuid) {
@@ -160,11 +165,11 @@ impl Scheduler {
             .into_iter()
             .for_each(|relative| self.offer(relative));
         // It may be what somebody waits for now.
-        self.wake(key);
+        self.changes.push(Change::Capacity(key));
     }
 
     /// Puts a node into the tables of its roles. It takes no work yet, but one that is back has what it had.
-    pub(crate) fn enter_tables(&mut self, key: NodeKey) {
+    pub(super) fn enter_tables(&mut self, key: NodeKey) {
         let roles = self.nodes.node(key).roles;
         for pool in Pool::ALL {
             if roles.contains(pool.role()) {
@@ -176,12 +181,12 @@ impl Scheduler {
         }
         self.offer(key);
         self.move_in_groups(key);
-        self.reconsider_reservations(key);
+        self.note_altered(key);
     }
 
     /// Takes a node out of the tables.
-    pub(crate) fn leave_tables(&mut self, key: NodeKey) {
-        self.reconsider_reservations(key);
+    pub(super) fn leave_tables(&mut self, key: NodeKey) {
+        self.note_altered(key);
         let node = self.nodes.node_mut(key);
         let slots = std::mem::take(&mut node.slots);
         // Before any other node may be moved into one of them.
@@ -225,34 +230,50 @@ impl Scheduler {
         }
     }
 
-    /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
-    pub(crate) fn apply_configuration(&mut self, flags: ConfigurationFlags, rules: Option<Rules>) {
-        let new_rules = rules.filter(|rules| *rules != self.cluster.rules);
-        if self.cluster.flags == flags && new_rules.is_none() {
+    /// Says that something of what a node reports does not count; once on each connection.
+    pub(crate) fn advise(&mut self, key: NodeKey, advice: Advice) {
+        let node = self.nodes.node_mut(key);
+        let Some(session) = node.session() else {
             return;
+        };
+        if node.advised.is_first(&advice) {
+            self.changes
+                .push(Change::LeftOut(session, node.uuid, advice));
         }
-        self.cluster.flags = flags;
-        let are_rules_new = new_rules.is_some();
-        if let Some(rules) = new_rules {
-            match Policy::new(&rules.policy) {
-                Ok(policy) => {
-                    self.chance = fastrand::Rng::with_seed(rules.policy.seed);
-                    self.policy = policy;
-                    self.named = Named::new(&self.config.nodes, &rules.aggregates);
-                    self.cluster.rules = rules;
-                }
-                Err(error) => self.notice(Notice::BadRules(error)),
-            }
+    }
+
+    fn note_altered(&mut self, key: NodeKey) {
+        let tables = self.nodes.node(key).slots.map(|slot| slot.is_some());
+        self.changes.push(Change::Altered(key, tables));
+    }
+
+    /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
+    pub(crate) fn configure(
+        &mut self,
+        flags: ConfigurationFlags,
+        rules: Option<Rules>,
+        now: Instant,
+    ) {
+        self.flags = flags;
+        let are_rules_new = rules.is_some();
+        if let Some(rules) = rules {
+            self.named = Named::new(&self.config.nodes, &rules.aggregates);
+            self.rules = rules;
         }
         let measured = self.measured();
         let keys: Vec<NodeKey> = self.nodes.iter_from(0).map(|(key, _)| key).collect();
         for key in keys {
             self.nodes.node_mut(key).ledger.set_measured(measured);
             if are_rules_new {
-                self.refresh_traits(key);
-                self.wake(key);
+                self.refresh_traits(key, now);
+                self.changes.push(Change::Capacity(key));
             }
             self.refresh_offer(key);
         }
+    }
+
+    /// The settings in force.
+    pub(crate) fn configuration(&self) -> (ConfigurationFlags, &Rules) {
+        (self.flags, &self.rules)
     }
 }

@@ -14,9 +14,9 @@ use crate::cluster::advice::Advised;
 use crate::cluster::failures::Failures;
 use crate::cluster::index::ColumnId;
 use crate::cluster::ledger::{Claims, Ledger, Measured};
+use crate::cluster::questions::Questions;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
-use crate::workflow::entitlement::Questions;
 
 /// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
 /// NUMA nodes.
@@ -139,7 +139,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// A node that has just connected.
-    pub(crate) fn new(
+    pub(super) fn new(
         uuid: Uuid,
         roles: Role,
         session: SessionId,
@@ -174,7 +174,7 @@ impl Node {
     }
 
     /// Starts a new connection of this node: nothing is placed until it reports.
-    pub(crate) fn attach(&mut self, session: SessionId, now: Instant) {
+    pub(super) fn attach(&mut self, session: SessionId, now: Instant) {
         self.presence = Presence::Connected(session);
         self.since = now;
         self.status = NodeStatus::Connected;
@@ -355,7 +355,7 @@ impl NodeStore {
     }
 
     /// The node with this key, to be changed. Panics as [`NodeStore::node`].
-    pub(crate) fn node_mut(&mut self, key: NodeKey) -> &mut Node {
+    pub(super) fn node_mut(&mut self, key: NodeKey) -> &mut Node {
         self.slots[key.0 as usize]
             .as_mut()
             .expect("a node's key is dropped with it")
@@ -386,7 +386,7 @@ impl NodeStore {
     }
 
     /// Adds a node.
-    pub(crate) fn insert(&mut self, node: Node) -> NodeKey {
+    pub(super) fn insert(&mut self, node: Node) -> NodeKey {
         let key = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(None);
             key(self.slots.len() - 1)
@@ -397,7 +397,7 @@ impl NodeStore {
     }
 
     /// Takes a node out.
-    pub(crate) fn remove(&mut self, key: NodeKey) -> Option<Node> {
+    pub(super) fn remove(&mut self, key: NodeKey) -> Option<Node> {
         self.set_shares(key, None);
         let node = self.slots[key.0 as usize].take()?;
         self.by_uuid.swap_remove(&node.uuid);
@@ -410,7 +410,7 @@ impl NodeStore {
     }
 
     /// Takes in a node's report; whether the node is another by it: its labels, name or size.
-    pub(crate) fn set_report(&mut self, key: NodeKey, mut report: Box<NodeReport>) -> IsOther {
+    pub(super) fn set_report(&mut self, key: NodeKey, mut report: Box<NodeReport>) -> IsOther {
         let node = self.node_mut(key);
         if let Some(extras) = &mut report.extras {
             extras.available = None;
@@ -441,7 +441,7 @@ impl NodeStore {
     }
 
     /// Takes in labels and the like alone; whether the node is another by it.
-    pub(crate) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
+    pub(super) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
         let node = self.node_mut(key);
         let available = extras.available.take();
         // FULL has no figures: what a node has that is full is told by its STATS alone.
@@ -462,7 +462,7 @@ impl NodeStore {
     }
 
     /// Says whose resources a node shares. Beyond [`MAX_PARTS`] of one whole it shares nothing.
-    pub(crate) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
+    pub(super) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
         let has_place = |with: &Uuid| {
             let keys = self.sharers.get(with);
             keys.is_none_or(|keys| keys.len() < MAX_PARTS || keys.contains(&key))

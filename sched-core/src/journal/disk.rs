@@ -239,7 +239,12 @@ impl Scheduler {
             self.let_in(self.now, start);
         }
         if !self.queue.is_empty() {
-            let nodes: Vec<_> = self.nodes.iter_from(0).map(|(key, _)| key).collect();
+            let nodes: Vec<_> = self
+                .cluster
+                .nodes()
+                .iter_from(0)
+                .map(|(key, _)| key)
+                .collect();
             nodes.into_iter().for_each(|key| self.wake(key));
         }
     }

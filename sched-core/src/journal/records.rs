@@ -26,7 +26,7 @@ impl Scheduler {
             return self.batch_record(instance);
         };
         let start = kept.start.as_deref();
-        let uuid_of = |key| self.nodes.node(key).uuid;
+        let uuid_of = |key| self.cluster.nodes().node(key).uuid;
         let (node, target) = match kept.state {
             State::Lost { node, .. } => (Some(node), None),
             State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
@@ -81,8 +81,8 @@ impl Scheduler {
 
     /// The node that has an instance of which nothing else is on disk, or may still come back with it.
     fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
-        let holder = self.holders.get(instance);
-        let holder = holder.map(|&key| self.nodes.node(key).uuid);
+        let holder = self.cluster.placement(instance);
+        let holder = holder.map(|key| self.cluster.nodes().node(key).uuid);
         holder.or_else(|| self.settling.expected_on(instance))
     }
 
@@ -96,8 +96,7 @@ impl Scheduler {
     }
 
     /// Takes up what the process before this one left.
-    pub(crate) fn restore(&mut self) {
-        let mut restored = std::mem::take(&mut self.config.restored);
+    pub(crate) fn restore(&mut self, mut restored: Vec<Restored>) {
         // Earlier ones first, whatever order the store has them in.
         restored.sort_by_key(|restored| match &restored.record {
             Record::Instance(record) => (record.order, record.arrived_ms),

@@ -25,7 +25,7 @@ impl Scheduler {
     /// The node for a request; it becomes the most recently used.
     pub(crate) fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
         let ready = self.choose_ready(request);
-        if ready.is_some() || self.full.is_empty() {
+        if ready.is_some() || self.cluster.full_nodes().is_empty() {
             return ready;
         }
         self.in_open(request, Self::choose_full)
@@ -34,6 +34,17 @@ impl Scheduler {
     /// The same, of READY nodes alone.
     pub(crate) fn choose_ready(&mut self, request: &StartRequest) -> Option<NodeKey> {
         self.in_open(request, Self::choose_any)
+    }
+
+    /// The node for a managed instance: one that failed often recently only if no other fits.
+    pub(crate) fn choose_wary(&mut self, request: &StartRequest) -> Option<NodeKey> {
+        let failing = self.cluster.failing_nodes(self.now);
+        if failing.is_empty() {
+            return self.choose(request);
+        }
+        let mut wary = request.clone();
+        wary.avoid.extend(failing);
+        self.choose_ready(&wary).or_else(|| self.choose(request))
     }
 
     /// Chooses of those nodes that are not kept for others.
@@ -55,9 +66,7 @@ impl Scheduler {
     fn choose_any(&mut self, request: &StartRequest) -> Option<NodeKey> {
         let pool = pool_of(request);
         let slot = self.search(request, pool)?;
-        let table = &mut self.tables[pool as usize];
-        table.touch(slot);
-        table.node(slot)
+        self.cluster.touch(pool, slot)
     }
 
     fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
@@ -96,7 +105,7 @@ impl Scheduler {
     /// The slot of the first node that called itself full before room was released there, and that fits otherwise.
     pub(crate) fn search_full(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
         self.count_group(request);
-        let full: Vec<NodeKey> = self.full.iter().collect();
+        let full: Vec<NodeKey> = self.cluster.full_nodes().iter().copied().collect();
         let Parts {
             view,
             policy,
@@ -121,38 +130,22 @@ impl Scheduler {
         if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
             && group.scope != NODE_SCOPE
         {
-            self.groups.count_by(&group.id, &group.scope, &self.nodes);
+            self.cluster.count_group_by(&group.id, &group.scope);
         }
     }
 
     /// A table as it is now, to be looked at.
     pub(crate) fn view(&self, pool: Pool) -> View<'_> {
-        View {
-            now: self.now,
-            nodes: &self.nodes,
-            groups: &self.groups,
-            columns: &self.columns,
-            filling: &self.filling,
-            table: &self.tables[pool as usize],
-            pool,
-        }
+        self.cluster.view(pool, self.now)
     }
 
     /// What a search needs. The group of a START that asks for one has to be counted before.
     pub(crate) fn parts(&mut self, pool: Pool) -> Parts<'_> {
-        let view = View {
-            now: self.now,
-            nodes: &self.nodes,
-            groups: &self.groups,
-            columns: &self.columns,
-            filling: &self.filling,
-            table: &self.tables[pool as usize],
-            pool,
-        };
+        let (view, labels) = self.cluster.view_and_labels(pool, self.now);
         Parts {
             view,
             policy: &self.policy,
-            labels: &mut self.labels[pool as usize],
+            labels,
             chance: &mut self.chance,
         }
     }

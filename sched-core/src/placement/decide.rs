@@ -11,7 +11,6 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
-use crate::workflow::start::pool_of;
 
 /// Choices, and for each the nodes looked at one by one and those with members of the group, after which a trial of many
 /// instances ends: some 20 ms, in which nobody else is served.
@@ -35,7 +34,7 @@ impl Scheduler {
             }
         };
         let hosts = placements.into_iter().map(|(key, count)| {
-            let node = self.nodes.node(key);
+            let node = self.cluster.nodes().node(key);
             DecidedPlacement {
                 node_uuid: node.uuid.to_string(),
                 hostname: node.hostname().to_owned(),
@@ -69,8 +68,7 @@ impl Scheduler {
         request: &StartRequest,
         count: u32,
     ) -> (IndexMap<NodeKey, u32>, u32, Option<Explanation>) {
-        let pool = pool_of(request) as usize;
-        let (cursor, chance) = (self.tables[pool].cursor(), self.chance.clone());
+        let (cursors, chance) = (self.cluster.cursors(), self.chance.clone());
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
         let mut trial = request.clone();
         let mut why = None;
@@ -99,7 +97,7 @@ impl Scheduler {
         for (key, instance) in tried.iter().rev() {
             self.unreserve(*key, instance);
         }
-        self.tables[pool].set_cursor(cursor);
+        self.cluster.set_cursors(cursors);
         self.chance = chance;
         let fits = u32::try_from(tried.len()).unwrap_or(count);
         (placements, fits, why)
@@ -120,7 +118,7 @@ impl Scheduler {
     fn members_of(&self, request: &StartRequest) -> usize {
         let group = request.scheduling.as_ref().and_then(|it| it.group.as_ref());
         group
-            .and_then(|group| self.groups.find(&group.id))
+            .and_then(|group| self.cluster.groups().find(&group.id))
             .map_or(0, |group| group.nodes().len())
     }
 }

@@ -110,7 +110,7 @@ impl Explanations {
 impl Scheduler {
     /// Why no node fits a request now; of the same shape of request, the same answer for a short while.
     pub(crate) fn why_not(&mut self, request: &StartRequest) -> Explanation {
-        let (now, nodes) = (self.now, self.tables[pool_of(request) as usize].len());
+        let (now, nodes) = (self.now, self.cluster.table(pool_of(request)).len());
         let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.at) < FRESH;
         let mut kept = self.explanations.kept.iter().filter(is_fresh);
         if let Some(kept) =
@@ -138,7 +138,7 @@ impl Scheduler {
 
     /// Why no node fits a request now; `None` if too many nodes were walked for such answers of late.
     fn explain_if_allowed(&mut self, request: &StartRequest) -> Option<Explanation> {
-        let nodes = self.tables[pool_of(request) as usize].len();
+        let nodes = self.cluster.table(pool_of(request)).len();
         let may = self.explanations.may_walk(self.now, nodes);
         may.then(|| self.explain(request))
     }

@@ -36,12 +36,12 @@ impl Scheduler {
     /// The first few controllers and compute nodes, and how many there are.
     #[must_use]
     pub fn heartbeat(&self, max_controllers: usize, max_nodes: usize) -> Heartbeat {
-        let table = &self.tables[Pool::Compute as usize];
+        let table = self.cluster.table(Pool::Compute);
         let row = |key: NodeKey| {
-            let node = self.nodes.node(key);
+            let node = self.cluster.nodes().node(key);
             let figures = node.report.as_ref().map(|report| {
                 (
-                    self.nodes.free(key).mem_mib.max(-1),
+                    self.cluster.nodes().free(key).mem_mib.max(-1),
                     report.mem_total_mib,
                     report.load,
                 )

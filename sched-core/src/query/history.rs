@@ -50,7 +50,7 @@ impl Scheduler {
 
     /// What the entry of an instance that is not looked after says of it.
     fn plain_history(&self, instance: &InstanceId) -> Option<HistoryRow> {
-        let node = self.nodes.node(*self.holders.get(instance)?);
+        let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
         let entry = node.ledger.get(instance)?;
         let (what, detail) = match (node.presence, entry.phase) {
             (Presence::Lost(_), _) => ("in_doubt", "known since then; its node is lost"),

@@ -96,7 +96,7 @@ impl Scheduler {
                 (0, None)
             }
         };
-        for (key, node) in self.nodes.iter_from(first) {
+        for (key, node) in self.cluster.nodes().iter_from(first) {
             let at = key.0 as usize;
             if allowance.is_used_up() {
                 return Some(InstanceCursor::Node(at, left));
@@ -127,11 +127,11 @@ impl Scheduler {
         let kept = self.instances.get(instance);
         let place = match kept {
             Some(kept) => kept.node(),
-            None => self.holders.get(instance).copied(),
+            None => self.cluster.placement(instance),
         };
         match (place, kept) {
             (Some(key), _) => {
-                let node = self.nodes.node(key);
+                let node = self.cluster.nodes().node(key);
                 let entry = node.ledger.get(instance)?;
                 Some(self.row_on(now, node, instance, entry))
             }
@@ -175,7 +175,7 @@ impl Scheduler {
             disk_used_mb: entry.used_disk_mib,
             age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
             group: entry.group().map_or_else(String::new, ToString::to_string),
-            resources: named(entry.custom(), &self.columns, |_, asked| asked),
+            resources: named(entry.custom(), self.cluster.columns(), |_, asked| asked),
             ..InstanceView::default()
         };
         match self.instances.get(instance) {
@@ -190,12 +190,12 @@ impl Scheduler {
             State::Lost { node, .. } => (PlacementState::InDoubt, Some(node)),
             _ => (PlacementState::Waiting, None),
         };
-        let known = node.and_then(|uuid| self.nodes.by_uuid(uuid));
+        let known = node.and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         let mut row = InstanceView {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             hostname: known
-                .map(|key| self.nodes.node(key).hostname().to_owned())
+                .map(|key| self.cluster.nodes().node(key).hostname().to_owned())
                 .unwrap_or_default(),
             state,
             ..InstanceView::default()
@@ -229,7 +229,7 @@ impl Scheduler {
         };
         let left = deadline.map(|until| until.saturating_duration_since(now).as_millis());
         let target = match kept.state {
-            State::Migrating { to, .. } => self.nodes.node(to).uuid.to_string(),
+            State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid.to_string(),
             _ => String::new(),
         };
         InstanceView {

@@ -23,8 +23,8 @@ impl Scheduler {
         allowance: &mut Allowance,
         rows: &mut Vec<NodeView>,
     ) -> Option<NodeCursor> {
-        let most_recent = Pool::ALL.map(|pool| self.tables[pool as usize].most_recently_used());
-        for (key, node) in self.nodes.iter_from(from.0) {
+        let most_recent = Pool::ALL.map(|pool| self.cluster.table(pool).most_recently_used());
+        for (key, node) in self.cluster.nodes().iter_from(from.0) {
             if allowance.is_used_up() {
                 return Some(NodeCursor(key.0 as usize));
             }
@@ -41,8 +41,8 @@ impl Scheduler {
     }
 
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
-        let node = self.nodes.node(key);
-        let free = self.nodes.free(key);
+        let node = self.cluster.nodes().node(key);
+        let free = self.cluster.nodes().free(key);
         let report = node.report.as_deref();
         let of = |figure: fn(&NodeReport) -> i64| report.map_or(-1, figure);
         let status = match node.presence {
@@ -68,10 +68,16 @@ impl Scheduler {
             connected_s: now.saturating_duration_since(node.since).as_secs() as i64,
             most_recently_used,
             labels: labels_of(node),
-            resources_total: named(&node.traits.resources, &self.columns, |_, total| total),
-            resources_free: named(&node.traits.resources, &self.columns, |column, _| {
-                self.nodes.free_custom(key, column).max(0)
-            }),
+            resources_total: named(
+                &node.traits.resources,
+                self.cluster.columns(),
+                |_, total| total,
+            ),
+            resources_free: named(
+                &node.traits.resources,
+                self.cluster.columns(),
+                |column, _| self.cluster.nodes().free_custom(key, column).max(0),
+            ),
             resources_left_out: node.left_out.iter().map(|it| it.to_string()).collect(),
             failures: match node.failures.at(now) {
                 0.0 => String::new(),

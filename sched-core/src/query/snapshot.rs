@@ -65,7 +65,7 @@ impl Scheduler {
     /// Tells a controller that is master from the start, if there is something to tell.
     pub(crate) fn brief_first(&mut self, to: SessionId) {
         let uuid = self.session(to).uuid;
-        let is_news = !self.holders.is_empty()
+        let is_news = self.cluster.placements().0 > 0
             || !self.instances.is_empty()
             || !self.outcomes.missed_by(uuid, self.now).is_empty();
         if is_news {

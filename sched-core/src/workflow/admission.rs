@@ -56,8 +56,8 @@ impl Scheduler {
     /// What is known of an instance of which a START has come.
     pub(crate) fn known(&self, instance: &InstanceId) -> Known {
         let Some(kept) = self.instances.get(instance) else {
-            return match self.holders.get(instance) {
-                Some(&key) => Known::On(key),
+            return match self.cluster.placement(instance) {
+                Some(key) => Known::On(key),
                 None if self.settling.expected_on(instance).is_some() => Known::Expected,
                 None => Known::Nowhere,
             };
@@ -95,8 +95,8 @@ impl Scheduler {
         if self.settling.is_awaited(node) {
             return Known::Expected;
         }
-        let is_about_to_say = self.nodes.by_uuid(node).is_some_and(|key| {
-            let node = self.nodes.node(key);
+        let is_about_to_say = self.cluster.nodes().by_uuid(node).is_some_and(|key| {
+            let node = self.cluster.nodes().node(key);
             node.session().is_some() && !node.has_listed
         });
         if is_about_to_say {

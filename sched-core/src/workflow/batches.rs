@@ -12,7 +12,6 @@ use proto_frames::payload::{Batch as BatchAsked, StartFailureReason};
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::cluster::node::Pool;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
@@ -413,7 +412,7 @@ impl Scheduler {
         now: Instant,
         starts: &[NewStart],
     ) -> Result<Vec<NodeKey>, Explanation> {
-        let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
+        let cursors = self.cluster.cursors();
         let chance = self.chance.clone();
         let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
         for start in starts {
@@ -434,9 +433,7 @@ impl Scheduler {
         for (start, key) in starts.iter().zip(&chosen).rev() {
             self.unreserve(*key, &start.request().instance);
         }
-        for (pool, cursor) in Pool::ALL.into_iter().zip(cursors) {
-            self.tables[pool as usize].set_cursor(cursor);
-        }
+        self.cluster.set_cursors(cursors);
         self.chance = chance;
         let text = format!(
             "{} of a batch of {} fit: {}",

@@ -16,7 +16,7 @@ use crate::api::action::Message;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StartRequest};
 use crate::api::text::ShortText;
-use crate::cluster::ledger::{Ended, EntryEnd, Phase, Unconfirmed};
+use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::instance::tried::{AllTried, Tried};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State};
 use crate::journal::durable::Next;
@@ -63,7 +63,7 @@ impl Scheduler {
             return;
         };
         let (what, key) = (kept.state.word(), kept.state.node());
-        let node = key.map(|key| self.nodes.node(key).uuid);
+        let node = key.map(|key| self.cluster.nodes().node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
         self.cordons.note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
@@ -114,8 +114,8 @@ impl Scheduler {
         self.leave_queue(instance);
         self.instances.remove(instance);
         self.cordons.note_turn(instance, None);
-        if let Some(&key) = self.holders.get(instance) {
-            self.nodes.node_mut(key).ledger.set_kept(instance, false);
+        if let Some(key) = self.cluster.placement(instance) {
+            self.cluster.ledger_mut(key).set_kept(instance, false);
         }
         self.remember(instance);
         self.tell_state(instance, what, None, detail);
@@ -181,7 +181,7 @@ impl Scheduler {
     ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match kept.state {
-            State::Migrating { to, .. } => Some(self.nodes.node(to).uuid),
+            State::Migrating { to, .. } => Some(self.cluster.nodes().node(to).uuid),
             _ => None,
         });
         InstanceStateEvent {
@@ -261,9 +261,8 @@ impl Scheduler {
             self.release(key, &again.request.instance);
             return;
         };
-        let ledger = &mut self.nodes.node_mut(key).ledger;
-        ledger.set_kept(&instance, true);
-        let entry = ledger.get(&instance);
+        self.cluster.ledger_mut(key).set_kept(&instance, true);
+        let entry = self.cluster.nodes().node(key).ledger.get(&instance);
         if entry.is_some_and(|entry| entry.phase == Phase::Claimed) {
             self.turn(&instance, placing(key, Awaits::Commit), "");
             return self.after_commit(&instance, Next::Give);
@@ -278,7 +277,7 @@ impl Scheduler {
         if self.is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
-            self.full.keep(start.as_start());
+            self.tries.keep(start.as_start());
             self.hand_over(key, start.into_start());
         }
         self.note_placed(pool, rank);
@@ -358,7 +357,7 @@ impl Scheduler {
         if !self.claim_room(instance, key) {
             return;
         }
-        self.holders.insert(instance.clone(), key);
+        self.cluster.set_placement(instance, key);
         self.note_try(instance, key);
         self.turn(instance, placing(key, Awaits::Commit), detail);
         self.after_commit(instance, Next::Give);
@@ -392,18 +391,13 @@ impl Scheduler {
             return;
         };
         let (key, start) = (*node, start.clone());
-        let node = self.nodes.node_mut(key);
-        if node.session().is_none() {
+        if self.cluster.nodes().node(key).session().is_none() {
             self.release(key, instance);
             return self.seek(instance, "its node was lost before it was told");
         }
-        node.starts_sent += 1;
-        let unconfirmed = Unconfirmed {
-            sender: start.sender,
-            ordinal: node.starts_sent,
-            restart: start.request.restart,
-        };
-        node.ledger.give(instance, unconfirmed);
+        let restart = start.request.restart;
+        let unconfirmed = self.cluster.number_start(key, start.sender, restart);
+        self.cluster.ledger_mut(key).give(instance, unconfirmed);
         self.instances.turn(instance, placing(key, Awaits::Node));
         self.remember(instance);
         self.hand_over(key, *start);
@@ -464,7 +458,7 @@ impl Scheduler {
         if *reason == StartFailureReason::FullComputeNode {
             self.is_full_again(key);
         }
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         let Some(kept) = self.instances.get_mut(instance) else {
             return true;
         };
@@ -522,9 +516,7 @@ impl Scheduler {
 
     /// Takes a claim out of a node's ledger that is not the instance's own place.
     pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) {
-        if self.nodes.node_mut(key).ledger.release(instance).is_some() {
-            self.refresh_offer(key);
-        }
+        self.cluster.ledger_mut(key).release(instance);
     }
 
     /// Something is due about instances that are looked after.

@@ -14,7 +14,7 @@ use crate::api::action::{
 };
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Hello};
-use crate::cluster::node::{Node, Presence};
+use crate::cluster::node::Node;
 use crate::instance::{Awaits, By, State, Then};
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session, identity};
@@ -28,8 +28,8 @@ impl Scheduler {
             return self.act(Action::Refuse { session: id, why });
         }
         let configuration = match hello.encoding {
-            Encoding::Native => self.cluster.payload.clone(),
-            Encoding::Gob => self.cluster.original.clone(),
+            Encoding::Native => self.configuration.native.clone(),
+            Encoding::Gob => self.configuration.original.clone(),
         };
         self.send(id, Message::Connected { configuration });
         self.notice(Notice::Connected(hello.uuid, hello.role));
@@ -86,45 +86,42 @@ impl Scheduler {
     /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
     fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
         let roles = Role(hello.role.0 & LAUNCHER.0);
-        let key = match self.nodes.by_uuid(hello.uuid) {
+        let key = match self.cluster.nodes().by_uuid(hello.uuid) {
             Some(key) => {
                 self.reattach(now, key, id, roles);
                 key
             }
             None => {
-                let mut node = Node::new(hello.uuid, roles, id, now, &self.config, self.measured());
-                node.is_cordoned = self.cordons.contains(hello.uuid);
-                let key = self.nodes.insert(node);
-                self.enter_tables(key);
+                let is_cordoned = self.cordons.contains(hello.uuid);
+                let uuid = hello.uuid;
+                let key = self.cluster.add_node(uuid, roles, id, now, is_cordoned);
+                self.note_changes();
                 self.announce_node(key);
                 key
             }
         };
-        self.nodes.node_mut(key).is_native = hello.encoding == Encoding::Native;
+        self.cluster
+            .set_native(key, hello.encoding == Encoding::Native);
         self.session_mut(id).node = Some(key);
         self.recall_claims(key);
         self.act(Action::RememberNodes);
     }
 
     fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
-        let (old, old_roles) = (self.nodes.node(key).session(), self.nodes.node(key).roles);
+        let (old, old_roles) = (
+            self.cluster.nodes().node(key).session(),
+            self.cluster.nodes().node(key).roles,
+        );
         if let Some(old) = old {
             self.session_mut(old).node = None;
             if old_roles == roles {
                 // The same node over a newer connection: its place stays, and nobody else notices.
-                let node = self.nodes.node_mut(key);
-                node.ledger.put_in_doubt();
-                node.attach(id, now);
-                self.filling.swap_remove(&key);
-                return self.refresh_offer(key);
+                return self.cluster.replace_connection(key, id, now);
             }
             self.lose_node(now, key);
         }
-        let node = self.nodes.node_mut(key);
-        node.roles = roles;
-        node.attach(id, now);
-        self.enter_tables(key);
-        self.refresh_offer(key);
+        self.cluster.return_node(key, roles, id, now);
+        self.note_changes();
         self.announce_node(key);
     }
 
@@ -143,7 +140,8 @@ impl Scheduler {
             self.notice(Notice::Master(self.session(id).uuid));
         }
         let events: Vec<NodeConnected> = self
-            .nodes
+            .cluster
+            .nodes()
             .iter_from(0)
             .filter(|(_, node)| node.session().is_some_and(|session| session != id))
             .flat_map(|(_, node)| connected(node))
@@ -210,13 +208,10 @@ impl Scheduler {
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
     fn lose_node(&mut self, now: Instant, key: NodeKey) {
         self.kept_cut_off(key);
-        self.leave_tables(key);
-        self.filling.swap_remove(&key);
-        self.full.set(key, false);
-        let node = self.nodes.node_mut(key);
-        node.presence = Presence::Lost(now);
+        let in_doubt = self.cluster.lose_node(key, now);
+        self.note_changes();
+        let node = self.cluster.nodes().node(key);
         let (uuid, node_type) = (node.uuid, node_type(node.roles));
-        let in_doubt = node.ledger.put_in_doubt();
         if in_doubt > 0 {
             self.notice(Notice::InDoubt(uuid, in_doubt));
         }
@@ -231,7 +226,7 @@ impl Scheduler {
     }
 
     fn announce_node(&mut self, key: NodeKey) {
-        let events: Vec<NodeConnected> = connected(self.nodes.node(key)).collect();
+        let events: Vec<NodeConnected> = connected(self.cluster.nodes().node(key)).collect();
         for event in events {
             self.tell_controllers(Topic::Nodes, |_| {
                 Some(Message::NodeConnected(event.clone()))
@@ -303,10 +298,10 @@ impl Scheduler {
 
     /// What a node was told comes over its newer connection.
     fn note_moved(&mut self, peer: Uuid, message: &Message) {
-        let Some(key) = self.nodes.by_uuid(peer) else {
+        let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
         };
-        let ledger = &mut self.nodes.node_mut(key).ledger;
+        let mut ledger = self.cluster.ledger_mut(key);
         match message {
             Message::Order(order) => match &**order {
                 Order::Resume(resume) => {
@@ -327,7 +322,7 @@ impl Scheduler {
     /// A DELETE of an instance that is looked after was never written to its node: it has failed, and so is not to be
     /// carried out when the node comes back.
     fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
-        let Some(key) = self.nodes.by_uuid(peer) else {
+        let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
         };
         let state = self.instances.get(instance).map(|kept| &kept.state);
@@ -339,7 +334,7 @@ impl Scheduler {
             return;
         }
         let detail = "its node was lost before it was told to stop it";
-        let entry = self.nodes.node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
             return self.turn(instance, placing(key, Awaits::Node), detail);
         }
@@ -366,11 +361,12 @@ impl Scheduler {
     fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, is_undone: bool) {
         let instance = &start.request.instance;
         let held_here = self
-            .nodes
+            .cluster
+            .nodes()
             .by_uuid(peer)
-            .filter(|key| self.holders.get(instance) == Some(key));
+            .filter(|key| self.cluster.placement(instance) == Some(*key));
         if let Some(key) = held_here {
-            if !self.nodes.node_mut(key).ledger.take_back(instance) {
+            if !self.cluster.ledger_mut(key).take_back(instance) {
                 // It runs there, or an earlier START of it was written: this one shares what becomes of that.
                 return;
             }
@@ -393,13 +389,7 @@ impl Scheduler {
         };
         session.backlog = backlog;
         let Some(key) = session.node else { return };
-        self.nodes.node_mut(key).backlog = backlog;
-        if backlog == Backlog::Filling {
-            self.filling.insert(key);
-        } else {
-            self.filling.swap_remove(&key);
-        }
-        self.refresh_offer(key);
+        self.cluster.set_backlog(key, backlog);
     }
 
     /// A session that the caller knows to be there.

@@ -96,8 +96,8 @@ impl Scheduler {
 
     /// A node that a command wants drained; it has to be connected.
     fn node_to_drain(&mut self, id: SessionId, kind: Kind, name: &str) -> Option<NodeKey> {
-        let key = canonical_uuid(name).and_then(|uuid| self.nodes.by_uuid(uuid));
-        let key = key.filter(|&key| self.nodes.node(key).session().is_some());
+        let key = canonical_uuid(name).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
+        let key = key.filter(|&key| self.cluster.nodes().node(key).session().is_some());
         if key.is_none() {
             let detail =
                 format!("no node '{name}' is connected; 'ciaoctl nodes' lists those that are");
@@ -125,9 +125,8 @@ impl Scheduler {
 
     fn set_cordoned(&mut self, uuid: Uuid, is_cordoned: bool) {
         self.remember_node(uuid);
-        if let Some(key) = self.nodes.by_uuid(uuid) {
-            self.nodes.node_mut(key).is_cordoned = is_cordoned;
-            self.refresh_offer(key);
+        if let Some(key) = self.cluster.nodes().by_uuid(uuid) {
+            self.cluster.set_cordoned(key, is_cordoned);
         }
     }
 
@@ -141,7 +140,11 @@ impl Scheduler {
                 ..NodeRecord::default()
             }));
         };
-        let there = self.nodes.by_uuid(uuid).map_or(0, |key| self.len_of(key));
+        let there = self
+            .cluster
+            .nodes()
+            .by_uuid(uuid)
+            .map_or(0, |key| self.len_of(key));
         Some(Record::Node(NodeRecord {
             cordoned: true,
             cordoned_since_ms: cordon.since_ms,
@@ -165,9 +168,8 @@ impl Scheduler {
         if !record.cordoned || !self.cordons.insert(uuid, record.cordoned_since_ms) {
             return;
         }
-        if let Some(key) = self.nodes.by_uuid(uuid) {
-            self.nodes.node_mut(key).is_cordoned = true;
-            self.refresh_offer(key);
+        if let Some(key) = self.cluster.nodes().by_uuid(uuid) {
+            self.cluster.set_cordoned(key, true);
         }
         let Some(drain) = record.drain else { return };
         let now_ms = self.unix_ms(self.now);
@@ -182,7 +184,9 @@ impl Scheduler {
 
     /// How a node's drain stands, in words; empty if it is not drained.
     pub(crate) fn drain_words(&self, uuid: Uuid) -> String {
-        let (Some(drain), Some(key)) = (self.cordons.drain(uuid), self.nodes.by_uuid(uuid)) else {
+        let (Some(drain), Some(key)) =
+            (self.cordons.drain(uuid), self.cluster.nodes().by_uuid(uuid))
+        else {
             return String::new();
         };
         let there = self.len_of(key);
@@ -195,14 +199,14 @@ impl Scheduler {
     }
 
     fn len_of(&self, key: NodeKey) -> usize {
-        self.nodes.node(key).ledger.len()
+        self.cluster.nodes().node(key).ledger.len()
     }
 
     fn begin_drain(&mut self, id: SessionId, kind: Kind, evacuate: &Evacuate) {
         let Some(key) = self.node_to_drain(id, kind, &evacuate.workload_agent_uuid) else {
             return;
         };
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         self.cordon(uuid);
         let time = evacuate
             .deadline
@@ -227,7 +231,11 @@ impl Scheduler {
 
     /// Notes that what a node has, or what becomes of it, has changed.
     pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
-        if self.cordons.drain(self.nodes.node(key).uuid).is_some() {
+        if self
+            .cordons
+            .drain(self.cluster.nodes().node(key).uuid)
+            .is_some()
+        {
             self.cordons.stir();
         }
     }
@@ -244,10 +252,10 @@ impl Scheduler {
     }
 
     fn go_on_with_drain(&mut self, uuid: Uuid) {
-        let Some(key) = self.nodes.by_uuid(uuid) else {
+        let Some(key) = self.cluster.nodes().by_uuid(uuid) else {
             return;
         };
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         // Before it has said what runs on it nobody knows what is to be moved.
         if node.session().is_none() || !node.has_listed {
             return;
@@ -280,7 +288,7 @@ impl Scheduler {
         let Some(drain) = self.cordons.drain_mut(uuid) else {
             return;
         };
-        let ledger = &self.nodes.node(key).ledger;
+        let ledger = &self.cluster.nodes().node(key).ledger;
         drain
             .misfits
             .retain(|instance, _| ledger.get(instance).is_some());
@@ -320,7 +328,7 @@ impl Scheduler {
         };
         let mut census = Census::default();
         let mut waiting = Vec::new();
-        for (instance, _) in self.nodes.node(key).ledger.entries_from(0) {
+        for (instance, _) in self.cluster.nodes().node(key).ledger.entries_from(0) {
             census.there += 1;
             let kept = self.instances.get(instance);
             let leaves = kept.is_some_and(|kept| match &kept.state {
@@ -414,7 +422,7 @@ impl Scheduler {
     /// Ends a drain where it is; what is on its way goes on.
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, detail: &str) {
         let progress = self.progress(uuid, state, detail);
-        let key = self.nodes.by_uuid(uuid);
+        let key = self.cluster.nodes().by_uuid(uuid);
         let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
         if self.cordons.end_drain(uuid).is_some() {
             self.remember_node(uuid);
@@ -432,7 +440,7 @@ impl Scheduler {
 
     /// A node that is drained is lost: whether its instances are gone nobody can say.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         if self.cordons.drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Incomplete, "the node is lost");
         }
@@ -440,7 +448,9 @@ impl Scheduler {
 
     /// How the drain of a node stands.
     fn progress(&self, uuid: Uuid, state: DrainState, detail: &str) -> DrainProgress {
-        let (Some(drain), Some(key)) = (self.cordons.drain(uuid), self.nodes.by_uuid(uuid)) else {
+        let (Some(drain), Some(key)) =
+            (self.cordons.drain(uuid), self.cluster.nodes().by_uuid(uuid))
+        else {
             return DrainProgress {
                 node_uuid: uuid.to_string(),
                 state,

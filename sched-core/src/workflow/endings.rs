@@ -79,11 +79,7 @@ impl Scheduler {
         instance: &InstanceId,
         how: Ended,
     ) -> EntryEnd {
-        let end = self.nodes.node_mut(key).ledger.end(instance, how);
-        if end == EntryEnd::Open {
-            self.refresh_offer(key);
-        }
-        end
+        self.cluster.ledger_mut(key).end(instance, how)
     }
 
     /// A launcher says that an instance that is looked after has ended on it; whether original controllers alone are to
@@ -123,7 +119,7 @@ impl Scheduler {
                 self.seek_after_its_end(key, instance, why);
                 Heard::Originals
             }
-            State::Lost { node, then, .. } if node == self.nodes.node(key).uuid => {
+            State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
                     self.seek(instance, why);
                     return Heard::Originals;
@@ -212,7 +208,7 @@ impl Scheduler {
         };
         match kept.state.clone() {
             State::Placing(Placing { node, .. }) if node == key => {
-                let node = self.nodes.node(key);
+                let node = self.cluster.nodes().node(key);
                 let (uuid, has_run) = (node.uuid, kept.has_run);
                 if has_run || node.ledger.counts_starts() {
                     return self.seek(instance, "its node does not have it");
@@ -270,7 +266,7 @@ impl Scheduler {
     /// in order.
     fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, named: &Target) {
         let instance = &named.instance;
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let (uuid, session) = (node.uuid, node.session());
         let target = Target {
             instance: instance.clone(),
@@ -293,7 +289,7 @@ impl Scheduler {
             self.note_told_to_stop(instance, &before);
         }
         self.turn(instance, state, "deleted");
-        self.nodes.node_mut(key).ledger.stop_sent(instance);
+        self.cluster.ledger_mut(key).stop_sent(instance);
         let command = TargetedCommand {
             sender: id,
             target,

@@ -141,10 +141,10 @@ impl Scheduler {
             seq,
             ended,
         } = *ends;
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         self.ends.begin(uuid, incarnation, seq);
         if report.starts_seen.is_some() {
-            self.nodes.node_mut(key).ledger.note_counting();
+            self.cluster.ledger_mut(key).note_counting();
         }
         self.set_numbers_ends(id, true);
         if ended.is_empty() {
@@ -179,7 +179,7 @@ impl Scheduler {
     ) {
         let session = self.sessions.get(&id).filter(|it| it.numbers_ends);
         if let Some(key) = session.and_then(|session| session.node) {
-            let uuid = self.nodes.node(key).uuid;
+            let uuid = self.cluster.nodes().node(key).uuid;
             if !self.ends.note(uuid, seq) {
                 return;
             }
@@ -203,7 +203,13 @@ impl Scheduler {
             frame,
             ..
         } = end;
-        let is_known = self.nodes.node(key).ledger.get(&instance).is_some();
+        let is_known = self
+            .cluster
+            .nodes()
+            .node(key)
+            .ledger
+            .get(&instance)
+            .is_some();
         let (frame, told) = match how {
             // Of a START that nobody knows any more its failure was told when its node was given up.
             EndHow::Failed(failed) if is_known => {
@@ -224,14 +230,13 @@ impl Scheduler {
     /// An instance has ended and runs again: one of the STARTs that were given to its node has had its outcome.
     fn ended_before(&mut self, key: NodeKey, instance: &InstanceId) {
         // Whether its room is to be released does not matter: it has it again.
-        let _ = self.nodes.node_mut(key).ledger.end(instance, Ended::Gone);
-        self.refresh_offer(key);
+        let _ = self.cluster.ledger_mut(key).end(instance, Ended::Gone);
     }
 
     /// Whether the only START of an instance on a node is one that its launcher had not come to when it said that the
     /// instance had ended.
     fn is_of_earlier(&self, key: NodeKey, instance: &InstanceId, starts_seen: u64) -> bool {
-        let entry = self.nodes.node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger.get(instance);
         entry.is_some_and(|entry| entry.is_all_after(starts_seen))
     }
 
@@ -254,8 +259,8 @@ impl Scheduler {
                 seq,
                 ..
             } = recorded;
-            let key = self.nodes.by_uuid(node);
-            let session = key.and_then(|key| self.nodes.node(key).session());
+            let key = self.cluster.nodes().by_uuid(node);
+            let session = key.and_then(|key| self.cluster.nodes().node(key).session());
             // Another connection than the one it was told on serves as well: the number says all.
             if let Some(session) = session
                 && self
@@ -280,7 +285,7 @@ impl Scheduler {
         if self.ends.by_node.len() <= MAX_NODES_REMEMBERED {
             return;
         }
-        let nodes = &self.nodes;
+        let nodes = &self.cluster.nodes();
         let mut forgotten = Vec::new();
         self.ends.by_node.retain(|&uuid, heard| {
             let stays = nodes.by_uuid(uuid).is_some() || heard.acknowledged != Acknowledged::Yes;

@@ -20,7 +20,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use proto_frames::payload::Topic;
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -29,13 +28,9 @@ use crate::api::action::{Message, Notice, StatsWithout};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceReport, InstanceState, Meaning};
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
+use crate::cluster::questions::{Asker, MAX_QUESTIONS};
 use crate::instance::{Awaits, Instance, Placing, State};
 use crate::workflow::reports::lives_on;
-
-/// Commands about instances of other nodes that one node may be asked at a time: the oldest is forgotten for one more,
-/// and its answer taken for foreign. Such commands come one at a time, from people and from controllers that are behind;
-/// and copies of instances that are elsewhere are stopped no faster.
-pub const MAX_QUESTIONS: usize = 64;
 
 /// What becomes of what a node says of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,57 +52,18 @@ pub(crate) enum Says {
     Other,
 }
 
-/// What a node was asked about instances that are not its own: its answers are no lies.
-#[derive(Debug, Default)]
-pub(crate) struct Questions {
-    /// By instance: the command, and who hears of the answer.
-    asked: IndexMap<InstanceId, (Kind, Asker)>,
-}
-
-/// Who asked a node about an instance of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asker {
-    /// A controller or operator: the answer is carried on.
-    Peer,
-    /// The scheduler itself: nobody else hears of it.
-    Scheduler,
-}
-
-impl Questions {
-    fn ask(&mut self, instance: InstanceId, command: Kind, asker: Asker) {
-        if self.asked.len() >= MAX_QUESTIONS {
-            self.asked.shift_remove_index(0);
-        }
-        self.asked.insert(instance, (command, asker));
-    }
-
-    /// Who asked what this frame answers; it is answered then.
-    fn answered(&mut self, instance: &InstanceId, answer: Kind) -> Option<(Kind, Asker)> {
-        let (command, _) = *self.asked.get(instance)?;
-        let is_answer = match command {
-            Kind::DELETE => matches!(
-                answer,
-                Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED | Kind::DELETE_FAILURE
-            ),
-            Kind::ATTACH_VOLUME => answer == Kind::ATTACH_VOLUME_FAILURE,
-            _ => false,
-        };
-        is_answer.then(|| self.asked.shift_remove(instance))?
-    }
-}
-
 impl Scheduler {
     /// What becomes of what a node says of an instance.
     pub(crate) fn word_on(&self, key: NodeKey, instance: &InstanceId, says: Says) -> Word {
         let Some(kept) = self.instances.get(instance) else {
-            let holder = self.holders.get(instance);
-            return if holder.is_none_or(|holder| *holder == key) {
+            let holder = self.cluster.placement(instance);
+            return if holder.is_none_or(|holder| holder == key) {
                 Word::Counts
             } else {
                 Word::Foreign
             };
         };
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         let counts = match &kept.state {
             State::Migrating { from, to, .. } => *from == key || *to == key,
             State::Lost { node, .. } => *node == uuid || kept.bound_for == Some(uuid),
@@ -154,8 +110,7 @@ impl Scheduler {
             // Of its own copy, which it has listed, it may say so.
             self.release(key, instance);
         }
-        let questions = &mut self.nodes.node_mut(key).questions;
-        match questions.answered(instance, frame.kind) {
+        match self.cluster.question_answered(key, instance, frame.kind) {
             Some((command, Asker::Peer)) => self.carry_answer(id, command, instance, frame),
             Some((_, Asker::Scheduler)) => {}
             None if word == Word::Foreign => self.note_foreign(id, frame.kind, instance, 1),
@@ -173,8 +128,8 @@ impl Scheduler {
         asker: Asker,
     ) {
         if self.word_on(key, instance, Says::Other) != Word::Counts {
-            let questions = &mut self.nodes.node_mut(key).questions;
-            questions.ask(instance.clone(), command, asker);
+            self.cluster
+                .note_question(key, instance.clone(), command, asker);
         }
     }
 
@@ -251,8 +206,12 @@ impl Scheduler {
         if let Some(kept) = self.instances.get(instance) {
             return !matches!(kept.state, State::Lost { .. });
         }
-        let holder = self.holders.get(instance).filter(|holder| **holder != key);
-        let entry = holder.and_then(|holder| self.nodes.node(*holder).ledger.get(instance));
+        let holder = self
+            .cluster
+            .placement(instance)
+            .filter(|holder| *holder != key);
+        let entry =
+            holder.and_then(|holder| self.cluster.nodes().node(holder).ledger.get(instance));
         // The START was given from here, and is known to have come to something.
         let is_sure = entry.is_some_and(|it| it.sender.is_some() && it.phase == Phase::Running);
         is_sure && !state.is_over()

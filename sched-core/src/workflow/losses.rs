@@ -42,13 +42,13 @@ impl Scheduler {
         if !self.sessions.get(&id).is_some_and(Session::is_native) {
             return;
         }
-        let waits_for = self.nodes.node(key).lease_ticket;
+        let waits_for = self.cluster.nodes().node(key).lease_ticket;
         if !self.is_on_disk(waits_for) {
             return;
         }
         self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
         let now = self.now;
-        let earlier = self.nodes.node_mut(key).leased_at.replace(now);
+        let earlier = self.cluster.extend_lease(key, now);
         if earlier.is_none() {
             // Looked at again when it is due; meanwhile each report costs no more than the time it came.
             self.leases.insert((now + LEASE_LOOK, key));
@@ -65,7 +65,7 @@ impl Scheduler {
         listed: &[InstanceReport],
         is_own: impl Fn(u32) -> bool,
     ) {
-        let is_first = self.nodes.node(key).leased_at.is_none();
+        let is_first = self.cluster.nodes().node(key).leased_at.is_none();
         let Some(announced) = announced.filter(|_| is_first) else {
             return;
         };
@@ -81,7 +81,8 @@ impl Scheduler {
             }
         }
         if has_grown {
-            self.nodes.node_mut(key).lease_ticket = self.next_ticket();
+            let ticket = self.next_ticket();
+            self.cluster.set_lease_ticket(key, ticket);
         }
     }
 
@@ -92,10 +93,10 @@ impl Scheduler {
             && due <= now
         {
             self.leases.pop_first();
-            if !self.nodes.contains(key) {
+            if !self.cluster.nodes().contains(key) {
                 continue;
             }
-            let node = self.nodes.node(key);
+            let node = self.cluster.nodes().node(key);
             let (Some(session), Some(heard)) = (node.session(), node.leased_at) else {
                 continue;
             };
@@ -121,7 +122,7 @@ impl Scheduler {
         if self.instances.is_empty() {
             return Vec::new();
         }
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let uuid = node.uuid;
         let is_stranger = |instance: &InstanceId| {
             self.instances.contains(instance)
@@ -150,7 +151,7 @@ impl Scheduler {
 
     /// The instances looked after that have an entry on a node.
     pub(crate) fn kept_on(&self, key: NodeKey) -> Vec<InstanceId> {
-        let ledger = &self.nodes.node(key).ledger;
+        let ledger = &self.cluster.nodes().node(key).ledger;
         let entries = ledger.entries_from(0);
         entries
             .filter(|(_, entry)| entry.is_kept)
@@ -185,7 +186,7 @@ impl Scheduler {
             return;
         }
         for instance in self.kept_on(key) {
-            let Some(entry) = self.nodes.node(key).ledger.get(&instance) else {
+            let Some(entry) = self.cluster.nodes().node(key).ledger.get(&instance) else {
                 continue;
             };
             let is_claim = entry.phase == Phase::Claimed;
@@ -210,7 +211,7 @@ impl Scheduler {
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
         let may_have_ended = self.moved_with_node(instance, state);
         self.note_told_to_stop(instance, state);
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let (uuid, lost_at) = match node.presence {
             Presence::Lost(at) => (node.uuid, at),
             Presence::Connected(_) => (node.uuid, self.now),
@@ -269,7 +270,14 @@ impl Scheduler {
 
     /// How long a node's launcher lets instances run without hearing from here.
     pub(crate) fn lease_of(&self, key: NodeKey) -> Option<Duration> {
-        let extras = self.nodes.node(key).report.as_ref()?.extras.as_ref()?;
+        let extras = self
+            .cluster
+            .nodes()
+            .node(key)
+            .report
+            .as_ref()?
+            .extras
+            .as_ref()?;
         let promised = extras.capabilities.contains(Capabilities::LEASE);
         extras.lease.filter(|_| promised)
     }
@@ -300,18 +308,14 @@ impl Scheduler {
         let by = kept.and_then(|kept| kept.suspended_by.clone());
         // Who had it suspended is not known where the scheduler was restarted during a move, or where somebody else did:
         // it stays suspended until it is resumed by command. A node may list it before it says in READY what it can do.
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let may_suspend = node.report.is_none() || node.can(Capabilities::SUSPEND);
         let by = by.or_else(|| may_suspend.then_some(By::Command));
         match by.filter(|_| is_suspended) {
             None => self.turn(instance, State::Running { node: key }, "its node is back"),
             Some(by) => {
                 let is_evicted = by != By::Command;
-                self.nodes
-                    .node_mut(key)
-                    .ledger
-                    .set_suspended(instance, true);
-                self.refresh_offer(key);
+                self.cluster.ledger_mut(key).set_suspended(instance, true);
                 let state = State::Suspended { node: key, by };
                 self.turn(instance, state, "its node is back");
                 if is_evicted {
@@ -346,8 +350,8 @@ impl Scheduler {
 
     /// Nothing is expected of a lost node any more.
     pub(crate) fn loss_is_final(&mut self, instance: &InstanceId, node: Uuid, then: AfterLoss) {
-        let key = self.nodes.by_uuid(node);
-        let is_there = key.is_some_and(|key| self.nodes.node(key).session().is_some());
+        let key = self.cluster.nodes().by_uuid(node);
+        let is_there = key.is_some_and(|key| self.cluster.nodes().node(key).session().is_some());
         if is_there {
             // It is back, and its launcher may have its lease extended any time: its STATS will tell.
             let until = self.now + LEASE_MARGIN;
@@ -388,19 +392,18 @@ impl Scheduler {
 
     /// An instance is where its node says.
     fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.holders.insert(instance.clone(), key);
-        self.nodes.node_mut(key).ledger.set_kept(instance, true);
+        self.cluster.set_placement(instance, key);
+        self.cluster.ledger_mut(key).set_kept(instance, true);
         let asked = self.instances.get(instance).and_then(|kept| kept.request());
-        let known = self.nodes.node(key).ledger.get(instance);
+        let known = self.cluster.nodes().node(key).ledger.get(instance);
         // An original launcher does not say what it asked for.
         if let (Some(request), Some(entry)) = (asked.cloned(), known)
             && entry.asked == crate::Resources::ZERO
         {
             let custom = self.extras(&request).custom;
-            let ledger = &mut self.nodes.node_mut(key).ledger;
+            let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_asked(instance, request.asked, custom);
         }
-        self.refresh_offer(key);
     }
 
     /// Has an instance stopped on its node.
@@ -423,11 +426,11 @@ impl Scheduler {
 
     /// Tells a node to stop an instance and keep nothing running of it.
     pub(crate) fn order_stop(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.nodes.node_mut(key);
-        let Some(session) = node.session() else {
+        let Some(session) = self.cluster.nodes().node(key).session() else {
             return;
         };
-        node.ledger.stop_sent(instance);
+        self.cluster.ledger_mut(key).stop_sent(instance);
+        let node = self.cluster.nodes().node(key);
         let delete = Delete {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid.to_string(),
@@ -448,7 +451,7 @@ impl Scheduler {
             return;
         }
         let now = self.now;
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         let tried = self
             .instances
             .get(instance)
@@ -456,14 +459,13 @@ impl Scheduler {
             .flat_map(|kept| kept.tried.iter());
         let alike: Vec<NodeKey> = tried
             .filter(|tried| tried.reason == *reason && tried.node != uuid)
-            .filter_map(|tried| self.nodes.by_uuid(tried.node))
+            .filter_map(|tried| self.cluster.nodes().by_uuid(tried.node))
             .collect();
         if alike.is_empty() {
-            self.nodes.node_mut(key).failures.add(now);
-            return self.note_failing(key);
+            return self.cluster.record_failure(key, now);
         }
         if let [first] = alike[..] {
-            self.nodes.node_mut(first).failures.forgive(now);
+            self.cluster.retract_failure(first, now);
         }
     }
 }

@@ -77,7 +77,7 @@ impl Scheduler {
     pub(crate) fn migrate(&mut self, id: SessionId, migrate: &Migrate) {
         let instance = InstanceId::new(&migrate.instance_uuid);
         if let Err(declined) = self.try_migrate(id, &instance, migrate) {
-            let key = self.holders.get(&instance).copied();
+            let key = self.cluster.placement(&instance);
             let (reason, detail) = (declined.reason, declined.detail);
             self.fail_command(id, LifeCommand::Migrate, &instance, key, reason, &detail);
         }
@@ -118,7 +118,7 @@ impl Scheduler {
                           say which node it is to wait for";
             return Err(Declined::new(CommandFailureReason::WrongState, detail));
         };
-        let uuid = self.nodes.node(target).uuid;
+        let uuid = self.cluster.nodes().node(target).uuid;
         let request = self.request_now(instance);
         if let Some(request) = request.map(|request| pinned(request, uuid)) {
             let why = self.why_not(&request?);
@@ -168,11 +168,11 @@ impl Scheduler {
                 return Err(Declined::new(WrongState, detail));
             }
             None => {
-                let &key = self
-                    .holders
-                    .get(instance)
+                let key = self
+                    .cluster
+                    .placement(instance)
                     .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
-                let entry = self.nodes.node(key).ledger.get(instance);
+                let entry = self.cluster.nodes().node(key).ledger.get(instance);
                 if entry.is_none_or(|entry| entry.phase != Phase::Running) {
                     let detail = "its node has not said yet that it has it";
                     return Err(Declined::new(WrongState, detail));
@@ -180,7 +180,7 @@ impl Scheduler {
                 key
             }
         };
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         if node.session().is_none() {
             let detail = format!("its node {} is not connected", node.uuid);
             return Err(Declined::new(WrongState, detail));
@@ -206,7 +206,10 @@ impl Scheduler {
         let Some((from, to, Move::Claimed, due)) = self.moving(instance) else {
             return;
         };
-        let (source, target) = (self.nodes.node(from), self.nodes.node(to));
+        let (source, target) = (
+            self.cluster.nodes().node(from),
+            self.cluster.nodes().node(to),
+        );
         let lost = match (source.session(), target.session()) {
             (None, _) => Some(source.uuid),
             (_, None) => Some(target.uuid),
@@ -251,8 +254,8 @@ impl Scheduler {
     }
 
     fn order_to_ship(&mut self, instance: &InstanceId, from: NodeKey, to: NodeKey) {
-        let target = self.nodes.node(to).uuid;
-        let node = self.nodes.node(from);
+        let target = self.cluster.nodes().node(to).uuid;
+        let node = self.cluster.nodes().node(from);
         let Some(session) = node.session() else {
             return;
         };
@@ -278,7 +281,7 @@ impl Scheduler {
     }
 
     fn has_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
-        self.holders.insert(instance.clone(), key);
+        self.cluster.set_placement(instance, key);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
             kept.has_left_unsaid = false;
@@ -315,7 +318,7 @@ impl Scheduler {
                 start = Some(known.sender);
             }
         }
-        let target = self.nodes.node_mut(to);
+        let target = self.cluster.nodes().node(to);
         let is_listed = target
             .ledger
             .get(instance)
@@ -324,7 +327,7 @@ impl Scheduler {
             self.has_arrived(instance, to);
             return Heard::Originals;
         }
-        self.holders.insert(instance.clone(), to);
+        self.cluster.set_placement(instance, to);
         if how != Move::Shipped {
             self.turn(
                 instance,
@@ -336,10 +339,10 @@ impl Scheduler {
             // It is the target's to list it now; if it never does, the instance is started anew.
             let unconfirmed = Unconfirmed {
                 sender: start.unwrap_or(SessionId(0)),
-                ordinal: target.starts_sent,
+                ordinal: self.cluster.nodes().node(to).starts_sent,
                 restart: true,
             };
-            target.ledger.give(instance, unconfirmed);
+            self.cluster.ledger_mut(to).give(instance, unconfirmed);
             self.turn(instance, placing(to, Awaits::Node), "it was shipped");
         }
         Heard::Originals
@@ -354,7 +357,7 @@ impl Scheduler {
 
     /// A launcher could not stop an instance; whether it was to because the instance is to leave.
     pub(crate) fn stop_failed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
-        let is_told_again = self.nodes.node_mut(key).ledger.stop_failed(instance);
+        let is_told_again = self.cluster.ledger_mut(key).stop_failed(instance);
         let state = self.state_of(instance);
         let Some(state) = state.filter(|state| state.node() == Some(key)) else {
             return false;
@@ -396,7 +399,7 @@ impl Scheduler {
         match self.instances.get(instance).map(|kept| kept.state.clone()) {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, detail);
-                let entry = self.nodes.node(key).ledger.get(instance);
+                let entry = self.cluster.nodes().node(key).ledger.get(instance);
                 let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(kept) = self.instances.get_mut(instance) {
                     // It says itself that it goes on running it, unless it was told before.
@@ -427,7 +430,7 @@ impl Scheduler {
         let Some((from, lost, how, due)) = self.moving(instance) else {
             return;
         };
-        let detail = format!("node {} is lost", self.nodes.node(lost).uuid);
+        let detail = format!("node {} is lost", self.cluster.nodes().node(lost).uuid);
         match how {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &detail),
             Move::Cold => {
@@ -436,7 +439,7 @@ impl Scheduler {
                     .get(instance)
                     .and_then(|it| it.pending.clone());
                 let mut request = self.request_on(from, instance, pending.as_deref());
-                request.avoid.push(self.nodes.node(lost).uuid);
+                request.avoid.push(self.cluster.nodes().node(lost).uuid);
                 if let Some(to) = self.choose_ready(&request) {
                     self.claim_as(&request, to);
                     return self.turn(instance, State::Migrating { from, to, how, due }, &detail);
@@ -489,7 +492,7 @@ impl Scheduler {
         self.unclaim(to, instance);
         let reason = CommandFailureReason::Failed;
         self.tell_mover(instance, from, reason, "its node is lost");
-        let target = self.nodes.node(to).uuid;
+        let target = self.cluster.nodes().node(to).uuid;
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.told_to_stop = how != Move::Claimed;
             kept.bound_for = (how == Move::Shipped).then_some(target);
@@ -499,7 +502,7 @@ impl Scheduler {
 
     /// An instance goes on where it is, as what it was before.
     fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
-        let entry = self.nodes.node(node).ledger.get(instance);
+        let entry = self.cluster.nodes().node(node).ledger.get(instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self
             .instances
@@ -510,8 +513,7 @@ impl Scheduler {
         }
         let by = by.unwrap_or(By::Command);
         let is_evicted = by != By::Command;
-        self.nodes.node_mut(node).ledger.note_suspended(instance);
-        self.refresh_offer(node);
+        self.cluster.ledger_mut(node).note_suspended(instance);
         self.turn(instance, State::Suspended { node, by }, detail);
         if is_evicted {
             self.wait_for_resume(instance, node);
@@ -540,11 +542,15 @@ impl Scheduler {
 
     /// Claims on a node what a request asks for, before anybody is told.
     pub(crate) fn claim_as(&mut self, request: &StartRequest, key: NodeKey) {
-        let extras = self.extras(request);
-        let entry = Entry::claimed(request.asked, extras, self.now);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
+        let entry = self.claimed(request);
+        let mut ledger = self.cluster.ledger_mut(key);
         ledger.insert(request.instance.clone(), entry);
-        ledger.set_kept(&request.instance, true);
-        self.refresh_offer(key);
+    }
+
+    /// The claim of a managed instance that its node is not told of yet.
+    pub(crate) fn claimed(&self, request: &StartRequest) -> Entry {
+        let mut entry = Entry::claimed(request.asked, self.extras(request), self.now);
+        entry.is_kept = true;
+        entry
     }
 }

@@ -254,7 +254,7 @@ impl Scheduler {
 
     fn is_there(&self, instance: &str) -> bool {
         let instance = InstanceId::new(instance);
-        self.holders.contains_key(&instance) || self.instances.contains(&instance)
+        self.cluster.placement(&instance).is_some() || self.instances.contains(&instance)
     }
 }
 

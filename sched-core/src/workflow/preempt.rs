@@ -52,7 +52,7 @@ impl Scheduler {
         if !self.policy.preemption {
             return false;
         }
-        let table = &self.tables[pool_of(request) as usize];
+        let table = self.cluster.table(pool_of(request));
         let from = table.cursor().map_or(0, |slot| slot as usize + 1);
         let slots = (from..table.slot_count()).chain(0..from.min(table.slot_count()));
         let nodes = slots.filter_map(|slot| table.node(u32::try_from(slot).ok()?));
@@ -88,15 +88,16 @@ impl Scheduler {
         let priority = self.instances.get(instance)?.priority;
         let pool = pool_of(request);
         let view = self.view(pool);
-        let asked = view.asked(request, &self.labels[pool as usize]);
+        let asked = view.asked(request, self.cluster.labels(pool));
         if !asked.unheard_of.is_empty() {
             return None;
         }
         let filters: Vec<_> = self.policy.concerned(&asked).collect();
         let (mut best, mut left): (Option<(NodeKey, Plan)>, _) = (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
-            let may_go =
-                self.nodes.node(key).may_make_room() && self.is_open_to(pool, key, instance) && {
+            let may_go = self.cluster.nodes().node(key).may_make_room()
+                && self.is_open_to(pool, key, instance)
+                && {
                     let node = view.candidate(key);
                     filters
                         .iter()
@@ -106,7 +107,7 @@ impl Scheduler {
                 continue;
             }
             let lack = self.lack(key, &asked);
-            if lack.is_covered() && !self.nodes.node(key).is_on_offer() {
+            if lack.is_covered() && !self.cluster.nodes().node(key).is_on_offer() {
                 // It calls itself full for another reason, which nobody's making way is known to change.
                 continue;
             }
@@ -124,10 +125,10 @@ impl Scheduler {
     }
 
     fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Lack {
-        let mut lack = Lack::new(asked.request.asked, self.nodes.free(key));
+        let mut lack = Lack::new(asked.request.asked, self.cluster.nodes().free(key));
         let custom = asked.custom.iter();
         lack.custom.extend(custom.map(|&(column, amount)| {
-            let free = self.nodes.free_custom(key, column);
+            let free = self.cluster.nodes().free_custom(key, column);
             (column, amount.saturating_sub(free))
         }));
         lack
@@ -135,7 +136,7 @@ impl Scheduler {
 
     /// The instances on a node that may have to make way for one of this priority.
     fn victims_on(&self, key: NodeKey, priority: u8, left: &mut usize) -> Vec<Victim> {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let entries = node.ledger.entries_from(0);
         let suspends = node.can(Capabilities::SUSPEND);
         let looked_at = entries
@@ -172,7 +173,7 @@ impl Scheduler {
         Some(Victim {
             instance: instance.clone(),
             priority: kept.priority,
-            frees: self.nodes.node(key).ledger.frees(entry),
+            frees: self.cluster.nodes().node(key).ledger.frees(entry),
             custom: entry.custom().into(),
             age: self.now.saturating_duration_since(entry.since),
             suspends,
@@ -185,7 +186,7 @@ impl Scheduler {
         if !self.claim_room(instance, key) {
             return false;
         }
-        self.holders.insert(instance.clone(), key);
+        self.cluster.set_placement(instance, key);
         let set: BTreeSet<InstanceId> = plan.victims.iter().map(|(it, _)| it.clone()).collect();
         for victim in &set {
             self.evictions.wait_for(victim.clone(), instance.clone());
@@ -351,7 +352,7 @@ impl Scheduler {
             return false;
         }
         for pool in Pool::ALL {
-            if self.nodes.node(key).slots[pool as usize].is_none() {
+            if self.cluster.nodes().node(key).slots[pool as usize].is_none() {
                 continue;
             }
             let waiting = self.queue.iter_after(pool, None);

@@ -70,7 +70,7 @@ impl Remembered {
         self.count
     }
 
-    fn note_changed(&mut self, node: Uuid, now: Instant) {
+    pub(crate) fn note_changed(&mut self, node: Uuid, now: Instant) {
         if self.is_changed.insert(node) {
             self.changed.push_back(node);
         }
@@ -110,14 +110,6 @@ impl Remembered {
 }
 
 impl Scheduler {
-    /// The claims on a node have changed.
-    pub(crate) fn claims_changed(&mut self, key: NodeKey) {
-        let node = self.nodes.node(key);
-        if self.durable.is_on() && !node.is_native {
-            self.remembered.note_changed(node.uuid, self.now);
-        }
-    }
-
     /// Whether claims are to be handed out for the disk with this input.
     pub(crate) fn are_claims_due(&self) -> bool {
         let due = self.remembered.due;
@@ -136,8 +128,8 @@ impl Scheduler {
             && let Some(uuid) = self.remembered.changed.pop_front()
         {
             self.remembered.is_changed.remove(&uuid);
-            let key = self.nodes.by_uuid(uuid);
-            claims += key.map_or(0, |key| self.nodes.node(key).ledger.len());
+            let key = self.cluster.nodes().by_uuid(uuid);
+            claims += key.map_or(0, |key| self.cluster.nodes().node(key).ledger.len());
             nodes.push(uuid);
         }
         let is_more = !self.remembered.changed.is_empty();
@@ -147,7 +139,12 @@ impl Scheduler {
 
     /// What is put on disk of the claims on a node; `None` if nothing is to be there.
     pub(crate) fn claims_record(&self, uuid: Uuid) -> Option<Record> {
-        let claims = match self.nodes.by_uuid(uuid).map(|key| self.nodes.node(key)) {
+        let claims = match self
+            .cluster
+            .nodes()
+            .by_uuid(uuid)
+            .map(|key| self.cluster.nodes().node(key))
+        {
             Some(node) if node.is_native => return None,
             Some(node) => self.claims_of(&node.ledger),
             None => self.remembered.away.get(&uuid)?.claims.clone(),
@@ -170,7 +167,7 @@ impl Scheduler {
             resources: entry
                 .custom()
                 .iter()
-                .map(|&(column, amount)| (self.columns.name(column).into(), amount))
+                .map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount))
                 .collect(),
             group: entry.group().map(|group| (&**group).into()),
         };
@@ -202,7 +199,7 @@ impl Scheduler {
     /// A node with an original launcher is there again: what its instances asked for counts from now on. Of instances
     /// that have been placed elsewhere, and of those that are managed, more is known elsewhere.
     pub(crate) fn recall_claims(&mut self, key: NodeKey) {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let (uuid, is_native) = (node.uuid, node.is_native);
         let Some(claims) = self.remembered.take(uuid) else {
             return;
@@ -215,8 +212,8 @@ impl Scheduler {
         }
         for claim in claims {
             let instance = InstanceId::new(&claim.instance);
-            let ledger = &self.nodes.node(key).ledger;
-            let is_elsewhere = self.holders.contains_key(&instance)
+            let ledger = &self.cluster.nodes().node(key).ledger;
+            let is_elsewhere = self.cluster.placement(&instance).is_some()
                 || self.instances.contains(&instance)
                 || ledger.get(&instance).is_some();
             if is_elsewhere || ledger.len() >= MAX_INSTANCES_PER_NODE {
@@ -230,14 +227,13 @@ impl Scheduler {
             let amounts = claim.resources.iter();
             let extras = Extras {
                 custom: self
-                    .columns
-                    .asked(amounts.map(|(name, amount)| (&**name, *amount))),
+                    .cluster
+                    .amounts(amounts.map(|(name, amount)| (&**name, *amount))),
                 group: claim.group.as_deref().map(Into::into),
             };
             let entry = Entry::remembered(asked, extras, self.now);
-            self.nodes.node_mut(key).ledger.insert(instance, entry);
+            self.cluster.ledger_mut(key).insert(instance, entry);
         }
-        self.refresh_offer(key);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use indexmap::map::Entry;
 use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Frame, Kind};
 
@@ -14,7 +13,7 @@ use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
-use crate::cluster::node::{IsOther, NodeStatus};
+use crate::cluster::node::NodeStatus;
 use crate::workflow::batches::BATCHES_PER_READY;
 use crate::workflow::endings::Heard;
 use crate::workflow::recovery::RETRIES_PER_READY;
@@ -22,15 +21,8 @@ use crate::workflow::recovery::RETRIES_PER_READY;
 impl Scheduler {
     pub(crate) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
         let Some(key) = self.node_of(id) else { return };
-        let is_other = self.nodes.set_report(key, report);
-        let node = self.nodes.node_mut(key);
-        node.status = NodeStatus::Ready;
-        node.ledger.stop_counting_released();
-        // There may be room by now for names that were left out.
-        if is_other == IsOther::Yes || !node.left_out.is_empty() {
-            self.refresh_traits(key);
-        }
-        self.refresh_offer(key);
+        self.cluster.ready(key, report, now);
+        self.note_changes();
         let was_open = self.settling.is_open();
         self.note_back(now, key);
         if self.settling.is_open() && self.settling.len() > 0 {
@@ -43,25 +35,19 @@ impl Scheduler {
 
     pub(crate) fn status(&mut self, now: Instant, id: SessionId, kind: Kind) {
         let Some(key) = self.node_of(id) else { return };
-        let node = self.nodes.node_mut(key);
-        node.status = match kind {
+        let status = match kind {
             Kind::OFFLINE => NodeStatus::Offline,
             Kind::MAINTENANCE => NodeStatus::Maintenance,
             _ => NodeStatus::Full,
         };
-        if node.status == NodeStatus::Full {
-            node.ledger.count_released();
-        } else {
-            node.ledger.stop_counting_released();
-        }
-        self.refresh_offer(key);
+        self.cluster.set_status(key, status);
         self.note_back(now, key);
     }
 
     /// Closes the settle window if this was the last node it waits for: one is back once it has said both how it is and
     /// what runs on it, because members of groups may be among that.
     fn note_back(&mut self, now: Instant, key: NodeKey) {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         if node.status != NodeStatus::Connected && node.has_listed {
             self.settling.is_back(node.uuid, now);
         }
@@ -74,7 +60,7 @@ impl Scheduler {
         listed: &mut Vec<InstanceReport>,
         foreign: &mut Vec<u32>,
     ) {
-        let ledger = &self.nodes.node(key).ledger;
+        let ledger = &self.cluster.nodes().node(key).ledger;
         let mut room = MAX_INSTANCES_PER_NODE.saturating_sub(ledger.len());
         if listed.len() <= room {
             return;
@@ -95,7 +81,8 @@ impl Scheduler {
         }
         let left_out = count - listed.len();
         if left_out > 0 {
-            self.advise(key, Advice::TooManyInstances(left_out));
+            self.cluster.advise(key, Advice::TooManyInstances(left_out));
+            self.note_changes();
         }
     }
 
@@ -115,9 +102,7 @@ impl Scheduler {
         // Two nodes may list one instance while it moves: the one that has it here keeps it.
         for (at, listed) in (0..).zip(&report.instances) {
             if is_own(at) {
-                let holders = &mut self.holders;
-                if let Entry::Vacant(place) = holders.entry(listed.instance.clone()) {
-                    place.insert(key);
+                if self.cluster.add_placement(&listed.instance, key) {
                     self.note_had(&listed.instance);
                 }
             } else {
@@ -125,17 +110,14 @@ impl Scheduler {
             }
         }
         let lease = report.extras.as_ref().and_then(|extras| extras.lease);
-        if let Some(extras) = report.extras
-            && self.nodes.set_extras(key, extras) == IsOther::Yes
-        {
-            self.refresh_traits(key);
-            self.refresh_offer(key);
+        if let Some(extras) = report.extras {
+            self.cluster.set_extras(key, extras, now);
+            self.note_changes();
         }
         let missed_stats = self.config.missed_stats;
-        let node = self.nodes.node_mut(key);
-        node.has_listed = true;
+        self.cluster.note_listed(key);
         if report.starts_seen.is_some() {
-            node.ledger.note_counting();
+            self.cluster.ledger_mut(key).note_counting();
         }
         self.note_back(now, key);
         if let Some(seq) = report.lease_seq {
@@ -144,7 +126,7 @@ impl Scheduler {
         }
         let counts = report.starts_seen.is_some();
         let strangers = self.take_note_of_strangers(key, counts, &report.instances, is_own);
-        let node = self.nodes.node_mut(key);
+        let node = self.cluster.nodes().node(key);
         if report.instances.is_empty() && node.ledger.len() == 0 {
             return;
         }
@@ -153,22 +135,17 @@ impl Scheduler {
             is_queue_clear: node.backlog == Backlog::Clear,
             missed_stats,
         };
-        let mut outcome = node
-            .ledger
-            .apply_stats(report.instances, &rules, &self.columns, now);
-        let unknown = if node.is_native || node.has_unknown {
-            0
-        } else {
-            node.ledger.unknown()
-        };
+        let mut ledger = self.cluster.ledger_mut(key);
+        let (entries, columns) = ledger.with_columns();
+        let mut outcome = entries.apply_stats(report.instances, &rules, columns, now);
+        drop(ledger);
+        let unknown = self.cluster.take_unknown(key);
         if unknown > 0 {
-            node.has_unknown = true;
-            let notice = Notice::ClaimsUnknown(node.uuid, unknown);
-            self.notice(notice);
+            let uuid = self.cluster.nodes().node(key).uuid;
+            self.notice(Notice::ClaimsUnknown(uuid, unknown));
         }
-        self.refresh_offer(key);
-        let ledger = &self.nodes.node(key).ledger;
-        self.full
+        let ledger = &self.cluster.nodes().node(key).ledger;
+        self.tries
             .forget_on(key, |instance| ledger.is_unanswered(instance));
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
@@ -180,7 +157,7 @@ impl Scheduler {
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
-        let node = self.nodes.node(key).uuid;
+        let node = self.cluster.nodes().node(key).uuid;
         let gone = outcome
             .failed
             .into_iter()
@@ -189,9 +166,7 @@ impl Scheduler {
         let mut gone: Vec<_> = gone.collect();
         self.put_in_order(&mut gone, |(instance, _)| instance);
         for (instance, start) in gone {
-            if self.holders.get(&instance) == Some(&key) {
-                self.holders.swap_remove(&instance);
-            }
+            self.cluster.remove_placement(&instance, key);
             if self.instances.contains(&instance) {
                 self.kept_vanished(key, &instance);
                 continue;
@@ -234,7 +209,8 @@ impl Scheduler {
     ) {
         let Some(key) = self.node_of(id) else { return };
         // Original launchers do not name the instance of a START that they cannot read.
-        let instance = instance.or_else(|| self.nodes.node(key).ledger.only_unconfirmed());
+        let instance =
+            instance.or_else(|| self.cluster.nodes().node(key).ledger.only_unconfirmed());
         if *reason == StartFailureReason::FullComputeNode
             && let Some(instance) = &instance
             && self.refused_as_full(key, instance)
@@ -247,7 +223,7 @@ impl Scheduler {
         {
             return;
         }
-        let ledger = &self.nodes.node(key).ledger;
+        let ledger = &self.cluster.nodes().node(key).ledger;
         let sender = instance
             .as_ref()
             .and_then(|instance| ledger.get(instance)?.sender);
@@ -257,7 +233,9 @@ impl Scheduler {
                 self.blame(key, instance, reason);
                 self.ended(key, instance, Ended::Failed);
             }
-            None => self.notice(Notice::UnmatchedFailure(self.nodes.node(key).uuid)),
+            None => self.notice(Notice::UnmatchedFailure(
+                self.cluster.nodes().node(key).uuid,
+            )),
         }
         if *reason == StartFailureReason::FullComputeNode {
             self.is_full_again(key);
@@ -328,9 +306,7 @@ impl Scheduler {
     }
 
     fn confirm(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.nodes.node_mut(key);
-        node.ledger.confirm(instance);
-        self.refresh_offer(key);
+        self.cluster.ledger_mut(key).confirm(instance);
     }
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.

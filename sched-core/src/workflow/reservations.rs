@@ -53,7 +53,7 @@ impl Scheduler {
         let (pool, rank) = (pool_of(request), self.rank_of(request));
         nodes
             .filter(|&key| !self.queue.is_open(key, pool, rank))
-            .map(|key| self.nodes.node(key).uuid)
+            .map(|key| self.cluster.nodes().node(key).uuid)
             .collect()
     }
 
@@ -90,13 +90,13 @@ impl Scheduler {
             ..waiter.shape.request().clone()
         };
         let view = self.view(pool);
-        let asked = view.asked(&request, &self.labels[pool as usize]);
+        let asked = view.asked(&request, self.cluster.labels(pool));
         if !asked.unheard_of.is_empty() {
             return None;
         }
         let filters: Vec<_> = self.policy.concerned(&asked).collect();
         let could_run = |&key: &NodeKey| {
-            let node = self.nodes.node(key);
+            let node = self.cluster.nodes().node(key);
             let may_go = !matches!(waiter.place, Place::Only(only) if only != key);
             let custom = || {
                 let mut custom = asked.custom.iter();
@@ -114,33 +114,17 @@ impl Scheduler {
                         .all(|filter| filter.admits(&candidate, &asked).is_ok())
                 }
         };
-        let nodes = self.tables[pool as usize].iter();
+        let nodes = self.cluster.table(pool).iter();
         nodes
             .take(MAX_NODES_CONSIDERED)
             .filter(could_run)
-            .min_by_key(|&key| lacking(&waiter.asked, &self.nodes.free(key)))
+            .min_by_key(|&key| lacking(&waiter.asked, &self.cluster.nodes().free(key)))
     }
 
     /// Ends reservations whose time is over: others may be placed there now.
     pub(crate) fn end_reservations(&mut self, now: Instant) {
         while let Some(key) = self.queue.take_ended_reservation(now) {
             self.wake(key);
-        }
-    }
-
-    /// A node has joined, or is not what it was: what is kept on it may be for somebody it cannot run any more, and who
-    /// found no node may find this one.
-    pub(crate) fn reconsider_reservations(&mut self, key: NodeKey) {
-        if self.queue.is_empty() {
-            return;
-        }
-        if self.queue.unreserve(key).is_some() {
-            self.wake(key);
-        }
-        for pool in Pool::ALL {
-            if self.nodes.node(key).slots[pool as usize].is_some() {
-                self.queue.reconsider(pool);
-            }
         }
     }
 

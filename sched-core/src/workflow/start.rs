@@ -128,42 +128,21 @@ impl Scheduler {
         sender: SessionId,
         request: &StartRequest,
     ) {
-        if self.durable.is_recorded(&request.instance) {
+        let entry = if self.durable.is_recorded(&request.instance) {
             // What a crash would leave of it says that no node has it: its node is told once that is not so any more.
-            self.claim_as(request, key);
+            self.claimed(request)
         } else {
-            self.claim_as_placed(now, key, sender, request);
-        }
-        let earlier = self.holders.insert(request.instance.clone(), key);
-        debug_assert_eq!(earlier, None, "{} has a node already", request.instance);
-        self.note_try(&request.instance, key);
-        self.refresh_offer(key);
-    }
-
-    fn claim_as_placed(
-        &mut self,
-        now: Instant,
-        key: NodeKey,
-        sender: SessionId,
-        request: &StartRequest,
-    ) {
-        let extras = self.extras(request);
-        let node = self.nodes.node_mut(key);
-        node.starts_sent += 1;
-        let unconfirmed = Unconfirmed {
-            sender,
-            ordinal: node.starts_sent,
-            restart: request.restart,
+            let unconfirmed = self.cluster.number_start(key, sender, request.restart);
+            Entry::placed(request.asked, self.extras(request), now, unconfirmed)
         };
-        let entry = Entry::placed(request.asked, extras, now, unconfirmed);
-        node.ledger.insert(request.instance.clone(), entry);
+        self.cluster.claim(key, &request.instance, entry);
+        self.note_try(&request.instance, key);
     }
 
     /// Undoes the latest [`Scheduler::reserve`] on a node.
     pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
-        let entry = self.release(key, instance);
-        if entry.is_some_and(|entry| entry.phase != Phase::Claimed) {
-            self.nodes.node_mut(key).starts_sent -= 1;
+        if let Some((_, was_placed)) = self.cluster.unclaim(key, instance) {
+            self.claim_released(key, instance, was_placed);
         }
     }
 
@@ -174,8 +153,8 @@ impl Scheduler {
         let resources = scheduling.resources.iter();
         Extras {
             custom: self
-                .columns
-                .asked(resources.map(|(name, &amount)| (name.as_str(), amount))),
+                .cluster
+                .amounts(resources.map(|(name, &amount)| (name.as_str(), amount))),
             group: scheduling.group.as_ref().map(|group| Arc::from(&*group.id)),
         }
     }
@@ -183,32 +162,31 @@ impl Scheduler {
     /// A START of an instance that lives already goes to its node, which knows best how to answer.
     pub(crate) fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
         let instance = &start.request.instance;
-        self.full.forget(instance);
-        let node = self.nodes.node_mut(holder);
+        self.tries.forget(instance);
         let (sender, restart) = (start.sender, start.request.restart);
-        if node.session().is_none() {
+        if self.cluster.nodes().node(holder).session().is_none() {
             // The node is lost: this START shares the doubt about the instance.
             let unconfirmed = Unconfirmed {
                 sender,
                 ordinal: 0,
                 restart,
             };
-            node.ledger.set_phase(instance, Phase::InDoubt(unconfirmed));
+            let in_doubt = Phase::InDoubt(unconfirmed);
+            self.cluster
+                .ledger_mut(holder)
+                .set_phase(instance, in_doubt);
             return;
         }
-        node.starts_sent += 1;
-        let unconfirmed = Unconfirmed {
-            sender,
-            ordinal: node.starts_sent,
-            restart,
-        };
-        node.ledger.repeat(instance, unconfirmed);
+        let unconfirmed = self.cluster.number_start(holder, sender, restart);
+        self.cluster
+            .ledger_mut(holder)
+            .repeat(instance, unconfirmed);
         self.hand_over(holder, start);
     }
 
     pub(crate) fn hand_over(&mut self, key: NodeKey, start: PlacedStart) {
         self.counters.placed += 1;
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let Some(session) = node.session() else {
             return;
         };
@@ -220,7 +198,7 @@ impl Scheduler {
     }
 
     fn tell_placement(&mut self, key: NodeKey, instance: &InstanceId) {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let event = InstancePlaced {
             instance_uuid: instance.to_string(),
             node_uuid: node.uuid.to_string(),
@@ -314,7 +292,7 @@ impl Scheduler {
     pub(crate) fn no_room(&self, request: &StartRequest) -> StartFailureReason {
         if request.network_node {
             StartFailureReason::NoNetworkNodes
-        } else if self.tables[Pool::Compute as usize].len() == 0 {
+        } else if self.cluster.table(Pool::Compute).len() == 0 {
             StartFailureReason::NoComputeNodes
         } else {
             StartFailureReason::FullCloud
@@ -402,14 +380,16 @@ impl Scheduler {
 
     /// Takes an instance's entry out of a node's ledger.
     pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<Entry> {
-        let entry = self.nodes.node_mut(key).ledger.release(instance)?;
-        if self.holders.get(instance) == Some(&key) {
-            self.holders.swap_remove(instance);
-            self.full.forget(instance);
-        }
-        self.refresh_offer(key);
-        self.stir_drain_of(key);
+        let (entry, was_placed) = self.cluster.release(key, instance)?;
+        self.claim_released(key, instance, was_placed);
         Some(entry)
+    }
+
+    fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, was_placed: bool) {
+        if was_placed {
+            self.tries.forget(instance);
+        }
+        self.stir_drain_of(key);
     }
 }
 

@@ -87,7 +87,7 @@ impl Scheduler {
         instance: &InstanceId,
     ) -> Option<NodeKey> {
         use CommandFailureReason::{Failed, NoInstance, NotSupported, WrongState};
-        let Some(&key) = self.holders.get(instance) else {
+        let Some(key) = self.cluster.placement(instance) else {
             let (reason, detail) = match self.instances.get(instance) {
                 Some(kept) => (
                     WrongState,
@@ -98,7 +98,7 @@ impl Scheduler {
             self.fail_command(id, command.clone(), instance, None, reason, &detail);
             return None;
         };
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let uuid = node.uuid;
         let problem = if node.session().is_none() {
             Some((Failed, format!("its node {uuid} is not connected")))
@@ -123,7 +123,7 @@ impl Scheduler {
         if self.instances.contains(instance) {
             return true;
         }
-        let Some(entry) = self.nodes.node(key).ledger.get(instance) else {
+        let Some(entry) = self.cluster.nodes().node(key).ledger.get(instance) else {
             return false;
         };
         if entry.phase != Phase::Running {
@@ -136,7 +136,7 @@ impl Scheduler {
         } else {
             State::Running { node: key }
         };
-        let (since, uuid) = (entry.since, self.nodes.node(key).uuid);
+        let (since, uuid) = (entry.since, self.cluster.nodes().node(key).uuid);
         let order = self.queue.next_order();
         let mut kept = Instance::adopted(state, uuid, order, since);
         kept.note_suspension();
@@ -144,11 +144,10 @@ impl Scheduler {
             return true;
         };
         place.insert(kept);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
+        let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_kept(instance, true);
         if is_suspended {
             ledger.set_suspended(instance, true);
-            self.refresh_offer(key);
         }
         true
     }
@@ -192,7 +191,7 @@ impl Scheduler {
         if !self.sessions.get(&id).is_some_and(|it| it.is_native()) {
             return;
         }
-        let node = key.map(|key| self.nodes.node(key).uuid.to_string());
+        let node = key.map(|key| self.cluster.nodes().node(key).uuid.to_string());
         let failure = CommandFailure {
             command,
             instance_uuid: instance.to_string(),
@@ -223,12 +222,12 @@ impl Scheduler {
 
     /// Whether a suspended instance's vcpus are free on its node; else the figures.
     fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), String> {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let entry = node.ledger.get(instance);
         let asked = entry.map_or(0, |it| it.asked.vcpus);
         // While it may be resumed already they are claimed for it.
         let own = entry.map_or(0, |it| if it.is_suspended { 0 } else { asked });
-        let free = self.nodes.free(key).vcpus.saturating_add(own);
+        let free = self.cluster.nodes().free(key).vcpus.saturating_add(own);
         if asked <= 0 || free >= asked {
             return Ok(());
         }
@@ -249,7 +248,7 @@ impl Scheduler {
         let due = self.now + COMMAND_TIME;
         let state = State::Suspending { node: key, by, due };
         self.turn(instance, state, detail);
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let suspend = Suspend {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid.to_string(),
@@ -268,15 +267,11 @@ impl Scheduler {
         by: By,
         detail: &str,
     ) {
-        self.nodes
-            .node_mut(key)
-            .ledger
-            .set_suspended(instance, false);
-        self.refresh_offer(key);
+        self.cluster.ledger_mut(key).set_suspended(instance, false);
         let due = self.now + COMMAND_TIME;
         let state = State::Resuming { node: key, by, due };
         self.turn(instance, state, detail);
-        let node = self.nodes.node_mut(key);
+        let node = self.cluster.nodes().node(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid.to_string(),
@@ -285,7 +280,7 @@ impl Scheduler {
         if let Some(session) = node.session()
             && !node.ledger.get(instance).is_some_and(is_told)
         {
-            node.ledger.resume_sent(instance);
+            self.cluster.ledger_mut(key).resume_sent(instance);
             self.send(session, Message::Order(Box::new(Order::Resume(resume))));
         }
     }
@@ -323,10 +318,10 @@ impl Scheduler {
 
     fn resume_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
-        self.nodes.node_mut(key).ledger.resume_failed(instance);
+        self.cluster.ledger_mut(key).resume_failed(instance);
         let (state, entry) = (
             self.state_of(instance),
-            self.nodes.node(key).ledger.get(instance),
+            self.cluster.nodes().node(key).ledger.get(instance),
         );
         let (Some(state), Some(entry)) = (state.filter(|it| it.node() == Some(key)), entry) else {
             return;
@@ -356,16 +351,15 @@ impl Scheduler {
             return;
         };
         let instance = InstanceId::new(&event.instance_uuid);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
         match event.state {
             LifeState::Suspended => {
-                ledger.hear(&instance, InstanceState::ExitPaused);
-                self.refresh_offer(key);
+                let state = InstanceState::ExitPaused;
+                self.cluster.ledger_mut(key).hear(&instance, state);
                 self.suspension_reported(key, &instance, true);
             }
             LifeState::Running => {
-                ledger.hear(&instance, InstanceState::Active);
-                self.refresh_offer(key);
+                let state = InstanceState::Active;
+                self.cluster.ledger_mut(key).hear(&instance, state);
                 self.suspension_reported(key, &instance, false);
             }
             LifeState::Updated => self.update_confirmed(key, &instance),
@@ -379,9 +373,9 @@ impl Scheduler {
         let Some(State::Suspended { node, by }) = self.state_of(instance) else {
             return false;
         };
-        let is_able = self.nodes.node(key).session().is_some()
-            && self.nodes.node(key).can(Capabilities::SUSPEND);
-        let entry = self.nodes.node(key).ledger.get(instance);
+        let is_able = self.cluster.nodes().node(key).session().is_some()
+            && self.cluster.nodes().node(key).can(Capabilities::SUSPEND);
+        let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if entry.is_none_or(Entry::may_resume) {
             // Its launcher was told to already, and does not answer.
             return false;
@@ -389,7 +383,7 @@ impl Scheduler {
         if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
             return false;
         }
-        let slots = self.nodes.node(key).slots;
+        let slots = self.cluster.nodes().node(key).slots;
         let is_open =
             |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
         if !Pool::ALL.iter().any(is_open) {
@@ -410,8 +404,8 @@ impl Scheduler {
             return false;
         };
         let mut room = self.room(key);
-        room.free = self.nodes.node(key).capacity();
-        let slots = self.nodes.node(key).slots;
+        room.free = self.cluster.nodes().node(key).capacity();
+        let slots = self.cluster.nodes().node(key).slots;
         let pools = Pool::ALL.into_iter();
         let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
         pools.any(|pool| {
@@ -429,7 +423,7 @@ impl Scheduler {
             let Some(key) = self.evictions.next_outranked() else {
                 return;
             };
-            if self.nodes.contains(key) {
+            if self.cluster.nodes().contains(key) {
                 self.wake(key);
             }
         }

@@ -49,7 +49,8 @@ impl Scheduler {
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
     fn give_up(&mut self, due: Instant, key: NodeKey) -> usize {
         let is_due = self
-            .nodes
+            .cluster
+            .nodes()
             .iter_from(key.0 as usize)
             .next()
             .is_some_and(|(found, node)| {
@@ -61,26 +62,14 @@ impl Scheduler {
         }
         self.drained_node_is_lost(key);
         self.kept_given_up(key);
-        let relatives = self.nodes.relatives(key);
-        let Some(node) = self.nodes.remove(key) else {
+        let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
-        self.full.set(key, false);
-        self.full.forget_on(key, |_| false);
-        for group in node.ledger.groups() {
-            self.groups
-                .count(group, key, [None; 2], &node.traits.labels, -1);
-        }
-        relatives
-            .into_iter()
-            .for_each(|relative| self.refresh_offer(relative));
+        self.tries.forget_on(key, |_| false);
         if !node.is_native {
             self.remember_claims(node.uuid, &node.ledger);
         }
         for (instance, entry) in node.ledger.entries_from(0) {
-            if self.holders.get(instance) == Some(&key) {
-                self.holders.swap_remove(instance);
-            }
             if let Some(start) = entry.unconfirmed() {
                 self.fail_unconfirmed(instance, start);
             }
@@ -96,11 +85,7 @@ impl Scheduler {
         if self.lost.capacity() > SHRINK_ABOVE && self.lost.len() < self.lost.capacity() / 4 {
             self.lost.shrink_to(2 * self.lost.len());
         }
-        if self.holders.capacity() > SHRINK_ABOVE
-            && self.holders.len() < self.holders.capacity() / 4
-        {
-            self.holders.shrink_to(2 * self.holders.len());
-        }
+        self.cluster.give_back_memory(SHRINK_ABOVE);
         if self.sessions.capacity() > SHRINK_ABOVE
             && self.sessions.len() < self.sessions.capacity() / 4
         {

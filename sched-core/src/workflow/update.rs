@@ -26,7 +26,7 @@ impl Scheduler {
     pub(crate) fn update(&mut self, id: SessionId, update: &Update) {
         let instance = InstanceId::new(&update.instance_uuid);
         if let Err(declined) = self.try_update(id, &instance, update) {
-            let key = self.holders.get(&instance).copied();
+            let key = self.cluster.placement(&instance);
             let (reason, detail) = (declined.reason, declined.detail);
             self.fail_command(id, LifeCommand::Update, &instance, key, reason, &detail);
         }
@@ -60,11 +60,11 @@ impl Scheduler {
                 Ok(())
             }
             None => {
-                let &key = self
-                    .holders
-                    .get(instance)
+                let key = self
+                    .cluster
+                    .placement(instance)
                     .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
-                let entry = self.nodes.node(key).ledger.get(instance);
+                let entry = self.cluster.nodes().node(key).ledger.get(instance);
                 if entry.is_none_or(|entry| entry.phase != Phase::Running) {
                     let detail = "its node has not said yet that it has it";
                     return Err(Declined::new(WrongState, detail));
@@ -97,6 +97,7 @@ impl Scheduler {
             waiter.priority = priority;
             let place = waiter.place;
             // It was in the queue, so there is room for it.
+            self.note_changes();
             let is_in = self.queue.push(waiter).is_ok();
             debug_assert!(is_in);
             if let Place::Only(node) = place {
@@ -180,7 +181,7 @@ impl Scheduler {
         before: &Demand,
         demand: &Demand,
     ) -> Result<(), Declined> {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let uuid = node.uuid;
         if node.session().is_none() {
             let detail = format!("its node {uuid} is not connected");
@@ -195,7 +196,10 @@ impl Scheduler {
                 detail,
             ));
         }
-        let (free, more) = (self.nodes.free(key), demand.base() - before.base());
+        let (free, more) = (
+            self.cluster.nodes().free(key),
+            demand.base() - before.base(),
+        );
         let mut short = Vec::new();
         for (name, unit, more, free) in [
             ("memory", " MiB", more.mem_mib, free.mem_mib),
@@ -209,8 +213,8 @@ impl Scheduler {
         for (name, &amount) in &demand.resources {
             let had = before.resources.get(name).copied().unwrap_or_default();
             let more = amount.saturating_sub(had);
-            let free = self.columns.find(name);
-            let free = free.map_or(0, |column| self.nodes.free_custom(key, column));
+            let free = self.cluster.columns().find(name);
+            let free = free.map_or(0, |column| self.cluster.nodes().free_custom(key, column));
             if more > 0 && more > free {
                 short.push(short_of(name, more, free, ""));
             }
@@ -234,14 +238,14 @@ impl Scheduler {
         let (old, new) = (self.amounts_of(&before), self.amounts_of(&demand));
         let floor = Floor::new(before.base().max(demand.base()), larger(&old, &new));
         let (least, custom) = (floor.least, floor.custom.clone());
-        let ledger = &mut self.nodes.node_mut(key).ledger;
+        let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_floor(instance, Some(floor));
         ledger.set_asked(instance, least, custom);
-        self.refresh_offer(key);
+        drop(ledger);
         let names = before.resources.keys().chain(demand.resources.keys());
         let amount = |name: &str| demand.resources.get(name).copied().unwrap_or_default();
         let resources = names.map(|name| (name.to_string(), amount(name)));
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let update = Update {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid.to_string(),
@@ -302,7 +306,7 @@ impl Scheduler {
         let Some((key, _)) = self.updating(instance) else {
             return;
         };
-        let said = self.nodes.node(key).ledger.said(instance);
+        let said = self.cluster.nodes().node(key).ledger.said(instance);
         let pending = self
             .instances
             .get(instance)
@@ -341,16 +345,15 @@ impl Scheduler {
     /// From now on an instance asks for this much and no more.
     pub(crate) fn settle_demand(&mut self, key: NodeKey, instance: &InstanceId, demand: &Demand) {
         let custom = self.amounts_of(demand);
-        let ledger = &mut self.nodes.node_mut(key).ledger;
+        let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_floor(instance, None);
         ledger.set_asked(instance, demand.base(), custom);
-        self.refresh_offer(key);
     }
 
     fn amounts_of(&self, demand: &Demand) -> Amounts {
         let resources = demand.resources.iter();
-        self.columns
-            .asked(resources.map(|(name, amount)| (&**name, *amount)))
+        self.cluster
+            .amounts(resources.map(|(name, amount)| (&**name, *amount)))
     }
 
     /// Tells those who follow an instance, and who asked, that it was changed.
@@ -359,7 +362,7 @@ impl Scheduler {
             return;
         };
         let node = kept.state.node();
-        let node = node.map(|key| self.nodes.node(key).uuid);
+        let node = node.map(|key| self.cluster.nodes().node(key).uuid);
         kept.note(Event {
             at: self.now,
             what: LifeState::Updated,

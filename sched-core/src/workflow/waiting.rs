@@ -122,6 +122,7 @@ impl Scheduler {
         instance: &InstanceId,
         request: &StartRequest,
     ) -> Result<(), Full> {
+        self.note_changes();
         let Some(kept) = self.instances.get(instance) else {
             return Ok(());
         };
@@ -144,7 +145,7 @@ impl Scheduler {
 
     /// Lets a suspended instance wait for vcpus on its node.
     pub(crate) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let Some(entry) = node.ledger.get(instance) else {
             return;
         };
@@ -174,6 +175,7 @@ impl Scheduler {
             is_operators: false,
             deadline: None,
         };
+        self.note_changes();
         if self.queue.push(waiter).is_ok() {
             self.woken.wake(key);
         }
@@ -223,14 +225,6 @@ impl Scheduler {
         Some((start.sender, event))
     }
 
-    /// Notes that a node offers more than before.
-    pub(crate) fn wake(&mut self, key: NodeKey) {
-        if !self.queue.is_empty() {
-            self.woken.wake(key);
-        }
-        self.cordons.note_room(self.now);
-    }
-
     /// Gives woken nodes to those who wait for them; whether anything was done.
     pub(crate) fn serve_waiting(&mut self) -> bool {
         let mut any = false;
@@ -271,11 +265,11 @@ impl Scheduler {
 
     /// Gives a node's room to the first who waits for it and fits.
     fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
-        if !self.nodes.contains(key) {
+        if !self.cluster.nodes().contains(key) {
             return Served::Nobody;
         }
         for pool in Pool::ALL {
-            let node = self.nodes.node(key);
+            let node = self.cluster.nodes().node(key);
             if !node.is_on_offer() || node.slots[pool as usize].is_none() {
                 continue;
             }
@@ -316,19 +310,19 @@ impl Scheduler {
 
     /// A node as the queue sees it.
     pub(crate) fn room(&self, key: NodeKey) -> Room<'_> {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         Room {
             node: key,
             uuid: node.uuid,
             hostname: node.hostname(),
-            free: self.nodes.free(key),
+            free: self.cluster.nodes().free(key),
         }
     }
 
     /// Whether a node's labels and the like allow a request, whatever room it has.
     pub(crate) fn may_run(&self, pool: Pool, key: NodeKey, request: &StartRequest) -> bool {
         let view = self.view(pool);
-        let asked = view.asked(request, &self.labels[pool as usize]);
+        let asked = view.asked(request, self.cluster.labels(pool));
         let node = view.candidate(key);
         asked.unheard_of.is_empty()
             && self

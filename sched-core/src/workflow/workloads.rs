@@ -9,10 +9,13 @@ use proto_frames::{Frame, Kind, Role, Uuid};
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, TargetedCommand};
 use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
-use crate::api::input::{Fault, Malformed, NewConfiguration, Target};
+use crate::api::input::{ConfigurationFlags, Fault, Malformed, NewConfiguration, Target};
+use crate::api::rules::Rules;
+use crate::cluster::questions::Asker;
 use crate::peers::session::{LAUNCHER, identity};
 use crate::placement::explain::Explanation;
-use crate::workflow::entitlement::Asker;
+use crate::placement::policy::Policy;
+use crate::scheduler::ClusterPayload;
 use crate::workflow::start::Refusal;
 
 impl Scheduler {
@@ -38,8 +41,8 @@ impl Scheduler {
         target: Target,
         volume: Option<Box<str>>,
     ) {
-        let key = canonical_uuid(&target.node).and_then(|uuid| self.nodes.by_uuid(uuid));
-        let session = key.and_then(|key| Some((key, self.nodes.node(key).session()?)));
+        let key = canonical_uuid(&target.node).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
+        let session = key.and_then(|key| Some((key, self.cluster.nodes().node(key).session()?)));
         match session {
             Some((key, node)) => {
                 if !self.expect_answer(id, frame.kind, &target.instance) {
@@ -47,7 +50,7 @@ impl Scheduler {
                 }
                 self.note_question(key, &target.instance, frame.kind, Asker::Peer);
                 if volume.is_none() {
-                    self.nodes.node_mut(key).ledger.stop_sent(&target.instance);
+                    self.cluster.ledger_mut(key).stop_sent(&target.instance);
                 }
                 let command = TargetedCommand {
                     sender: id,
@@ -117,8 +120,8 @@ impl Scheduler {
     /// EVACUATE and Restore: for the node the command names.
     pub(crate) fn carry_to_node(&mut self, id: SessionId, frame: Frame, node: &str) {
         let session = canonical_uuid(node)
-            .and_then(|uuid| self.nodes.by_uuid(uuid))
-            .and_then(|key| self.nodes.node(key).session());
+            .and_then(|uuid| self.cluster.nodes().by_uuid(uuid))
+            .and_then(|key| self.cluster.nodes().node(key).session());
         match session {
             Some(node) => self.send(node, Message::Forward(frame)),
             None => {
@@ -173,9 +176,34 @@ impl Scheduler {
 
     /// A new cluster configuration: later CONNECTED frames carry it.
     pub(crate) fn configure(&mut self, frame: Frame, new: NewConfiguration) {
-        self.cluster.payload = frame.payload;
-        self.cluster.original = new.original;
+        self.configuration = ClusterPayload {
+            native: frame.payload,
+            original: new.original,
+        };
         self.apply_configuration(new.flags, new.rules);
+    }
+
+    /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
+    fn apply_configuration(&mut self, flags: ConfigurationFlags, rules: Option<Rules>) {
+        let (old_flags, old_rules) = self.cluster.configuration();
+        let mut new_rules = rules.filter(|rules| rules != old_rules);
+        if old_flags == flags && new_rules.is_none() {
+            return;
+        }
+        if let Some(rules) = &new_rules {
+            match Policy::new(&rules.policy) {
+                Ok(policy) => {
+                    self.chance = fastrand::Rng::with_seed(rules.policy.seed);
+                    self.policy = policy;
+                }
+                Err(error) => {
+                    self.notice(Notice::BadRules(error));
+                    new_rules = None;
+                }
+            }
+        }
+        self.cluster.configure(flags, new_rules, self.now);
+        self.note_changes();
     }
 
     /// Answers a frame whose payload could not be read, in the words that its kind has for it.

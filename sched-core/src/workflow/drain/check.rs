@@ -9,7 +9,6 @@ use super::{count, not_fitting, progress_of};
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
-use crate::cluster::node::Pool;
 use crate::instance::DEFAULT_PRIORITY;
 
 /// Choices, and for each the nodes looked at one by one, after which no more instances are tried: some 20 ms, in which
@@ -24,7 +23,7 @@ impl Scheduler {
     pub(super) fn check_drain(&mut self, key: NodeKey) -> DrainProgress {
         let instances = self.by_urgency(key);
         let total = instances.len();
-        let cursors = Pool::ALL.map(|pool| self.tables[pool as usize].cursor());
+        let cursors = self.cluster.cursors();
         let chance = self.chance.clone();
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
         let mut misfits: Vec<(InstanceId, String)> = Vec::new();
@@ -57,9 +56,7 @@ impl Scheduler {
         for (to, instance) in tried.iter().rev() {
             self.unreserve(*to, instance);
         }
-        for (pool, cursor) in Pool::ALL.into_iter().zip(cursors) {
-            self.tables[pool as usize].set_cursor(cursor);
-        }
+        self.cluster.set_cursors(cursors);
         self.chance = chance;
         let mut words = if misfits.is_empty() {
             format!("all of {total} fit elsewhere")
@@ -69,7 +66,7 @@ impl Scheduler {
         if untried > 0 {
             words.push_str(&format!("; {untried} were not tried: that takes too long"));
         }
-        let uuid = self.nodes.node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid;
         DrainProgress {
             left: count(total),
             ..progress_of(uuid, DrainState::Checking, total, &misfits, words)
@@ -78,7 +75,7 @@ impl Scheduler {
 
     /// The instances on a node, the most urgent first.
     fn by_urgency(&self, key: NodeKey) -> Vec<InstanceId> {
-        let entries = self.nodes.node(key).ledger.entries_from(0);
+        let entries = self.cluster.nodes().node(key).ledger.entries_from(0);
         let ranked = entries.map(|(instance, _)| {
             let kept = self.instances.get(instance);
             let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
@@ -94,7 +91,7 @@ impl Scheduler {
     fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), String> {
         let kept = self.instances.get(instance);
         let has_start = kept.is_some_and(|kept| kept.start.is_some());
-        if has_start || self.nodes.node(key).can(Capabilities::MIGRATE) {
+        if has_start || self.cluster.nodes().node(key).can(Capabilities::MIGRATE) {
             return Ok(());
         }
         Err("its START was not kept, so nobody could start it again".to_owned())

@@ -16,8 +16,8 @@ const MAX_SHIPPING_TARGETS: usize = 16;
 impl Scheduler {
     /// The node that a command names as a target.
     pub(super) fn named_target(&self, text: &str) -> Result<NodeKey, Declined> {
-        let key = canonical_uuid(text).and_then(|uuid| self.nodes.by_uuid(uuid));
-        key.filter(|&key| self.nodes.node(key).session().is_some())
+        let key = canonical_uuid(text).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
+        key.filter(|&key| self.cluster.nodes().node(key).session().is_some())
             .ok_or_else(|| {
                 let detail = format!("no node '{text}' is connected to move it to");
                 Declined::new(CommandFailureReason::InvalidData, detail)
@@ -32,7 +32,7 @@ impl Scheduler {
         instance: &InstanceId,
         demand: Option<&Demand>,
     ) -> StartRequest {
-        let node = self.nodes.node(key);
+        let node = self.cluster.nodes().node(key);
         let mut request = self.request_now(instance).unwrap_or_else(|| {
             let mut request = StartRequest::plain(instance.clone());
             request.network_node = node.slots[Pool::Compute as usize].is_none();
@@ -55,9 +55,10 @@ impl Scheduler {
 
     /// What an instance asks for by its node's ledger.
     pub(crate) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
-        let entry = self.nodes.node(key).ledger.get(instance)?;
+        let entry = self.cluster.nodes().node(key).ledger.get(instance)?;
         let custom = entry.custom().iter();
-        let custom = custom.map(|&(column, amount)| (self.columns.name(column).into(), amount));
+        let custom =
+            custom.map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount));
         Some(Demand {
             mem_mib: entry.asked.mem_mib,
             vcpus: entry.asked.vcpus,
@@ -75,21 +76,24 @@ impl Scheduler {
         target: Option<NodeKey>,
     ) -> Result<NodeKey, Declined> {
         if target == Some(from) {
-            let detail = format!("it is on node {} already", self.nodes.node(from).uuid);
+            let detail = format!(
+                "it is on node {} already",
+                self.cluster.nodes().node(from).uuid
+            );
             return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
         }
         if let Some(target) = target {
-            request = pinned(request, self.nodes.node(target).uuid)?;
+            request = pinned(request, self.cluster.nodes().node(target).uuid)?;
         }
         let must_ship = !self.has_start(instance);
         for _ in 0..MAX_SHIPPING_TARGETS {
             let Some(to) = self.choose_ready(&request) else {
                 break;
             };
-            if !must_ship || self.nodes.node(to).can(Capabilities::MIGRATE) {
+            if !must_ship || self.cluster.nodes().node(to).can(Capabilities::MIGRATE) {
                 return Ok(to);
             }
-            request.avoid.push(self.nodes.node(to).uuid);
+            request.avoid.push(self.cluster.nodes().node(to).uuid);
         }
         let why = self.why_not(&request);
         Err(Declined {

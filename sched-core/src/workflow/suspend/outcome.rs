@@ -20,7 +20,7 @@ impl Scheduler {
         let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
             return;
         };
-        let entry = self.nodes.node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if is_suspended && entry.is_some_and(Entry::is_told_to_resume) {
             // What was said before the launcher came to what it was told.
             return;
@@ -34,7 +34,9 @@ impl Scheduler {
                 self.stays_suspended(key, instance, by, detail);
                 self.tell_asker(instance, key, command, reason, detail);
             }
-            (State::Running { .. }, true) if self.nodes.node(key).can(Capabilities::SUSPEND) => {
+            (State::Running { .. }, true)
+                if self.cluster.nodes().node(key).can(Capabilities::SUSPEND) =>
+            {
                 // It may have been told to by a command that seemed to be in vain.
                 let by = self.instances.get(instance);
                 let by = by.and_then(|kept| kept.suspended_by.clone());
@@ -49,8 +51,7 @@ impl Scheduler {
     /// One that is suspended, and that its launcher might have resumed any moment, is not resumed after all: its vcpus are
     /// free.
     fn is_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &By) {
-        self.nodes.node_mut(key).ledger.note_suspended(instance);
-        self.refresh_offer(key);
+        self.cluster.ledger_mut(key).note_suspended(instance);
         if *by != By::Command && !self.queue.contains(instance) {
             self.wait_for_resume(instance, key);
         }
@@ -64,13 +65,12 @@ impl Scheduler {
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
         }
-        self.nodes.node_mut(key).ledger.note_suspended(instance);
+        self.cluster.ledger_mut(key).note_suspended(instance);
         let state = State::Suspended { node: key, by };
         match &preemptor {
             Some(preemptor) => self.turn(instance, state, &format!("made way for {preemptor}")),
             None => self.turn(instance, state, detail),
         }
-        self.refresh_offer(key);
         if let Some(preemptor) = preemptor {
             self.wait_for_resume(instance, key);
             self.victim_is_away(instance, &preemptor);
@@ -81,12 +81,8 @@ impl Scheduler {
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
         }
-        self.nodes
-            .node_mut(key)
-            .ledger
-            .set_suspended(instance, false);
+        self.cluster.ledger_mut(key).set_suspended(instance, false);
         self.turn(instance, State::Running { node: key }, detail);
-        self.refresh_offer(key);
         self.wake_for_preemption(key);
     }
 
@@ -98,10 +94,9 @@ impl Scheduler {
         by: By,
         detail: &str,
     ) {
-        self.nodes.node_mut(key).ledger.note_suspended(instance);
+        self.cluster.ledger_mut(key).note_suspended(instance);
         let is_evicted = by != By::Command;
         self.turn(instance, State::Suspended { node: key, by }, detail);
-        self.refresh_offer(key);
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
@@ -139,7 +134,7 @@ impl Scheduler {
         by: By,
         detail: &str,
     ) {
-        let entry = self.nodes.node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if entry.is_some_and(Entry::is_held_back) {
             self.stays_suspended(key, instance, by, detail);
         } else {
@@ -150,7 +145,7 @@ impl Scheduler {
     /// One that was to be suspended to make way, and was not in time, is to run on, if its launcher gets round to it yet.
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
-        if is_running && self.nodes.node(key).session().is_some() {
+        if is_running && self.cluster.nodes().node(key).session().is_some() {
             self.order_resume(
                 key,
                 instance,

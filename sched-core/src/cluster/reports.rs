@@ -1,0 +1,188 @@
+//! What changes a node itself: its connections, what it reports, what operators and the policy say of it.
+
+use std::time::Instant;
+
+use proto_frames::{Kind, Role, Uuid};
+
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Backlog, NodeExtras, NodeReport};
+use crate::cluster::Cluster;
+use crate::cluster::node::{IsOther, Node, NodeStatus, Presence};
+use crate::cluster::questions::Asker;
+
+impl Cluster {
+    /// A new node: it is in the tables of its roles, and offers nothing before it reports.
+    pub(crate) fn add_node(
+        &mut self,
+        uuid: Uuid,
+        roles: Role,
+        session: SessionId,
+        now: Instant,
+        is_cordoned: bool,
+    ) -> NodeKey {
+        let mut node = Node::new(uuid, roles, session, now, &self.config, self.measured());
+        node.is_cordoned = is_cordoned;
+        let key = self.nodes.insert(node);
+        self.enter_tables(key);
+        key
+    }
+
+    /// A newer connection of a node that is connected: its place stays, and its unconfirmed STARTs are in doubt.
+    pub(crate) fn replace_connection(&mut self, key: NodeKey, session: SessionId, now: Instant) {
+        let node = self.nodes.node_mut(key);
+        node.ledger.put_in_doubt();
+        node.attach(session, now);
+        self.filling.swap_remove(&key);
+        self.refresh_offer(key);
+    }
+
+    /// A lost node is back, with these roles: it is in their tables.
+    pub(crate) fn return_node(
+        &mut self,
+        key: NodeKey,
+        roles: Role,
+        session: SessionId,
+        now: Instant,
+    ) {
+        let node = self.nodes.node_mut(key);
+        node.roles = roles;
+        node.attach(session, now);
+        self.enter_tables(key);
+        self.refresh_offer(key);
+    }
+
+    /// Says whether a node's launcher can be sent what the original's do not know.
+    pub(crate) fn set_native(&mut self, key: NodeKey, is_native: bool) {
+        self.nodes.node_mut(key).is_native = is_native;
+    }
+
+    /// A node's connection has ended: it leaves the tables, and its unconfirmed STARTs are in doubt. How many those are.
+    pub(crate) fn lose_node(&mut self, key: NodeKey, now: Instant) -> usize {
+        self.leave_tables(key);
+        self.filling.swap_remove(&key);
+        self.full.swap_remove(&key);
+        let node = self.nodes.node_mut(key);
+        node.presence = Presence::Lost(now);
+        node.ledger.put_in_doubt()
+    }
+
+    /// Forgets a lost node.
+    pub(crate) fn remove_node(&mut self, key: NodeKey) -> Option<Node> {
+        let relatives = self.nodes.relatives(key);
+        let node = self.nodes.remove(key)?;
+        self.full.swap_remove(&key);
+        for group in node.ledger.groups() {
+            self.groups
+                .count(group, key, [None; 2], &node.traits.labels, -1);
+        }
+        for relative in relatives {
+            self.refresh_offer(relative);
+        }
+        for (instance, _) in node.ledger.entries_from(0) {
+            self.remove_placement(instance, key);
+        }
+        Some(node)
+    }
+
+    /// READY: what a node has now.
+    pub(crate) fn ready(&mut self, key: NodeKey, report: Box<NodeReport>, now: Instant) {
+        let is_other = self.nodes.set_report(key, report);
+        let node = self.nodes.node_mut(key);
+        node.status = NodeStatus::Ready;
+        node.ledger.stop_counting_released();
+        // There may be room by now for names that were left out.
+        if is_other == IsOther::Yes || !node.left_out.is_empty() {
+            self.refresh_traits(key, now);
+        }
+        self.refresh_offer(key);
+    }
+
+    /// FULL, OFFLINE or MAINTENANCE.
+    pub(crate) fn set_status(&mut self, key: NodeKey, status: NodeStatus) {
+        let node = self.nodes.node_mut(key);
+        node.status = status;
+        if status == NodeStatus::Full {
+            node.ledger.count_released();
+        } else {
+            node.ledger.stop_counting_released();
+        }
+        self.refresh_offer(key);
+    }
+
+    /// Labels and the like, in a report without figures.
+    pub(crate) fn set_extras(&mut self, key: NodeKey, extras: Box<NodeExtras>, now: Instant) {
+        if self.nodes.set_extras(key, extras) == IsOther::Yes {
+            self.refresh_traits(key, now);
+            self.refresh_offer(key);
+        }
+    }
+
+    /// A node has said what runs on it.
+    pub(crate) fn note_listed(&mut self, key: NodeKey) {
+        self.nodes.node_mut(key).has_listed = true;
+    }
+
+    /// Instances on a node with an original launcher of which it is not known what they asked for; 0 if that was said on
+    /// this connection before.
+    pub(crate) fn take_unknown(&mut self, key: NodeKey) -> usize {
+        let node = self.nodes.node_mut(key);
+        if node.is_native || node.has_unknown {
+            return 0;
+        }
+        let unknown = node.ledger.unknown();
+        node.has_unknown = unknown > 0;
+        unknown
+    }
+
+    /// How a node's queue stands.
+    pub(crate) fn set_backlog(&mut self, key: NodeKey, backlog: Backlog) {
+        self.nodes.node_mut(key).backlog = backlog;
+        if backlog == Backlog::Filling {
+            self.filling.insert(key);
+        } else {
+            self.filling.swap_remove(&key);
+        }
+        self.refresh_offer(key);
+    }
+
+    /// Whether a node gets no new work, because an operator said so.
+    pub(crate) fn set_cordoned(&mut self, key: NodeKey, is_cordoned: bool) {
+        self.nodes.node_mut(key).is_cordoned = is_cordoned;
+        self.refresh_offer(key);
+    }
+
+    /// A node's lease was extended; when that was before, on this connection.
+    pub(crate) fn extend_lease(&mut self, key: NodeKey, now: Instant) -> Option<Instant> {
+        self.nodes.node_mut(key).leased_at.replace(now)
+    }
+
+    /// A node's lease is not extended before this change is on disk.
+    pub(crate) fn set_lease_ticket(&mut self, key: NodeKey, ticket: u64) {
+        self.nodes.node_mut(key).lease_ticket = ticket;
+    }
+
+    /// Notes that a node is asked something about an instance of another.
+    pub(crate) fn note_question(
+        &mut self,
+        key: NodeKey,
+        instance: InstanceId,
+        command: Kind,
+        asker: Asker,
+    ) {
+        let questions = &mut self.nodes.node_mut(key).questions;
+        questions.ask(instance, command, asker);
+    }
+
+    /// Who asked a node what this frame answers; it is answered then.
+    pub(crate) fn question_answered(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        answer: Kind,
+    ) -> Option<(Kind, Asker)> {
+        self.nodes
+            .node_mut(key)
+            .questions
+            .answered(instance, answer)
+    }
+}

@@ -1,0 +1,74 @@
+//! What follows from changes of the cluster: nodes that offer more are woken for the queue, reservations are looked at
+//! again, claims are remembered, and people are told what does not count.
+
+use proto_frames::Kind;
+use proto_frames::payload::RefusalReason;
+
+use crate::Scheduler;
+use crate::api::action::Notice;
+use crate::api::ids::NodeKey;
+use crate::cluster::Change;
+use crate::cluster::advice::Advice;
+use crate::cluster::node::Pool;
+
+impl Scheduler {
+    /// Deals with what has changed in the cluster since this was called last.
+    pub(crate) fn note_changes(&mut self) {
+        while self.cluster.has_changes() {
+            for change in self.cluster.take_changes() {
+                self.note_change(change);
+            }
+        }
+    }
+
+    fn note_change(&mut self, change: Change) {
+        match change {
+            Change::Capacity(key) => self.capacity_changed(key),
+            Change::Altered(key, tables) => self.reconsider_reservations(key, tables),
+            Change::Claims(node) => {
+                if self.durable.is_on() {
+                    self.remembered.note_changed(node, self.now);
+                }
+            }
+            Change::TwoZones(node, zone) => self.notice(Notice::TwoZones(node, zone)),
+            Change::LeftOut(session, node, advice) => {
+                let kind = match advice {
+                    Advice::TooManyInstances(_) => Kind::STATS,
+                    Advice::TooManyNames(_) | Advice::SharesAlone(_) => Kind::READY,
+                };
+                let detail = advice.to_string();
+                self.refuse(session, kind, RefusalReason::LeftOut, detail, None);
+                self.notice(Notice::LeftOut(node, advice.to_string().into()));
+            }
+        }
+    }
+
+    /// A node may be of use to those that wait although it offers no more than before.
+    pub(crate) fn wake(&mut self, key: NodeKey) {
+        self.note_changes();
+        self.capacity_changed(key);
+    }
+
+    fn capacity_changed(&mut self, key: NodeKey) {
+        if !self.queue.is_empty() {
+            self.woken.wake(key);
+        }
+        self.cordons.note_room(self.now);
+    }
+
+    /// A node has joined or left these tables, or is not what it was: what is reserved on it may be for an instance that
+    /// it cannot run any more, and an instance for which there was no node may find this one.
+    fn reconsider_reservations(&mut self, key: NodeKey, tables: [bool; 2]) {
+        if self.queue.is_empty() {
+            return;
+        }
+        if self.queue.unreserve(key).is_some() {
+            self.capacity_changed(key);
+        }
+        for pool in Pool::ALL {
+            if tables[pool as usize] {
+                self.queue.reconsider(pool);
+            }
+        }
+    }
+}
