@@ -13,17 +13,20 @@
 //! [`facts::Fact`].
 
 mod agenda;
+mod behaviour;
 mod checks;
 mod controller;
 mod disk;
 mod facts;
 mod features;
+mod fnv;
 mod launcher;
 mod liar;
 mod machine;
 mod names;
 mod network;
 mod observer;
+mod payload;
 mod plan;
 mod run;
 mod scheduler;
@@ -33,8 +36,9 @@ mod trace;
 mod work;
 mod world;
 
+use crate::behaviour::Measure;
 use crate::run::run;
-use crate::seeds::for_each_seed;
+use crate::seeds::{Sums, for_each_seed};
 
 /// Seeds of an ordinary run of the tests: well under a minute of two cores that are free, in a debug build.
 const SEEDS: u64 = 100;
@@ -51,10 +55,20 @@ fn whatever_breaks_no_promise_does() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
+    let hash = |sums: &Sums| sums.behaviour.as_ref().expect("it was measured").hash;
     for seed in [3, 4] {
-        let (first, second) = (run(seed), run(seed));
+        let (first, second) = (run(seed, Measure::Whole), run(seed, Measure::Whole));
         assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(hash(&first), hash(&second), "seed {seed}");
+        let unmeasured = run(seed, Measure::No);
+        assert_eq!(first.hash, unmeasured.hash, "a measure changes nothing");
         assert_eq!(first.steps, second.steps, "seed {seed}");
     }
-    assert_ne!(run(3).hash, run(4).hash, "the trace says what happened");
+    let (third, fourth) = (run(3, Measure::Whole), run(4, Measure::Whole));
+    assert_ne!(third.hash, fourth.hash, "the trace says what happened");
+    assert_ne!(
+        hash(&third),
+        hash(&fourth),
+        "it says what the scheduler did"
+    );
 }

@@ -138,6 +138,12 @@ impl Network {
         found.map(|(link, _)| *link)
     }
 
+    /// Who is at the other end of the connection with this session, and what is spoken on it.
+    pub(crate) fn receiver(&self, session: SessionId) -> Option<(Uuid, Encoding)> {
+        let connection = &self.links[&self.of_session(session)?];
+        Some((connection.peer.uuid(), connection.down.encoder.encoding()))
+    }
+
     /// Connections of which both ends stand.
     pub(crate) fn standing(&self) -> Vec<Link> {
         let stands = |it: &Connection| it.is_held && !it.is_broken && it.session.is_some();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proto_frames::payload::{LifeState, PlacementState, QueryKind};
 
+use crate::behaviour::{Behaviour, Measure};
 use crate::checks::Checks;
 use crate::names;
 use crate::plan::Plan;
@@ -11,8 +12,8 @@ use crate::seeds::Sums;
 use crate::world::World;
 
 /// Runs a seed.
-pub(crate) fn run(seed: u64) -> Sums {
-    let mut world = World::new(seed);
+pub(crate) fn run(seed: u64, measure: Measure) -> Sums {
+    let mut world = World::new(seed, measure);
     let mut plan = Plan::new(seed);
     let mut checks = Checks::all();
     let mut steps = 0;
@@ -39,6 +40,7 @@ pub(crate) fn run(seed: u64) -> Sums {
     checks.when_empty(&mut world);
     Sums {
         hash: world.trace.hash(),
+        behaviour: world.behaviour.as_ref().map(Behaviour::measured),
         seeds: 1,
         steps,
         starts: world.starts_taken,

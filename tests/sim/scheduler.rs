@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{LifeState, Scheduling};
-use proto_frames::{Frame, Kind};
+use proto_frames::{Encoding, Frame, Kind};
 use sched_core::{
     Action, ClusterConfiguration, Config, DiskState, Input, Notice, Scheduler, SessionId,
 };
@@ -14,7 +14,7 @@ use crate::agenda::Event;
 use crate::controller;
 use crate::disk::Trouble;
 use crate::facts::{Fact, News};
-use crate::names::{self, SCHEDULER};
+use crate::names::{self, OBSERVER, SCHEDULER};
 use crate::network::Peer;
 use crate::observer::Observer;
 use crate::world::World;
@@ -60,6 +60,10 @@ impl World {
         configuration.rules.policy.relocation = settings.relocation;
         self.core = Some(Scheduler::new(config, configuration, self.now));
         self.note(format_args!("the scheduler starts"));
+        let at = self.elapsed();
+        if let Some(behaviour) = &mut self.behaviour {
+            behaviour.scheduler_starts(at);
+        }
         self.take_actions();
         self.observe();
     }
@@ -69,6 +73,10 @@ impl World {
             return;
         }
         self.note(format_args!("the scheduler crashes"));
+        let at = self.elapsed();
+        if let Some(behaviour) = &mut self.behaviour {
+            behaviour.scheduler_crashes(at);
+        }
         let is_durable = self.settings.is_durable;
         self.facts.push(Fact::SchedulerCrashed { is_durable });
         self.observer = Observer::default();
@@ -214,8 +222,14 @@ impl World {
         self.look_at_waiting();
     }
 
-    /// Takes note of machines that come into sight and go out of it.
+    /// Takes note of what the core is told, and of machines that come into sight and go out of it.
     fn see_input(&mut self, input: &Input) {
+        let at = self.elapsed();
+        if let Some(behaviour) = &mut self.behaviour
+            && self.core.is_some()
+        {
+            behaviour.told(at, input);
+        }
         match input {
             Input::Connect { hello, .. } => {
                 let Some(machine) = names::machine_of(&hello.uuid.to_string()) else {
@@ -260,6 +274,7 @@ impl World {
     }
 
     fn act_on(&mut self, action: Action) {
+        self.see_action(&action);
         match action {
             Action::Send { to, message } if Some(to) == self.observer.session => {
                 self.observed(message);
@@ -296,6 +311,32 @@ impl World {
                 self.write_soon();
             }
             Action::Notice(notice) => self.see_notice(&notice),
+        }
+    }
+
+    /// Takes note of what the core wants done.
+    fn see_action(&mut self, action: &Action) {
+        let at = self.elapsed();
+        let Some(behaviour) = &mut self.behaviour else {
+            return;
+        };
+        match action {
+            Action::Send { to, message } => {
+                let receiver = match Some(*to) == self.observer.session {
+                    true => Some((OBSERVER, Encoding::Native)),
+                    false => self.network.receiver(*to),
+                };
+                if let Some((peer, encoding)) = receiver {
+                    behaviour.sends(at, *to, peer, encoding, message);
+                }
+            }
+            Action::Disconnect { session, why } => behaviour.disconnects(at, *session, *why),
+            Action::RememberNodes => {
+                let nodes = self.core.as_ref().map(Scheduler::known_nodes);
+                behaviour.remembers(at, &nodes.unwrap_or_default());
+            }
+            Action::Persist(change) => behaviour.persists(at, change),
+            Action::Refuse { .. } | Action::Notice(_) => {}
         }
     }
 

@@ -8,19 +8,40 @@
 //! ```
 //! The last is how millions are run: `SIM_FROM` has each run try other seeds than the one before. Seeds are spread over
 //! all cores; which of them runs a seed changes nothing.
+//!
+//! Whether two versions of the scheduler do the same is seen by what they do for the same seeds:
+//!
+//! ```text
+//! SIM_HASHES=/tmp/before SIM_SEEDS=1000 cargo test --release --test sim whatever_breaks
+//! SIM_HASHES=/tmp/after SIM_SEEDS=1000 cargo test --release --test sim whatever_breaks      with the other version
+//! diff /tmp/before /tmp/after && echo the same
+//! ```
+//! The file has one line for each seed, in the order of the seeds: the seed, and a hash of what the scheduler did, in
+//! which no words count ([`crate::behaviour`]); `failed` in place of the hash of a run that failed. It is empty if
+//! not all seeds were run. A change that only moves, renames or words something leaves it as it is. With `SIM_SEED=n` in
+//! place of `SIM_SEEDS` the file also has a line for each thing that happened, with the hash before it: `diff` finds the
+//! first that differs.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::env::{self, VarError};
-use std::fmt;
+use std::fmt::{self, Write};
+use std::fs;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use crate::behaviour::{Measure, Measured};
+
 /// What runs came to.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sums {
     /// The trace's hash; of several runs, all of theirs together, whatever their order.
     pub(crate) hash: u64,
+    /// Of one run that was measured: what the scheduler did, without words.
+    pub(crate) behaviour: Option<Measured>,
     pub(crate) seeds: u64,
     /// Things that happened.
     pub(crate) steps: u64,
@@ -47,6 +68,7 @@ impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             hash,
+            behaviour: _,
             seeds,
             steps,
             starts,
@@ -61,10 +83,23 @@ impl fmt::Display for Sums {
 }
 
 /// Runs seeds from 0 on, and some that found a defect once; or as the environment says.
-pub(crate) fn for_each_seed(found: &[u64], usual: u64, run: impl Fn(u64) -> Sums + Sync) -> Sums {
+pub(crate) fn for_each_seed(
+    found: &[u64],
+    usual: u64,
+    run: impl Fn(u64, Measure) -> Sums + Sync,
+) -> Sums {
+    let hashes = Hashes::new();
+    let run = |seed| {
+        hashes.put(seed, None);
+        let mut sums = run(seed, hashes.measure);
+        hashes.put(seed, sums.behaviour.take());
+        sums
+    };
     if let Some(seed) = number("SIM_SEED") {
         let _named = Named(seed);
-        return run(seed);
+        let sums = run(seed);
+        hashes.write();
+        return sums;
     }
     let from = number("SIM_FROM").unwrap_or(0);
     let (found, count) = match number("SIM_SEEDS") {
@@ -109,10 +144,66 @@ pub(crate) fn for_each_seed(found: &[u64], usual: u64, run: impl Fn(u64) -> Sums
         for thread in threads {
             sums.add(&thread.join().expect("no seed fails"));
         }
+        hashes.write();
         let failures = failures.load(Ordering::Relaxed);
         assert_eq!(failures, 0, "of {count} seeds; each is named above");
         sums
     })
+}
+
+/// What `SIM_HASHES` names a file for: each seed, and the hash of what the scheduler did; `None` while a run is not over.
+struct Hashes {
+    file: Option<PathBuf>,
+    measure: Measure,
+    of_seeds: Mutex<BTreeMap<u64, Option<Measured>>>,
+}
+
+impl Hashes {
+    /// Empties the file, so that one of an earlier run is not taken for this run's.
+    fn new() -> Self {
+        let file = env::var_os("SIM_HASHES").map(PathBuf::from);
+        let measure = match (&file, env::var_os("SIM_SEED")) {
+            (None, _) => Measure::No,
+            (Some(_), None) => Measure::Whole,
+            (Some(_), Some(_)) => Measure::Steps,
+        };
+        let hashes = Self {
+            file,
+            measure,
+            of_seeds: Mutex::default(),
+        };
+        hashes.write();
+        hashes
+    }
+
+    /// What a run came to, or for now that it is not over.
+    fn put(&self, seed: u64, measured: Option<Measured>) {
+        let mut of_seeds = self.of_seeds.lock().expect("no run holds it");
+        of_seeds.insert(seed, measured);
+    }
+
+    /// Writes all of them into the file, if one is named.
+    fn write(&self) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let of_seeds = self.of_seeds.lock().expect("no run holds it");
+        fs::write(file, text_of(&of_seeds)).expect("SIM_HASHES names a file that can be written");
+    }
+}
+
+/// One line for each seed, in their order, and what happened where that was asked for.
+fn text_of(of_seeds: &BTreeMap<u64, Option<Measured>>) -> String {
+    of_seeds
+        .iter()
+        .fold(String::new(), |mut text, (seed, measured)| {
+            match measured {
+                Some(Measured { hash, steps }) => writeln!(text, "{seed} {hash:016x}{steps}"),
+                None => writeln!(text, "{seed} failed"),
+            }
+            .expect("a string takes everything");
+            text
+        })
 }
 
 /// What a panic says.
@@ -153,4 +244,17 @@ impl Drop for Stops<'_> {
             self.0.store(true, Ordering::Relaxed);
         }
     }
+}
+
+#[test]
+fn hashes_stand_in_the_order_of_their_seeds() {
+    let measured = |hash| {
+        let steps = String::new();
+        Some(Measured { hash, steps })
+    };
+    let of_seeds = BTreeMap::from([(10, measured(0xab)), (9, None), (17931, measured(u64::MAX))]);
+    assert_eq!(
+        text_of(&of_seeds),
+        "9 failed\n10 00000000000000ab\n17931 ffffffffffffffff\n"
+    );
 }

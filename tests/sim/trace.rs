@@ -4,17 +4,15 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::fnv::Fnv;
+
 /// Lines kept for who looks at a failure; `SIM_TRACE` sets another number.
 const LINES: usize = 200;
-
-/// FNV-1a's parameters for 64 bits: a hash that is the same in every build and on every machine.
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// A run's history.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    hash: u64,
+    hash: Fnv,
     kept: usize,
     lines: VecDeque<String>,
 }
@@ -24,7 +22,7 @@ impl Trace {
         let kept = std::env::var("SIM_TRACE").ok();
         let kept = kept.map(|text| text.parse().expect("SIM_TRACE is a number"));
         Self {
-            hash: FNV_OFFSET,
+            hash: Fnv::new(),
             kept: kept.unwrap_or(LINES),
             lines: VecDeque::new(),
         }
@@ -39,15 +37,13 @@ impl Trace {
         };
         line.clear();
         write!(line, "{:>10.3} {what}", at.as_secs_f64()).expect("a string takes everything");
-        for byte in line.bytes() {
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-        }
+        self.hash.write(line.as_bytes());
         self.lines.push_back(line);
     }
 
     /// Tells apart runs in which different things happened.
     pub(crate) fn hash(&self) -> u64 {
-        self.hash
+        self.hash.get()
     }
 
     /// Prints the last lines.

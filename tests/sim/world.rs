@@ -12,6 +12,7 @@ use proto_frames::Encoding;
 use sched_core::Scheduler;
 
 use crate::agenda::{Agenda, Event};
+use crate::behaviour::{Behaviour, Measure};
 use crate::controller::{Controller, Sent};
 use crate::disk::Disk;
 use crate::facts::Fact;
@@ -72,11 +73,13 @@ pub(crate) struct World {
     /// Whether nothing goes wrong by itself any more.
     pub(crate) is_calm: bool,
     pub(crate) trace: Trace,
+    /// Where the run is measured.
+    pub(crate) behaviour: Option<Behaviour>,
 }
 
 impl World {
     /// A cluster drawn from a seed, in which everybody has just been started.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, measure: Measure) -> Self {
         let mut chance = Rng::with_seed(seed);
         let now = Instant::now();
         let settings = Settings::draw(&mut chance);
@@ -115,6 +118,7 @@ impl World {
             facts: Vec::new(),
             is_calm: false,
             trace: Trace::new(),
+            behaviour: Behaviour::new(measure),
         };
         let settings = format!("{:?}", world.settings);
         world.note(format_args!("{settings}"));
