@@ -1,0 +1,240 @@
+//! Which modules of the core name each other: modules that do so in a circle cannot be understood, moved or tested one
+//! without the other. Their number may only fall.
+//!
+//! A module is what stands directly in a folder: a file, with the folder of the same name. What counts is a path in the
+//! code (`super::x`, `crate::sched::x`, and lists of them in braces), not a call of a method, so that methods of one type
+//! in many files are not seen. A type that is named by way of a re-export counts as a use of the folder's own module, which
+//! is none of those compared. Tests at the end of files do not count.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The core's folder.
+const CORE: &str = "src/sched";
+
+/// Modules of the core that name each other in a circle, as measured: to be lowered whenever fewer do.
+const MAX_IN_CYCLES: usize = 29;
+
+/// Which modules each module names.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn fewer_and_fewer_modules_of_the_core_name_each_other_in_a_circle() {
+    let sources = sources(CORE);
+    assert!(sources.len() > 5, "the core is where it was");
+    let graph = graph(CORE, &sources);
+    let cycles = cycles(&graph);
+    let count: usize = cycles.iter().map(BTreeSet::len).sum();
+    assert!(
+        count <= MAX_IN_CYCLES,
+        "{count} modules of {CORE} name each other in a circle, more than {MAX_IN_CYCLES}; have one of the latest to do so \
+         name no other, or take what both need to a module of its own: {cycles:#?}"
+    );
+    assert_eq!(
+        count, MAX_IN_CYCLES,
+        "fewer modules name each other in a circle: lower MAX_IN_CYCLES to {count}"
+    );
+}
+
+/// The sources of a folder: path below it without `.rs`, and text.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let below = path.strip_prefix(&root).unwrap().with_extension("");
+                found.push((below.to_str().unwrap().replace('\\', "/"), text));
+            }
+        }
+    }
+    found
+}
+
+/// Which modules that stand directly in the folder name which others of them.
+fn graph(folder: &str, sources: &[(String, String)]) -> Graph {
+    let top = |path: &str| path.split('/').next().unwrap().to_owned();
+    let modules: BTreeSet<String> = sources.iter().map(|(path, _)| top(path)).collect();
+    let mut graph: Graph = modules
+        .iter()
+        .map(|it| (it.clone(), BTreeSet::new()))
+        .collect();
+    // `src/sched` is `crate::sched`, and `sched-core/src` is `crate`.
+    let own: Vec<&str> = match folder.split_once("src") {
+        Some((_, below)) => below.split('/').filter(|it| !it.is_empty()).collect(),
+        None => Vec::new(),
+    };
+    for (path, text) in sources {
+        let depth = path.split('/').count();
+        for name in named(text, depth, &own) {
+            if modules.contains(&name) && name != top(path) {
+                graph.get_mut(&top(path)).unwrap().insert(name);
+            }
+        }
+    }
+    graph
+}
+
+/// The first names below the folder, of all paths of a file that stands so deep in it (1 = directly).
+fn named(text: &str, depth: usize, own: &[&str]) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = text.lines().map(|line| line.split("//").next().unwrap());
+    let code: Vec<String> = tokens(&lines.collect::<Vec<_>>().join("\n"));
+    let mut found = BTreeSet::new();
+    let is_path = |at: usize| code.get(at).is_some_and(|it| it == "::");
+    let mut at = 0;
+    while at < code.len() {
+        let begins = at == 0 || code[at - 1] != "::";
+        let word = code[at].as_str();
+        let mut next = at + 2;
+        let is_inside = match word {
+            "super" if begins && is_path(at + 1) => {
+                let mut up = 1;
+                while code.get(next).is_some_and(|it| it == "super") && is_path(next + 1) {
+                    (up, next) = (up + 1, next + 2);
+                }
+                up == depth
+            }
+            "crate" if begins && is_path(at + 1) => own.iter().all(|part| {
+                let is_part = code.get(next).is_some_and(|it| it == part) && is_path(next + 1);
+                next += 2;
+                is_part
+            }),
+            _ => false,
+        };
+        if is_inside {
+            found.extend(heads(&code, next));
+        }
+        at += 1;
+    }
+    found
+}
+
+/// The name at a place, or the first one of each path in the braces there.
+fn heads(code: &[String], at: usize) -> Vec<String> {
+    if code.get(at).is_none_or(|it| it != "{") {
+        return code.get(at).cloned().into_iter().collect();
+    }
+    let (mut heads, mut depth) = (Vec::new(), 0);
+    for at in at..code.len() {
+        match code[at].as_str() {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            word if depth == 1 && ["{", ","].contains(&code[at - 1].as_str()) => {
+                heads.push(word.to_owned());
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    heads
+}
+
+/// Words, `::`, and every other character that is no white space by itself.
+fn tokens(code: &str) -> Vec<String> {
+    let mut tokens: Vec<String> = Vec::new();
+    let mut is_in_word = false;
+    for char in code.chars() {
+        let is_word = char.is_alphanumeric() || char == '_';
+        match tokens.last_mut() {
+            Some(last) if is_word && is_in_word => last.push(char),
+            Some(last) if char == ':' && last == ":" => last.push(char),
+            _ if char.is_whitespace() => {}
+            _ => tokens.push(char.to_string()),
+        }
+        is_in_word = is_word;
+    }
+    tokens
+}
+
+/// Modules that reach each other, in groups of two or more.
+fn cycles(graph: &Graph) -> Vec<BTreeSet<&str>> {
+    let reach: BTreeMap<&str, BTreeSet<&str>> = graph
+        .keys()
+        .map(|from| (from.as_str(), reached(graph, from)))
+        .collect();
+    let mut cycles: Vec<BTreeSet<&str>> = Vec::new();
+    for (from, reached) in &reach {
+        let back = reached.iter().filter(|to| reach[*to].contains(from));
+        let cycle: BTreeSet<&str> = back.copied().collect();
+        if cycle.len() > 1 && !cycles.contains(&cycle) {
+            cycles.push(cycle);
+        }
+    }
+    cycles
+}
+
+fn reached<'a>(graph: &'a Graph, from: &str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut left: Vec<&str> = graph[from].iter().map(String::as_str).collect();
+    while let Some(module) = left.pop() {
+        if reached.insert(module) {
+            left.extend(graph[module].iter().map(String::as_str));
+        }
+    }
+    reached
+}
+
+#[test]
+fn paths_are_found_however_they_are_written() {
+    let sources = [
+        ("a", "use super::b::B;\nuse super::{Root, c::{C, d}};\n"),
+        (
+            "b",
+            "fn f() { crate::sched::c::f(); crate::other::a::f(); }\n",
+        ),
+        (
+            "b/inner",
+            "use super::super::d;\nuse super::a;\nuse crate::sched::{\n    d::{self, b},\n    e,\n};\n",
+        ),
+        (
+            "c",
+            "// use super::a;\nfn f() {}\n#[cfg(test)]\nmod tests {\n    use super::super::a;\n}\n",
+        ),
+        ("d", "use crate::a;\nuse std::super_::a;\n"),
+        (
+            "e",
+            "use super::e;\npub(super) fn f() { self::a::f(); super::d::f() }\n",
+        ),
+    ];
+    let sources = sources.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let graph = graph("src/sched", &sources);
+    let named: Vec<String> = graph
+        .iter()
+        .map(|(from, to)| {
+            let to: Vec<&str> = to.iter().map(String::as_str).collect();
+            format!("{from}: {}", to.join(" "))
+        })
+        .collect();
+    assert_eq!(named, ["a: b c", "b: c d e", "c: ", "d: ", "e: d"]);
+}
+
+#[test]
+fn a_crate_of_its_own_is_its_folder() {
+    let sources = [("a", "use crate::b;"), ("b", "use crate::{x, a::A};")];
+    let sources = sources.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let graph = graph("sched-core/src", &sources);
+    assert_eq!(cycles(&graph), [BTreeSet::from(["a", "b"])]);
+}
+
+#[test]
+fn circles_are_told_from_what_leads_into_them() {
+    let edges = ["a b", "b c", "c b d", "d", "e f", "f g", "g e", "h h"];
+    let graph: Graph = edges
+        .iter()
+        .map(|edges| {
+            let mut names = edges.split(' ').map(str::to_owned);
+            (names.next().unwrap(), names.collect())
+        })
+        .collect();
+    let expected = [BTreeSet::from(["b", "c"]), BTreeSet::from(["e", "f", "g"])];
+    assert_eq!(cycles(&graph), expected);
+}
