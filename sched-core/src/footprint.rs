@@ -104,7 +104,7 @@ impl Scheduler {
             answers: self.answers.len(),
             outcomes,
             outcome_bytes,
-            explanations: self.explanations.len(),
+            explanations: self.placement.explanations(),
             remembered: self.remembered.len(),
             cordons: self.cordons.len(),
             capacity: self.cluster.placements().1

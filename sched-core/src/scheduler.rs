@@ -19,8 +19,7 @@ use crate::journal::durable::Durable;
 use crate::peers::answers::Answers;
 use crate::peers::bindings::Bindings;
 use crate::peers::session::Session;
-use crate::placement::explain::Explanations;
-use crate::placement::policy::Policy;
+use crate::placement::Placement;
 use crate::query::snapshot::Briefing;
 use crate::queue::Queue;
 use crate::queue::woken::Woken;
@@ -55,11 +54,7 @@ pub struct Scheduler {
     pub(crate) controllers: Vec<SessionId>,
     /// Operators that want to hear of something.
     pub(crate) watchers: Vec<SessionId>,
-    pub(crate) policy: Policy,
-    /// What a policy that leaves something to chance draws from; always the same, so that a run can be repeated.
-    pub(crate) chance: fastrand::Rng,
-    /// Nodes that the latest choice looked at one by one.
-    pub(crate) looked_at: usize,
+    pub(crate) placement: Placement,
     /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
     pub(crate) answers: Answers,
     /// Lost nodes in order of loss, with the moment their time is up.
@@ -88,7 +83,6 @@ pub struct Scheduler {
     /// Nodes that get no new work.
     pub(crate) cordons: Cordons,
     pub(crate) batches: Batches,
-    pub(crate) explanations: Explanations,
     pub(crate) counters: Counters,
     /// When it was made.
     pub(crate) started: Instant,
@@ -131,8 +125,7 @@ impl Scheduler {
     #[must_use]
     pub fn new(mut config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
         let settling = Settling::new(&config, now);
-        let policy = Policy::new(&cluster.rules.policy).unwrap_or_default();
-        let chance = fastrand::Rng::with_seed(cluster.rules.policy.seed);
+        let placement = Placement::new(&cluster.rules.policy);
         let configuration = ClusterPayload {
             native: cluster.payload,
             original: cluster.original,
@@ -142,9 +135,7 @@ impl Scheduler {
         let cluster = Cluster::new(Arc::clone(&config), cluster.flags, cluster.rules);
         let durable = Durable::new(config.durable);
         let mut scheduler = Self {
-            policy,
-            chance,
-            looked_at: 0,
+            placement,
             configuration,
             cluster,
             tries: Tries::default(),
@@ -171,7 +162,6 @@ impl Scheduler {
             is_leaving: false,
             cordons: Cordons::default(),
             batches: Batches::default(),
-            explanations: Explanations::default(),
             counters: Counters::default(),
             started: now,
             now,

@@ -7,7 +7,7 @@ use proto_frames::{Role, Uuid};
 
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::{NodeKey, SessionId};
-use crate::api::input::{Backlog, Capabilities, NodeExtras, NodeReport};
+use crate::api::input::{Backlog, Capabilities, NodeExtras, NodeReport, StartRequest};
 use crate::api::resources::{MAX_REPORTED, Resources};
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advised;
@@ -34,6 +34,15 @@ pub(crate) enum Pool {
 impl Pool {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Compute, Self::Network];
+
+    /// The table a request is for.
+    pub(crate) fn of(request: &StartRequest) -> Self {
+        if request.network_node {
+            Self::Network
+        } else {
+            Self::Compute
+        }
+    }
 
     /// The role a node of this table has.
     pub(crate) fn role(self) -> Role {

@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
-use crate::Scheduler;
 use crate::api::ids::NodeKey;
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
+use crate::cluster::Cluster;
 use crate::cluster::facts;
 use crate::cluster::labels::LabelIndex;
 use crate::cluster::labels::Mask;
@@ -16,68 +17,48 @@ use crate::cluster::node::Pool;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::{Slot, Table};
 use crate::cluster::view::{Asked, Candidate, GroupNow, NODE_SCOPE, View, image_label};
+use crate::placement::Placement;
 use crate::placement::filters::{Filter, Narrowing};
 use crate::placement::policy::{Policy, allowed, best};
 use crate::placement::weighers::Weighted;
-use crate::workflow::start::pool_of;
 
-impl Scheduler {
-    /// The node for a request; it becomes the most recently used.
-    pub(crate) fn choose(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        let ready = self.choose_ready(request);
-        if ready.is_some() || self.cluster.full_nodes().is_empty() {
-            return ready;
-        }
-        self.in_open(request, Self::choose_full)
-    }
-
-    /// The same, of READY nodes alone.
-    pub(crate) fn choose_ready(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        self.in_open(request, Self::choose_any)
-    }
-
-    /// The node for a managed instance: one that failed often recently only if no other fits.
-    pub(crate) fn choose_wary(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        let failing = self.cluster.failing_nodes(self.now);
-        if failing.is_empty() {
-            return self.choose(request);
-        }
-        let mut wary = request.clone();
-        wary.avoid.extend(failing);
-        self.choose_ready(&wary).or_else(|| self.choose(request))
-    }
-
-    /// Chooses of those nodes that are not kept for others.
-    fn in_open(
+impl Placement {
+    /// The first READY node for a request; it becomes the most recently used.
+    pub(crate) fn choose(
         &mut self,
+        cluster: &mut Cluster,
         request: &StartRequest,
-        choose: impl FnOnce(&mut Self, &StartRequest) -> Option<NodeKey>,
+        now: Instant,
     ) -> Option<NodeKey> {
-        let closed = self.closed_to(request);
-        if closed.is_empty() {
-            return choose(self, request);
-        }
-        let mut request = request.clone();
-        request.avoid.extend(closed);
-        choose(self, &request)
+        let pool = Pool::of(request);
+        let slot = self.search(cluster, request, pool, now)?;
+        cluster.touch(pool, slot)
     }
 
-    /// The node for a request, nodes that are kept for others among them.
-    fn choose_any(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        let pool = pool_of(request);
-        let slot = self.search(request, pool)?;
-        self.cluster.touch(pool, slot)
+    /// The first node for a request that called itself full before room was released there; it becomes the most recently
+    /// used.
+    pub(crate) fn choose_full(
+        &mut self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        now: Instant,
+    ) -> Option<NodeKey> {
+        let pool = Pool::of(request);
+        let slot = self.search_full(cluster, request, pool, now)?;
+        cluster.touch(pool, slot)
     }
 
-    fn search(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
-        self.count_group(request);
+    fn search(
+        &mut self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        pool: Pool,
+        now: Instant,
+    ) -> Option<Slot> {
+        count_group(cluster, request);
         self.looked_at = 0;
-        let Parts {
-            view,
-            policy,
-            labels,
-            chance,
-        } = self.parts(pool);
+        let (view, labels) = cluster.view_and_labels(pool, now);
+        let policy = &self.policy;
         let asked = view.asked(request, labels);
         if !asked.unheard_of.is_empty() {
             return None;
@@ -93,7 +74,7 @@ impl Scheduler {
                 Some(slot) => Some(slot),
                 // All of the others are as good as each other.
                 None if decide && wishes.len() == 1 && asked.group.is_none() => search.first(),
-                None => search.best(&wishes, &weighers, policy, chance),
+                None => search.best(&wishes, &weighers, policy, &mut self.chance),
             }
         };
         let found = found.or_else(|| search.filling());
@@ -103,60 +84,42 @@ impl Scheduler {
     }
 
     /// The slot of the first node that called itself full before room was released there, and that fits otherwise.
-    pub(crate) fn search_full(&mut self, request: &StartRequest, pool: Pool) -> Option<Slot> {
-        self.count_group(request);
-        let full: Vec<NodeKey> = self.cluster.full_nodes().iter().copied().collect();
-        let Parts {
-            view,
-            policy,
-            labels,
-            ..
-        } = self.parts(pool);
+    fn search_full(
+        &self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        pool: Pool,
+        now: Instant,
+    ) -> Option<Slot> {
+        count_group(cluster, request);
+        let full: Vec<NodeKey> = cluster.full_nodes().iter().copied().collect();
+        let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(request, labels);
         if !asked.unheard_of.is_empty() {
             return None;
         }
-        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let search = Search::new(
+            view,
+            &asked,
+            self.policy.concerned(&asked).collect(),
+            labels,
+        );
         let nodes = view.nodes;
         search.first_of(full.into_iter().filter_map(|key| {
             let may_try = nodes.node(key).may_be_tried();
             may_try.then(|| (view.candidate(key), nodes.released(key)))
         }))
     }
-
-    /// Sees to it that the members of a START's group are counted by the values of its scope.
-    pub(crate) fn count_group(&mut self, request: &StartRequest) {
-        let scheduling = request.scheduling.as_ref();
-        if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
-            && group.scope != NODE_SCOPE
-        {
-            self.cluster.count_group_by(&group.id, &group.scope);
-        }
-    }
-
-    /// A table as it is now, to be looked at.
-    pub(crate) fn view(&self, pool: Pool) -> View<'_> {
-        self.cluster.view(pool, self.now)
-    }
-
-    /// What a search needs. The group of a START that asks for one has to be counted before.
-    pub(crate) fn parts(&mut self, pool: Pool) -> Parts<'_> {
-        let (view, labels) = self.cluster.view_and_labels(pool, self.now);
-        Parts {
-            view,
-            policy: &self.policy,
-            labels,
-            chance: &mut self.chance,
-        }
-    }
 }
 
-/// The scheduler, taken apart for one search: all read-only but the sets kept for labels, and chance.
-pub(crate) struct Parts<'a> {
-    pub(crate) view: View<'a>,
-    pub(crate) policy: &'a Policy,
-    pub(crate) labels: &'a mut LabelIndex,
-    pub(crate) chance: &'a mut fastrand::Rng,
+/// Sees to it that the members of a START's group are counted by the values of its scope.
+pub(crate) fn count_group(cluster: &mut Cluster, request: &StartRequest) {
+    let scheduling = request.scheduling.as_ref();
+    if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
+        && group.scope != NODE_SCOPE
+    {
+        cluster.count_group_by(&group.id, &group.scope);
+    }
 }
 
 /// One search through one table.

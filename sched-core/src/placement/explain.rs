@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use proto_frames::payload::{Reason, ReasonKind};
 
-use crate::Scheduler;
 use crate::api::ids::NodeKey;
 use crate::api::input::{Backlog, StartRequest};
 use crate::api::resources::Resources;
+use crate::cluster::Cluster;
 use crate::cluster::index::ColumnId;
-use crate::cluster::node::NodeStatus;
+use crate::cluster::node::{NodeStatus, Pool};
 use crate::cluster::view::{Asked, Candidate};
-use crate::placement::choose::{Parts, Search};
+use crate::placement::Placement;
+use crate::placement::choose::{Search, count_group};
 use crate::placement::filters::Miss;
-use crate::workflow::start::pool_of;
 
 /// Explanations kept: requests come in few shapes.
 const KEPT: usize = 16;
@@ -88,13 +88,13 @@ impl Explanations {
     }
 
     /// Forgets those that are not given any more.
-    pub(crate) fn forget_old(&mut self, now: Instant) {
+    fn forget_old(&mut self, now: Instant) {
         let is_fresh = |kept: &Kept| now.saturating_duration_since(kept.at) < FRESH;
         self.kept.retain(is_fresh);
     }
 
     /// Those remembered.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.kept.len()
     }
 
@@ -107,10 +107,15 @@ impl Explanations {
     }
 }
 
-impl Scheduler {
+impl Placement {
     /// Why no node fits a request now; of the same shape of request, the same answer for a short while.
-    pub(crate) fn why_not(&mut self, request: &StartRequest) -> Explanation {
-        let (now, nodes) = (self.now, self.cluster.table(pool_of(request)).len());
+    pub(crate) fn why_not(
+        &mut self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        now: Instant,
+    ) -> Explanation {
+        let nodes = cluster.table(Pool::of(request)).len();
         let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.at) < FRESH;
         let mut kept = self.explanations.kept.iter().filter(is_fresh);
         if let Some(kept) =
@@ -118,7 +123,7 @@ impl Scheduler {
         {
             return kept.explanation.clone();
         }
-        let Some(explanation) = self.explain_if_allowed(request) else {
+        let Some(explanation) = self.explain_if_allowed(cluster, request, now) else {
             return Explanation::not_counted();
         };
         self.explanations.keep(Kept {
@@ -130,31 +135,42 @@ impl Scheduler {
         explanation
     }
 
-    /// As [`Scheduler::why_not`], of the cluster as it is at this very moment: with what is claimed for a while only.
-    pub(crate) fn why_not_now(&mut self, request: &StartRequest) -> Explanation {
-        self.explain_if_allowed(request)
+    /// As [`Placement::why_not`], of the cluster as it is at this very moment.
+    pub(crate) fn why_not_now(
+        &mut self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        now: Instant,
+    ) -> Explanation {
+        self.explain_if_allowed(cluster, request, now)
             .unwrap_or_else(Explanation::not_counted)
     }
 
-    /// Why no node fits a request now; `None` if too many nodes were walked for such answers of late.
-    fn explain_if_allowed(&mut self, request: &StartRequest) -> Option<Explanation> {
-        let nodes = self.cluster.table(pool_of(request)).len();
-        let may = self.explanations.may_walk(self.now, nodes);
-        may.then(|| self.explain(request))
+    /// Why no node fits a request now; `None` if too many nodes were walked for such answers recently.
+    fn explain_if_allowed(
+        &mut self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        now: Instant,
+    ) -> Option<Explanation> {
+        let nodes = cluster.table(Pool::of(request)).len();
+        let may = self.explanations.may_walk(now, nodes);
+        may.then(|| self.explain(cluster, request, now))
     }
 
     /// Why no node fits a request now.
-    pub(crate) fn explain(&mut self, request: &StartRequest) -> Explanation {
-        let pool = pool_of(request);
-        self.count_group(request);
-        let Parts {
-            view,
-            policy,
-            labels,
-            ..
-        } = self.parts(pool);
+    pub(crate) fn explain(
+        &self,
+        cluster: &mut Cluster,
+        request: &StartRequest,
+        now: Instant,
+    ) -> Explanation {
+        let pool = Pool::of(request);
+        count_group(cluster, request);
+        let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(request, labels);
-        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let filters = self.policy.concerned(&asked).collect();
+        let search = Search::new(view, &asked, filters, labels);
         let mut tally = Tally::new(&search);
         match &search.list {
             // The others are of no interest, however many they are.
@@ -165,6 +181,16 @@ impl Scheduler {
             None => view.table.iter().for_each(|key| tally.count(key)),
         }
         tally.explanation()
+    }
+
+    /// Forgets explanations that are not given any more.
+    pub(crate) fn forget_old(&mut self, now: Instant) {
+        self.explanations.forget_old(now);
+    }
+
+    /// Explanations remembered.
+    pub(crate) fn explanations(&self) -> usize {
+        self.explanations.len()
     }
 }
 

@@ -3,18 +3,17 @@
 
 use proto_frames::payload::Expression;
 
-use crate::Scheduler;
-use crate::api::action::PlacedStart;
+use crate::api::input::StartRequest;
 use crate::cluster::facts;
-use crate::peers::session::Session;
+use crate::placement::Placement;
 
-impl Scheduler {
-    /// Checks what a START says about its placement.
+impl Placement {
+    /// Checks what a START says about its placement; `is_native`: whether its sender can be sent what native peers are.
     ///
     /// # Errors
     /// The key, what is wrong with it, and what to do.
-    pub(crate) fn check_request(&self, start: &PlacedStart) -> Result<(), String> {
-        let Some(scheduling) = start.request.scheduling.as_deref() else {
+    pub(crate) fn check(&self, request: &StartRequest, is_native: bool) -> Result<(), String> {
+        let Some(scheduling) = request.scheduling.as_deref() else {
             return Ok(());
         };
         for (at, key) in scheduling.must_understand.iter().enumerate() {
@@ -27,12 +26,7 @@ impl Scheduler {
         }
         check_facts("require", &scheduling.require)?;
         check_facts("prefer", &scheduling.prefer)?;
-        let is_native = || {
-            self.sessions
-                .get(&start.sender)
-                .is_some_and(Session::is_native)
-        };
-        if scheduling.dry_run && !is_native() {
+        if scheduling.dry_run && !is_native {
             return Err(
                 "start.scheduling.dry_run: the answer is a frame that only the native encoding has; \
                  nothing was started"

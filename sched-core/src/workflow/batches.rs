@@ -413,7 +413,7 @@ impl Scheduler {
         starts: &[NewStart],
     ) -> Result<Vec<NodeKey>, Explanation> {
         let cursors = self.cluster.cursors();
-        let chance = self.chance.clone();
+        let chance = self.placement.chance();
         let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
         for start in starts {
             let Some(key) = self.choose(start.request()) else {
@@ -434,7 +434,7 @@ impl Scheduler {
             self.unreserve(*key, &start.request().instance);
         }
         self.cluster.set_cursors(cursors);
-        self.chance = chance;
+        self.placement.set_chance(chance);
         let text = format!(
             "{} of a batch of {} fit: {}",
             chosen.len(),

@@ -17,6 +17,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StartRequest};
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
+use crate::cluster::node::Pool;
 use crate::instance::tried::{AllTried, Tried};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State};
 use crate::journal::durable::Next;
@@ -24,7 +25,6 @@ use crate::peers::owner::Owner;
 use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::NewStart;
-use crate::workflow::start::pool_of;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
 /// what does not end when asked, after 10 s or so.
@@ -40,7 +40,7 @@ const USUAL_ATTEMPTS: u32 = 1;
 impl Scheduler {
     /// Whether a START's instance is to be looked after: it may have to be placed again.
     pub(crate) fn is_to_keep(&self, request: &StartRequest) -> bool {
-        self.asks_to_be_kept(request) || self.policy.keeps_all()
+        self.asks_to_be_kept(request) || self.placement.policy().keeps_all()
     }
 
     /// Whether a START asks for something that makes its instance a managed one.
@@ -227,7 +227,8 @@ impl Scheduler {
             waits_until: waits.map(|it| self.now + it),
             max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
             tried: AllTried::default(),
-            relocates: asked.is_some_and(|asked| asked.relocate) || self.policy.keeps_all(),
+            relocates: asked.is_some_and(|asked| asked.relocate)
+                || self.placement.policy().keeps_all(),
             on_loss: if restarts {
                 OnLoss::Restart
             } else {
@@ -273,7 +274,7 @@ impl Scheduler {
 
     /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
     pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
-        let (pool, rank) = (pool_of(start.request()), self.rank_of(start.request()));
+        let (pool, rank) = (Pool::of(start.request()), self.rank_of(start.request()));
         if self.is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
@@ -368,7 +369,7 @@ impl Scheduler {
     pub(crate) fn count_placement(&mut self, instance: &InstanceId) {
         let kept = self.instances.get(instance);
         if let Some(request) = kept.and_then(|kept| kept.request()) {
-            let (pool, rank) = (pool_of(request), self.rank_of(request));
+            let (pool, rank) = (Pool::of(request), self.rank_of(request));
             self.note_placed(pool, rank);
         }
     }

@@ -20,9 +20,9 @@ use crate::cluster::node::Pool;
 use crate::cluster::view::Asked;
 use crate::instance::{Awaits, By, Instance, Placing, State, Then};
 use crate::journal::durable::Next;
+use crate::placement::choose::count_group;
 use crate::queue::Purpose;
 use crate::workflow::care::{COMMAND_TIME, placing};
-use crate::workflow::start::pool_of;
 
 use self::victims::{Lack, Plan, Victim, Way, cheapest};
 
@@ -49,10 +49,10 @@ const SOUGHT_PER_TURN: usize = 64;
 impl Scheduler {
     /// Makes room for an instance by having others suspended or stopped; whether it is being made.
     pub(crate) fn preempt(&mut self, instance: &InstanceId, request: &StartRequest) -> bool {
-        if !self.policy.preemption {
+        if !self.placement.policy().preemption {
             return false;
         }
-        let table = self.cluster.table(pool_of(request));
+        let table = self.cluster.table(Pool::of(request));
         let from = table.cursor().map_or(0, |slot| slot as usize + 1);
         let slots = (from..table.slot_count()).chain(0..from.min(table.slot_count()));
         let nodes = slots.filter_map(|slot| table.node(u32::try_from(slot).ok()?));
@@ -71,7 +71,7 @@ impl Scheduler {
         if self.is_disk_in_trouble() {
             return false;
         }
-        self.count_group(request);
+        count_group(&mut self.cluster, request);
         let Some((key, plan)) = self.cheapest_plan(nodes, instance, request) else {
             return false;
         };
@@ -86,13 +86,13 @@ impl Scheduler {
         request: &StartRequest,
     ) -> Option<(NodeKey, Plan)> {
         let priority = self.instances.get(instance)?.priority;
-        let pool = pool_of(request);
+        let pool = Pool::of(request);
         let view = self.view(pool);
         let asked = view.asked(request, self.cluster.labels(pool));
         if !asked.unheard_of.is_empty() {
             return None;
         }
-        let filters: Vec<_> = self.policy.concerned(&asked).collect();
+        let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
         let (mut best, mut left): (Option<(NodeKey, Plan)>, _) = (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {
             let may_go = self.cluster.nodes().node(key).may_make_room()
@@ -341,14 +341,14 @@ impl Scheduler {
 
     /// More of what runs on a node could make way now: who waits may take its room.
     pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
-        if self.policy.preemption {
+        if self.placement.policy().preemption {
             self.wake(key);
         }
     }
 
     /// Makes room on a node for one of the first who wait; whether there is one.
     pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey) -> bool {
-        if !self.policy.preemption {
+        if !self.placement.policy().preemption {
             return false;
         }
         for pool in Pool::ALL {

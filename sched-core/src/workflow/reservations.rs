@@ -12,7 +12,6 @@ use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
 use crate::instance::DEFAULT_PRIORITY;
 use crate::queue::{Place, Rank, Waiter};
-use crate::workflow::start::pool_of;
 
 /// Nodes looked at to find one that is kept for a waiter: a few milliseconds, once in as many placements as pass a waiter
 /// over before a node is kept for it.
@@ -50,7 +49,7 @@ impl Scheduler {
         }
         let reservations = Pool::ALL.into_iter();
         let nodes = reservations.filter_map(|pool| Some(self.queue.reservation(pool)?.1));
-        let (pool, rank) = (pool_of(request), self.rank_of(request));
+        let (pool, rank) = (Pool::of(request), self.rank_of(request));
         nodes
             .filter(|&key| !self.queue.is_open(key, pool, rank))
             .map(|key| self.cluster.nodes().node(key).uuid)
@@ -94,7 +93,7 @@ impl Scheduler {
         if !asked.unheard_of.is_empty() {
             return None;
         }
-        let filters: Vec<_> = self.policy.concerned(&asked).collect();
+        let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
         let could_run = |&key: &NodeKey| {
             let node = self.cluster.nodes().node(key);
             let may_go = !matches!(waiter.place, Place::Only(only) if only != key);

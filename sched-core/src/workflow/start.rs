@@ -14,6 +14,7 @@ use crate::cluster::node::Pool;
 use crate::cluster::view::is_hard;
 use crate::instance::{Awaits, Instance, State};
 use crate::peers::owner::Owner;
+use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
 
@@ -37,7 +38,9 @@ pub(crate) enum Refusal {
 impl Scheduler {
     pub(crate) fn start(&mut self, now: Instant, start: PlacedStart) {
         self.counters.starts += 1;
-        if let Err(problem) = self.check_request(&start) {
+        let sender = self.sessions.get(&start.sender);
+        let is_native = sender.is_some_and(Session::is_native);
+        if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
         }
         if !self.has_room_to_keep(&start) {
@@ -407,14 +410,5 @@ impl Refusal {
             Self::Leaving => "the scheduler was stopped before it was placed",
             Self::Lost => "its node is lost or does not have it",
         }
-    }
-}
-
-/// The table a request is for.
-pub(crate) fn pool_of(request: &StartRequest) -> Pool {
-    if request.network_node {
-        Pool::Network
-    } else {
-        Pool::Compute
     }
 }

@@ -81,7 +81,7 @@ impl Scheduler {
     /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.
     pub(crate) fn give_back_memory(&mut self) {
         const SHRINK_ABOVE: usize = 4096;
-        self.explanations.forget_old(self.now);
+        self.placement.forget_old(self.now);
         if self.lost.capacity() > SHRINK_ABOVE && self.lost.len() < self.lost.capacity() / 4 {
             self.lost.shrink_to(2 * self.lost.len());
         }

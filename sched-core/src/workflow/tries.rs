@@ -13,9 +13,9 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
+use crate::cluster::node::Pool;
 use crate::instance::Awaits;
 use crate::workflow::care::placing;
-use crate::workflow::start::pool_of;
 
 /// STARTs that are tried at once on nodes that called themselves full. Further ones are answered as if there were no
 /// such nodes; there are more only in the moment after thousands of instances have ended.
@@ -129,14 +129,14 @@ impl Scheduler {
         if self.cluster.full_nodes().is_empty() || !self.tries.may_try(&request.instance) {
             return None;
         }
-        let (pool, rank) = (pool_of(request), self.rank_of(request));
+        let (pool, rank) = (Pool::of(request), self.rank_of(request));
         // Who waits for room is served once its node is READY, and is not passed over before.
         let first = self.queue.iter_after(pool, None).next();
         if first.is_some_and(|first| first.rank() < rank) {
             return None;
         }
-        let slot = self.search_full(request, pool)?;
-        self.cluster.touch(pool, slot)
+        self.placement
+            .choose_full(&mut self.cluster, request, self.now)
     }
 
     /// A START was given room on a node: if the node called itself full, it may yet refuse it.

@@ -19,7 +19,7 @@ use crate::journal::records::ms;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Place, Purpose, Rank, Room, Shape, Waiter};
 use crate::workflow::admission::NewStart;
-use crate::workflow::start::{Refusal, pool_of};
+use crate::workflow::start::Refusal;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
@@ -130,7 +130,7 @@ impl Scheduler {
         let (bytes, is_operators) = (kept.texts(), kept.is_operators);
         self.queue.push(Waiter {
             instance: instance.clone(),
-            pool: pool_of(request),
+            pool: Pool::of(request),
             priority: kept.priority,
             order: kept.order,
             asked: request.asked,
@@ -257,7 +257,7 @@ impl Scheduler {
             return;
         }
         let rank = self.rank_of(request);
-        let first = self.queue.iter_after(pool_of(request), None).next();
+        let first = self.queue.iter_after(Pool::of(request), None).next();
         if first.is_some_and(|first| first.rank() < rank) {
             self.serve_waiting();
         }
@@ -326,7 +326,8 @@ impl Scheduler {
         let node = view.candidate(key);
         asked.unheard_of.is_empty()
             && self
-                .policy
+                .placement
+                .policy()
                 .concerned(&asked)
                 .all(|filter| filter.admits(&node, &asked).is_ok())
     }

@@ -14,7 +14,6 @@ use crate::api::rules::Rules;
 use crate::cluster::questions::Asker;
 use crate::peers::session::{LAUNCHER, identity};
 use crate::placement::explain::Explanation;
-use crate::placement::policy::Policy;
 use crate::scheduler::ClusterPayload;
 use crate::workflow::start::Refusal;
 
@@ -191,15 +190,9 @@ impl Scheduler {
             return;
         }
         if let Some(rules) = &new_rules {
-            match Policy::new(&rules.policy) {
-                Ok(policy) => {
-                    self.chance = fastrand::Rng::with_seed(rules.policy.seed);
-                    self.policy = policy;
-                }
-                Err(error) => {
-                    self.notice(Notice::BadRules(error));
-                    new_rules = None;
-                }
+            if let Err(error) = self.placement.set_rules(&rules.policy) {
+                self.notice(Notice::BadRules(error));
+                new_rules = None;
             }
         }
         self.cluster.configure(flags, new_rules, self.now);

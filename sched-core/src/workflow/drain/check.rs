@@ -24,7 +24,7 @@ impl Scheduler {
         let instances = self.by_urgency(key);
         let total = instances.len();
         let cursors = self.cluster.cursors();
-        let chance = self.chance.clone();
+        let chance = self.placement.chance();
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
         let mut misfits: Vec<(InstanceId, String)> = Vec::new();
         let (mut work, mut untried) = (0, 0);
@@ -40,7 +40,7 @@ impl Scheduler {
             let mut trial = self.request_on(key, &instance, None);
             trial.instance = InstanceId::Trial(number);
             let found = self.choose_ready(&trial);
-            work += 1 + self.looked_at;
+            work += 1 + self.placement.looked_at();
             match found {
                 Some(to) => {
                     self.reserve(self.now, to, SessionId(0), &trial);
@@ -57,7 +57,7 @@ impl Scheduler {
             self.unreserve(*to, instance);
         }
         self.cluster.set_cursors(cursors);
-        self.chance = chance;
+        self.placement.set_chance(chance);
         let mut words = if misfits.is_empty() {
             format!("all of {total} fit elsewhere")
         } else {

@@ -68,7 +68,7 @@ impl Scheduler {
         request: &StartRequest,
         count: u32,
     ) -> (IndexMap<NodeKey, u32>, u32, Option<Explanation>) {
-        let (cursors, chance) = (self.cluster.cursors(), self.chance.clone());
+        let (cursors, chance) = (self.cluster.cursors(), self.placement.chance());
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
         let mut trial = request.clone();
         let mut why = None;
@@ -82,9 +82,9 @@ impl Scheduler {
             work += 1 + self.members_of(request);
             trial.instance = InstanceId::Trial(number);
             let found = self.choose(&trial);
-            work += self.looked_at;
+            work += self.placement.looked_at();
             let Some(key) = found else {
-                why = Some(self.explain(&trial));
+                why = Some(self.placement.explain(&mut self.cluster, &trial, self.now));
                 break;
             };
             self.reserve(self.now, key, crate::SessionId(0), &trial);
@@ -98,7 +98,7 @@ impl Scheduler {
             self.unreserve(*key, instance);
         }
         self.cluster.set_cursors(cursors);
-        self.chance = chance;
+        self.placement.set_chance(chance);
         let fits = u32::try_from(tried.len()).unwrap_or(count);
         (placements, fits, why)
     }
