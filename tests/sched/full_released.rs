@@ -26,6 +26,17 @@ fn release(world: &mut World, node: SessionId, number: u64) {
     world.look_away();
 }
 
+/// A START that waits for room.
+fn waiting(name: &str, mem: i64) -> StartRequest {
+    StartRequest {
+        scheduling: Some(Box::new(Scheduling {
+            queue: Some(Span::from_ms(60_000)),
+            ..Scheduling::default()
+        })),
+        ..request(name, mem)
+    }
+}
+
 #[test]
 fn what_was_released_since_a_node_called_itself_full_is_given_again() {
     let mut world = World::new();
@@ -138,14 +149,7 @@ fn a_start_that_is_looked_after_is_tried_as_well_and_no_attempt_is_counted() {
     let second = full(&mut world, controller, 2, 100);
     release(&mut world, first, 1);
     release(&mut world, second, 2);
-    let patient = StartRequest {
-        scheduling: Some(Box::new(Scheduling {
-            queue: Some(Span::from_ms(60_000)),
-            ..Scheduling::default()
-        })),
-        ..request("a", 10)
-    };
-    assert_eq!(world.place_as(controller, patient), Some(first));
+    assert_eq!(world.place_as(controller, waiting("a", 10)), Some(first));
     world.start_failed(first, "a", FULL_NODE);
     assert_eq!(world.placements(), [("a".to_owned(), second)]);
     world.start_failed(second, "a", FULL_NODE);
@@ -156,20 +160,51 @@ fn a_start_that_is_looked_after_is_tried_as_well_and_no_attempt_is_counted() {
 }
 
 #[test]
-fn who_waits_is_not_passed_over_on_a_full_node() {
+fn a_waiting_start_is_tried_on_a_full_node_when_room_is_released_there() {
     let mut world = World::new();
     let controller = world.controller();
     let node = full(&mut world, controller, 1, 100);
-    let patient = StartRequest {
-        scheduling: Some(Box::new(Scheduling {
-            queue: Some(Span::from_ms(60_000)),
-            ..Scheduling::default()
-        })),
-        ..request("first", 100)
-    };
-    assert_eq!(world.place_as(controller, patient), None);
-    release(&mut world, node, 1);
+    assert_eq!(world.place_as(controller, waiting("first", 100)), None);
+    world.gone(node, Kind::INSTANCE_DELETED, "on-1");
+    assert_eq!(world.placements(), [("first".to_owned(), node)]);
     assert_eq!(world.place(controller, "late", 100), None);
+    world.start_failed(node, "first", FULL_NODE);
+    assert_eq!(world.placements(), [], "the node's word is new");
+    assert_eq!(
+        world.failures(controller),
+        [("late".to_owned(), StartFailureReason::FullCloud)],
+        "first waits again"
+    );
+    world.ready(node, crate::world::Size::default());
+    assert_eq!(world.placements(), [("first".to_owned(), node)]);
+    world.check();
+}
+
+#[test]
+fn waiting_starts_are_tried_on_a_full_node_in_their_order_as_far_as_the_room_goes() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = full(&mut world, controller, 1, 100);
+    for (name, mem) in [("a", 60), ("b", 60), ("c", 40)] {
+        assert_eq!(world.place_as(controller, waiting(name, mem)), None);
+    }
+    world.gone(node, Kind::INSTANCE_DELETED, "on-1");
+    let placed = ["a", "c"].map(|name| (name.to_owned(), node));
+    assert_eq!(world.placements(), placed);
+    world.check();
+}
+
+#[test]
+fn a_waiting_start_for_which_a_full_node_is_too_small_does_not_keep_it_from_others() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = full(&mut world, controller, 1, 100);
+    let large = world.node_with(2, 300);
+    assert_eq!(world.place(controller, "large", 300), Some(large));
+    assert_eq!(world.place_as(controller, waiting("first", 200)), None);
+    release(&mut world, node, 1);
+    assert_eq!(world.place(controller, "late", 100), Some(node));
+    world.check();
 }
 
 #[test]

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
-use sched_core::SessionId;
+use sched_core::{Backlog, Input, SessionId};
 
 use crate::making_way::{patient, sized};
-use crate::world::{World, running};
+use crate::world::{Size, World, running};
 
 /// How often the head of the queue is passed over before a node is kept for it.
 const OFTEN: usize = 64;
@@ -110,4 +111,37 @@ fn a_kept_node_that_is_lost_is_kept_no_more_and_another_is() {
     world.cut(one);
     let two = world.node_with(2, 1000);
     assert_eq!(world.orders(two), ["start big"]);
+}
+
+/// A node whose queue is long but moving: it is used where nothing else fits.
+fn fill_queue(world: &mut World, session: SessionId) {
+    let backlog = Backlog::Filling;
+    world.handle(Input::Backlog { session, backlog });
+}
+
+#[test]
+fn the_room_on_a_node_whose_queue_is_filling_goes_to_the_start_that_waits_first() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.run_on(controller, node, vec![sized("old", 1000, 50)]);
+    world.start_as(controller, patient(sized("first", 1000, 90), 3600));
+    fill_queue(&mut world, node);
+    world.stopped(node, "old");
+    assert_eq!(world.orders(node), ["start first"]);
+    assert_eq!(world.place_as(controller, sized("late", 1000, 50)), None);
+}
+
+#[test]
+fn a_node_that_is_ready_again_while_its_queue_is_filling_is_given_to_the_start_that_waits_first() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.status(node, Kind::MAINTENANCE);
+    world.start_as(controller, patient(sized("first", 1000, 50), 3600));
+    fill_queue(&mut world, node);
+    let size = Size {
+        mem: 1000,
+        ..Size::default()
+    };
+    world.ready(node, size);
+    assert_eq!(world.orders(node), ["start first"]);
 }

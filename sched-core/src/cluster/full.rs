@@ -1,5 +1,6 @@
 //! Nodes whose latest word is FULL although room was released there since. FULL is a word about the moment it was sent:
-//! such a node is tried once nothing that is READY fits, with as much as was released.
+//! such a node is tried once nothing that is READY fits, with as much as was released: by STARTs that wait when it is
+//! released, then by new ones.
 
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::NodeKey;
@@ -26,6 +27,19 @@ impl Node {
 }
 
 impl NodeStore {
+    /// What a node offers to STARTs for which the tables offer nothing, those that wait among them: what is free while its
+    /// queue is filling, and what was released since it called itself full.
+    pub(crate) fn last_resort(&self, key: NodeKey) -> Resources {
+        let node = self.node(key);
+        if node.takes_work() && node.backlog == Backlog::Filling {
+            self.free(key)
+        } else if node.may_be_tried() {
+            self.released(key)
+        } else {
+            Resources::NEVER
+        }
+    }
+
     /// What was released on a node since it called itself full, as far as its capacity is not asked for. What it said of
     /// itself before was said with those instances on it, and is out of date.
     pub(crate) fn released(&self, key: NodeKey) -> Resources {

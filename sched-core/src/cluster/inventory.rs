@@ -59,6 +59,10 @@ impl Cluster {
                 table.set_custom(slot, column, free);
             }
         }
+        let last_resort = self.nodes.last_resort(key);
+        let earlier = &mut self.nodes.node_mut(key).last_resort;
+        has_grown |= !earlier.covers(&last_resort);
+        *earlier = last_resort;
         if has_grown {
             self.changes.push(Change::Capacity(key));
         }

@@ -142,6 +142,8 @@ pub(crate) struct Node {
     pub(crate) is_cordoned: bool,
     /// STARTs given to it on this connection.
     pub(crate) starts_sent: u64,
+    /// What it offered outside the tables when it was looked at last ([`NodeStore::last_resort`]).
+    pub(crate) last_resort: Resources,
     /// Its slots in the compute and the network table.
     pub(crate) slots: [Option<Slot>; 2],
 }
@@ -178,6 +180,7 @@ impl Node {
             ledger: Ledger::new(measured),
             questions: Questions::default(),
             starts_sent: 0,
+            last_resort: Resources::NEVER,
             slots: [None; 2],
         }
     }

@@ -1,6 +1,7 @@
 //! Nodes whose latest word is FULL although room was released there since. FULL is a word about the moment it was sent:
-//! such a node is tried once nothing that is READY fits, with as much as was released. What it refuses as full goes to
-//! the next node, and its sender hears of no refusal but that of all.
+//! such a node is tried once nothing that is READY fits, with as much as was released: by STARTs that wait when it is
+//! released, then by new ones. What it refuses as full goes to the next node, and its sender hears of no refusal but that of
+//! all.
 //!
 //! An addition to the rule of first fit, in which only READY nodes fit. Not for moves: what runs is not sent to a node
 //! that may refuse it.
@@ -13,7 +14,6 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
-use crate::cluster::node::Pool;
 use crate::instance::Awaits;
 use crate::workflow::care::placing;
 
@@ -53,10 +53,13 @@ impl Tries {
     }
 
     /// Whether one more START may be tried.
+    pub(crate) fn has_room(&self) -> bool {
+        self.tries.len() < MAX_TRIES && self.bytes < MAX_TRIED_BYTES
+    }
+
+    /// Whether this START may be tried.
     fn may_try(&self, instance: &InstanceId) -> bool {
-        self.tries.len() < MAX_TRIES
-            && self.bytes < MAX_TRIED_BYTES
-            && self.refusals(instance) < MAX_REFUSALS
+        self.has_room() && self.refusals(instance) < MAX_REFUSALS
     }
 
     fn refusals(&self, instance: &InstanceId) -> u8 {
@@ -127,12 +130,6 @@ impl Scheduler {
     /// becomes the most recently used.
     pub(crate) fn choose_full(&mut self, request: &StartRequest) -> Option<NodeKey> {
         if self.cluster.full_nodes().is_empty() || !self.tries.may_try(&request.instance) {
-            return None;
-        }
-        let (pool, rank) = (Pool::of(request), self.rank_of(request));
-        // Who waits for room is served once its node is READY, and is not passed over before.
-        let first = self.queue.iter_after(pool, None).next();
-        if first.is_some_and(|first| first.rank() < rank) {
             return None;
         }
         self.placement

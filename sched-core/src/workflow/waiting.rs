@@ -11,8 +11,8 @@ use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::StartRequest;
-use crate::cluster::node::Pool;
+use crate::api::input::{Backlog, StartRequest};
+use crate::cluster::node::{NodeStatus, Pool};
 use crate::instance::{By, State};
 use crate::journal::durable::Next;
 use crate::journal::records::ms;
@@ -269,8 +269,8 @@ impl Scheduler {
             return Served::Nobody;
         }
         for pool in Pool::ALL {
-            let node = self.cluster.nodes().node(key);
-            if !node.is_on_offer() || node.slots[pool as usize].is_none() {
+            let has_slot = self.cluster.nodes().node(key).slots[pool as usize].is_some();
+            if !has_slot || !self.is_to_serve(key) {
                 continue;
             }
             match self.serve_in(pool, key, begin) {
@@ -284,10 +284,20 @@ impl Scheduler {
         Served::Nobody
     }
 
+    /// Whether a node's room may go to those that wait: also where the tables do not offer it, as for new STARTs.
+    fn is_to_serve(&self, key: NodeKey) -> bool {
+        let node = self.cluster.nodes().node(key);
+        match node.status {
+            NodeStatus::Full => node.may_be_tried() && self.tries.has_room(),
+            _ => node.takes_work() && node.backlog != Backlog::Stalled,
+        }
+    }
+
     fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
         for _ in 0..MISFITS_PER_NODE {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
-            let found = self.queue.candidate(pool, &self.room(key), begin, may);
+            let room = self.room_to_serve(key);
+            let found = self.queue.candidate(pool, &room, begin, may);
             let instance = match found {
                 Found::First(instance) => instance,
                 Found::Nothing => return Served::Nobody,
@@ -306,6 +316,15 @@ impl Scheduler {
             };
         }
         Served::More(begin)
+    }
+
+    /// A node as the queue sees it when it is served: of one that called itself full, what was released since.
+    fn room_to_serve(&self, key: NodeKey) -> Room<'_> {
+        let mut room = self.room(key);
+        if self.cluster.nodes().node(key).status == NodeStatus::Full {
+            room.free = self.cluster.nodes().released(key);
+        }
+        room
     }
 
     /// A node as the queue sees it.
@@ -341,7 +360,7 @@ impl Scheduler {
             State::Suspended {
                 by: By::Preemptor(_),
                 ..
-            } => self.resume_evicted(instance, key),
+            } => self.cluster.nodes().node(key).takes_work() && self.resume_evicted(instance, key),
             _ => self.serve_start(instance),
         }
     }
