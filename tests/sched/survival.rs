@@ -490,3 +490,24 @@ fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<
     };
     world.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
 }
+
+#[test]
+fn a_claim_that_no_node_was_told_of_is_not_made_again_on_the_node_that_is_lost() {
+    let mut world = world();
+    let (controller, node) = (world.controller(), world.node_with(1, 100));
+    assert_eq!(world.place(controller, "taken", 100), Some(node));
+    world.stats(node, vec![running("taken", 1)]);
+    world.start_as(controller, patient("waits", 100, 3600));
+    world.look_away();
+    world.store.be_slow();
+    world.gone(node, Kind::INSTANCE_STOPPED, "taken");
+    assert_eq!(world.placements(), [], "the claim is not on disk");
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME);
+    assert_eq!(world.failures(controller), [], "it waits as before");
+    let other = world.node_with(2, 100);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.placements(), [("waits".to_owned(), other)]);
+    world.check();
+}

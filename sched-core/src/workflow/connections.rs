@@ -207,7 +207,6 @@ impl Scheduler {
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
     fn lose_node(&mut self, now: Instant, key: NodeKey) {
-        self.kept_cut_off(key);
         let in_doubt = self.cluster.lose_node(key, now);
         self.note_changes();
         let node = self.cluster.nodes().node(key);
@@ -216,6 +215,8 @@ impl Scheduler {
             self.notice(Notice::InDoubt(uuid, in_doubt));
         }
         self.lost.push_back((now + self.config.in_doubt_time, key));
+        // What is placed again finds other nodes only now that this one is off the tables.
+        self.kept_cut_off(key);
         let event = NodeDisconnected {
             node_uuid: uuid.to_string(),
             node_type,
