@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::StartFailureReason;
-use sched_core::{Backlog, Input, SessionId};
+use proto_frames::payload::{StartFailureReason, Update};
+use sched_core::{Backlog, Input, Meaning, SessionId};
 
 use crate::making_way::{patient, sized};
 use crate::world::{Size, World, running};
@@ -144,4 +144,42 @@ fn a_node_that_is_ready_again_while_its_queue_is_filling_is_given_to_the_start_t
     };
     world.ready(node, size);
     assert_eq!(world.orders(node), ["start first"]);
+}
+
+/// A controller changes what a START that waits asks for, and its priority.
+fn update(world: &mut World, controller: SessionId, name: &str, mem: i64, priority: i64) {
+    let update = Update {
+        instance_uuid: name.to_owned(),
+        mem_mb: Some(mem),
+        priority: Some(priority),
+        ..Update::default()
+    };
+    let meaning = Meaning::Update(Box::new(update));
+    world.frame(controller, Kind::UPDATE, meaning);
+}
+
+#[test]
+fn a_start_whose_priority_is_lowered_leaves_the_node_that_was_kept_for_it_to_who_stands_before_it()
+{
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, node, &[]);
+    world.start_as(controller, patient(sized("next", 400, 50), 3600));
+    assert_eq!(world.orders(node), [""; 0], "the node is kept");
+    update(&mut world, controller, "big", 600, 10);
+    assert_eq!(world.orders(node), ["start next"]);
+}
+
+#[test]
+fn a_node_that_was_kept_for_a_start_that_changes_is_open_to_those_behind_it_at_once() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
+    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    come_and_go(&mut world, controller, node, &[]);
+    world.start_as(controller, patient(sized("next", 400, 50), 3600));
+    update(&mut world, controller, "big", 900, 50);
+    assert_eq!(world.orders(node), ["start next"]);
 }

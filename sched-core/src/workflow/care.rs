@@ -124,7 +124,7 @@ impl Scheduler {
     }
 
     /// Takes an instance out of the queue, if it is there.
-    fn leave_queue(&mut self, instance: &InstanceId) {
+    pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
         if self.queue.is_empty() {
             return;
         }
@@ -298,8 +298,8 @@ impl Scheduler {
         self.wait_or_fail(instance, &request, detail);
     }
 
-    /// Claims room on a node for an instance that is placed again, unless others wait: what its own end may just have
-    /// freed is theirs first, if their turn is before its own.
+    /// Claims room on a node for an instance that is placed again, unless others wait: what its own end or its leaving the
+    /// queue may just have freed is theirs first, if their turn is before its own.
     fn claim_in_turn(
         &mut self,
         instance: &InstanceId,
@@ -307,8 +307,12 @@ impl Scheduler {
         key: NodeKey,
         detail: &str,
     ) {
-        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
-        if !has_run || self.queue.is_empty() {
+        let kept = self.instances.get(instance);
+        let may_wait = kept.is_some_and(|it| {
+            let waits = it.waits_until.is_some_and(|until| until > self.now);
+            it.has_run || waits && !self.woken.is_empty()
+        });
+        if !may_wait || self.queue.is_empty() {
             return self.claim_kept(instance, key, detail);
         }
         self.turn(instance, State::Waiting, detail);

@@ -93,6 +93,7 @@ impl Scheduler {
         };
         kept.priority = priority;
         self.remember(instance);
+        let reserved = self.kept_for(instance);
         if let Some(mut waiter) = self.queue.remove(instance) {
             waiter.priority = priority;
             let place = waiter.place;
@@ -104,6 +105,9 @@ impl Scheduler {
                 // Those that it had to let go first may stand behind it now.
                 self.wake(node);
             }
+            // The reservation for it has ended, and those that it came before may come before it now.
+            reserved.into_iter().for_each(|key| self.wake(key));
+            self.outranks_no_more();
         }
     }
 
@@ -127,7 +131,7 @@ impl Scheduler {
             start.set_demand(demand);
         }
         self.update_priority(instance, update);
-        self.queue.remove(instance);
+        self.leave_queue(instance);
         self.seek(instance, "what it asks for has changed");
         Ok(())
     }
