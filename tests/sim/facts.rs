@@ -68,6 +68,8 @@ pub(crate) enum Fact {
     Drained { machine: usize },
     /// A controller was told what a liar said of an instance that was not its own.
     Fooled { controller: usize, instance: u32 },
+    /// A scheduler started: the instances that were on its disk.
+    SchedulerStarted { restored: Vec<u32> },
     /// The scheduler crashed: what it had in memory alone is gone.
     SchedulerCrashed { is_durable: bool },
 }

@@ -7,7 +7,7 @@ use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{LifeState, Scheduling};
 use proto_frames::{Encoding, Frame, Kind};
 use sched_core::{
-    Action, ClusterConfiguration, Config, DiskState, Input, Notice, Scheduler, SessionId,
+    Action, ClusterConfiguration, Config, DiskState, Input, Notice, RecordKey, Scheduler, SessionId,
 };
 
 use crate::agenda::Event;
@@ -64,6 +64,12 @@ impl World {
         if let Some(behaviour) = &mut self.behaviour {
             behaviour.scheduler_starts(at);
         }
+        let on_disk = self.disk.records().filter_map(|(key, _)| match key {
+            RecordKey::Instance(id) => names::instance_of(id),
+            _ => None,
+        });
+        let restored = on_disk.collect();
+        self.facts.push(Fact::SchedulerStarted { restored });
         self.take_actions();
         self.observe();
     }

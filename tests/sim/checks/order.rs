@@ -1,6 +1,6 @@
 //! Whoever waits for room has its turn: higher priorities first, and of one priority those that came first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proto_frames::payload::{LifeState, QueryKind};
 
@@ -15,9 +15,13 @@ use crate::world::World;
 /// does not fit, and the big one has the room reserved in the end.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Instances that are looked after, in the order in which they came.
+    /// Instances that are looked after, in the order in which they came. What is on disk keeps its place over a crash.
     came: BTreeMap<u32, u64>,
     count: u64,
+    /// Those that ended since the scheduler started: where one is on disk all the same, nobody can say which START of it.
+    ended: BTreeSet<u32>,
+    /// Those that a scheduler found on its disk and of which it is not known when they came.
+    unknown: BTreeSet<u32>,
 }
 
 impl Check for Order {
@@ -50,12 +54,14 @@ impl Order {
         match fact {
             Fact::Turned { instance, state } if *state == LifeState::Gone => {
                 self.came.remove(instance);
+                self.unknown.remove(instance);
+                self.ended.insert(*instance);
             }
-            Fact::Turned { instance, .. } => {
+            Fact::Turned { instance, .. } if !self.unknown.contains(instance) => {
                 self.count += 1;
                 self.came.entry(*instance).or_insert(self.count);
             }
-            Fact::SchedulerCrashed { .. } => self.came.clear(),
+            Fact::SchedulerStarted { restored } => self.starts(restored),
             Fact::Given {
                 instance,
                 priority,
@@ -73,6 +79,16 @@ impl Order {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A scheduler starts with what is on its disk.
+    fn starts(&mut self, restored: &[u32]) {
+        let ended = std::mem::take(&mut self.ended);
+        let mut came = std::mem::take(&mut self.came);
+        came.retain(|it, _| restored.contains(it) && !ended.contains(it));
+        let is_unknown = |it: &&u32| !came.contains_key(it);
+        self.unknown = restored.iter().filter(is_unknown).copied().collect();
+        self.came = came;
     }
 
     fn may_have(&self, given: &Waiting, room: Amounts, waiting: &[Waiting]) -> Result<(), String> {
@@ -122,4 +138,44 @@ fn who_is_given_room_is_held_against_who_waits() {
     assert_eq!(order.learn(&given(1, 50)), Ok(()), "it came before");
     assert!(order.learn(&given(4, 50)).is_err(), "it came later");
     assert!(order.learn(&given(1, 49)).is_err());
+
+    let restored = vec![1, 2, 4];
+    let started = Fact::SchedulerStarted { restored };
+    order.learn(&started).expect("a start is no fault");
+    assert_eq!(order.learn(&given(1, 50)), Ok(()), "it came before");
+    assert!(order.learn(&given(4, 50)).is_err(), "it came later");
+}
+
+#[test]
+fn of_what_ended_and_is_on_disk_nobody_says_when_it_came() {
+    let mut order = Order::default();
+    let asked = Amounts::default();
+    let turned = |instance, state| Fact::Turned { instance, state };
+    let given = Fact::Given {
+        instance: 1,
+        priority: 50,
+        asked,
+        room: asked,
+        waiting: vec![Waiting {
+            instance: 2,
+            priority: 50,
+            asked,
+        }],
+    };
+    let restored = vec![1, 2];
+    for fact in [
+        turned(1, LifeState::Waiting),
+        turned(2, LifeState::Waiting),
+        turned(1, LifeState::Gone),
+        Fact::SchedulerStarted { restored },
+        turned(1, LifeState::Placing),
+    ] {
+        order.learn(&fact).expect("nobody is given room");
+    }
+    assert_eq!(order.learn(&given), Ok(()), "it may have come before");
+    order.learn(&turned(1, LifeState::Gone)).expect("an end");
+    order
+        .learn(&turned(1, LifeState::Waiting))
+        .expect("a START");
+    assert!(order.learn(&given).is_err(), "it came later");
 }
