@@ -186,7 +186,8 @@ impl World {
             // Whether that is the end of its START the scheduler says.
             News::Failed => {
                 let seq = controller::end_of(frame);
-                self.ends_seen.extend(seq.map(|seq| (machine, seq)));
+                let by = self.schedulers;
+                self.ends_seen.extend(seq.map(|seq| ((machine, seq), by)));
                 return;
             }
             _ => self.facts.push(Fact::Refused { instance }),
@@ -196,15 +197,20 @@ impl World {
         }
     }
 
-    /// A launcher has told an end, for the first time or again.
+    /// A launcher has told an end, for the first time or again. To a scheduler that starts after a crash it is news: what
+    /// the one before had told of it, or had yet to, was lost with that.
     fn see_end(&mut self, machine: usize, seq: u64, instance_uuid: &str) {
-        if !self.ends_seen.insert((machine, seq)) {
+        let by = self.schedulers;
+        let earlier = self.ends_seen.insert((machine, seq), by);
+        if earlier == Some(by) {
             return;
         }
         let Some(instance) = names::instance_of(instance_uuid) else {
             return;
         };
-        self.facts.push(Fact::Gone { instance });
+        if earlier.is_none() {
+            self.facts.push(Fact::Gone { instance });
+        }
         if self.has_no_controller() {
             self.facts.push(Fact::Unheard { instance });
         }

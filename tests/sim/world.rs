@@ -3,7 +3,7 @@
 //! What each part does stands with its subject: `scheduler`, `network`, `launcher`, `machine`, `controller`. Everything
 //! that takes time is an event in the agenda; the core and the launchers say themselves when they want to be woken.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent;
@@ -62,8 +62,8 @@ pub(crate) struct World {
     pub(crate) starts_taken: u64,
     /// The machine that each instance was given to last.
     pub(crate) placed: BTreeMap<u32, usize>,
-    /// Ends that some scheduler has heard of: on which machine, and their numbers there.
-    pub(crate) ends_seen: BTreeSet<(usize, u64)>,
+    /// Ends that a scheduler has heard of: on which machine, their numbers there, and which scheduler was the last.
+    pub(crate) ends_seen: BTreeMap<(usize, u64), u64>,
     /// How often each peer decided to dial.
     dials: BTreeMap<Peer, u64>,
     /// Queues to be looked at once the core has no more to say.
@@ -112,7 +112,7 @@ impl World {
             starts: BTreeMap::new(),
             starts_taken: 0,
             placed: BTreeMap::new(),
-            ends_seen: BTreeSet::new(),
+            ends_seen: BTreeMap::new(),
             dials: BTreeMap::new(),
             look_at: Vec::new(),
             facts: Vec::new(),
