@@ -115,6 +115,28 @@ fn a_plain_start_puts_nothing_on_disk_and_does_not_wait_for_it() {
 }
 
 #[test]
+fn a_start_that_has_room_at_once_is_not_waited_for_and_a_crash_forgets_what_it_said_of_later() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.store.be_slow();
+    let scheduling = Scheduling {
+        priority: Some(90),
+        ..Scheduling::default()
+    };
+    let placed = world.place_as(controller, asking("a", 50, scheduling));
+    assert_eq!(placed, Some(node));
+    crash(&mut world, 1);
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![running("a", 1)]);
+    assert_eq!(world.failures(controller), []);
+    let operator = world.operator(&[]);
+    let rows = world.instances(operator);
+    assert_eq!((rows.len(), rows[0].priority), (1, None), "it runs on");
+}
+
+#[test]
 fn a_node_is_told_of_a_start_that_waited_once_the_choice_is_on_disk() {
     let mut world = world();
     let controller = world.controller();
