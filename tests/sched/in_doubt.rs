@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
+use sched_core::{Meaning, Message, SessionId, StartRequest};
 
-use crate::world::{Size, World, running};
+use crate::waiting::urgent;
+use crate::world::{Size, World, id, request, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
 const JUST_BEFORE: Duration = Duration::from_millis(14_999);
@@ -204,6 +206,79 @@ fn a_start_and_its_delete_that_were_not_written_end_in_failures() {
         3,
         "NodeDisconnected, StartFailure, DeleteFailure: {told:#?}"
     );
+}
+
+/// A node that was given a START and the DELETE of its instance, and is back on a newer connection: the START was written to
+/// the older one, and did not arrive.
+fn deleted_in_doubt(world: &mut World, start: StartRequest, controller: SessionId) -> SessionId {
+    let node = world.node_with(1, 100);
+    world.stats_seen(node, Some(0), Vec::new());
+    let instance = start.instance.to_string();
+    world.start_as(controller, start);
+    world.look_away();
+    world.delete(controller, &instance, node);
+    world.silent_node(1)
+}
+
+fn denied(world: &mut World, node: SessionId, name: &str) {
+    let denied = Meaning::DeleteFailed {
+        node: world.uuid_of(node).to_string().into(),
+        instance: id(name),
+        no_instance: true,
+    };
+    world.frame(node, Kind::DELETE_FAILURE, denied);
+}
+
+#[test]
+fn a_start_in_doubt_fails_when_its_node_has_no_instance_to_delete() {
+    let managed = urgent("a", 10, 60, 50);
+    for start in [request("a", 10), managed] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = deleted_in_doubt(&mut world, start, controller);
+        let told = world.told(node);
+        let is_delete = |message: &Message| matches!(message, Message::Targeted(_));
+        assert!(told.iter().any(is_delete), "{told:?}");
+        world.look_away();
+        denied(&mut world, node, "a");
+        let told = world.told(controller);
+        let is_answer = |message: &&Message| matches!(message, Message::Forward(_));
+        assert_eq!(told.iter().filter(is_answer).count(), 1, "{told:?}");
+        world.put_back(told.into_iter().map(|it| (controller, it)).collect());
+        assert_eq!(world.failures(controller), [lost("a")]);
+        world.stats_seen(node, Some(0), Vec::new());
+        world.advance(IN_DOUBT);
+        assert_eq!(world.failures(controller), [], "it has had its outcome");
+    }
+}
+
+#[test]
+fn a_start_in_doubt_that_was_deleted_fails_when_its_node_does_not_list_it() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.stats_seen(node, Some(0), Vec::new());
+    world.start_as(controller, urgent("a", 10, 60, 50));
+    world.delete(controller, "a", node);
+    world.look_away();
+    // Both were written, and neither arrived.
+    let again = world.silent_node(1);
+    world.stats_seen(again, Some(0), Vec::new());
+    assert_eq!(world.failures(controller), [lost("a")]);
+}
+
+#[test]
+fn what_ran_before_and_is_denied_when_it_is_deleted_is_no_failure() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.start(controller, "a", 10);
+    world.stats_seen(node, Some(1), vec![running("a", 0)]);
+    world.delete(controller, "a", node);
+    world.look_away();
+    let again = world.silent_node(1);
+    denied(&mut world, again, "a");
+    assert_eq!(world.failures(controller), []);
 }
 
 #[test]

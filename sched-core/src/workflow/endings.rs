@@ -21,10 +21,18 @@ impl Scheduler {
     /// it.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let is_kept = self.instances.contains(instance);
+        let in_doubt = self.cluster.nodes().node(key).ledger.in_doubt(instance);
+        // That it is not there says nothing of a START to whoever sent it, unlike every other word on an end.
+        let unanswered = in_doubt.filter(|_| how == Ended::NotThere);
         match self.end_entry(key, instance, how) {
-            EntryEnd::Unknown | EntryEnd::Over if is_kept => self.kept_ended(key, instance, how),
+            EntryEnd::Unknown | EntryEnd::Over if is_kept => {
+                self.kept_ended(key, instance, how, unanswered.is_some())
+            }
             EntryEnd::Unknown | EntryEnd::Over => {
                 self.release(key, instance);
+                if let Some(start) = unanswered {
+                    self.fail_unconfirmed(instance, start);
+                }
                 Heard::Everybody
             }
             EntryEnd::Open if is_kept => self.kept_is_started_again(key, instance, how),
@@ -82,17 +90,29 @@ impl Scheduler {
         self.cluster.ledger_mut(key).end(instance, how)
     }
 
-    /// A launcher says that an instance that is looked after has ended on it; whether original controllers alone are to
-    /// hear of it, because it is not its end.
-    fn kept_ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
+    /// A launcher says that an instance that is looked after has ended on it, while the outcome of its START `is_open`
+    /// because it never arrived, or not; whether original controllers alone are to hear of it, because it is not its end.
+    fn kept_ended(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        how: Ended,
+        is_open: bool,
+    ) -> Heard {
         let Some(kept) = self.instances.get(instance) else {
             return Heard::Everybody;
         };
         let why = kept.goes_on_after(how);
+        // The START of what ran before has had its outcome.
+        let has_failed = is_open && !kept.has_run;
         match kept.state.clone() {
             State::Stopping { node, then, .. } if node == key => {
                 self.release(key, instance);
                 match then {
+                    Then::End if has_failed => {
+                        self.start_is_lost(key, instance);
+                        Heard::Everybody
+                    }
                     Then::End => {
                         self.let_go(instance, "stopped");
                         Heard::Everybody
@@ -113,7 +133,11 @@ impl Scheduler {
             state if state.node() == Some(key) => {
                 self.release(key, instance);
                 let Some(why) = why else {
-                    self.let_go(instance, "ended");
+                    if has_failed {
+                        self.start_is_lost(key, instance);
+                    } else {
+                        self.let_go(instance, "ended");
+                    }
                     return Heard::Everybody;
                 };
                 self.seek_after_its_end(key, instance, why);
@@ -201,25 +225,31 @@ impl Scheduler {
         self.tell_asker(instance, key, command, reason, "it has ended on its node");
     }
 
-    /// A node does not list an instance that is looked after any more, without having said that it ended.
-    pub(crate) fn kept_vanished(&mut self, key: NodeKey, instance: &InstanceId) {
+    /// A START never arrived, and its instance, which is on no node, is not to be placed again.
+    fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
+        let uuid = self.cluster.nodes().node(key).uuid;
+        let why = Explanation::of(Refusal::Lost.detail());
+        let reason = StartFailureReason::LaunchFailure;
+        self.fail_kept(instance, reason, Some(uuid), why);
+    }
+
+    /// A node does not list an instance that is looked after any more, without having said that it ended; the outcome of its
+    /// START `is_open`, or not.
+    pub(crate) fn kept_vanished(&mut self, key: NodeKey, instance: &InstanceId, is_open: bool) {
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
         match kept.state.clone() {
             State::Placing(Placing { node, .. }) if node == key => {
-                let node = self.cluster.nodes().node(key);
-                let (uuid, has_run) = (node.uuid, kept.has_run);
-                if has_run || node.ledger.counts_starts() {
+                let ledger = &self.cluster.nodes().node(key).ledger;
+                if kept.has_run || ledger.counts_starts() {
                     return self.seek(instance, "its node does not have it");
                 }
                 // An original launcher may yet begin it: nothing is started elsewhere that may run there.
-                let why = Explanation::of(Refusal::Lost.detail());
-                let reason = StartFailureReason::LaunchFailure;
-                self.fail_kept(instance, reason, Some(uuid), why);
+                self.start_is_lost(key, instance);
             }
             State::Stopping { .. } | State::Migrating { .. } => {
-                self.kept_ended(key, instance, Ended::NotThere);
+                self.kept_ended(key, instance, Ended::NotThere, is_open);
             }
             state if state.node() == Some(key) && kept.told_to_stop => {
                 self.seek_after_its_end(key, instance, "its node has ended it after all");

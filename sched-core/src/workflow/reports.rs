@@ -168,7 +168,7 @@ impl Scheduler {
         for (instance, start) in gone {
             self.cluster.remove_placement(&instance, key);
             if self.instances.contains(&instance) {
-                self.kept_vanished(key, &instance);
+                self.kept_vanished(key, &instance, start.is_some());
                 continue;
             }
             match start {

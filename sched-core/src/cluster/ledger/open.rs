@@ -114,6 +114,15 @@ impl Ledger {
         }
     }
 
+    /// The latest START of an instance, if it is in doubt: it was written to a connection that has ended, and the node has
+    /// not said since whether it arrived.
+    pub(crate) fn in_doubt(&self, instance: &InstanceId) -> Option<Unconfirmed> {
+        match self.entries.get(instance)?.phase {
+            Phase::InDoubt(start) => Some(start),
+            Phase::Claimed | Phase::Placed(_) | Phase::Running => None,
+        }
+    }
+
     /// Notes that a START was never written to the node, whose connection has ended; whether none of this instance was.
     pub(crate) fn take_back(&mut self, instance: &InstanceId) -> bool {
         let Some(entry) = self.entries.get_mut(instance) else {
