@@ -251,6 +251,7 @@ mod tests {
             restart: false,
             leased: false,
             update: None,
+            thaw: false,
             stage: Stage::Starting,
             unheard: false,
             ends: Vec::new(),

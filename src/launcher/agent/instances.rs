@@ -41,8 +41,8 @@ pub(super) struct Instance {
     pub(super) leased: bool,
     /// What it is to ask for, while its limits are being changed to that.
     pub(super) update: Option<Demand>,
-    /// How often it is still ordered to be thawed if that fails, after it could not be frozen in time.
-    pub(super) thaws_left: u8,
+    /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
+    pub(super) thaws_left: Option<u8>,
     pub(super) state: State,
     /// The numbers of its ends that are not on record, oldest first: also of earlier runs.
     pub(super) ends: Vec<u64>,
@@ -156,7 +156,7 @@ impl Agent {
             usage: None,
             leased,
             update: None,
-            thaws_left: 0,
+            thaws_left: None,
             state: State::Starting,
             ends,
         };

@@ -14,7 +14,7 @@ use super::{Agent, Demand, Message, Order};
 
 /// How often an instance that could not be frozen is ordered to be thawed: it may have been frozen too late, and a single
 /// failure to undo that would leave it frozen while it is listed as running.
-const MAX_THAWS: u8 = 5;
+pub(super) const MAX_THAWS: u8 = 5;
 
 /// Why a command is not done, and more about it for people.
 type Refusal = (Reason, String);
@@ -36,6 +36,7 @@ impl Agent {
         match instance.state {
             State::Running if instance.update.is_none() => {
                 instance.state = State::Suspending;
+                instance.thaws_left = None;
                 self.persist(id);
                 self.order(Order::Freeze(id.to_owned()));
                 self.report_soon(now);
@@ -59,11 +60,11 @@ impl Agent {
                 self.tell(id, LifeState::Suspended);
             }
             Err(detail) => {
-                self.enter(now, id, State::Running);
+                // It may have been frozen after all, too late. The next launcher has to know of it, if there is one by then.
                 if let Some(instance) = self.instances.get_mut(id) {
-                    instance.thaws_left = MAX_THAWS - 1;
+                    instance.thaws_left = Some(MAX_THAWS - 1);
                 }
-                // It may have been frozen after all, too late.
+                self.enter(now, id, State::Running);
                 self.order(Order::Thaw(id.to_owned()));
                 self.refuse(LifeCommand::Suspend, id, (Reason::Failed, detail));
             }
@@ -108,15 +109,22 @@ impl Agent {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        match (result, instance.thaws_left) {
-            (Ok(()), _) => instance.thaws_left = 0,
-            (Err(detail), 0) => {
+        let Some(left) = instance.thaws_left else {
+            return;
+        };
+        match (result, left.checked_sub(1)) {
+            (Ok(()), _) => {
+                instance.thaws_left = None;
+                self.persist(id);
+            }
+            (Err(detail), None) => {
                 warn!("instance {id} could not be frozen, and not be thawed either: {detail}");
+                instance.thaws_left = None;
                 self.enter(now, id, State::Suspended);
                 self.tell(id, LifeState::Suspended);
             }
             (Err(_), left) => {
-                instance.thaws_left = left - 1;
+                instance.thaws_left = left;
                 self.order(Order::Thaw(id.to_owned()));
             }
         }
@@ -223,17 +231,18 @@ impl Agent {
         let Some(instance) = self.instances.get(id) else {
             return;
         };
-        let order = match (instance.state, &instance.update) {
-            (State::Suspending, _) => Some(Order::Freeze(id.to_owned())),
-            (State::Resuming, _) => Some(Order::Thaw(id.to_owned())),
-            (_, Some(new)) => Some(Order::SetLimits {
-                instance: id.to_owned(),
-                mem_mb: new.mem_mb,
-                vcpus: new.vcpus,
-            }),
+        let pace = match instance.state {
+            State::Suspending => Some(Order::Freeze(id.to_owned())),
+            State::Resuming => Some(Order::Thaw(id.to_owned())),
+            State::Running if instance.thaws_left.is_some() => Some(Order::Thaw(id.to_owned())),
             _ => None,
         };
-        if let Some(order) = order {
+        let limits = instance.update.as_ref().map(|new| Order::SetLimits {
+            instance: id.to_owned(),
+            mem_mb: new.mem_mb,
+            vcpus: new.vcpus,
+        });
+        for order in [pace, limits].into_iter().flatten() {
             self.order(order);
         }
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ends::End;
 use super::instances::{Instance, State};
+use super::life::MAX_THAWS;
 use super::{Agent, Demand, Duty, Order};
 
 /// An instance as it is kept in the state directory.
@@ -26,6 +27,10 @@ pub struct Record {
     /// What it is to ask for, where its limits were being changed to that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Demand>,
+    /// Whether it is to be thawed because it could not be frozen, and may be frozen all the same. Records of earlier
+    /// launchers lack it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub thaw: bool,
     /// How far it is.
     pub stage: Stage,
     /// Whether some of its ends may not be on record: all that launchers knew that did not number them.
@@ -140,7 +145,7 @@ impl Agent {
             usage: None,
             leased: record.leased,
             update: record.update,
-            thaws_left: 0,
+            thaws_left: record.thaw.then_some(MAX_THAWS - 1),
             state,
             ends,
         };
@@ -184,6 +189,7 @@ impl Agent {
             restart: instance.restart,
             leased: instance.leased,
             update: instance.update.clone(),
+            thaw: instance.thaws_left.is_some(),
             stage,
             unheard: !instance.ends.is_empty(),
             ends: self.ends.of(&instance.ends).cloned().collect(),

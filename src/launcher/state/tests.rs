@@ -16,6 +16,7 @@ fn record(instance: &str, stage: Stage) -> Record {
         restart: false,
         leased: false,
         update: None,
+        thaw: false,
         stage,
         unheard: false,
         ends: Vec::new(),

@@ -300,6 +300,33 @@ fn what_was_suspended_is_so_for_the_next_launcher_and_half_changes_are_made_agai
 }
 
 #[test]
+fn what_could_not_be_frozen_is_thawed_by_the_next_launcher_too() {
+    let mut world = World::connected();
+    world.running("a", 1);
+    world.suspend("a");
+    world.frozen("a", Err("too late"));
+    // Its launcher ends before it hears whether that worked.
+    for _ in 0..2 {
+        world.restart(|_| Found::Running);
+        assert_eq!(world.orders(), [thaw("a")], "it may be frozen all the same");
+        world.connect();
+        assert_eq!(world.stats().instances[0].state, InstanceState::Active);
+        world.thawed("a", Err("no"));
+        assert_eq!(world.orders(), [thaw("a")]);
+    }
+    world.thawed("a", Ok(()));
+    world.restart(|_| Found::Running);
+    assert_eq!(world.orders(), [], "it runs");
+
+    world.suspend("a");
+    world.frozen("a", Err("too late"));
+    world.suspend("a");
+    world.frozen("a", Ok(()));
+    world.restart(|_| Found::Running);
+    assert_eq!(world.orders(), [], "it is to be frozen");
+}
+
+#[test]
 fn an_update_takes_the_difference_and_holds_the_more_until_it_is_made() {
     let mut world = World::connected();
     world.running("a", 600);
