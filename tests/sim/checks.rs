@@ -12,8 +12,13 @@ mod once;
 mod order;
 mod outcomes;
 
+use std::time::Duration;
+
 use crate::facts::Fact;
 use crate::world::World;
+
+/// How long what the scheduler says may be on its way to a controller at rest: some times the longest latency.
+pub(crate) const IN_FLIGHT: Duration = Duration::from_secs(2);
 
 /// Something that must hold. An `Err` says what does not.
 pub(crate) trait Check {

@@ -2,6 +2,7 @@
 //! of what it decides, at the moment in which it does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
@@ -27,6 +28,8 @@ pub(crate) struct Observer {
     /// Instances that were given room while others waited, and what they are given it for.
     given: Vec<(u32, i64, usize, For)>,
     is_asking: bool,
+    /// When an instance came to another state last.
+    pub(crate) turned: Option<Instant>,
     /// Instances that are suspended.
     suspended: BTreeSet<u32>,
     /// Instances that have room already, on a node or on their way to one: by instance, the machine with the room.
@@ -110,6 +113,7 @@ impl World {
         let machine = names::machine_of(&event.node_uuid);
         let (state, why) = (event.state.as_str(), &event.detail);
         let to = names::machine_of(&event.target_node_uuid);
+        self.observer.turned = Some(self.now);
         self.note(format_args!(
             "{instance} is {state} on {machine:?} to {to:?}: {why}"
         ));

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{LifeState, PlacementState, QueryKind};
+use proto_frames::payload::{InstanceView, LifeState, PlacementState, QueryKind};
 
 use crate::behaviour::{Behaviour, Measure};
-use crate::checks::Checks;
+use crate::checks::{Checks, IN_FLIGHT};
 use crate::names;
 use crate::plan::Plan;
 use crate::seeds::Sums;
 use crate::world::World;
+
+/// What waits is tried again from time to time, also when everything else has come to rest. So a run goes on for a moment,
+/// as often as this, while something is on its way to a node or has only just come to another state. What never comes to
+/// rest is still under way then, and found by the checks.
+const MOMENT: Duration = Duration::from_secs(5);
+const MOMENTS: usize = 20;
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, measure: Measure) -> Sums {
@@ -61,6 +67,12 @@ fn rest(world: &mut World, checks: &mut Checks) -> u64 {
         }
         steps += pass(world, checks, left + world.settings.time_to_settle());
     }
+    for _ in 0..MOMENTS {
+        if world.is_quiet() {
+            break;
+        }
+        steps += pass(world, checks, MOMENT);
+    }
     steps
 }
 
@@ -80,13 +92,22 @@ impl World {
     /// How long moves that are under way may still take: an UPDATE does not say how long its own may. And instances that
     /// others make way for, which are on no machine meanwhile.
     fn time_under_way(&mut self) -> Duration {
-        let rows = self.ask(&QueryKind::Instances).instances;
-        let lives = [LifeState::Migrating, LifeState::Placing];
-        let under_way = rows
-            .iter()
-            .filter(|row| lives.iter().any(|life| row.life == life.as_str()));
+        let under_way = self.under_way().into_iter();
         let longest = under_way.filter_map(|row| row.deadline_ms).max();
         Duration::from_millis(longest.unwrap_or_default().unsigned_abs())
+    }
+
+    fn under_way(&mut self) -> Vec<InstanceView> {
+        let lives = [LifeState::Migrating, LifeState::Placing];
+        let mut rows = self.ask(&QueryKind::Instances).instances;
+        rows.retain(|row| lives.iter().any(|life| row.life == life.as_str()));
+        rows
+    }
+
+    /// Whether nothing is on its way to a node, and all have heard of what came to another state last.
+    fn is_quiet(&mut self) -> bool {
+        let turned = self.observer.turned;
+        self.under_way().is_empty() && turned.is_none_or(|at| at + IN_FLIGHT <= self.now)
     }
 
     /// Whether something has ended that is not on record yet: a START may be tried again, and fail, at the end of a run.

@@ -1,17 +1,14 @@
 //! Every START that the scheduler took in ends in exactly one outcome: it ran, it waits, or it failed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proto_frames::payload::{LifeState, QueryKind};
 
-use super::Check;
+use super::{Check, IN_FLIGHT};
 use crate::facts::{Fact, News};
 use crate::names;
 use crate::world::World;
-
-/// How long what the scheduler says may be on its way to a controller at rest: some times the longest latency.
-const IN_FLIGHT: Duration = Duration::from_secs(2);
 
 /// Let off, beside what each line below says, are the STARTs that a scheduler had taken in and not settled when it
 /// crashed: plain ones are in memory alone, and their controllers know by the crash that they have to look. And of what is
