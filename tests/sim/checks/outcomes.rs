@@ -42,8 +42,8 @@ struct Book {
     is_kept: bool,
     /// Whether a START was taken in of which nothing has come yet.
     is_open: bool,
-    /// Whether one failed because its machine was lost for too long; it may be there when the machine is back.
-    was_lost: bool,
+    /// Failures of those whose machine was lost for too long: each may be there when its machine is back.
+    lost: u32,
     /// Whether a scheduler crashed that had taken one in.
     has_crashed: bool,
 }
@@ -65,7 +65,7 @@ impl Check for Outcomes {
             }
             Fact::Failed { instance, is_lost } => {
                 self.book(instance).failed += 1;
-                self.book(instance).was_lost |= is_lost;
+                self.book(instance).lost += u32::from(is_lost);
                 return self.book(instance).came(instance);
             }
             Fact::Refused { instance } => return self.book(instance).came(instance),
@@ -195,8 +195,7 @@ impl Book {
         {
             return Err(format!("{instance} began too often: {self:?}"));
         }
-        let lost = u32::from(self.was_lost);
-        if !self.is_kept && failures + self.began > self.taken + lost {
+        if !self.is_kept && failures + self.began > self.taken + self.lost {
             return Err(format!("{instance} failed and ran: {self:?}"));
         }
         Ok(())
@@ -205,9 +204,37 @@ impl Book {
     /// A process begins: not if all STARTs have failed before.
     fn begins(&mut self, instance: u32) -> Result<(), String> {
         self.began += 1;
-        if self.failed >= self.taken && !self.was_lost && !self.has_crashed {
+        if self.failed >= self.taken + self.lost && !self.has_crashed {
             return Err(format!("{instance} began although it has failed: {self:?}"));
         }
         self.came(instance)
     }
+}
+
+#[test]
+fn each_start_whose_machine_was_lost_may_have_failed_and_run_and_no_other() {
+    let taken = |taken| Book {
+        taken,
+        ..Book::default()
+    };
+    let fails = |book: &mut Book, is_lost: bool| {
+        book.failed += 1;
+        book.lost += u32::from(is_lost);
+        book.came(1)
+    };
+    let mut both = taken(2);
+    for _ in 0..2 {
+        assert_eq!(both.begins(1), Ok(()));
+        assert_eq!(fails(&mut both, true), Ok(()), "it was lost");
+    }
+    let mut late = taken(2);
+    assert_eq!(fails(&mut late, true), Ok(()));
+    assert_eq!(fails(&mut late, false), Ok(()));
+    assert_eq!(late.begins(1), Ok(()), "the one that was lost");
+    assert!(late.begins(1).is_err(), "the other has failed");
+    let mut ran = taken(2);
+    assert_eq!(ran.begins(1), Ok(()));
+    assert_eq!(fails(&mut ran, true), Ok(()));
+    assert_eq!(ran.begins(1), Ok(()));
+    assert!(fails(&mut ran, false).is_err(), "it ran, and was not lost");
 }
