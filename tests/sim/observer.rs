@@ -30,6 +30,8 @@ pub(crate) struct Observer {
     is_asking: bool,
     /// When an instance came to another state last.
     pub(crate) turned: Option<Instant>,
+    /// Whether the core was handed a second input before its actions on the first were taken.
+    pub(crate) has_later_input: bool,
     /// Instances that are suspended.
     suspended: BTreeSet<u32>,
     /// Instances that have room already, on a node or on their way to one: by instance, the machine with the room.
@@ -185,7 +187,9 @@ impl World {
             return;
         }
         let given = std::mem::take(&mut self.observer.given);
-        if given.is_empty() {
+        // Where the scheduler itself ended connections, an instance may have begun to wait after the room was given: who
+        // waits is known as of the last input alone.
+        if std::mem::take(&mut self.observer.has_later_input) || given.is_empty() {
             return;
         }
         let queue = self.ask(&QueryKind::Queue).instances;

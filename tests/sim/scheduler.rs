@@ -304,6 +304,7 @@ impl World {
                 if let Some((session, unsent)) = taken {
                     let input = Input::Disconnected { session, unsent };
                     self.see_input(&input);
+                    self.observer.has_later_input = true;
                     if let Some(core) = &mut self.core {
                         core.handle(self.now, input);
                     }
