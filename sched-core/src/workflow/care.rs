@@ -307,6 +307,7 @@ impl Scheduler {
         key: NodeKey,
         detail: &str,
     ) {
+        self.note_changes();
         let kept = self.instances.get(instance);
         let may_wait = kept.is_some_and(|it| {
             let waits = it.waits_until.is_some_and(|until| until > self.now);
