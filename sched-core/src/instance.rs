@@ -64,6 +64,8 @@ pub(crate) struct Instance {
     pub(crate) arrived: Instant,
     /// Until when it waits for room at first; `None` = not at all. What once ran waits for as long as it takes.
     pub(crate) waits_until: Option<Instant>,
+    /// The change with which it is on disk that it waits: nothing is said of that before.
+    pub(crate) waits_with: u64,
     /// How many nodes it may be tried on for one START.
     pub(crate) max_attempts: u32,
     /// Nodes that could not start it, since it last ran.
@@ -331,6 +333,7 @@ impl Instance {
             order,
             arrived: since,
             waits_until: None,
+            waits_with: 0,
             max_attempts: 1,
             tried: AllTried::default(),
             relocates: false,

@@ -169,6 +169,36 @@ fn what_was_acknowledged_waits_for_the_disk_and_is_not_given_up() {
 }
 
 #[test]
+fn a_start_sent_again_is_not_told_that_it_waits_before_that_is_on_disk() {
+    let (mut world, controller, _) = world(100, 100);
+    world.store.be_slow();
+    world.start_as(controller, patient("waits", 100, 600));
+    world.start_as(controller, patient("waits", 100, 600));
+    assert_eq!(queued(&mut world, controller).len(), 0);
+    // It is told as the first one is.
+    world.store.be_fast();
+    world.handle(Input::Tick);
+    assert_eq!(queued(&mut world, controller).len(), 1);
+    // Once it is there, at once, whatever else is not.
+    world.disk_refuses();
+    world.start_as(controller, patient("waits", 100, 600));
+    assert_eq!(queued(&mut world, controller).len(), 1);
+}
+
+#[test]
+fn a_start_sent_again_of_what_cannot_be_recorded_is_refused_at_once() {
+    let (mut world, controller, _) = world(100, 100);
+    world.store.be_slow();
+    world.start_as(controller, patient("waits", 100, 600));
+    world.disk_refuses();
+    world.start_as(controller, patient("waits", 100, 600));
+    let there = [("waits".to_owned(), StartFailureReason::InstanceExists)];
+    assert_eq!(world.failures(controller), there);
+    world.advance(DISK_PATIENCE);
+    assert_eq!(world.failures(controller), not_recorded(&["waits"]));
+}
+
+#[test]
 fn a_crash_while_nothing_can_be_written_leaves_what_was_acknowledged() {
     let (mut world, controller, _) = world(100, 100);
     world.start_as(controller, patient("waits", 100, 600));

@@ -422,7 +422,7 @@ impl Scheduler {
     }
 
     /// What is said of the trouble to those whom it concerns.
-    fn disk_trouble(&self) -> String {
+    pub(crate) fn disk_trouble(&self) -> String {
         let trouble = self.durable.disk.trouble.as_ref();
         let why = trouble.and_then(|trouble| trouble.why.as_deref());
         let why = why.unwrap_or("its disk has not answered in time");

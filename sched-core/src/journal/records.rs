@@ -191,6 +191,7 @@ impl Scheduler {
             order: record.order,
             arrived: self.instant_of(record.arrived_ms),
             waits_until: record.deadline_ms.map(|at| self.instant_of(at)),
+            waits_with: 0,
             max_attempts: record.max_attempts,
             tried: record.tried.iter().map(attempt_of).collect(),
             relocates: record.relocate,

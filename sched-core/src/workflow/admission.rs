@@ -23,7 +23,7 @@ pub(crate) enum Known {
     Nowhere,
     /// A node has it, or was given it: the START goes there.
     On(NodeKey),
-    /// It waits for room: its sender is told so.
+    /// It waits for room: its sender is told so, once it does so for certain.
     Waits,
     /// It was on a node that is expected back after a restart: the START waits for that node.
     Expected,
@@ -151,7 +151,7 @@ impl Scheduler {
             }
             Known::Waits => {
                 self.note_asker(&start);
-                self.tell_queued(&instance);
+                self.answer_waiting(&start);
             }
             Known::Expected => {
                 self.settling.take_instance(&instance);

@@ -225,6 +225,7 @@ impl Scheduler {
             order: self.queue.next_order(),
             arrived: self.now,
             waits_until: waits.map(|it| self.now + it),
+            waits_with: 0,
             max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
             tried: AllTried::default(),
             relocates: asked.is_some_and(|asked| asked.relocate)
@@ -320,7 +321,7 @@ impl Scheduler {
         if self.enqueue(instance, request).is_err() {
             return self.claim_kept(instance, key, detail);
         }
-        self.after_commit(instance, Next::TellQueued);
+        self.tell_queued_once_on_disk(instance);
         self.wake(key);
     }
 

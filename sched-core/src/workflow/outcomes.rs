@@ -240,8 +240,10 @@ impl Scheduler {
                     .then_some(Message::StartFailureCopy(failure)),
                 Outcome::DeleteFailed(failure) => (!self.is_there(&failure.instance_uuid))
                     .then_some(Message::DeleteFailure(failure)),
+                // What is not on disk is told once it is.
                 Outcome::Queued(instance) => self
                     .queued_event(&instance)
+                    .filter(|_| self.waits_on_disk(&instance))
                     .map(|(_, event)| Message::InstanceQueued(Box::new(event))),
                 Outcome::CommandFailed(failure) => Some(Message::CommandFailure(failure)),
                 Outcome::Refused(refused) => Some(Message::CommandRefused(refused)),

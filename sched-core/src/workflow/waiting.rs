@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
 
 use crate::Scheduler;
-use crate::api::action::Message;
+use crate::api::action::{Message, PlacedStart};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
@@ -104,7 +104,7 @@ impl Scheduler {
                 .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
         }
         match self.enqueue(instance, request) {
-            Ok(()) => self.after_commit(instance, Next::TellQueued),
+            Ok(()) => self.tell_queued_once_on_disk(instance),
             Err(Full) => {
                 let reason = self.no_room(request);
                 let why = format!(
@@ -181,6 +181,39 @@ impl Scheduler {
         }
         self.evictions
             .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+    }
+
+    /// Has it told that an instance waits, once that is on disk: who hears of it counts on it.
+    pub(crate) fn tell_queued_once_on_disk(&mut self, instance: &InstanceId) {
+        let ticket = self.next_ticket();
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.waits_with = ticket;
+        }
+        self.after_commit(instance, Next::TellQueued);
+    }
+
+    /// Answers a START of an instance that waits. While that is not on disk it is answered as the first one is: once it is,
+    /// or has failed. A disk that takes no writes may keep it waiting for as long as it likes, so that is said at once.
+    pub(crate) fn answer_waiting(&mut self, start: &PlacedStart) {
+        let instance = &start.request.instance;
+        if self.waits_on_disk(instance) {
+            return self.tell_queued(instance);
+        }
+        if self.is_disk_in_trouble() {
+            let text = format!(
+                "the instance waits here already, and {}",
+                self.disk_trouble()
+            );
+            let why = Explanation::of(&text);
+            let (reason, restart) = (StartFailureReason::InstanceExists, start.request.restart);
+            self.answer_start(start.sender, instance, reason, restart, why);
+        }
+    }
+
+    /// Whether it is on disk that an instance waits, as far as anything is to be.
+    pub(crate) fn waits_on_disk(&self, instance: &InstanceId) -> bool {
+        let kept = self.instances.get(instance);
+        kept.is_some_and(|kept| self.is_on_disk(kept.waits_with))
     }
 
     /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
