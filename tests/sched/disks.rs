@@ -359,6 +359,22 @@ fn nothing_is_stopped_for_what_waited_before() {
 }
 
 #[test]
+fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
+    let (mut world, controller, node) = ruled(100, 100, preempting());
+    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    assert_eq!(world.told(node).len(), 1, "it makes way");
+    crash(&mut world, 1);
+    let node = world.node_with(1, 100);
+    world.gone(node, Kind::INSTANCE_STOPPED, "taken");
+    assert!(world.store.has("taken"), "that was not its own end");
+    world.stats(node, Vec::new());
+    assert_eq!(world.placements(), [("urgent".to_owned(), node)]);
+    world.stats(node, vec![running("urgent", 1)]);
+    world.gone(node, Kind::INSTANCE_STOPPED, "urgent");
+    assert_eq!(world.placements(), [("taken".to_owned(), node)]);
+}
+
+#[test]
 fn commands_that_have_to_outlive_a_restart_are_refused() {
     let (mut world, controller, node) = world(100, 100);
     world.start_as(controller, patient("waits", 100, 600));

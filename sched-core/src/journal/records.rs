@@ -220,7 +220,11 @@ impl Scheduler {
             // What is on no node has a target only if it waits for that one alone.
             pinned: record.target.filter(|_| record.life == Life::Waiting),
             pending: None,
-            told_to_stop: record.life == Life::Migrating,
+            told_to_stop: match record.life {
+                Life::Migrating => true,
+                Life::Stopping => !record.is_deleted,
+                _ => false,
+            },
             is_operators: false,
             has_left_unsaid: false,
             counted: 0,
