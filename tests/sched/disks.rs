@@ -359,6 +359,17 @@ fn nothing_is_stopped_for_what_waited_before() {
 }
 
 #[test]
+fn nothing_is_stopped_before_it_is_on_disk_that_it_goes_on() {
+    let (mut world, controller, node) = ruled(100, 100, preempting());
+    world.store.be_slow();
+    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    assert_eq!(world.told(node).len(), 0, "it is told nothing");
+    world.store.be_fast();
+    world.handle(Input::Tick);
+    assert_eq!(world.told(node).len(), 1, "it makes way");
+}
+
+#[test]
 fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.start_as(controller, urgent("urgent", 100, 600, 90));
@@ -372,6 +383,35 @@ fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
     world.stats(node, vec![running("urgent", 1)]);
     world.gone(node, Kind::INSTANCE_STOPPED, "urgent");
     assert_eq!(world.placements(), [("taken".to_owned(), node)]);
+}
+
+#[test]
+fn nothing_is_stopped_for_what_could_not_be_recorded() {
+    let (mut world, controller, node) = ruled(100, 100, preempting());
+    world.store.be_slow();
+    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.advance(DISK_PATIENCE);
+    assert_eq!(world.failures(controller), not_recorded(&["urgent"]));
+    world.look_away();
+    world.store.be_fast();
+    world.handle(Input::Tick);
+    assert_eq!(world.told(node).len(), 0, "it is told nothing");
+    world.start_as(controller, urgent("next", 100, 600, 90));
+    assert_eq!(world.told(node).len(), 1, "now it makes way");
+}
+
+#[test]
+fn what_was_to_make_way_and_was_not_told_ends_by_itself() {
+    let (mut world, controller, node) = ruled(100, 100, preempting());
+    world.store.be_slow();
+    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.advance(20 * DISK_PATIENCE);
+    world.stats(node, vec![running("taken", 1)]);
+    world.look_away();
+    world.gone(node, Kind::INSTANCE_STOPPED, "taken");
+    world.store.be_fast();
+    world.handle(Input::Tick);
+    assert!(!world.store.has("taken"), "that was its own end");
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(crate) enum Next {
     TellQueued,
     /// Its move begins.
     Move,
+    /// Its launcher is told that it has to make way.
+    MakeWay,
 }
 
 /// What has changed and what waits for it to be on disk.
@@ -255,6 +257,7 @@ impl Scheduler {
                 Next::TellWaiting => self.tell_waiting(&ready.instance),
                 Next::TellQueued => self.tell_queued(&ready.instance),
                 Next::Move => self.begin_move(&ready.instance),
+                Next::MakeWay => self.make_way(&ready.instance),
             }
         }
         any

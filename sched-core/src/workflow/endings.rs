@@ -10,7 +10,7 @@ use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::input::Target;
-use crate::cluster::ledger::{Ended, EntryEnd};
+use crate::cluster::ledger::{Ended, Entry, EntryEnd};
 use crate::instance::{AfterLoss, Awaits, By, Instance, Placing, State, Then};
 use crate::placement::explain::Explanation;
 use crate::workflow::care::{COMMAND_TIME, placing};
@@ -346,15 +346,19 @@ impl Scheduler {
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.suspended_by.clone());
         let by = by.unwrap_or(By::Command);
+        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        // While it is not on disk that it is to stop, its launcher is not told.
+        let may_stop = entry.is_some_and(Entry::may_stop);
+        let was_told = may_stop || !self.durable.is_unwritten(instance);
         self.rolled_back(key, instance, by, "it did not stop in time");
         match then {
-            Then::Wait(_) | Then::Again => {
+            Then::Wait(_) | Then::Again if was_told => {
                 // Its launcher may yet come to it: that is not its end.
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.told_to_stop = true;
                 }
             }
-            Then::End => {}
+            Then::Wait(_) | Then::Again | Then::End => {}
         }
         self.is_not_stopped(instance);
     }

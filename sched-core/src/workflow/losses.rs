@@ -414,6 +414,18 @@ impl Scheduler {
         then: Then,
         detail: &str,
     ) {
+        self.begin_stopping(key, instance, then, detail);
+        self.order_stop(key, instance);
+    }
+
+    /// The same before its launcher is told.
+    pub(crate) fn begin_stopping(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        then: Then,
+        detail: &str,
+    ) {
         let due = self.now + COMMAND_TIME;
         let state = State::Stopping {
             node: key,
@@ -421,7 +433,6 @@ impl Scheduler {
             due,
         };
         self.turn(instance, state, detail);
-        self.order_stop(key, instance);
     }
 
     /// Tells a node to stop an instance and keep nothing running of it.

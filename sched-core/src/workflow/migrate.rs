@@ -501,7 +501,7 @@ impl Scheduler {
     }
 
     /// An instance goes on where it is, as what it was before.
-    fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+    pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
         let entry = self.cluster.nodes().node(node).ledger.get(instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self

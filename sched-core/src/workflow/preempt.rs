@@ -1,7 +1,8 @@
 //! A START that fits nowhere takes the room of instances of strictly lower priority, if the policy allows it.
 //!
 //! The room is claimed for it in the same step, beside the claims of those that make way ([`Awaits::Victims`]), so that
-//! nobody else gets it. They are suspended where that is enough, and else stopped, to wait for room again. Its START
+//! nobody else gets it. They are suspended where that is enough, and else stopped, to wait for room again; their launcher
+//! is told once it is on disk that they go on ([`Scheduler::make_way`]). Its START
 //! leaves once all of them are out of the way and the choice is on disk. If one of them stays, it looks for another
 //! node; the others are resumed or placed again by themselves.
 //!
@@ -203,15 +204,46 @@ impl Scheduler {
             match way {
                 Way::Suspend => {
                     let by = By::Preemptor(instance.clone());
-                    self.order_suspend(key, victim, by, &detail);
+                    self.begin_suspending(key, victim, by, &detail);
                 }
                 Way::Stop => {
                     let then = Then::Wait(instance.clone());
-                    self.stop_there(key, victim, then, &detail);
+                    self.begin_stopping(key, victim, then, &detail);
                 }
             }
+            self.after_commit(victim, Next::MakeWay);
         }
         true
+    }
+
+    /// Has an instance make way, now that it is on disk that it does: after a crash before, its end would be taken for its
+    /// own. If nobody waits for its room any more, it stays.
+    pub(crate) fn make_way(&mut self, victim: &InstanceId) {
+        let (key, by) = match self.state_of(victim) {
+            Some(State::Stopping {
+                node,
+                then: Then::Wait(by),
+                ..
+            }) => (node, by),
+            Some(State::Suspending {
+                node,
+                by: By::Preemptor(by),
+                ..
+            }) => (node, by),
+            _ => return,
+        };
+        let is_awaited = matches!(
+            self.state_of(&by),
+            Some(State::Placing(Placing { pending_on: Awaits::Victims(set, _), .. })) if set.contains(victim)
+        );
+        if !is_awaited {
+            self.evictions.take_awaited(victim);
+            return self.stays(victim, key, "its room is no longer needed for another");
+        }
+        match self.state_of(victim) {
+            Some(State::Suspending { .. }) => self.send_suspend(key, victim),
+            _ => self.order_stop(key, victim),
+        }
     }
 
     /// An instance that had to make way for another has been suspended, or stopped and is on no node.

@@ -245,9 +245,25 @@ impl Scheduler {
         by: By,
         detail: &str,
     ) {
+        self.begin_suspending(key, instance, by, detail);
+        self.send_suspend(key, instance);
+    }
+
+    /// The same before its launcher is told.
+    pub(crate) fn begin_suspending(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        by: By,
+        detail: &str,
+    ) {
         let due = self.now + COMMAND_TIME;
         let state = State::Suspending { node: key, by, due };
         self.turn(instance, state, detail);
+    }
+
+    /// Tells a node to suspend an instance.
+    pub(crate) fn send_suspend(&mut self, key: NodeKey, instance: &InstanceId) {
         let node = self.cluster.nodes().node(key);
         let suspend = Suspend {
             instance_uuid: instance.to_string(),
