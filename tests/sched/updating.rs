@@ -342,6 +342,30 @@ fn one_that_is_being_changed_can_be_deleted_and_ends_as_any_other() {
 }
 
 #[test]
+fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_says() {
+    // Its launcher does not come to the DELETE, or was never told.
+    for is_written in [true, false] {
+        let (mut world, controller, mut node) = one_node(Capabilities::UPDATE);
+        world.update(controller, memory("a", 200));
+        world.look_away();
+        world.delete(controller, "a", node);
+        if is_written {
+            world.look_away();
+            world.advance(Duration::from_secs(60));
+        } else {
+            world.cut_unsent(node);
+            node = world.silent_node(1);
+            world.ready_with(node, able(Capabilities::UPDATE));
+        }
+        world.stats(node, vec![asking_for("a", 200)]);
+        world.advance(Duration::from_secs(60));
+        assert!(world.turns(controller, "a").contains(&LifeState::Updated));
+        assert_eq!(world.asks("a"), 200);
+        assert_eq!(world.place(controller, "b", 800), Some(node));
+    }
+}
+
+#[test]
 fn the_new_amounts_outlive_the_scheduler() {
     let mut world = World::with(durable());
     let controller = world.controller();

@@ -335,6 +335,9 @@ impl Scheduler {
             return;
         }
         let detail = "its node was lost before it was told to stop it";
+        if self.take_up_update(key, instance, detail) {
+            return;
+        }
         let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
             return self.turn(instance, placing(key, Awaits::Node), detail);

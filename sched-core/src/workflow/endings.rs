@@ -343,6 +343,10 @@ impl Scheduler {
         else {
             return;
         };
+        let detail = "it did not stop in time";
+        if then == Then::End && self.take_up_update(key, instance, detail) {
+            return;
+        }
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.suspended_by.clone());
         let by = by.unwrap_or(By::Command);
@@ -350,7 +354,7 @@ impl Scheduler {
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
         let was_told = may_stop || !self.durable.is_unwritten(instance);
-        self.rolled_back(key, instance, by, "it did not stop in time");
+        self.rolled_back(key, instance, by, detail);
         match then {
             Then::Wait(_) | Then::Again if was_told => {
                 // Its launcher may yet come to it: that is not its end.

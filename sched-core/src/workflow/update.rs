@@ -240,7 +240,8 @@ impl Scheduler {
         demand: Demand,
     ) {
         let (old, new) = (self.amounts_of(&before), self.amounts_of(&demand));
-        let floor = Floor::new(before.base().max(demand.base()), larger(&old, &new));
+        let least = before.base().max(demand.base());
+        let floor = Floor::new(least, larger(&old, &new), before.clone());
         let (least, custom) = (floor.least, floor.custom.clone());
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_floor(instance, Some(floor));
@@ -320,6 +321,29 @@ impl Scheduler {
         }
         let detail = "its launcher did not change it in time";
         self.undo_update(instance, CommandFailureReason::Timeout, detail);
+    }
+
+    /// An instance was to be deleted while it was being changed, and is not: how it is changed is to be settled as before.
+    /// Whether there is anything to be settled.
+    pub(crate) fn take_up_update(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        detail: &str,
+    ) -> bool {
+        let before = self.cluster.nodes().node(key).ledger.before(instance).cloned();
+        let kept = self.instances.get(instance);
+        let (Some(before), Some(_)) = (before, kept.and_then(|kept| kept.pending.as_ref())) else {
+            return false;
+        };
+        let state = State::Updating {
+            node: key,
+            before: Box::new(before),
+            due: self.now + COMMAND_TIME,
+        };
+        self.turn(instance, state, detail);
+        self.is_not_stopped(instance);
+        true
     }
 
     fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, detail: &str) {

@@ -10,6 +10,7 @@ use super::{MissRules, Resumption};
 use crate::api::config::Accounting;
 use crate::api::ids::SessionId;
 use crate::api::input::InstanceState;
+use crate::api::record::Demand;
 use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
@@ -72,16 +73,19 @@ pub(crate) struct Entry {
 pub(crate) struct Floor {
     pub(crate) least: Resources,
     pub(crate) custom: Amounts,
+    /// What it had before.
+    pub(crate) before: Demand,
     /// What its launcher last said that it asks for.
     pub(super) said: Option<Resources>,
 }
 
 impl Floor {
-    /// At least this much.
-    pub(crate) fn new(least: Resources, custom: Amounts) -> Self {
+    /// At least this much, for one that had so much before.
+    pub(crate) fn new(least: Resources, custom: Amounts, before: Demand) -> Self {
         Self {
             least,
             custom,
+            before,
             said: None,
         }
     }
