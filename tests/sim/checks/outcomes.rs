@@ -18,7 +18,7 @@ pub(super) struct Outcomes {
     books: BTreeMap<u32, Book>,
     heard: BTreeSet<u32>,
     unheard: BTreeSet<u32>,
-    /// Of what waits to be started.
+    /// Of what waits to be started, or is on its way to a node.
     waiting: BTreeSet<u32>,
     /// When something last came of a START of each instance.
     came: BTreeMap<u32, Instant>,
@@ -75,7 +75,7 @@ impl Check for Outcomes {
                 ref state,
             } => {
                 match state {
-                    LifeState::Waiting => self.waiting.insert(instance),
+                    LifeState::Waiting | LifeState::Placing => self.waiting.insert(instance),
                     _ => self.waiting.remove(&instance),
                 };
                 let book = self.book(instance);
@@ -98,7 +98,7 @@ impl Check for Outcomes {
                 }
             }
             Fact::SchedulerCrashed { is_durable } => {
-                // What waited to be started again was in memory alone: it has not come to an end that is told, and those
+                // What waited to be started again, or was on its way to a node, was in memory alone: it has not come to an end that is told, and those
                 // that sent it know by the crash that they have to look.
                 let waiting = std::mem::take(&mut self.waiting);
                 if !is_durable {
