@@ -41,8 +41,12 @@ pub(crate) enum Fact {
     },
     /// A frame that told a controller of this was lost, or there was nobody to be told.
     Unheard { instance: u32 },
-    /// The scheduler told the end of an instance on a machine that has this number there.
-    Told { machine: usize, seq: u64 },
+    /// The scheduler told the end of an instance on a machine that has this number there; of which, if that can be read.
+    Told {
+        machine: usize,
+        seq: u64,
+        instance: Option<u32>,
+    },
     /// A controller was let in by the scheduler.
     Connected { controller: usize },
     /// A controller learnt what became of a START, or of an instance.

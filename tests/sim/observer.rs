@@ -98,7 +98,12 @@ impl World {
             Message::Forward(frame) if !liar::is_of_liar(&frame) => {
                 let machine = names::machine_of(&frame.origin.to_string());
                 if let (Some(machine), Some(seq)) = (machine, controller::end_of(&frame)) {
-                    self.facts.push(Fact::Told { machine, seq });
+                    let instance = controller::news_of(&frame).map(|(instance, _)| instance);
+                    self.facts.push(Fact::Told {
+                        machine,
+                        seq,
+                        instance,
+                    });
                 }
                 if let Some((instance, News::Failed)) = controller::news_of(&frame) {
                     self.see_failure(instance);

@@ -20,7 +20,7 @@ impl Check for Ends {
     fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
         match *fact {
             Fact::SchedulerCrashed { .. } => self.told.clear(),
-            Fact::Told { machine, seq } if !self.told.insert((machine, seq)) => {
+            Fact::Told { machine, seq, .. } if !self.told.insert((machine, seq)) => {
                 return Err(format!("end {seq} on machine {machine} was told twice"));
             }
             _ => {}

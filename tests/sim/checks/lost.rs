@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto_frames::payload::{LifeState, QueryKind};
+use sched_core::{Life, Record, RecordKey};
 
 use super::Check;
 use crate::facts::Fact;
@@ -10,13 +11,16 @@ use crate::names;
 use crate::world::World;
 
 /// Without a store a scheduler that crashes takes with it what was on no machine then: those that sent it know by the
-/// crash that they have to look.
+/// crash that they have to look. With one it takes with it what was on no machine and not on disk: of that no more was
+/// said than what launchers said, and the end that the last of them told is told again by the next scheduler.
 #[derive(Default)]
 pub(super) struct Lost {
     /// Instances that were listed, or told to wait, and of whose end nobody has been told since.
     alive: BTreeSet<u32>,
     /// How the scheduler says that those are that it looks after.
     states: BTreeMap<u32, LifeState>,
+    /// Those that a crash has forgotten; the next scheduler tells their ends.
+    forgotten: BTreeSet<u32>,
 }
 
 impl Check for Lost {
@@ -28,10 +32,17 @@ impl Check for Lost {
         match fact {
             Fact::Listed { instances, .. } => self.alive.extend(instances),
             Fact::Queued { instance } => {
+                self.forgotten.remove(instance);
                 self.alive.insert(*instance);
             }
             Fact::Turned { instance, state } => self.turns(*instance, state),
             Fact::Gone { instance } => self.leaves_machine(*instance),
+            Fact::Told {
+                instance: Some(instance),
+                ..
+            } if self.forgotten.remove(instance) => {
+                self.alive.remove(instance);
+            }
             Fact::Failed { instance, .. } => {
                 self.alive.remove(instance);
             }
@@ -66,6 +77,7 @@ impl Lost {
             self.alive.remove(&instance);
             return;
         }
+        self.forgotten.remove(&instance);
         self.states.insert(instance, state.clone());
         // What only has a node to go to is in memory alone, and no one has been told of it.
         if *state != LifeState::Placing {
@@ -84,9 +96,25 @@ impl Lost {
 
     fn crashes(&mut self, is_durable: bool, world: &World) {
         self.states.clear();
+        let has = |instance: u32| world.machines.iter().any(|it| it.has(instance));
         if !is_durable {
-            let has = |instance: &u32| world.machines.iter().any(|it| it.has(*instance));
-            self.alive.retain(has);
+            return self.alive.retain(|&instance| has(instance));
         }
+        let mut kept = BTreeSet::new();
+        for (key, record) in world.disk.records() {
+            let (RecordKey::Instance(name), Record::Instance(record)) = (key, record) else {
+                continue;
+            };
+            let Some(instance) = names::instance_of(name) else {
+                continue;
+            };
+            kept.insert(instance);
+            // What was told to leave its machine goes on, whichever scheduler hears that it has left.
+            if matches!(record.life, Life::Stopping | Life::Migrating) && !record.is_deleted {
+                self.states.insert(instance, LifeState::Stopping);
+            }
+        }
+        let alive = self.alive.iter().copied();
+        self.forgotten = alive.filter(|it| !kept.contains(it) && !has(*it)).collect();
     }
 }
