@@ -196,6 +196,29 @@ fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
 }
 
 #[test]
+fn a_batch_does_not_start_what_was_lost_after_its_start_had_come() {
+    for start in [request("x", 50), patient("x", 50, 30)] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = world.node_with(1, 100);
+        world.start_as(controller, start.clone());
+        world.stats_seen(node, Some(1), vec![running("x", 1)]);
+        world.cut(node);
+        let other = world.node_with(2, 200);
+        world.start_as(controller, of_batch(start, "b", 3));
+        world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+        world.look_away();
+        world.start_as(controller, of_batch(request("y", 1), "b", 3));
+        world.start_as(controller, of_batch(request("z", 1), "b", 3));
+        assert_eq!(starts_of(&mut world, "x"), [], "its lost node may run it");
+        assert_eq!(world.failures(controller), refused("x"));
+        // Whoever sends it again knows of the loss.
+        world.start_as(controller, of_batch(request("x", 50), "b", 1));
+        assert_eq!(starts_of(&mut world, "x"), [other]);
+    }
+}
+
+#[test]
 fn a_batch_that_ends_does_not_give_a_node_what_is_not_on_disk() {
     for deletes in [false, true] {
         let mut world = World::with(durable());

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 use proto_frames::payload::{Batch as BatchAsked, StartFailureReason};
 
@@ -50,6 +50,9 @@ pub(crate) struct Batches {
     of_operators: IndexMap<Uuid, (usize, usize)>,
     /// Since when a complete batch has been waiting for nodes that are still coming back, if one may be.
     complete_since: Option<Instant>,
+    /// Instances that were lost with their node after a START of theirs had come that waits here: it does not say that
+    /// they are to run once more.
+    lost: IndexSet<InstanceId>,
 }
 
 /// The name of a batch: whose it is, and what that one calls it.
@@ -90,6 +93,20 @@ impl Batches {
     /// How many wait, and the bytes of their payloads.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.waiting.len(), self.bytes)
+    }
+
+    /// The node of an instance is given up: a START of it that waits came before.
+    pub(crate) fn note_lost(&mut self, instance: &InstanceId) {
+        if self.instances.contains_key(instance) {
+            self.lost.insert(instance.clone());
+        }
+    }
+
+    /// Forgets the losses of instances of which no START waits any more.
+    fn forget_lost(&mut self) {
+        let instances = &self.instances;
+        self.lost
+            .retain(|instance| instances.contains_key(instance));
     }
 
     /// When the first of those that are not complete has waited long enough.
@@ -382,7 +399,15 @@ impl Scheduler {
         for start in &starts {
             self.serve_before(&start.request);
         }
-        let (new, known) = self.admit_starts(starts);
+        let (mut new, mut known) = self.admit_starts(starts);
+        let lost = new.extract_if(.., |start| {
+            self.batches.lost.contains(&start.request().instance)
+        });
+        known.extend(lost.map(|start| {
+            let text = "its node was lost after this START of it had come, and may still run it; send the START again \
+                        if it is to be started elsewhere";
+            (Known::Taken(text.to_owned()), start.into_start())
+        }));
         match self.reserve_all(now, &new) {
             Ok(chosen) => {
                 self.answer_all(known);
@@ -400,6 +425,7 @@ impl Scheduler {
                 self.fail_all(&new, &why);
             }
         }
+        self.batches.forget_lost();
     }
 
     /// Chooses nodes for all of these and claims on them what they ask for.

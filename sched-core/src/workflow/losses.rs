@@ -252,6 +252,7 @@ impl Scheduler {
             State::Lost { node, until, then },
             "its node is lost",
         );
+        self.batches.note_lost(instance);
         self.queue.remove(instance);
         self.release(key, instance);
     }

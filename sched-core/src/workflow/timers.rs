@@ -70,6 +70,7 @@ impl Scheduler {
             self.remember_claims(node.uuid, &node.ledger);
         }
         for (instance, entry) in node.ledger.entries_from(0) {
+            self.batches.note_lost(instance);
             if let Some(start) = entry.unconfirmed() {
                 self.fail_unconfirmed(instance, start);
             }

@@ -331,7 +331,13 @@ impl Scheduler {
         instance: &InstanceId,
         detail: &str,
     ) -> bool {
-        let before = self.cluster.nodes().node(key).ledger.before(instance).cloned();
+        let before = self
+            .cluster
+            .nodes()
+            .node(key)
+            .ledger
+            .before(instance)
+            .cloned();
         let kept = self.instances.get(instance);
         let (Some(before), Some(_)) = (before, kept.and_then(|kept| kept.pending.as_ref())) else {
             return false;
