@@ -29,7 +29,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use proto_frames::Uuid;
 
 use crate::api::config::Config;
@@ -45,6 +45,7 @@ use crate::cluster::node::{NodeStore, Pool};
 use crate::cluster::table::{Slot, Table};
 use crate::cluster::traits::Named;
 use crate::cluster::view::View;
+use crate::maps::Map;
 
 /// All nodes, the claims on them, and the indexes in which they are found.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ pub(crate) struct Cluster {
     /// Nodes that failed often, as far as they were not found to do well since.
     failing: IndexSet<NodeKey>,
     /// The node that has, or was given, each instance.
-    placements: IndexMap<InstanceId, NodeKey>,
+    placements: Map<InstanceId, NodeKey>,
     /// What happened since [`Cluster::take_changes`].
     changes: Vec<Change>,
 }
@@ -106,7 +107,7 @@ impl Cluster {
             filling: IndexSet::new(),
             full: IndexSet::new(),
             failing: IndexSet::new(),
-            placements: IndexMap::new(),
+            placements: Map::default(),
             changes: Vec::new(),
         };
         cluster.fix_columns();
@@ -119,16 +120,19 @@ impl Cluster {
     }
 
     /// Whether anything happened since then.
+    #[inline]
     pub(crate) fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
 
     /// The nodes, to be looked at.
+    #[inline]
     pub(crate) fn nodes(&self) -> &NodeStore {
         &self.nodes
     }
 
     /// The nodes of a pool in order, to be looked at.
+    #[inline]
     pub(crate) fn table(&self, pool: Pool) -> &Table {
         &self.tables[pool as usize]
     }
@@ -154,6 +158,7 @@ impl Cluster {
     }
 
     /// The node that has, or was given, an instance.
+    #[inline]
     pub(crate) fn placement(&self, instance: &InstanceId) -> Option<NodeKey> {
         self.placements.get(instance).copied()
     }
@@ -228,6 +233,7 @@ impl Cluster {
     }
 
     /// A node's ledger, to be changed; what the node offers follows when this is dropped.
+    #[inline]
     pub(crate) fn ledger_mut(&mut self, key: NodeKey) -> LedgerMut<'_> {
         LedgerMut { cluster: self, key }
     }
@@ -258,6 +264,7 @@ impl Cluster {
     }
 
     /// Claims on a node what an instance asks for, and places the instance there.
+    #[inline]
     pub(crate) fn claim(&mut self, key: NodeKey, instance: &InstanceId, entry: Entry) {
         let earlier = self.placements.insert(instance.clone(), key);
         debug_assert_eq!(earlier, None, "{instance} has a node already");
@@ -266,6 +273,7 @@ impl Cluster {
 
     /// Takes an instance's claim on a node back, and its placement if it is there; the claim, if there was one, and
     /// whether it was placed there.
+    #[inline]
     pub(crate) fn release(&mut self, key: NodeKey, instance: &InstanceId) -> Option<(Entry, bool)> {
         let entry = self.nodes.node_mut(key).ledger.release(instance)?;
         let was_placed = self.remove_placement(instance, key);
@@ -283,6 +291,7 @@ impl Cluster {
     }
 
     /// Numbers a START that a node is given over its connection.
+    #[inline]
     pub(crate) fn number_start(
         &mut self,
         key: NodeKey,
@@ -342,6 +351,7 @@ impl DerefMut for LedgerMut<'_> {
 }
 
 impl Drop for LedgerMut<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.cluster.refresh_offer(self.key);
     }

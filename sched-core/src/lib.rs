@@ -12,6 +12,7 @@ mod footprint;
 mod instance;
 mod invariants;
 mod journal;
+mod maps;
 mod peers;
 mod placement;
 mod query;

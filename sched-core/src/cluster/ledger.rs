@@ -10,14 +10,13 @@ mod orders;
 use std::sync::Arc;
 use std::time::Instant;
 
-use indexmap::IndexMap;
-
 use crate::api::ids::InstanceId;
 use crate::api::input::{InstanceReport, InstanceState};
 use crate::api::record::Demand;
 use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::index::ColumnId;
+use crate::maps::Map;
 
 pub(crate) use self::entry::{Claims, Entry, Extras, Floor, Measured, Phase, Unconfirmed, larger};
 pub(crate) use self::open::{Ended, EntryEnd};
@@ -55,7 +54,7 @@ impl MissRules {
 /// The claims on one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    entries: IndexMap<InstanceId, Entry>,
+    entries: Map<InstanceId, Entry>,
     measured: Measured,
     claims: Claims,
     /// Custom resources asked for, in order of their numbers, none of them zero.
@@ -79,7 +78,7 @@ impl Ledger {
     /// A ledger without entries.
     pub(crate) fn new(measured: Measured) -> Self {
         Self {
-            entries: IndexMap::new(),
+            entries: Map::default(),
             measured,
             claims: Claims::default(),
             held_custom: Vec::new(),

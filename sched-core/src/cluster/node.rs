@@ -17,6 +17,7 @@ use crate::cluster::ledger::{Claims, Ledger, Measured};
 use crate::cluster::questions::Questions;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
+use crate::maps::Map;
 
 /// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
 /// NUMA nodes.
@@ -349,7 +350,7 @@ impl Node {
 pub(crate) struct NodeStore {
     slots: Vec<Option<Node>>,
     vacant: Vec<NodeKey>,
-    by_uuid: IndexMap<Uuid, NodeKey>,
+    by_uuid: Map<Uuid, NodeKey>,
     by_hostname: IndexMap<Box<str>, Vec<NodeKey>>,
     /// The nodes that share the resources of another, by that one's UUID.
     sharers: IndexMap<Uuid, Vec<NodeKey>>,

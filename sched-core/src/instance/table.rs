@@ -14,11 +14,12 @@ use super::size::Size;
 use super::{Event, Instance, State};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::instance::dues::Dues;
+use crate::maps::Map;
 
 /// All instances that are looked after.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
-    kept: IndexMap<InstanceId, Box<Instance>>,
+    kept: Map<InstanceId, Box<Instance>>,
     /// When something is due about those of which something is.
     due: BTreeSet<(Instant, InstanceId)>,
     /// Those on no node.

@@ -12,7 +12,11 @@ impl Placement {
     ///
     /// # Errors
     /// The key, what is wrong with it, and what to do.
-    pub(crate) fn check(&self, request: &StartRequest, is_native: bool) -> Result<(), String> {
+    pub(crate) fn check(
+        &self,
+        request: &StartRequest,
+        is_native: impl Fn() -> bool,
+    ) -> Result<(), String> {
         let Some(scheduling) = request.scheduling.as_deref() else {
             return Ok(());
         };
@@ -26,7 +30,7 @@ impl Placement {
         }
         check_facts("require", &scheduling.require)?;
         check_facts("prefer", &scheduling.prefer)?;
-        if scheduling.dry_run && !is_native {
+        if scheduling.dry_run && !is_native() {
             return Err(
                 "start.scheduling.dry_run: the answer is a frame that only the native encoding has; \
                  nothing was started"

@@ -38,8 +38,10 @@ pub(crate) enum Refusal {
 impl Scheduler {
     pub(crate) fn start(&mut self, now: Instant, start: PlacedStart) {
         self.counters.starts += 1;
-        let sender = self.sessions.get(&start.sender);
-        let is_native = sender.is_some_and(Session::is_native);
+        let is_native = || {
+            let sender = self.sessions.get(&start.sender);
+            sender.is_some_and(Session::is_native)
+        };
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
         }
