@@ -79,8 +79,8 @@ impl Scheduler {
             .iter_from(0)
             .map(|(_, node)| node.ledger.len());
         Footprint {
-            sessions: self.sessions.len(),
-            topics: self.sessions.values().map(|it| it.topics.len()).sum(),
+            sessions: self.peers.len(),
+            topics: self.peers.topics(),
             nodes: self.cluster.nodes().iter_from(0).count(),
             losses: self.lost.len(),
             entries: entries.sum(),
@@ -101,15 +101,14 @@ impl Scheduler {
             unwritten: self.durable.disk.unwritten() + self.durable.unsettled(),
             batches,
             batch_bytes,
-            answers: self.answers.len(),
+            answers: self.peers.answers(),
             outcomes,
             outcome_bytes,
             explanations: self.placement.explanations(),
             remembered: self.remembered.len(),
             cordons: self.cordons.len(),
             capacity: self.cluster.placements().1
-                + self.sessions.capacity()
-                + self.identities.capacity()
+                + self.peers.capacity()
                 + self.lost.capacity()
                 + self.instances.capacity()
                 + self.queue.capacity()

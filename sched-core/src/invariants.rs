@@ -14,12 +14,11 @@ impl Scheduler {
     /// Names the first thing that does not hold.
     pub fn invariants(&self) -> Result<(), String> {
         self.cluster.check()?;
+        self.peers.check()?;
         for (key, node) in self.cluster.nodes().iter_from(0) {
             let uuid = node.uuid;
             if let Presence::Connected(session) = node.presence {
-                let points_back =
-                    self.sessions.get(&session).and_then(|session| session.node) == Some(key);
-                ensure(points_back, || {
+                ensure(self.peers.node_of(session) == Some(key), || {
                     format!("the session of node {uuid} is not its own")
                 })?;
             }
@@ -35,16 +34,6 @@ impl Scheduler {
         self.check_starts_that_wait()?;
         self.check_waiters()?;
         self.check_moves()?;
-        for &id in self.controllers.iter().chain(&self.watchers) {
-            ensure(self.sessions.contains_key(&id), || {
-                format!("{id:?} is listed but has ended")
-            })?;
-        }
-        for (name, id) in &self.identities {
-            ensure(self.sessions.contains_key(id), || {
-                format!("{name:?} names a session that has ended")
-            })?;
-        }
         Ok(())
     }
 

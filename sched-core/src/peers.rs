@@ -1,7 +1,481 @@
 //! Who is connected: sessions, roles, what each may send, and who asked for what.
+//!
+//! [`Peers`] owns all of it and keeps it in step. It decides who is let in and who is master, and names those to be told of
+//! something ([`Audience`]). It sends nothing: that is for those who ask it.
 
 pub(crate) mod answers;
+pub(crate) mod audience;
 pub(crate) mod bindings;
 pub(crate) mod owner;
 pub(crate) mod permissions;
 pub(crate) mod session;
+
+mod consistent;
+
+use std::time::Instant;
+
+use indexmap::IndexMap;
+use proto_frames::payload::Topic;
+use proto_frames::{Encoding, Kind, Role, Uuid};
+
+use crate::api::action::RefusedConnect;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{Backlog, Hello};
+use crate::peers::answers::Answers;
+use crate::peers::audience::Audience;
+use crate::peers::bindings::{Bindings, Bound};
+use crate::peers::owner::Owner;
+use crate::peers::session::{Identity, Session, identity};
+
+/// All sessions, and what is known of peers beyond them.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    sessions: IndexMap<SessionId, Session>,
+    identities: IndexMap<Identity, SessionId>,
+    /// UUIDs that were claimed with a certificate bound to them.
+    bindings: Bindings,
+    /// Controllers in order; the first is master.
+    controllers: Vec<SessionId>,
+    /// Operators that subscribed to a topic, in order.
+    subscribers: Vec<SessionId>,
+    /// Operators that wait for the answer to a command.
+    answers: Answers,
+}
+
+/// A session that has ended.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// What it was.
+    pub(crate) session: Session,
+    /// Whether it was the master's.
+    pub(crate) was_master: bool,
+    /// The session of who is master now.
+    pub(crate) master: Option<SessionId>,
+}
+
+/// Where a session of a controller stands among all controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Behind all others.
+    Last,
+    /// Where the controller's earlier session stood.
+    Taken,
+}
+
+impl Peers {
+    /// Whether a peer is let in, and, if its certificate is bound to its UUID, how that is remembered.
+    ///
+    /// # Errors
+    /// Why it is not let in.
+    pub(crate) fn admit(&mut self, hello: &Hello) -> Result<Option<Bound>, RefusedConnect> {
+        if hello.role.is_empty() {
+            return Err(RefusedConnect::NoRole);
+        }
+        if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
+            return Err(RefusedConnect::OperatorAndController);
+        }
+        if hello.role.contains(Role::OPERATOR) && hello.encoding == Encoding::Gob {
+            return Err(RefusedConnect::OperatorInGob);
+        }
+        if hello.bound {
+            return Ok(Some(self.bindings.insert(hello.uuid)));
+        }
+        if self.is_bound(hello.uuid) {
+            return Err(RefusedConnect::BoundElsewhere);
+        }
+        Ok(None)
+    }
+
+    fn is_bound(&self, uuid: Uuid) -> bool {
+        // What is not remembered for want of room is at least not taken from the peer that has it.
+        let is_there = |session: &Session| session.is_bound && session.uuid == uuid;
+        self.bindings.contains(uuid)
+            || self.bindings.is_full() && self.sessions.values().any(is_there)
+    }
+
+    /// Remembers that a UUID is bound, as it was before a restart.
+    pub(crate) fn restore_binding(&mut self, uuid: Uuid) {
+        self.bindings.insert(uuid);
+    }
+
+    /// A peer that was admitted has a session from now on; the earlier session of the same peer, which it replaces. A
+    /// controller is none of the controllers before [`Peers::add_controller`].
+    pub(crate) fn connect(
+        &mut self,
+        id: SessionId,
+        hello: Hello,
+        now: Instant,
+    ) -> Option<SessionId> {
+        let identity = identity(hello.uuid, hello.role);
+        self.sessions.insert(id, Session::new(hello, now));
+        self.identities.insert(identity, id)
+    }
+
+    /// Lists a session as a controller's, in the place of the one that it replaces if there is one.
+    pub(crate) fn add_controller(&mut self, id: SessionId, replaced: Option<SessionId>) -> Place {
+        let mut controllers = self.controllers.iter_mut();
+        match controllers.find(|other| Some(**other) == replaced) {
+            Some(place) => {
+                *place = id;
+                Place::Taken
+            }
+            None => {
+                self.controllers.push(id);
+                Place::Last
+            }
+        }
+    }
+
+    /// A session has ended: it is listed nowhere any more. What it was; `None` for one that is not known.
+    pub(crate) fn disconnect(&mut self, id: SessionId) -> Option<Left> {
+        let session = self.sessions.swap_remove(&id)?;
+        let identity = session.identity();
+        if self.identities.get(&identity) == Some(&id) {
+            self.identities.swap_remove(&identity);
+        }
+        self.subscribers.retain(|&other| other != id);
+        if session.role.contains(Role::OPERATOR) {
+            self.answers.forget(id);
+        }
+        let was_master = self.is_master(id);
+        self.controllers.retain(|&other| other != id);
+        Some(Left {
+            session,
+            was_master,
+            master: self.master(),
+        })
+    }
+
+    /// A session, if it has not ended.
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    /// A session that the caller knows to be there.
+    pub(crate) fn session(&self, id: SessionId) -> &Session {
+        self.get(id).expect("the caller holds a live session's id")
+    }
+
+    /// The session of a peer in this role.
+    pub(crate) fn by_identity(&self, uuid: Uuid, role: Role) -> Option<SessionId> {
+        self.identities.get(&identity(uuid, role)).copied()
+    }
+
+    /// Whether a session is there and can be sent operands that this project added.
+    pub(crate) fn is_native(&self, id: SessionId) -> bool {
+        self.get(id).is_some_and(Session::is_native)
+    }
+
+    /// The node a session reports for; `None` once a newer connection has taken it over.
+    pub(crate) fn node_of(&self, id: SessionId) -> Option<NodeKey> {
+        self.get(id)?.node
+    }
+
+    /// Whose what comes from a session is. Of one that has ended nobody can say any more; the controllers hear of what
+    /// becomes of its STARTs.
+    pub(crate) fn owner(&self, sender: SessionId) -> Owner {
+        self.get(sender).map_or(Owner::Controllers, Session::owner)
+    }
+
+    /// The sessions of controllers, in order.
+    pub(crate) fn controllers(&self) -> &[SessionId] {
+        &self.controllers
+    }
+
+    /// The sessions of operators, in no particular order.
+    pub(crate) fn operators(&self) -> impl Iterator<Item = SessionId> {
+        let operators = self.sessions.iter();
+        let operators = operators.filter(|(_, session)| session.role.contains(Role::OPERATOR));
+        operators.map(|(&id, _)| id)
+    }
+
+    /// The session of the controller that is master.
+    pub(crate) fn master(&self) -> Option<SessionId> {
+        self.controllers.first().copied()
+    }
+
+    /// Whether a session is the master's.
+    pub(crate) fn is_master(&self, id: SessionId) -> bool {
+        self.master() == Some(id)
+    }
+
+    /// Whether any controller is there.
+    pub(crate) fn has_controllers(&self) -> bool {
+        !self.controllers.is_empty()
+    }
+
+    /// Whether any operator has subscribed to a topic.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        !self.subscribers.is_empty()
+    }
+
+    /// Those who are told of a topic, but for one of them: controllers in order, then operators.
+    pub(crate) fn audience<'t>(&self, topic: &'t Topic, except: Option<SessionId>) -> Audience<'t> {
+        let count = self.controllers.len() + self.subscribers.len();
+        Audience::new(0..count, Some(topic), except)
+    }
+
+    /// The controllers among them.
+    pub(crate) fn controllers_to_tell(&self, except: Option<SessionId>) -> Audience<'static> {
+        Audience::new(0..self.controllers.len(), None, except)
+    }
+
+    /// The operators among them.
+    pub(crate) fn subscribers_to_tell<'t>(
+        &self,
+        topic: &'t Topic,
+        except: Option<SessionId>,
+    ) -> Audience<'t> {
+        let first = self.controllers.len();
+        Audience::new(first..first + self.subscribers.len(), Some(topic), except)
+    }
+
+    /// A session that is not told of a topic along with all others; `None` if it is, or has ended.
+    pub(crate) fn outside_audience(&self, id: SessionId, topic: &Topic) -> Option<&Session> {
+        let session = self.get(id)?;
+        let is_inside = self.controllers.contains(&id) || session.topics.contains(topic);
+        (!is_inside).then_some(session)
+    }
+
+    /// An operator is to be told of these topics and no others. Each counts once, and those that nobody knows not at all,
+    /// however many there are.
+    pub(crate) fn subscribe(&mut self, id: SessionId, topics: &[Topic]) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let known = Topic::KNOWN.iter().map(|&topic| Topic::from(topic));
+        session.topics = known.filter(|topic| topics.contains(topic)).collect();
+        self.subscribers.retain(|&other| other != id);
+        if !session.topics.is_empty() {
+            self.subscribers.push(id);
+        }
+    }
+
+    /// Notes that a session is to be told the answer to a command on an instance, if it is an operator's: controllers are
+    /// told of everything.
+    ///
+    /// # Errors
+    /// How many answers it waits for, or all together do, where that is as many as may.
+    pub(crate) fn expect_answer(
+        &mut self,
+        id: SessionId,
+        command: Kind,
+        instance: &InstanceId,
+    ) -> Result<(), usize> {
+        let is_operators = |session: &Session| session.role.contains(Role::OPERATOR);
+        if !self.get(id).is_some_and(is_operators) {
+            return Ok(());
+        }
+        self.answers.expect(id, command, instance)
+    }
+
+    /// The operator that waits for the answer to a command on an instance; no longer, then.
+    pub(crate) fn take_asker(&mut self, command: Kind, instance: InstanceId) -> Option<SessionId> {
+        self.answers.take(&(command, instance))
+    }
+
+    /// A session reports for a node.
+    pub(crate) fn set_node(&mut self, id: SessionId, node: NodeKey) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.node = Some(node);
+        }
+    }
+
+    /// A session reports for no node any more, because a newer one does.
+    pub(crate) fn unset_node(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.node = None;
+        }
+    }
+
+    /// Notes how a session's queue stands; the node it reports for.
+    pub(crate) fn set_backlog(&mut self, id: SessionId, backlog: Backlog) -> Option<NodeKey> {
+        let session = self.sessions.get_mut(&id)?;
+        session.backlog = backlog;
+        session.node
+    }
+
+    /// Says whether it is known, of a connection, which ends were told on it before the next: not after a STATS that could
+    /// not be read, for example. Then an end in a frame of its own does not say that those before it are dealt with.
+    pub(crate) fn set_numbers_ends(&mut self, id: SessionId, numbers_ends: bool) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.numbers_ends = numbers_ends;
+        }
+    }
+
+    /// Notes that something of this kind was refused; the session if it is the first time, and so to be logged.
+    pub(crate) fn first_refusal(&mut self, id: SessionId, kind: Kind) -> Option<&Session> {
+        let session = self.sessions.get_mut(&id)?;
+        session.is_first_refusal(kind).then_some(&*session)
+    }
+
+    /// Sessions.
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Topics that operators have subscribed to.
+    pub(crate) fn topics(&self) -> usize {
+        let topics = self.sessions.values().map(|session| session.topics.len());
+        topics.sum()
+    }
+
+    /// Answers that operators wait for.
+    pub(crate) fn answers(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Sessions and identities there is memory for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.sessions.capacity() + self.identities.capacity()
+    }
+
+    /// Shrinks what has become far too large, so that a burst of sessions is not paid for for ever.
+    pub(crate) fn give_back_memory(&mut self, above: usize) {
+        let capacity = self.sessions.capacity();
+        if capacity > above && self.sessions.len() < capacity / 4 {
+            self.sessions.shrink_to(2 * self.sessions.len());
+            self.identities.shrink_to(2 * self.identities.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Peers, and the moment at which all of them connect.
+    struct World {
+        peers: Peers,
+        now: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                peers: Peers::default(),
+                now: Instant::now(),
+            }
+        }
+
+        /// Connects the native peer with this number in its UUID; the session it replaces.
+        fn connect(&mut self, session: u64, peer: u8, role: Role) -> Option<SessionId> {
+            let hello = Hello {
+                uuid: Uuid::from_bytes([peer; 16]),
+                role,
+                encoding: Encoding::Native,
+                bound: false,
+            };
+            assert_eq!(self.peers.admit(&hello), Ok(None));
+            let replaced = self.peers.connect(SessionId(session), hello, self.now);
+            if role.contains(Role::CONTROLLER) {
+                self.peers.add_controller(SessionId(session), replaced);
+            }
+            assert_eq!(self.peers.check(), Ok(()));
+            replaced
+        }
+
+        fn disconnect(&mut self, session: u64) -> (bool, Option<SessionId>) {
+            let left = self.peers.disconnect(SessionId(session)).expect("known");
+            assert_eq!(self.peers.check(), Ok(()));
+            (left.was_master, left.master)
+        }
+
+        fn told(&self, mut audience: Audience<'_>) -> Vec<u64> {
+            let mut told = Vec::new();
+            while let Some((id, _)) = audience.next(&self.peers) {
+                told.push(id.0);
+            }
+            told
+        }
+    }
+
+    #[test]
+    fn the_next_controller_in_order_is_master_when_the_master_leaves() {
+        let mut world = World::new();
+        for number in 1..=3 {
+            assert_eq!(world.connect(number, number as u8, Role::CONTROLLER), None);
+        }
+        assert_eq!(world.disconnect(2), (false, Some(SessionId(1))));
+        assert_eq!(world.disconnect(1), (true, Some(SessionId(3))));
+        assert_eq!(world.disconnect(3), (true, None));
+        assert!(world.peers.disconnect(SessionId(3)).is_none());
+    }
+
+    #[test]
+    fn a_newer_session_of_the_master_is_master_and_outlives_the_older_one() {
+        let mut world = World::new();
+        world.connect(1, 1, Role::CONTROLLER);
+        world.connect(2, 2, Role::CONTROLLER);
+        let replaced = world.connect(3, 1, Role::CONTROLLER);
+        assert_eq!(replaced, Some(SessionId(1)));
+        assert_eq!(world.peers.controllers(), [SessionId(3), SessionId(2)]);
+        assert_eq!(world.disconnect(1), (false, Some(SessionId(3))));
+        let found = world
+            .peers
+            .by_identity(Uuid::from_bytes([1; 16]), Role::CONTROLLER);
+        assert_eq!(found, Some(SessionId(3)));
+    }
+
+    #[test]
+    fn both_kinds_of_node_are_one_peer_and_a_controller_is_another() {
+        let mut world = World::new();
+        world.connect(1, 1, Role::AGENT);
+        assert_eq!(world.connect(2, 1, Role::CONTROLLER), None);
+        let replaced = world.connect(3, 1, Role::AGENT | Role::NETAGENT);
+        assert_eq!(replaced, Some(SessionId(1)));
+    }
+
+    #[test]
+    fn an_audience_is_the_controllers_and_then_those_who_subscribed_to_the_topic() {
+        let mut world = World::new();
+        world.connect(1, 1, Role::OPERATOR);
+        world.connect(2, 2, Role::OPERATOR);
+        world.connect(3, 3, Role::CONTROLLER);
+        world.connect(4, 4, Role::CONTROLLER);
+        let (nodes, stats) = (Topic::Nodes, Topic::Stats);
+        let (first, second) = (SessionId(1), SessionId(2));
+        world.peers.subscribe(second, &[Topic::Nodes, Topic::Nodes]);
+        world.peers.subscribe(first, &[Topic::Nodes, Topic::Stats]);
+        let peers = &world.peers;
+        assert_eq!(world.told(peers.audience(&nodes, None)), [3, 4, 2, 1]);
+        assert_eq!(world.told(peers.audience(&nodes, Some(second))), [3, 4, 1]);
+        assert_eq!(world.told(peers.audience(&stats, None)), [3, 4, 1]);
+        assert_eq!(
+            world.told(peers.controllers_to_tell(Some(SessionId(3)))),
+            [4]
+        );
+        assert_eq!(world.told(peers.subscribers_to_tell(&stats, None)), [1]);
+        let is_outside = |id| peers.outside_audience(id, &stats).is_some();
+        let outside = [1, 2, 3, 5].map(|id| is_outside(SessionId(id)));
+        assert_eq!(outside, [false, true, false, false]);
+        assert_eq!(peers.topics(), 3);
+        world.peers.subscribe(first, &[]);
+        assert_eq!(world.told(world.peers.audience(&nodes, None)), [3, 4, 2]);
+        world.disconnect(2);
+        assert_eq!(world.told(world.peers.audience(&nodes, None)), [3, 4]);
+    }
+
+    #[test]
+    fn only_operators_wait_for_answers_and_none_does_after_it_has_left() {
+        let mut world = World::new();
+        world.connect(1, 1, Role::OPERATOR);
+        world.connect(2, 2, Role::CONTROLLER);
+        let instance = InstanceId::new("an instance");
+        for id in [1, 2] {
+            let expected = world
+                .peers
+                .expect_answer(SessionId(id), Kind::DELETE, &instance);
+            assert_eq!(expected, Ok(()));
+        }
+        assert_eq!(world.peers.owner(SessionId(2)), Owner::Controllers);
+        assert_eq!(
+            world.peers.owner(SessionId(1)),
+            Owner::Operator(Uuid::from_bytes([1; 16]))
+        );
+        assert_eq!(world.peers.answers(), 1);
+        world.disconnect(1);
+        assert_eq!(world.peers.take_asker(Kind::DELETE, instance), None);
+        assert_eq!(world.peers.owner(SessionId(1)), Owner::Controllers);
+    }
+}

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Instant;
 
-use proto_frames::Role;
 use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::{ControllerView, Query, QueryKind, QueryResult, Standing};
 
@@ -64,28 +63,23 @@ impl Scheduler {
     }
 
     fn controller_rows(&self, now: Instant) -> Vec<ControllerView> {
-        let controllers = self.controllers.iter().map(|&id| {
+        let controllers = self.peers.controllers().iter().map(|&id| {
             (
                 id,
-                if self.is_master(id) {
+                if self.peers.is_master(id) {
                     Standing::Master
                 } else {
                     Standing::Backup
                 },
             )
         });
-        let operators = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.role.contains(Role::OPERATOR))
-            .filter(|(_, session)| !session.role.contains(Role::CONTROLLER))
-            .map(|(&id, _)| (id, Standing::Operator));
+        let operators = self.peers.operators().map(|id| (id, Standing::Operator));
         let row = |(id, standing): (SessionId, Standing)| {
-            let session = self.session(id);
+            let session = self.peers.session(id);
             ControllerView {
-                uuid: session.uuid.to_string(),
+                uuid: session.uuid().to_string(),
                 standing,
-                connected_s: now.saturating_duration_since(session.since).as_secs() as i64,
+                connected_s: now.saturating_duration_since(session.since()).as_secs() as i64,
             }
         };
         controllers

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use indexmap::IndexMap;
-use proto_frames::{Kind, Role, Uuid};
+use proto_frames::{Kind, Uuid};
 
 use crate::api::action::{Action, Message, Notice};
 use crate::api::config::Config;
@@ -16,8 +15,7 @@ use crate::api::input::{ClusterConfiguration, Input};
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::durable::Durable;
-use crate::peers::answers::Answers;
-use crate::peers::bindings::Bindings;
+use crate::peers::Peers;
 use crate::peers::session::Session;
 use crate::placement::Placement;
 use crate::query::snapshot::Briefing;
@@ -46,17 +44,8 @@ pub struct Scheduler {
     pub(crate) cluster: Cluster,
     /// What is tried on nodes that called themselves full.
     pub(crate) tries: Tries,
-    pub(crate) sessions: IndexMap<SessionId, Session>,
-    pub(crate) identities: IndexMap<(Uuid, Role), SessionId>,
-    /// UUIDs claimed with a certificate bound to them: nobody else may claim them any more.
-    pub(crate) bindings: Bindings,
-    /// Controllers in order; the first is master.
-    pub(crate) controllers: Vec<SessionId>,
-    /// Operators that want to hear of something.
-    pub(crate) watchers: Vec<SessionId>,
+    pub(crate) peers: Peers,
     pub(crate) placement: Placement,
-    /// Operators to whom the answer to a DELETE or AttachVolume is to be told.
-    pub(crate) answers: Answers,
     /// Lost nodes in order of loss, with the moment their time is up.
     pub(crate) lost: VecDeque<(Instant, NodeKey)>,
     pub(crate) settling: Settling,
@@ -140,12 +129,7 @@ impl Scheduler {
             cluster,
             tries: Tries::default(),
             config,
-            sessions: IndexMap::new(),
-            identities: IndexMap::new(),
-            bindings: Bindings::default(),
-            controllers: Vec::new(),
-            watchers: Vec::new(),
-            answers: Answers::default(),
+            peers: Peers::default(),
             lost: VecDeque::new(),
             settling,
             instances: Instances::default(),
@@ -265,9 +249,9 @@ impl Scheduler {
             .nodes()
             .iter_from(0)
             .map(|(_, node)| node.ledger.len());
-        self.sessions.len()
+        self.peers.len()
             + self.cluster.placements().0
-            + self.answers.len()
+            + self.peers.answers()
             + self.instances.iter().count()
             + self.cluster.groups().len()
             + ledgers.sum::<usize>()
@@ -316,11 +300,6 @@ impl Scheduler {
         self.actions.push_back(Action::Notice(notice));
     }
 
-    /// The standing of a controller: the first is master.
-    pub(crate) fn is_master(&self, session: SessionId) -> bool {
-        self.controllers.first() == Some(&session)
-    }
-
     /// Logs something refused once per session and kind.
     pub(crate) fn notice_once(
         &mut self,
@@ -328,11 +307,8 @@ impl Scheduler {
         kind: Kind,
         notice: impl FnOnce(&Session) -> Notice,
     ) {
-        let Some(peer) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        if peer.is_first_refusal(kind) {
-            let notice = notice(peer);
+        if let Some(session) = self.peers.first_refusal(session, kind) {
+            let notice = notice(session);
             self.notice(notice);
         }
     }

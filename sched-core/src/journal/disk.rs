@@ -19,7 +19,6 @@ use crate::api::action::{Notice, PlacedStart};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::Meaning;
 use crate::instance::{Awaits, Placing, State};
-use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 use crate::workflow::start::Refusal;
@@ -440,7 +439,7 @@ impl Scheduler {
         frame: &Frame,
         meaning: &Meaning,
     ) -> bool {
-        let is_native = || self.sessions.get(&id).is_some_and(Session::is_native);
+        let is_native = || self.peers.is_native(id);
         if !self.is_disk_in_trouble() || !is_native() {
             return false;
         }

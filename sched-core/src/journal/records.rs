@@ -120,7 +120,7 @@ impl Scheduler {
                     self.restore_node_record(uuid, record);
                 }
                 (RecordKey::Binding(uuid), Record::Binding(_)) => {
-                    self.bindings.insert(uuid);
+                    self.peers.restore_binding(uuid);
                 }
                 (RecordKey::Claims(uuid), Record::Claims(record)) => {
                     self.restore_claims(uuid, record);

@@ -76,6 +76,11 @@ impl Answers {
         }
     }
 
+    /// Operators that wait for one.
+    pub(crate) fn operators(&self) -> impl Iterator<Item = SessionId> {
+        self.open.values().copied()
+    }
+
     /// Answers waited for.
     pub(crate) fn len(&self) -> usize {
         self.open.len()

@@ -3,10 +3,7 @@
 //! Controllers are one: who is master takes over what the master before it began, and may send it again. Each operator is
 //! on its own. How many STARTs a sender may have waiting is so little for an operator that controllers always find room.
 
-use proto_frames::{Role, Uuid};
-
-use crate::Scheduler;
-use crate::api::ids::SessionId;
+use proto_frames::Uuid;
 
 /// A sender of STARTs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,16 +27,5 @@ impl Owner {
 impl From<Option<Uuid>> for Owner {
     fn from(operator: Option<Uuid>) -> Self {
         operator.map_or(Self::Controllers, Self::Operator)
-    }
-}
-
-impl Scheduler {
-    /// Whose what comes from a session is. Of one that has ended nobody can say any more; the controllers hear of what
-    /// becomes of its STARTs.
-    pub(crate) fn owner(&self, sender: SessionId) -> Owner {
-        match self.sessions.get(&sender) {
-            Some(session) if session.role.contains(Role::OPERATOR) => Owner::Operator(session.uuid),
-            _ => Owner::Controllers,
-        }
     }
 }

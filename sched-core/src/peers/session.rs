@@ -9,30 +9,31 @@ use proto_frames::{Encoding, Kind, Role, Uuid};
 use crate::api::config::MAX_REFUSED_KINDS;
 use crate::api::ids::NodeKey;
 use crate::api::input::{Backlog, Hello};
+use crate::peers::owner::Owner;
 
-/// One connection of one peer.
+/// One connection of one peer; changed by way of [`Peers`](crate::peers::Peers) alone.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) uuid: Uuid,
-    pub(crate) role: Role,
-    pub(crate) encoding: Encoding,
-    pub(crate) since: Instant,
+    pub(super) uuid: Uuid,
+    pub(super) role: Role,
+    encoding: Encoding,
+    since: Instant,
     /// Whether its certificate is bound to its UUID.
-    pub(crate) is_bound: bool,
+    pub(super) is_bound: bool,
     /// The node it reports for, if it is a launcher. `None` once a newer connection has taken the node over.
-    pub(crate) node: Option<NodeKey>,
+    pub(super) node: Option<NodeKey>,
     /// Whether it is a launcher that numbers ends, and all it has told before its next frame are dealt with.
-    pub(crate) numbers_ends: bool,
+    pub(super) numbers_ends: bool,
     /// How its queue stands.
-    pub(crate) backlog: Backlog,
-    /// What an operator wants to hear.
-    pub(crate) topics: Vec<Topic>,
+    pub(super) backlog: Backlog,
+    /// What an operator has subscribed to.
+    pub(super) topics: Vec<Topic>,
     /// What was refused, so that each kind is logged once.
     refused: IndexSet<Kind>,
 }
 
 impl Session {
-    pub(crate) fn new(hello: Hello, since: Instant) -> Self {
+    pub(super) fn new(hello: Hello, since: Instant) -> Self {
         Self {
             uuid: hello.uuid,
             role: hello.role,
@@ -47,19 +48,66 @@ impl Session {
         }
     }
 
+    /// Its peer.
+    pub(crate) fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The roles it claimed.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// When it began.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The node it reports for; `None` once a newer connection has taken the node over.
+    pub(crate) fn node(&self) -> Option<NodeKey> {
+        self.node
+    }
+
+    /// How its queue stands.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    /// Whether it is a launcher that numbers ends, and all it has told before its next frame are dealt with.
+    pub(crate) fn numbers_ends(&self) -> bool {
+        self.numbers_ends
+    }
+
     /// Whether it can be sent operands that this project added.
     pub(crate) fn is_native(&self) -> bool {
         self.encoding == Encoding::Native
     }
 
+    /// The peer that may have no other session.
+    pub(super) fn identity(&self) -> Identity {
+        identity(self.uuid, self.role)
+    }
+
+    /// Whose what it sends is.
+    pub(super) fn owner(&self) -> Owner {
+        if self.role.contains(Role::OPERATOR) {
+            Owner::Operator(self.uuid)
+        } else {
+            Owner::Controllers
+        }
+    }
+
     /// Notes a refusal; whether it is the first of its kind.
-    pub(crate) fn is_first_refusal(&mut self, kind: Kind) -> bool {
+    pub(super) fn is_first_refusal(&mut self, kind: Kind) -> bool {
         self.refused.len() < MAX_REFUSED_KINDS && self.refused.insert(kind)
     }
 }
 
 /// The one peer that may have only one session at a time: its UUID, and its role with both kinds of node as one.
-pub(crate) fn identity(uuid: Uuid, role: Role) -> (Uuid, Role) {
+pub(super) type Identity = (Uuid, Role);
+
+/// The identity of a peer in a role.
+pub(super) fn identity(uuid: Uuid, role: Role) -> Identity {
     if role.intersects(LAUNCHER) {
         (uuid, LAUNCHER)
     } else {

@@ -55,12 +55,13 @@ impl Scheduler {
         };
         Heartbeat {
             controllers: self
-                .controllers
+                .peers
+                .controllers()
                 .iter()
                 .take(max_controllers)
-                .map(|&id| (self.session(id).uuid, self.is_master(id)))
+                .map(|&id| (self.peers.session(id).uuid(), self.peers.is_master(id)))
                 .collect(),
-            controller_count: self.controllers.len(),
+            controller_count: self.peers.controllers().len(),
             nodes: table.iter().take(max_nodes).map(row).collect(),
             node_count: table.len(),
         }

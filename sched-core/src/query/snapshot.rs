@@ -47,11 +47,11 @@ impl Scheduler {
     /// Begins to tell a controller that was promoted.
     pub(crate) fn brief(&mut self, to: SessionId) {
         self.briefing = None;
-        let session = self.session(to);
+        let session = self.peers.session(to);
         if !session.is_native() {
             return;
         }
-        let missed = self.outcomes.missed_by(session.uuid, self.now);
+        let missed = self.outcomes.missed_by(session.uuid(), self.now);
         self.briefing = Some(Box::new(Briefing {
             to,
             page: 0,
@@ -64,7 +64,7 @@ impl Scheduler {
 
     /// Tells a controller that is master from the start, if there is something to tell.
     pub(crate) fn brief_first(&mut self, to: SessionId) {
-        let uuid = self.session(to).uuid;
+        let uuid = self.peers.session(to).uuid();
         let is_news = self.cluster.placements().0 > 0
             || !self.instances.is_empty()
             || !self.outcomes.missed_by(uuid, self.now).is_empty();
@@ -85,8 +85,8 @@ impl Scheduler {
     pub(crate) fn is_page_due(&self) -> bool {
         let briefing = self.briefing.as_ref();
         briefing.is_some_and(|briefing| {
-            let session = self.sessions.get(&briefing.to);
-            session.is_some_and(|session| session.backlog == Backlog::Clear)
+            let session = self.peers.get(briefing.to);
+            session.is_some_and(|session| session.backlog() == Backlog::Clear)
         })
     }
 
@@ -95,7 +95,7 @@ impl Scheduler {
         let Some(mut briefing) = self.briefing.take() else {
             return;
         };
-        if !self.sessions.contains_key(&briefing.to) {
+        if self.peers.get(briefing.to).is_none() {
             return;
         }
         let (to, now) = (briefing.to, self.now);

@@ -142,7 +142,7 @@ impl Scheduler {
         node: Option<Uuid>,
         detail: &str,
     ) {
-        if self.controllers.is_empty() && self.watchers.is_empty() {
+        if !self.peers.has_controllers() && !self.peers.has_subscribers() {
             return;
         }
         let event = self.state_event(instance, state, node, detail);
@@ -161,12 +161,8 @@ impl Scheduler {
         node: Option<Uuid>,
         detail: &str,
     ) {
-        let hears = |session: &Session| {
-            !session.is_native()
-                || self.controllers.contains(&to)
-                || session.topics.contains(&Topic::Instances)
-        };
-        if !self.sessions.get(&to).is_none_or(hears) {
+        let to_alone = self.peers.outside_audience(to, &Topic::Instances);
+        if to_alone.is_some_and(Session::is_native) {
             let event = self.state_event(instance, state, node, detail);
             self.send(to, Message::InstanceState(Box::new(event)));
         }
@@ -246,7 +242,7 @@ impl Scheduler {
             pinned: None,
             pending: None,
             told_to_stop: false,
-            is_operators: self.owner(start.sender) != Owner::Controllers,
+            is_operators: self.peers.owner(start.sender) != Owner::Controllers,
             has_left_unsaid: false,
             counted: 0,
             start: Some(Box::new(start)),

@@ -10,22 +10,24 @@ use proto_frames::{Encoding, Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{
-    Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, TargetedCommand,
+    Action, DisconnectReason, Message, Notice, Order, PlacedStart, TargetedCommand,
 };
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Hello};
 use crate::cluster::node::Node;
 use crate::instance::{Awaits, By, State, Then};
+use crate::peers::Place;
 use crate::peers::bindings::Bound;
-use crate::peers::session::{LAUNCHER, Session, identity};
+use crate::peers::session::{LAUNCHER, Session};
 use crate::workflow::admission::Known;
 use crate::workflow::care::placing;
 use crate::workflow::start::Refusal;
 
 impl Scheduler {
     pub(crate) fn connect(&mut self, now: Instant, id: SessionId, hello: Hello) {
-        if let Err(why) = self.admit(&hello) {
-            return self.act(Action::Refuse { session: id, why });
+        match self.peers.admit(&hello) {
+            Ok(bound) => self.note_bound(hello.uuid, bound),
+            Err(why) => return self.act(Action::Refuse { session: id, why }),
         }
         let configuration = match hello.encoding {
             Encoding::Native => self.configuration.native.clone(),
@@ -33,8 +35,7 @@ impl Scheduler {
         };
         self.send(id, Message::Connected { configuration });
         self.notice(Notice::Connected(hello.uuid, hello.role));
-        let old = self.identities.insert(identity(hello.uuid, hello.role), id);
-        self.sessions.insert(id, Session::new(hello, now));
+        let old = self.peers.connect(id, hello, now);
         if hello.role.intersects(LAUNCHER) {
             self.connect_node(now, id, &hello);
         }
@@ -49,38 +50,13 @@ impl Scheduler {
         }
     }
 
-    fn admit(&mut self, hello: &Hello) -> Result<(), RefusedConnect> {
-        if hello.role.is_empty() {
-            return Err(RefusedConnect::NoRole);
+    /// Has it remembered that a UUID is its certificate's alone, where that is new.
+    fn note_bound(&mut self, uuid: Uuid, bound: Option<Bound>) {
+        match bound {
+            Some(Bound::Now) => self.remember_binding(uuid),
+            Some(Bound::NoRoom) => self.notice(Notice::NotBound(uuid)),
+            Some(Bound::Already) | None => {}
         }
-        if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
-            return Err(RefusedConnect::OperatorAndController);
-        }
-        if hello.role.contains(Role::OPERATOR) && hello.encoding == Encoding::Gob {
-            return Err(RefusedConnect::OperatorInGob);
-        }
-        if hello.bound {
-            self.bind(hello.uuid);
-        } else if self.is_bound(hello.uuid) {
-            return Err(RefusedConnect::BoundElsewhere);
-        }
-        Ok(())
-    }
-
-    /// Remembers that a UUID is its certificate's alone.
-    fn bind(&mut self, uuid: Uuid) {
-        match self.bindings.insert(uuid) {
-            Bound::Now => self.remember_binding(uuid),
-            Bound::Already => {}
-            Bound::NoRoom => self.notice(Notice::NotBound(uuid)),
-        }
-    }
-
-    fn is_bound(&self, uuid: Uuid) -> bool {
-        // What is not remembered for want of room is at least not taken from the peer that has it.
-        let is_there = |session: &Session| session.is_bound && session.uuid == uuid;
-        self.bindings.contains(uuid)
-            || self.bindings.is_full() && self.sessions.values().any(is_there)
     }
 
     /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
@@ -102,7 +78,7 @@ impl Scheduler {
         };
         self.cluster
             .set_native(key, hello.encoding == Encoding::Native);
-        self.session_mut(id).node = Some(key);
+        self.peers.set_node(id, key);
         self.recall_claims(key);
         self.act(Action::RememberNodes);
     }
@@ -113,7 +89,7 @@ impl Scheduler {
             self.cluster.nodes().node(key).roles,
         );
         if let Some(old) = old {
-            self.session_mut(old).node = None;
+            self.peers.unset_node(old);
             if old_roles == roles {
                 // The same node over a newer connection: its place stays, and nobody else notices.
                 return self.cluster.replace_connection(key, id, now);
@@ -126,18 +102,11 @@ impl Scheduler {
     }
 
     fn connect_controller(&mut self, id: SessionId, old: Option<SessionId>) {
-        // A newer connection of a controller takes its place in the order.
-        let place = self
-            .controllers
-            .iter()
-            .position(|&other| Some(other) == old);
-        match place {
-            Some(place) => self.controllers[place] = id,
-            None => self.controllers.push(id),
-        }
+        let place = self.peers.add_controller(id, old);
         self.tell_standing(id);
-        if place.is_none() && self.is_master(id) {
-            self.notice(Notice::Master(self.session(id).uuid));
+        let is_new_master = place == Place::Last && self.peers.is_master(id);
+        if is_new_master {
+            self.notice(Notice::Master(self.peers.session(id).uuid()));
         }
         let events: Vec<NodeConnected> = self
             .cluster
@@ -149,14 +118,14 @@ impl Scheduler {
         for event in events {
             self.send(id, Message::NodeConnected(event));
         }
-        if place.is_none() && self.is_master(id) {
+        if is_new_master {
             self.brief_first(id);
         }
     }
 
     fn tell_standing(&mut self, id: SessionId) {
-        if self.session(id).is_native() {
-            let status = if self.is_master(id) {
+        if self.peers.is_native(id) {
+            let status = if self.peers.is_master(id) {
                 Standing::Master
             } else {
                 Standing::Backup
@@ -166,41 +135,29 @@ impl Scheduler {
     }
 
     pub(crate) fn disconnected(&mut self, now: Instant, id: SessionId, unsent: Vec<Message>) {
-        let Some(session) = self.sessions.swap_remove(&id) else {
+        // Before anybody is told of anything: it can no longer be told.
+        let Some(left) = self.peers.disconnect(id) else {
             return;
         };
-        self.notice(Notice::Left(session.uuid, session.role));
-        let name = identity(session.uuid, session.role);
-        if self.identities.get(&name) == Some(&id) {
-            self.identities.swap_remove(&name);
-        }
-        self.watchers.retain(|&other| other != id);
-        if session.role.contains(Role::OPERATOR) {
-            self.answers.forget(id);
-        }
-        // Before anybody is told of anything: it can no longer be told.
-        let place = self.controllers.iter().position(|&other| other == id);
-        if let Some(place) = place {
-            self.controllers.remove(place);
-        }
-        if let Some(key) = session.node {
+        let session = left.session;
+        self.notice(Notice::Left(session.uuid(), session.role()));
+        if let Some(key) = session.node() {
             self.lose_node(now, key);
         }
         let was_being_briefed = self.end_briefing(id, &unsent);
-        if place == Some(0) {
-            self.outcomes_unsent(session.uuid, &unsent);
-            self.promote();
+        if left.was_master {
+            self.outcomes_unsent(session.uuid(), &unsent);
+            if let Some(master) = left.master {
+                self.promote(master);
+            }
         }
         self.take_back(now, &session, unsent, was_being_briefed);
         self.outcomes.forget_old(now);
         self.give_back_memory();
     }
 
-    fn promote(&mut self) {
-        let Some(&master) = self.controllers.first() else {
-            return;
-        };
-        self.notice(Notice::Master(self.session(master).uuid));
+    fn promote(&mut self, master: SessionId) {
+        self.notice(Notice::Master(self.peers.session(master).uuid()));
         self.tell_standing(master);
         self.brief(master);
     }
@@ -244,10 +201,7 @@ impl Scheduler {
         unsent: Vec<Message>,
         was_being_briefed: bool,
     ) {
-        let newer = self
-            .identities
-            .get(&identity(peer.uuid, peer.role))
-            .copied();
+        let newer = self.peers.by_identity(peer.uuid(), peer.role());
         let deletes = last_deletes(&unsent);
         for (at, message) in unsent.into_iter().enumerate() {
             match (message, newer) {
@@ -255,7 +209,7 @@ impl Scheduler {
                     let is_undone = deletes
                         .get(&start.request.instance)
                         .is_some_and(|&delete| delete > at);
-                    self.place_again(now, peer.uuid, *start, is_undone);
+                    self.place_again(now, peer.uuid(), *start, is_undone);
                 }
                 // A launcher that was started anew numbers what it asks anew: this is no answer to that.
                 (Message::LeaseRenewed(_), _) => {}
@@ -268,11 +222,11 @@ impl Scheduler {
                     | Message::Snapshot(_),
                     _,
                 ) => {}
-                (message, Some(_)) if was_being_briefed && self.is_to_come(peer.uuid, &message) => {
-                }
+                (message, Some(_))
+                    if was_being_briefed && self.is_to_come(peer.uuid(), &message) => {}
                 // Noted already where that matters.
                 (message, Some(to)) => {
-                    self.note_moved(peer.uuid, &message);
+                    self.note_moved(peer.uuid(), &message);
                     self.act(Action::Send { to, message });
                 }
                 (Message::Targeted(command), None) => {
@@ -284,7 +238,7 @@ impl Scheduler {
                         ..
                     } = *command;
                     if volume.is_none() {
-                        self.delete_unsent(peer.uuid, &target.instance);
+                        self.delete_unsent(peer.uuid(), &target.instance);
                     }
                     self.no_such_instance(sender, frame.kind, &target, volume);
                 }
@@ -292,7 +246,8 @@ impl Scheduler {
                 (_, None) => {}
             }
         }
-        if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.is_master(newer)) {
+        if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.peers.is_master(newer))
+        {
             self.brief(newer);
         }
     }
@@ -388,25 +343,9 @@ impl Scheduler {
     }
 
     pub(crate) fn backlog(&mut self, id: SessionId, backlog: Backlog) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        session.backlog = backlog;
-        let Some(key) = session.node else { return };
-        self.cluster.set_backlog(key, backlog);
-    }
-
-    /// A session that the caller knows to be there.
-    pub(crate) fn session(&self, id: SessionId) -> &Session {
-        self.sessions
-            .get(&id)
-            .expect("the caller holds a live session's id")
-    }
-
-    fn session_mut(&mut self, id: SessionId) -> &mut Session {
-        self.sessions
-            .get_mut(&id)
-            .expect("the caller holds a live session's id")
+        if let Some(key) = self.peers.set_backlog(id, backlog) {
+            self.cluster.set_backlog(key, backlog);
+        }
     }
 }
 

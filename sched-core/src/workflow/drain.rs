@@ -487,12 +487,8 @@ impl Scheduler {
         let message = || Message::DrainProgress(Box::new(progress.clone()));
         self.tell_controllers(Topic::Nodes, |session| session.is_native().then(message));
         let Some(asker) = asker else { return };
-        let hears = |session: &Session| {
-            !session.is_native()
-                || self.controllers.contains(&asker)
-                || session.topics.contains(&Topic::Nodes)
-        };
-        if !self.sessions.get(&asker).is_none_or(hears) {
+        let asker_alone = self.peers.outside_audience(asker, &Topic::Nodes);
+        if asker_alone.is_some_and(Session::is_native) {
             self.send(asker, message());
         }
     }

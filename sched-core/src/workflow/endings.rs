@@ -377,12 +377,8 @@ impl Scheduler {
         };
         debug_assert_eq!(frame.kind, Kind::DELETE);
         self.tell_controllers(Topic::Instances, |_| Some(message()));
-        let hears = self.controllers.contains(&id)
-            || self
-                .sessions
-                .get(&id)
-                .is_none_or(|session| session.topics.contains(&Topic::Instances));
-        if !hears {
+        let sender_alone = self.peers.outside_audience(id, &Topic::Instances);
+        if sender_alone.is_some() {
             self.send(id, message());
         }
     }

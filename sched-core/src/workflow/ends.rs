@@ -19,6 +19,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{EndHow, EndReport, EndsReport, Meaning, StatsReport};
 use crate::api::record::EndsRecord;
 use crate::cluster::ledger::Ended;
+use crate::peers::session::Session;
 
 /// Nodes whose number is remembered while they are away. Beyond it those are forgotten that are not known otherwise, and
 /// an end that such a node tells again is taken for news: it is passed on twice then, if nothing was placed there since.
@@ -132,7 +133,7 @@ impl Ends {
 impl Scheduler {
     /// What a STATS says of ends, before anything else of it: what is listed may have begun after them.
     pub(crate) fn take_ends(&mut self, now: Instant, id: SessionId, report: &mut StatsReport) {
-        let node = self.sessions.get(&id).and_then(|session| session.node);
+        let node = self.peers.node_of(id);
         let (Some(key), Some(ends)) = (node, report.ends.take()) else {
             return;
         };
@@ -146,7 +147,7 @@ impl Scheduler {
         if report.starts_seen.is_some() {
             self.cluster.ledger_mut(key).note_counting();
         }
-        self.set_numbers_ends(id, true);
+        self.peers.set_numbers_ends(id, true);
         if ended.is_empty() {
             return;
         }
@@ -177,8 +178,8 @@ impl Scheduler {
         seq: u64,
         told: Meaning,
     ) {
-        let session = self.sessions.get(&id).filter(|it| it.numbers_ends);
-        if let Some(key) = session.and_then(|session| session.node) {
+        let session = self.peers.get(id).filter(|it| it.numbers_ends());
+        if let Some(key) = session.and_then(Session::node) {
             let uuid = self.cluster.nodes().node(key).uuid;
             if !self.ends.note(uuid, seq) {
                 return;
@@ -186,14 +187,6 @@ impl Scheduler {
             self.remember_node(uuid);
         }
         self.frame(now, id, frame, told);
-    }
-
-    /// Says whether it is known, of a connection, which ends were told on it before the next: not after a STATS that could
-    /// not be read, for example. Then an end in a frame of its own does not say that those before it are dealt with.
-    pub(crate) fn set_numbers_ends(&mut self, id: SessionId, numbers_ends: bool) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.numbers_ends = numbers_ends;
-        }
     }
 
     fn ended_in_stats(&mut self, now: Instant, id: SessionId, key: NodeKey, end: EndReport) {
@@ -263,10 +256,7 @@ impl Scheduler {
             let session = key.and_then(|key| self.cluster.nodes().node(key).session());
             // Another connection than the one it was told on serves as well: the number says all.
             if let Some(session) = session
-                && self
-                    .sessions
-                    .get(&session)
-                    .is_some_and(|it| it.numbers_ends)
+                && self.peers.get(session).is_some_and(Session::numbers_ends)
             {
                 let recorded = EndsRecorded {
                     incarnation: incarnation.to_string(),

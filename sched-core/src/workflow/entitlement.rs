@@ -95,7 +95,7 @@ impl Scheduler {
         let Some(instance) = meaning.reported() else {
             return false;
         };
-        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+        let Some(key) = self.peers.node_of(id) else {
             // A newer connection speaks for its node.
             return true;
         };
@@ -145,7 +145,7 @@ impl Scheduler {
     fn note_foreign(&mut self, id: SessionId, kind: Kind, instance: &InstanceId, count: u64) {
         self.counters.foreign += count;
         self.notice_once(id, kind, |session| {
-            Notice::Foreign(session.uuid, kind, instance.clone())
+            Notice::Foreign(session.uuid(), kind, instance.clone())
         });
     }
 

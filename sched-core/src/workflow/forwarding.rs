@@ -18,7 +18,7 @@ impl Scheduler {
     pub(crate) fn frame(&mut self, now: Instant, id: SessionId, frame: Frame, meaning: Meaning) {
         if frame.kind == Kind::STATS {
             // Until it has turned out to be one that can be used.
-            self.set_numbers_ends(id, false);
+            self.peers.set_numbers_ends(id, false);
         }
         if !self.is_permitted(id, &frame, &meaning) || self.is_out_of_place(id, &frame, &meaning) {
             return;
@@ -84,7 +84,7 @@ impl Scheduler {
             }
             Meaning::Opaque => self.broadcast(topic_of(frame.kind), id, frame),
             Meaning::Query(query) => self.query(now, id, &query),
-            Meaning::Watch(topics) => self.watch(id, &topics),
+            Meaning::Watch(topics) => self.peers.subscribe(id, &topics),
             Meaning::Malformed(malformed) => self.malformed(id, frame, malformed),
         }
     }
@@ -93,10 +93,10 @@ impl Scheduler {
     /// understand an answer.
     fn is_permitted(&mut self, id: SessionId, frame: &Frame, meaning: &Meaning) -> bool {
         let kind = frame.kind;
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.peers.get(id) else {
             return false;
         };
-        let role = session.role;
+        let role = session.role();
         if !kind.ty.is_known() {
             self.send(id, Message::InvalidFrameType);
             return self.refuse_unknown(id, kind);
@@ -107,14 +107,14 @@ impl Scheduler {
         let native_only = kind.is_added() && !session.is_native();
         let reason = if native_only || !permissions::may_send(role, kind) {
             self.notice_once(id, kind, |session| {
-                Notice::NotPermitted(session.uuid, session.role, kind)
+                Notice::NotPermitted(session.uuid(), session.role(), kind)
             });
             RefusalReason::NotPermitted
         } else if permissions::needs_master(kind)
             && role.contains(Role::CONTROLLER)
-            && !self.is_master(id)
+            && !self.peers.is_master(id)
         {
-            self.notice_once(id, kind, |session| Notice::NotMaster(session.uuid, kind));
+            self.notice_once(id, kind, |session| Notice::NotMaster(session.uuid(), kind));
             RefusalReason::NotMaster
         } else {
             return true;
@@ -132,7 +132,9 @@ impl Scheduler {
 
     fn refuse_unknown(&mut self, id: SessionId, kind: Kind) -> bool {
         self.counters.unknown += 1;
-        self.notice_once(id, kind, |session| Notice::UnknownKind(session.uuid, kind));
+        self.notice_once(id, kind, |session| {
+            Notice::UnknownKind(session.uuid(), kind)
+        });
         false
     }
 
@@ -145,7 +147,7 @@ impl Scheduler {
         detail: String,
         instance: Option<&InstanceId>,
     ) {
-        if !self.sessions.get(&id).is_some_and(Session::is_native) {
+        if !self.peers.is_native(id) {
             return;
         }
         let refused = CommandRefused {
@@ -162,8 +164,7 @@ impl Scheduler {
     /// Whether a frame that is carried on is longer than a native peer is sent: its decoder would refuse it, and end the
     /// connection.
     pub(crate) fn is_too_long_for(&self, to: SessionId, frame: &Frame) -> bool {
-        let is_native = || self.sessions.get(&to).is_some_and(Session::is_native);
-        frame.payload.len() > max_carried(frame.kind) && is_native()
+        frame.payload.len() > max_carried(frame.kind) && self.peers.is_native(to)
     }
 
     /// Says that a launcher's frame is too long for some of those whom it concerns. What it means counts all the same.
@@ -176,15 +177,15 @@ impl Scheduler {
         let detail = format!("{len} bytes: peers of the native encoding are sent at most {max}");
         self.refuse(id, kind, RefusalReason::TooLong, detail, None);
         self.notice_once(id, kind, |session| {
-            Notice::TooLong(session.uuid, kind, len, max)
+            Notice::TooLong(session.uuid(), kind, len, max)
         });
     }
 
     /// Carries a frame to the original controllers: others are told of the same in other words.
     pub(crate) fn carry_to_originals(&mut self, from: SessionId, frame: Frame) {
-        for at in 0..self.controllers.len() {
-            let to = self.controllers[at];
-            if to != from && !self.session(to).is_native() {
+        let mut originals = self.peers.controllers_to_tell(Some(from));
+        while let Some((to, session)) = originals.next(&self.peers) {
+            if !session.is_native() {
                 self.send(to, Message::Forward(frame.clone()));
             }
         }
@@ -206,16 +207,11 @@ impl Scheduler {
         from: SessionId,
         message: impl Fn(&Session) -> Option<Message>,
     ) {
-        for at in 0..self.controllers.len() {
-            let to = self.controllers[at];
-            if to != from
-                && let Some(message) = message(self.session(to))
-            {
+        let mut audience = self.peers.audience(&topic, Some(from));
+        while let Some((to, session)) = audience.next(&self.peers) {
+            if let Some(message) = message(session) {
                 self.send(to, message);
             }
-        }
-        if !self.watchers.is_empty() {
-            self.tell_watchers(topic, Some(from), message);
         }
     }
 
@@ -225,9 +221,9 @@ impl Scheduler {
         topic: Topic,
         message: impl Fn(&Session) -> Option<Message>,
     ) {
-        for at in 0..self.controllers.len() {
-            let to = self.controllers[at];
-            if let Some(message) = message(self.session(to)) {
+        let mut controllers = self.peers.controllers_to_tell(None);
+        while let Some((to, session)) = controllers.next(&self.peers) {
+            if let Some(message) = message(session) {
                 // All hear it: nothing for `outcomes` to remember.
                 self.act(Action::Send { to, message });
             }
@@ -242,30 +238,11 @@ impl Scheduler {
         except: Option<SessionId>,
         message: impl Fn(&Session) -> Option<Message>,
     ) {
-        for at in 0..self.watchers.len() {
-            let to = self.watchers[at];
-            let session = self.session(to);
-            let hears_as_controller =
-                session.role.contains(Role::CONTROLLER) && topic != Topic::Placements;
-            if Some(to) == except || hears_as_controller || !session.topics.contains(&topic) {
-                continue;
-            }
+        let mut subscribers = self.peers.subscribers_to_tell(&topic, except);
+        while let Some((to, session)) = subscribers.next(&self.peers) {
             if let Some(message) = message(session) {
                 self.send(to, message);
             }
-        }
-    }
-
-    /// Each topic counts once, and those that nobody knows not at all, however many there are.
-    fn watch(&mut self, id: SessionId, topics: &[Topic]) {
-        let known = Topic::KNOWN.iter().map(|&topic| Topic::from(topic));
-        let topics: Vec<Topic> = known.filter(|topic| topics.contains(topic)).collect();
-        self.watchers.retain(|&other| other != id);
-        if !topics.is_empty() {
-            self.watchers.push(id);
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.topics = topics;
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
 use crate::instance::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
-use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::start::Refusal;
@@ -39,7 +38,7 @@ impl Scheduler {
     /// Answers a STATS that asks for the launcher's lease to be extended: at once, because nothing that runs under it can
     /// be started before. Only a lease that is longer than what is on disk waits for that; the next STATS asks again.
     pub(crate) fn renew_lease(&mut self, id: SessionId, key: NodeKey, seq: u64) {
-        if !self.sessions.get(&id).is_some_and(Session::is_native) {
+        if !self.peers.is_native(id) {
             return;
         }
         let waits_for = self.cluster.nodes().node(key).lease_ticket;

@@ -181,20 +181,20 @@ pub(crate) fn is_outcome(message: &Message) -> bool {
 impl Scheduler {
     /// Tells a peer how its command ended; if it has left, all controllers that know the word.
     pub(crate) fn tell_outcome(&mut self, to: SessionId, message: Message) {
-        let Some(session) = self.sessions.get(&to) else {
+        let Some(session) = self.peers.get(to) else {
             return self.tell_heirs(&message);
         };
-        if self.is_master(to)
+        if self.peers.is_master(to)
             && let Some(outcome) = Outcome::of(&message)
         {
-            self.outcomes.note(self.now, Some(session.uuid), outcome);
+            self.outcomes.note(self.now, Some(session.uuid()), outcome);
         }
         self.act(Action::Send { to, message });
     }
 
     /// Tells all controllers of an outcome whose asker has left; where there is none, the next one to come.
     fn tell_heirs(&mut self, message: &Message) {
-        if self.controllers.is_empty() {
+        if !self.peers.has_controllers() {
             self.note_unheard(message);
         }
         self.tell_controllers(Topic::Failures, |session| copy_for(session, message));
@@ -210,7 +210,7 @@ impl Scheduler {
     /// A master has left before these could be written to it. Failures of STARTs are for all controllers that are left
     /// ([`Scheduler::take_back`]), and so for the next master alone only where there is none yet.
     pub(crate) fn outcomes_unsent(&mut self, master: Uuid, unsent: &[Message]) {
-        let has_heirs = !self.controllers.is_empty();
+        let has_heirs = self.peers.has_controllers();
         let outcomes = unsent.iter().rev().filter_map(Outcome::of);
         let outcomes: Vec<Outcome> = outcomes.take(MAX_REPLAY).collect();
         self.outcomes.take_back(master, &outcomes);

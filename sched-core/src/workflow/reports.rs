@@ -20,7 +20,9 @@ use crate::workflow::recovery::RETRIES_PER_READY;
 
 impl Scheduler {
     pub(crate) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
-        let Some(key) = self.node_of(id) else { return };
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
         self.cluster.ready(key, report, now);
         self.note_changes();
         let was_open = self.settling.is_open();
@@ -34,7 +36,9 @@ impl Scheduler {
     }
 
     pub(crate) fn status(&mut self, now: Instant, id: SessionId, kind: Kind) {
-        let Some(key) = self.node_of(id) else { return };
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
         let status = match kind {
             Kind::OFFLINE => NodeStatus::Offline,
             Kind::MAINTENANCE => NodeStatus::Maintenance,
@@ -94,7 +98,9 @@ impl Scheduler {
         mut report: StatsReport,
     ) {
         self.take_ends(now, id, &mut report);
-        let Some(key) = self.node_of(id) else { return };
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
         let mut foreign = self.carry_stats(id, key, frame, &report.instances);
         self.leave_out_excess(key, &mut report.instances, &mut foreign);
         let is_own = |at: u32| foreign.binary_search(&at).is_err();
@@ -187,7 +193,7 @@ impl Scheduler {
         how: Ended,
     ) {
         let mut heard = Heard::Everybody;
-        if let Some(key) = self.node_of(id) {
+        if let Some(key) = self.peers.node_of(id) {
             heard = self.ended(key, instance, how);
         }
         match heard {
@@ -207,7 +213,9 @@ impl Scheduler {
         reason: &StartFailureReason,
         detail: &ShortText,
     ) {
-        let Some(key) = self.node_of(id) else { return };
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
         // Original launchers do not name the instance of a START that they cannot read.
         let instance =
             instance.or_else(|| self.cluster.nodes().node(key).ledger.only_unconfirmed());
@@ -253,7 +261,7 @@ impl Scheduler {
         instance: &InstanceId,
         no_instance: bool,
     ) {
-        if let Some(key) = self.node_of(id)
+        if let Some(key) = self.peers.node_of(id)
             && no_instance
         {
             let heard = self.ended(key, instance, Ended::NotThere);
@@ -261,7 +269,7 @@ impl Scheduler {
                 // Nobody but the scheduler had asked for it.
                 return;
             }
-        } else if let Some(key) = self.node_of(id)
+        } else if let Some(key) = self.peers.node_of(id)
             && self.stop_failed(key, instance)
         {
             return;
@@ -289,18 +297,13 @@ impl Scheduler {
         topic: Topic,
         frame: &Frame,
     ) {
-        if let Some(asker) = self.answers.take(&(command, instance)) {
+        if let Some(asker) = self.peers.take_asker(command, instance) {
             self.copy_to_operator(asker, topic, frame);
         }
     }
 
     fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, frame: &Frame) {
-        let is_told_anyway = self.controllers.contains(&operator)
-            || self
-                .sessions
-                .get(&operator)
-                .is_none_or(|session| session.topics.contains(&topic));
-        if !is_told_anyway {
+        if self.peers.outside_audience(operator, &topic).is_some() {
             self.send(operator, Message::Forward(frame.clone()));
         }
     }
@@ -311,22 +314,17 @@ impl Scheduler {
 
     /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
     pub(crate) fn is_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.peers.get(id) else {
             return true;
         };
-        if node.is_empty() || canonical_uuid(node) == Some(session.uuid) {
+        if node.is_empty() || canonical_uuid(node) == Some(session.uuid()) {
             return false;
         }
         self.counters.refused += 1;
         self.notice_once(id, kind, |session| {
-            Notice::Forged(session.uuid, kind, node.into())
+            Notice::Forged(session.uuid(), kind, node.into())
         });
         true
-    }
-
-    /// The node a session reports for; `None` once a newer connection has taken it over.
-    fn node_of(&self, id: SessionId) -> Option<NodeKey> {
-        self.sessions.get(&id)?.node
     }
 }
 

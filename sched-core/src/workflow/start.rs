@@ -14,7 +14,6 @@ use crate::cluster::node::Pool;
 use crate::cluster::view::is_hard;
 use crate::instance::{Awaits, Instance, State};
 use crate::peers::owner::Owner;
-use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
 
@@ -38,10 +37,7 @@ pub(crate) enum Refusal {
 impl Scheduler {
     pub(crate) fn start(&mut self, now: Instant, start: PlacedStart) {
         self.counters.starts += 1;
-        let is_native = || {
-            let sender = self.sessions.get(&start.sender);
-            sender.is_some_and(Session::is_native)
-        };
+        let is_native = || self.peers.is_native(start.sender);
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
         }
@@ -58,7 +54,7 @@ impl Scheduler {
         match start.request.scheduling.as_deref() {
             Some(scheduling) if scheduling.dry_run => self.decide(&start),
             Some(scheduling) if scheduling.batch.is_some() => {
-                let owner = self.owner(start.sender);
+                let owner = self.peers.owner(start.sender);
                 self.join_batch(now, owner, start);
             }
             _ => self.place(now, start),
@@ -72,7 +68,7 @@ impl Scheduler {
             return true;
         }
         let is_trial = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
-        let is_operators = self.owner(start.sender) != Owner::Controllers;
+        let is_operators = self.peers.owner(start.sender) != Owner::Controllers;
         let size = self.instances.size();
         is_trial || size.has_room(start.frame.payload.len(), is_operators)
     }
@@ -196,7 +192,7 @@ impl Scheduler {
             return;
         };
         self.notice(Notice::Placed(start.request.instance.clone(), node.uuid));
-        if !self.watchers.is_empty() {
+        if self.peers.has_subscribers() {
             self.tell_placement(key, &start.request.instance);
         }
         self.send(session, Message::Start(Box::new(start)));
@@ -364,7 +360,7 @@ impl Scheduler {
         self.notice(Notice::Failed(instance, format!("{reason}: {why}")));
         let plain = full.to_original();
         let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
-        match self.sessions.get(&sender) {
+        match self.peers.get(sender) {
             Some(session) => {
                 let message = Message::StartFailure(worded(session.is_native()));
                 self.send(sender, message);
@@ -373,7 +369,7 @@ impl Scheduler {
                 });
             }
             None => {
-                if self.controllers.is_empty() {
+                if !self.peers.has_controllers() {
                     self.note_unheard(&Message::StartFailure(worded(true)));
                 }
                 self.tell_controllers(Topic::Failures, |session| {

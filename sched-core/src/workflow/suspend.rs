@@ -188,7 +188,7 @@ impl Scheduler {
         reason: CommandFailureReason,
         detail: &str,
     ) {
-        if !self.sessions.get(&id).is_some_and(|it| it.is_native()) {
+        if !self.peers.is_native(id) {
             return;
         }
         let node = key.map(|key| self.cluster.nodes().node(key).uuid.to_string());
@@ -303,7 +303,7 @@ impl Scheduler {
 
     /// CommandFailure from a launcher.
     pub(crate) fn command_failed(&mut self, id: SessionId, failure: &CommandFailure) {
-        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+        let Some(key) = self.peers.node_of(id) else {
             return;
         };
         match failure.command {
@@ -363,7 +363,7 @@ impl Scheduler {
 
     /// InstanceState from a launcher.
     pub(crate) fn instance_state(&mut self, id: SessionId, event: &InstanceStateEvent) {
-        let Some(key) = self.sessions.get(&id).and_then(|session| session.node) else {
+        let Some(key) = self.peers.node_of(id) else {
             return;
         };
         let instance = InstanceId::new(&event.instance_uuid);

@@ -87,11 +87,6 @@ impl Scheduler {
             self.lost.shrink_to(2 * self.lost.len());
         }
         self.cluster.give_back_memory(SHRINK_ABOVE);
-        if self.sessions.capacity() > SHRINK_ABOVE
-            && self.sessions.len() < self.sessions.capacity() / 4
-        {
-            self.sessions.shrink_to(2 * self.sessions.len());
-            self.identities.shrink_to(2 * self.identities.len());
-        }
+        self.peers.give_back_memory(SHRINK_ABOVE);
     }
 }

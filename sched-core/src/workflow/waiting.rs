@@ -222,7 +222,7 @@ impl Scheduler {
             return;
         };
         let message = || Message::InstanceQueued(Box::new(event.clone()));
-        let Some(session) = self.sessions.get(&sender) else {
+        let Some(session) = self.peers.get(sender) else {
             return self.tell_controllers(Topic::Instances, |session| {
                 session.is_native().then(message)
             });

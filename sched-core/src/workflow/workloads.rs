@@ -12,7 +12,7 @@ use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
 use crate::api::input::{ConfigurationFlags, Fault, Malformed, NewConfiguration, Target};
 use crate::api::rules::Rules;
 use crate::cluster::questions::Asker;
-use crate::peers::session::{LAUNCHER, identity};
+use crate::peers::session::LAUNCHER;
 use crate::placement::explain::Explanation;
 use crate::scheduler::ClusterPayload;
 use crate::workflow::start::Refusal;
@@ -72,10 +72,7 @@ impl Scheduler {
         kind: Kind,
         instance: &InstanceId,
     ) -> bool {
-        if !self.session(id).role.contains(Role::OPERATOR) {
-            return true;
-        }
-        match self.answers.expect(id, kind, instance) {
+        match self.peers.expect_answer(id, kind, instance) {
             Ok(()) => true,
             Err(count) => {
                 let detail =
@@ -95,7 +92,7 @@ impl Scheduler {
         volume: Option<Box<str>>,
     ) {
         self.notice(Notice::NoSuchPeer(kind, target.node.clone()));
-        self.answers.take(&(kind, target.instance.clone()));
+        self.peers.take_asker(kind, target.instance.clone());
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
         let message = match volume {
             Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
@@ -152,8 +149,8 @@ impl Scheduler {
         let roles = [Role::CNCIAGENT, Role::CNCIAGENT | LAUNCHER];
         roles
             .iter()
-            .filter_map(|&role| self.identities.get(&identity(uuid, role)).copied())
-            .find(|&id| self.session(id).role.contains(Role::CNCIAGENT))
+            .filter_map(|&role| self.peers.by_identity(uuid, role))
+            .find(|&id| self.peers.session(id).role().contains(Role::CNCIAGENT))
     }
 
     fn no_such_concentrator(
@@ -203,7 +200,7 @@ impl Scheduler {
     pub(crate) fn malformed(&mut self, id: SessionId, frame: Frame, malformed: Malformed) {
         self.counters.malformed += 1;
         let kind = frame.kind;
-        let uuid = self.session(id).uuid;
+        let uuid = self.peers.session(id).uuid();
         self.notice(Notice::Malformed(uuid, kind, malformed.detail.to_string()));
         let instance_uuid = malformed
             .instance
@@ -243,7 +240,7 @@ impl Scheduler {
             }
             Kind::CONFIGURE => self.send(id, Message::InvalidConfiguration(frame.payload)),
             // The original's own word for a frame that is refused alone.
-            _ if malformed.fault == Fault::TooLong && !self.session(id).is_native() => {
+            _ if malformed.fault == Fault::TooLong && !self.peers.is_native(id) => {
                 self.send(id, Message::InvalidFrameType);
             }
             // Also what a launcher says of an instance: of which one cannot be told, and so not whether that is its own.
