@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod config;
+pub(crate) mod disk;
 pub(crate) mod ids;
 pub(crate) mod input;
 pub(crate) mod record;

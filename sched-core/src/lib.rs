@@ -28,6 +28,7 @@ pub use api::config::{
     Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_SETTLING, MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
 };
+pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport,
@@ -41,10 +42,7 @@ pub use footprint::Footprint;
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,
 };
-pub use journal::disk::{
-    DISK_PATIENCE, DiskSilence, DiskState, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES,
-    MAX_UNWRITTEN,
-};
+pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTEN};
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use workflow::batches::{
     BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
@@ -58,13 +56,12 @@ pub use api::record::{
 };
 pub use api::resources::Resources;
 pub use api::rules::{
-    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, Rules,
-    TenantId, WeigherRule,
+    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, RuleError,
+    Rules, TenantId, WeigherRule,
 };
 pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};
 #[doc(hidden)]
 pub use peers::permissions::{needs_master, permitted};
-pub use placement::policy::RuleError;
 pub use query::{Heartbeat, HeartbeatNode};
 pub use scheduler::{Counters, Scheduler};

@@ -7,9 +7,9 @@ pub(crate) mod policy;
 pub(crate) mod requests;
 pub(crate) mod weighers;
 
-use crate::api::rules::PolicyRules;
+use crate::api::rules::{PolicyRules, RuleError};
 use crate::placement::explain::Explanations;
-use crate::placement::policy::{Policy, RuleError};
+use crate::placement::policy::Policy;
 
 /// The rule by which nodes are chosen, and what was said recently of why none was.
 #[derive(Debug)]

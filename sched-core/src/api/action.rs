@@ -15,12 +15,12 @@ use proto_frames::payload::{
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use crate::api::config::MAX_BINDINGS;
+use crate::api::disk::DiskSilence;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{StartRequest, Target};
 use crate::api::record::{Change, Demand};
+use crate::api::rules::RuleError;
 use crate::api::text::ShortText;
-use crate::journal::disk::DiskSilence;
-use crate::placement::policy::RuleError;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]

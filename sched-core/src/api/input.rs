@@ -10,13 +10,13 @@ use proto_frames::payload::{
 use proto_frames::{Encoding, Frame, Role, Uuid};
 
 use crate::api::action::Message;
+use crate::api::disk::DiskState;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::Ticket;
 use crate::api::resources::Resources;
 use crate::api::rules::{Rules, TenantId};
 use crate::api::text::ShortText;
 use crate::api::vm_types::{VmType, VmTypes};
-use crate::journal::disk::DiskState;
 
 /// One thing that happened.
 #[derive(Debug)]

@@ -22,6 +22,16 @@ pub struct Rules {
     pub policy: PolicyRules,
 }
 
+/// What is wrong with configured rules: the key, below the configuration's own, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct RuleError {
+    /// Such as `policy.filters[2]`.
+    pub key: String,
+    /// What is wrong with its value, and what is expected.
+    pub problem: String,
+}
+
 /// A named set of nodes with labels of its own: an aggregate or an availability zone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Aggregate {

@@ -6,8 +6,7 @@
 //! instances that are to start again or to move wait for the disk, and nothing is stopped for them meanwhile.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proto_frames::payload::{
     EvacuateMode, RefusalReason, StartFailure, StartFailureReason, StoreState, StoreView,
@@ -16,15 +15,13 @@ use proto_frames::{Frame, Kind};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::Meaning;
 use crate::instance::{Awaits, Placing, State};
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 use crate::workflow::start::Refusal;
-
-/// How long a START that needs the disk waits for it before it fails. A disk that writes at all takes milliseconds.
-pub const DISK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// STARTs that wait for the disk at once: beyond that they fail at once.
 pub const MAX_HELD_FOR_DISK: usize = 1024;
@@ -35,37 +32,6 @@ pub const MAX_HELD_FOR_DISK_BYTES: usize = 16 * 1024 * 1024;
 /// Instances of which a record is to be taken off a disk that takes no writes: beyond that each START that leaves a record
 /// waits for the disk, also one that a policy alone keeps. About 100 bytes each.
 pub const MAX_UNWRITTEN: usize = 1 << 18;
-
-/// Whether the disk takes what is to be kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DiskState {
-    /// It does.
-    Writes,
-    /// It does not, for this reason; what is on it can still be read at the next start.
-    Refuses(Box<str>),
-}
-
-/// A time in which a disk does not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskSilence {
-    /// Nothing that was to be on disk came to be there for [`DISK_PATIENCE`].
-    Begun,
-    /// It does again.
-    Over,
-}
-
-impl fmt::Display for DiskSilence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Begun => write!(
-                f,
-                "the disk of the state directory has not answered for {DISK_PATIENCE:?}: until it does, nothing is taken \
-                 in that has to survive a restart"
-            ),
-            Self::Over => f.write_str("the disk of the state directory answers again"),
-        }
-    }
-}
 
 /// How the disk is, and what waits for it.
 #[derive(Debug, Default)]

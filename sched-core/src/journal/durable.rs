@@ -10,9 +10,10 @@ use proto_frames::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Notice};
+use crate::api::disk::DiskSilence;
 use crate::api::ids::InstanceId;
 use crate::api::record::{BindingRecord, Change, Record, RecordKey, Ticket};
-use crate::journal::disk::{Disk, DiskSilence};
+use crate::journal::disk::Disk;
 use crate::workflow::ends::Acknowledgement;
 
 /// What is to be done once something is on disk.

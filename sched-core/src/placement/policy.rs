@@ -1,6 +1,6 @@
 //! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
 
-use crate::api::rules::{CANDIDATES, PolicyRules, Rules};
+use crate::api::rules::{CANDIDATES, PolicyRules, RuleError, Rules};
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
@@ -19,16 +19,6 @@ pub(crate) struct Policy {
     pub(crate) preemption: bool,
     /// Whether every instance may be moved.
     pub(crate) relocation: bool,
-}
-
-/// What is wrong with configured rules: the key, below the configuration's own, and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {problem}")]
-pub struct RuleError {
-    /// Such as `policy.filters[2]`.
-    pub key: String,
-    /// What is wrong with its value, and what is expected.
-    pub problem: String,
 }
 
 impl Default for Policy {
