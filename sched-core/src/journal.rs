@@ -2,4 +2,3 @@
 
 pub(crate) mod disk;
 pub(crate) mod durable;
-pub(crate) mod records;

@@ -15,10 +15,10 @@ use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::instance::{By, State};
 use crate::journal::durable::Next;
-use crate::journal::records::ms;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Place, Purpose, Rank, Room, Shape, Waiter};
 use crate::workflow::admission::NewStart;
+use crate::workflow::records::ms;
 use crate::workflow::start::Refusal;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
 
