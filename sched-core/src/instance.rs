@@ -56,8 +56,8 @@ pub(crate) struct Instance {
     pub(crate) start: Option<Box<PlacedStart>>,
     /// How urgent it is, 0 to 100, higher first.
     pub(crate) priority: u8,
-    /// How far it is.
-    pub(crate) state: State,
+    /// How far it is: changed by [`Instances::transition`] alone.
+    state: State,
     /// Its place among those of its priority: counts arrivals.
     pub(crate) order: u64,
     /// When it came.
@@ -320,38 +320,54 @@ impl State {
 }
 
 impl Instance {
-    /// One that nobody here started, or of which only that it is on a node is known.
-    pub(crate) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
+    /// One in this state, of which nothing else is known: it has no START, has not run, and nothing is asked of it.
+    pub(crate) fn new(state: State, order: u64, arrived: Instant) -> Self {
         Self {
             start: None,
-            suspended_by: match &state {
-                State::Suspended { by, .. } => Some(by.clone()),
-                _ => None,
-            },
             priority: DEFAULT_PRIORITY,
             state,
             order,
-            arrived: since,
+            arrived,
             waits_until: None,
             waits_with: 0,
             max_attempts: 1,
             tried: AllTried::default(),
             relocates: false,
             on_loss: OnLoss::Report,
-            has_run: true,
-            last_node: Some(node),
+            has_run: false,
+            last_node: None,
             bound_for: None,
+            suspended_by: None,
+            lease: None,
             history: History::default(),
             epoch: 0,
             asker: None,
             pinned: None,
             pending: None,
             told_to_stop: false,
-            is_operators: false,
             has_left_unsaid: false,
+            is_operators: false,
             counted: 0,
-            lease: None,
         }
+    }
+
+    /// One that nobody here started, or of which only that it is on a node is known.
+    pub(crate) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
+        let suspended_by = match &state {
+            State::Suspended { by, .. } => Some(by.clone()),
+            _ => None,
+        };
+        Self {
+            suspended_by,
+            has_run: true,
+            last_node: Some(node),
+            ..Self::new(state, order, since)
+        }
+    }
+
+    /// How far it is.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
     }
 
     /// Notes who had it suspended, for as long as that counts.

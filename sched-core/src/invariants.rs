@@ -40,7 +40,7 @@ impl Scheduler {
     /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.
     fn check_moves(&self) -> Result<(), String> {
         for (instance, kept) in self.instances.iter() {
-            let State::Migrating { from, to, .. } = kept.state else {
+            let State::Migrating { from, to, .. } = *kept.state() else {
                 continue;
             };
             for (key, what) in [(from, "left"), (to, "reached")] {
@@ -60,7 +60,7 @@ impl Scheduler {
         for (key, node) in self.cluster.nodes().iter_from(0) {
             let entries = node.ledger.entries_from(0);
             for (instance, _) in entries.filter(|(_, entry)| entry.phase == Phase::Claimed) {
-                let is_due = match self.instances.get(instance).map(|kept| &kept.state) {
+                let is_due = match self.instances.get(instance).map(|kept| kept.state()) {
                     Some(State::Placing(placing)) => placing.node == key,
                     Some(State::Migrating { to, .. }) => *to == key,
                     _ => false,
@@ -86,7 +86,7 @@ impl Scheduler {
                 let ledger = &self.cluster.nodes().node(key).ledger;
                 Some((key, ledger.get(instance)?))
             });
-            match (&kept.state, entry) {
+            match (kept.state(), entry) {
                 (State::Waiting | State::Lost { .. }, _) => {}
                 (state, None) => {
                     return Err(format!("{instance} is {} on no node", state.word()));
@@ -108,7 +108,7 @@ impl Scheduler {
                     })?;
                 }
             }
-            if let State::Placing(placing) = &kept.state {
+            if let State::Placing(placing) = kept.state() {
                 self.check_placing(instance, placing)?;
             }
         }
@@ -119,7 +119,7 @@ impl Scheduler {
     /// marked as its own; what is on no node is in no such place.
     fn check_places(&self) -> Result<(), String> {
         for (instance, kept) in self.instances.iter() {
-            let (state, holder) = (kept.state.word(), self.cluster.placement(instance));
+            let (state, holder) = (kept.state().word(), self.cluster.placement(instance));
             ensure(holder == kept.node(), || {
                 format!("{instance} is {state}, and held by another node than its state says")
             })?;
@@ -139,7 +139,7 @@ impl Scheduler {
         for (key, node) in self.cluster.nodes().iter_from(0) {
             let entries = node.ledger.entries_from(0);
             for (instance, _) in entries.filter(|(_, entry)| entry.is_kept) {
-                let is_here = match self.instances.get(instance).map(|kept| &kept.state) {
+                let is_here = match self.instances.get(instance).map(|kept| kept.state()) {
                     Some(State::Migrating { from, to, .. }) => *from == key || *to == key,
                     state => state.and_then(State::node) == Some(key),
                 };
@@ -208,7 +208,7 @@ impl Scheduler {
         let mut waiting = 0;
         for pool in Pool::ALL {
             for waiter in self.queue.iter_after(pool, None) {
-                let state = self.instances.get(&waiter.instance).map(|it| &it.state);
+                let state = self.instances.get(&waiter.instance).map(|it| it.state());
                 let is_right = match waiter.purpose {
                     Purpose::Start => state == Some(&State::Waiting),
                     Purpose::Resume => state.is_some_and(State::is_suspended),
@@ -221,7 +221,7 @@ impl Scheduler {
         }
         let kept = self.instances.iter();
         let waits = kept
-            .filter(|(_, kept)| kept.state == State::Waiting)
+            .filter(|(_, kept)| *kept.state() == State::Waiting)
             .count();
         ensure(waits == waiting, || {
             format!("{waits} instances wait, and {waiting} of them are in the queue")

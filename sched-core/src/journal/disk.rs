@@ -299,7 +299,7 @@ impl Scheduler {
         if self.is_on_disk(ticket) {
             return;
         }
-        match &kept.state {
+        match kept.state() {
             State::Waiting => {}
             State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
                 let node = *node;
@@ -431,7 +431,7 @@ impl Scheduler {
     fn is_here_alone(&self, instance: &InstanceId) -> bool {
         let kept = self.instances.get(instance);
         self.durable.is_recorded(instance)
-            && kept.is_some_and(|kept| match &kept.state {
+            && kept.is_some_and(|kept| match kept.state() {
                 State::Waiting | State::Lost { .. } => true,
                 State::Placing(placing) => placing.pending_on != Awaits::Node,
                 _ => false,

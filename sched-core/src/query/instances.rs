@@ -186,7 +186,7 @@ impl Scheduler {
 
     /// The row of one that waits, or whose node is lost.
     fn row_nowhere(&self, now: Instant, instance: &InstanceId, kept: &Instance) -> InstanceView {
-        let (state, node) = match kept.state {
+        let (state, node) = match *kept.state() {
             State::Lost { node, .. } => (PlacementState::InDoubt, Some(node)),
             _ => (PlacementState::Waiting, None),
         };
@@ -223,12 +223,12 @@ impl Scheduler {
     ) -> InstanceView {
         let position = self.queue.position(instance);
         let waits_until = kept.waits_until.filter(|_| !kept.has_run);
-        let deadline = match kept.state {
+        let deadline = match *kept.state() {
             State::Waiting => waits_until,
-            _ => kept.state.due(),
+            _ => kept.state().due(),
         };
         let left = deadline.map(|until| until.saturating_duration_since(now).as_millis());
-        let target = match kept.state {
+        let target = match *kept.state() {
             State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid.to_string(),
             _ => String::new(),
         };
@@ -236,7 +236,7 @@ impl Scheduler {
             age_s: now.saturating_duration_since(kept.arrived).as_secs() as i64,
             priority: Some(i64::from(kept.priority)),
             attempts: Some(attempts(kept)),
-            life: kept.state.word().as_str().to_owned(),
+            life: kept.state().word().as_str().to_owned(),
             waits_for: waits_for(kept),
             position: position.map(|position| position as u64),
             deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),
@@ -249,7 +249,7 @@ impl Scheduler {
 /// How often it has been tried on a node since it last ran: the failed tries, and the one that is being made or came to
 /// something.
 fn attempts(kept: &Instance) -> u32 {
-    let is_tried = match &kept.state {
+    let is_tried = match kept.state() {
         State::Waiting | State::Lost { .. } => false,
         State::Placing(Placing { pending_on, .. }) => *pending_on == Awaits::Node,
         _ => true,
@@ -261,7 +261,7 @@ fn attempts(kept: &Instance) -> u32 {
 /// Why it waits; empty where it does not.
 fn waits_for(kept: &Instance) -> String {
     let last = || kept.history.last().map(|event| event.detail.to_string());
-    match &kept.state {
+    match kept.state() {
         State::Waiting
         | State::Lost { .. }
         | State::Suspended {

@@ -62,7 +62,7 @@ impl Scheduler {
                 None => Known::Nowhere,
             };
         };
-        match &kept.state {
+        match kept.state() {
             State::Waiting => Known::Waits,
             State::Running { node }
             | State::Placing(Placing {

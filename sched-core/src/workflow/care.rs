@@ -18,8 +18,8 @@ use crate::api::input::{InstanceState, StartRequest};
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
-use crate::instance::tried::{AllTried, Tried};
-use crate::instance::{Awaits, DEFAULT_PRIORITY, Event, Instance, OnLoss, Placing, State};
+use crate::instance::tried::Tried;
+use crate::instance::{Awaits, Event, Instance, OnLoss, Placing, State};
 use crate::journal::durable::Next;
 use crate::peers::owner::Owner;
 use crate::peers::session::Session;
@@ -62,7 +62,7 @@ impl Scheduler {
         let Some(kept) = self.instances.turn(instance, state) else {
             return;
         };
-        let (what, key) = (kept.state.word(), kept.state.node());
+        let (what, key) = (kept.state().word(), kept.state().node());
         let node = key.map(|key| self.cluster.nodes().node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
         self.cordons.note_turn(instance, node);
@@ -176,7 +176,7 @@ impl Scheduler {
         detail: &str,
     ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
-        let target = kept.and_then(|kept| match kept.state {
+        let target = kept.and_then(|kept| match *kept.state() {
             State::Migrating { to, .. } => Some(self.cluster.nodes().node(to).uuid),
             _ => None,
         });
@@ -212,41 +212,20 @@ impl Scheduler {
         let waits = queue.map(|span| Duration::from_millis(span.ms()));
         let waits = waits.filter(|it| !it.is_zero());
         let attempts = asked.and_then(|asked| asked.attempts);
-        let restarts = asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart);
-        let kept = Instance {
-            priority: priority
-                .and_then(|it| u8::try_from(it).ok())
-                .unwrap_or(DEFAULT_PRIORITY),
-            state: State::Waiting,
-            order: self.queue.next_order(),
-            arrived: self.now,
-            waits_until: waits.map(|it| self.now + it),
-            waits_with: 0,
-            max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
-            tried: AllTried::default(),
-            relocates: asked.is_some_and(|asked| asked.relocate)
-                || self.placement.policy().keeps_all(),
-            on_loss: if restarts {
-                OnLoss::Restart
-            } else {
-                OnLoss::Report
-            },
-            has_run: false,
-            last_node: None,
-            bound_for: None,
-            suspended_by: None,
-            lease: None,
-            history: Default::default(),
-            epoch: 0,
-            asker: None,
-            pinned: None,
-            pending: None,
-            told_to_stop: false,
-            is_operators: self.peers.owner(start.sender) != Owner::Controllers,
-            has_left_unsaid: false,
-            counted: 0,
-            start: Some(Box::new(start)),
-        };
+        let order = self.queue.next_order();
+        let mut kept = Instance::new(State::Waiting, order, self.now);
+        if let Some(priority) = priority.and_then(|it| u8::try_from(it).ok()) {
+            kept.priority = priority;
+        }
+        kept.waits_until = waits.map(|it| self.now + it);
+        kept.max_attempts = attempts.unwrap_or(USUAL_ATTEMPTS);
+        kept.relocates =
+            asked.is_some_and(|asked| asked.relocate) || self.placement.policy().keeps_all();
+        if asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart) {
+            kept.on_loss = OnLoss::Restart;
+        }
+        kept.is_operators = self.peers.owner(start.sender) != Owner::Controllers;
+        kept.start = Some(Box::new(start));
         let place = self.instances.vacant(instance.clone())?;
         place.insert(kept);
         self.note_kept(&instance);
@@ -390,7 +369,8 @@ impl Scheduler {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
-        let (State::Placing(Placing { node, .. }), Some(start)) = (&kept.state, &kept.start) else {
+        let (State::Placing(Placing { node, .. }), Some(start)) = (kept.state(), &kept.start)
+        else {
             return;
         };
         let (key, start) = (*node, start.clone());
@@ -412,7 +392,7 @@ impl Scheduler {
             return;
         };
         let is_suspended = reported == InstanceState::ExitPaused;
-        match kept.state.clone() {
+        match kept.state().clone() {
             // Its launcher is at it, and may yet fail.
             State::Placing(_) if reported == InstanceState::Pending => {}
             // Also where nobody was told to start it: it was there when its room was claimed.
@@ -450,7 +430,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return false;
         };
-        if kept.state != is_awaited {
+        if *kept.state() != is_awaited {
             return false;
         }
         if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
@@ -478,7 +458,7 @@ impl Scheduler {
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &detail);
             let kept = self.instances.get(instance);
-            if has_run && kept.is_some_and(|kept| kept.state == State::Waiting) {
+            if has_run && kept.is_some_and(|kept| *kept.state() == State::Waiting) {
                 let at = self.now + REFUSED_TIME;
                 self.instances.ask_again(instance, at);
             }
@@ -529,7 +509,7 @@ impl Scheduler {
                 break;
             };
             let kept = self.instances.get_mut(&instance);
-            if let Some(kept) = kept.filter(|kept| kept.state == State::Waiting) {
+            if let Some(kept) = kept.filter(|kept| *kept.state() == State::Waiting) {
                 kept.tried.clear();
                 self.leave_queue(&instance);
                 self.seek(&instance, "nodes that refused it may take it by now");
@@ -542,7 +522,7 @@ impl Scheduler {
             let Some(kept) = self.instances.get(&instance) else {
                 continue;
             };
-            match kept.state.clone() {
+            match kept.state().clone() {
                 State::Placing(Placing { node, .. }) => self.victims_are_late(node, &instance),
                 State::Suspending { .. } | State::Resuming { .. } => {
                     self.suspension_late(&instance)

@@ -281,7 +281,7 @@ impl Scheduler {
         let Some(key) = self.cluster.nodes().by_uuid(peer) else {
             return;
         };
-        let state = self.instances.get(instance).map(|kept| &kept.state);
+        let state = self.instances.get(instance).map(|kept| kept.state());
         let is_to_end = matches!(
             state,
             Some(State::Stopping { node, then: Then::End, .. }) if *node == key

@@ -295,7 +295,7 @@ impl Scheduler {
         let (instances, misfits) = (&self.instances, &mut drain.misfits);
         drain.under_way.retain(|instance| {
             let kept = instances.get(instance);
-            match kept.map(|kept| (&kept.state, kept.history.last())) {
+            match kept.map(|kept| (kept.state(), kept.history.last())) {
                 Some((State::Migrating { .. } | State::Placing(_), _)) => true,
                 Some((
                     State::Stopping {
@@ -331,7 +331,7 @@ impl Scheduler {
         for (instance, _) in self.cluster.nodes().node(key).ledger.entries_from(0) {
             census.there += 1;
             let kept = self.instances.get(instance);
-            let leaves = kept.is_some_and(|kept| match &kept.state {
+            let leaves = kept.is_some_and(|kept| match kept.state() {
                 State::Migrating { from, .. } => *from == key,
                 State::Stopping { .. } => true,
                 _ => false,
@@ -392,7 +392,10 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
     ) -> Result<(), (CommandFailureReason, Misfitted)> {
-        let state = self.instances.get(instance).map(|kept| kept.state.clone());
+        let state = self
+            .instances
+            .get(instance)
+            .map(|kept| kept.state().clone());
         if let Some(State::Placing(Placing { node, pending_on })) = state
             && node == key
             && pending_on == Awaits::Commit

@@ -56,7 +56,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
-        if kept.state != State::Waiting {
+        if *kept.state() != State::Waiting {
             kept.has_left_unsaid = true;
         } else if !kept.is_network_workload() {
             self.carry_to_originals(from, frame);
@@ -105,7 +105,7 @@ impl Scheduler {
         let why = kept.goes_on_after(how);
         // The START of what ran before has had its outcome.
         let has_failed = is_open && !kept.has_run;
-        match kept.state.clone() {
+        match kept.state().clone() {
             State::Stopping { node, then, .. } if node == key => {
                 self.release(key, instance);
                 match then {
@@ -166,7 +166,7 @@ impl Scheduler {
             return Heard::Everybody;
         };
         let goes_on = kept.goes_on_after(how).is_some();
-        match kept.state.clone() {
+        match kept.state().clone() {
             State::Running { .. }
             | State::Suspended { .. }
             | State::Resuming { .. }
@@ -239,7 +239,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
-        match kept.state.clone() {
+        match kept.state().clone() {
             State::Placing(Placing { node, .. }) if node == key => {
                 let ledger = &self.cluster.nodes().node(key).ledger;
                 if kept.has_run || ledger.counts_starts() {
@@ -265,7 +265,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get(&instance) else {
             return;
         };
-        match kept.state.clone() {
+        match kept.state().clone() {
             State::Waiting => self.deleted_here(id, &frame, &instance),
             State::Placing(Placing { node, pending_on }) if pending_on != Awaits::Node => {
                 self.release(node, &instance);
@@ -339,7 +339,7 @@ impl Scheduler {
     /// A launcher has not said that it stopped an instance: nobody knows, and STATS will tell.
     pub(crate) fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
         let Some(State::Stopping { then, .. }) =
-            self.instances.get(instance).map(|it| it.state.clone())
+            self.instances.get(instance).map(|it| it.state().clone())
         else {
             return;
         };

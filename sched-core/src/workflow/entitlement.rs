@@ -64,7 +64,7 @@ impl Scheduler {
             };
         };
         let uuid = self.cluster.nodes().node(key).uuid;
-        let counts = match &kept.state {
+        let counts = match kept.state() {
             State::Migrating { from, to, .. } => *from == key || *to == key,
             State::Lost { node, .. } => *node == uuid || kept.bound_for == Some(uuid),
             state if is_untold(state) => {
@@ -204,7 +204,7 @@ impl Scheduler {
     /// only the word of two nodes stands against each other, nobody knows which is right.
     fn is_one_too_many(&self, key: NodeKey, instance: &InstanceId, state: InstanceState) -> bool {
         if let Some(kept) = self.instances.get(instance) {
-            return !matches!(kept.state, State::Lost { .. });
+            return !matches!(kept.state(), State::Lost { .. });
         }
         let holder = self
             .cluster

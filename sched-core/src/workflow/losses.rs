@@ -169,7 +169,7 @@ impl Scheduler {
             let Some(kept) = self.instances.get(&instance) else {
                 continue;
             };
-            if let State::Placing(Placing { node, pending_on }) = &kept.state
+            if let State::Placing(Placing { node, pending_on }) = kept.state()
                 && *node == key
                 && *pending_on != Awaits::Node
             {
@@ -190,7 +190,7 @@ impl Scheduler {
             };
             let is_claim = entry.phase == Phase::Claimed;
             let kept = self.instances.get(&instance);
-            match kept.map(|kept| kept.state.clone()) {
+            match kept.map(|kept| kept.state().clone()) {
                 Some(State::Migrating { to, .. }) if to == key && is_claim => {
                     self.unclaim(key, &instance);
                     self.target_is_lost(&instance);
@@ -334,7 +334,7 @@ impl Scheduler {
     /// A node is back, and does not have an instance that it was lost with.
     fn came_back_without(&mut self, instance: &InstanceId) {
         let Some(State::Lost { then, .. }) =
-            self.instances.get(instance).map(|it| it.state.clone())
+            self.instances.get(instance).map(|it| it.state().clone())
         else {
             return;
         };

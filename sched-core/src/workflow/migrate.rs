@@ -93,7 +93,7 @@ impl Scheduler {
             "" => None,
             text => Some(self.named_target(text)?),
         };
-        let state = self.instances.get(instance).map(|kept| &kept.state);
+        let state = self.instances.get(instance).map(|kept| kept.state());
         if state == Some(&State::Waiting) {
             return self.pin(instance, target);
         }
@@ -161,7 +161,7 @@ impl Scheduler {
     /// The node of an instance that could be moved as far as its state goes.
     fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
         use CommandFailureReason::{NoInstance, WrongState};
-        let key = match self.instances.get(instance).map(|kept| &kept.state) {
+        let key = match self.instances.get(instance).map(|kept| kept.state()) {
             Some(State::Running { node } | State::Suspended { node, .. }) => *node,
             Some(state) => {
                 let detail = format!("it is {}; it can be moved once it runs", state.word());
@@ -247,7 +247,7 @@ impl Scheduler {
     }
 
     fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move, Instant)> {
-        match self.instances.get(instance)?.state {
+        match *self.instances.get(instance)?.state() {
             State::Migrating { from, to, how, due } => Some((from, to, how, due)),
             _ => None,
         }
@@ -396,7 +396,11 @@ impl Scheduler {
         reason: CommandFailureReason,
         detail: &str,
     ) -> bool {
-        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+        match self
+            .instances
+            .get(instance)
+            .map(|kept| kept.state().clone())
+        {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, detail);
                 let entry = self.cluster.nodes().node(key).ledger.get(instance);

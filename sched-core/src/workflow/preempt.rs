@@ -163,7 +163,7 @@ impl Scheduler {
         kept: &Instance,
         suspends: bool,
     ) -> Option<Victim> {
-        let suspends = match &kept.state {
+        let suspends = match kept.state() {
             State::Running { node } if *node == key => suspends,
             State::Suspended {
                 node,

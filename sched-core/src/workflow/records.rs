@@ -27,11 +27,11 @@ impl Scheduler {
         };
         let start = kept.start.as_deref();
         let uuid_of = |key| self.cluster.nodes().node(key).uuid;
-        let (node, target) = match kept.state {
+        let (node, target) = match *kept.state() {
             State::Lost { node, .. } => (Some(node), None),
             State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
             _ => (
-                kept.state.node().map(uuid_of).or(kept.last_node),
+                kept.state().node().map(uuid_of).or(kept.last_node),
                 kept.pinned,
             ),
         };
@@ -39,7 +39,7 @@ impl Scheduler {
             payload: start.map(|start| start.frame.payload.clone()),
             sender: start.map(|start| start.frame.origin).unwrap_or_default(),
             priority: kept.priority,
-            life: life(&kept.state, kept.suspended_by.is_some()),
+            life: life(kept.state(), kept.suspended_by.is_some()),
             node,
             target,
             arrived_ms: self.unix_ms(kept.arrived),
@@ -56,7 +56,7 @@ impl Scheduler {
             has_run: kept.has_run,
             max_attempts: kept.max_attempts,
             lease_ms: kept.lease.map(ms),
-            is_deleted: is_deleted(&kept.state),
+            is_deleted: is_deleted(kept.state()),
             relocate: kept.relocates,
             restart_on_loss: kept.on_loss == OnLoss::Restart,
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
@@ -151,7 +151,7 @@ impl Scheduler {
         }
         let state = self.state_after_restart(&record);
         let kept = self.kept_of(&record, start, state);
-        let waits = kept.state == State::Waiting;
+        let waits = *kept.state() == State::Waiting;
         self.queue.note_order(record.order);
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return;
@@ -184,52 +184,40 @@ impl Scheduler {
             }
             start
         });
-        let mut kept = Instance {
-            start: start.map(Box::new),
-            priority: record.priority,
-            state,
-            order: record.order,
-            arrived: self.instant_of(record.arrived_ms),
-            waits_until: record.deadline_ms.map(|at| self.instant_of(at)),
-            waits_with: 0,
-            max_attempts: record.max_attempts,
-            tried: record.tried.iter().map(attempt_of).collect(),
-            relocates: record.relocate,
-            on_loss: if record.restart_on_loss {
-                OnLoss::Restart
-            } else {
-                OnLoss::Report
-            },
-            has_run: record.has_run,
-            last_node: record.node,
-            // Nobody knows how far it was.
-            bound_for: record.target.filter(|_| record.life == Life::Migrating),
-            suspended_by: match record.life {
-                Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
-                    Some(By::Command)
-                }
-                Life::Suspended | Life::Resuming | Life::Suspending => {
-                    Some(By::Preemptor(InstanceId::new("")))
-                }
-                _ => None,
-            },
-            lease: record.lease_ms.map(Duration::from_millis),
-            history: record.history.iter().map(|it| self.event_of(it)).collect(),
-            epoch: 0,
-            asker: None,
-            // What is on no node has a target only if it waits for that one alone.
-            pinned: record.target.filter(|_| record.life == Life::Waiting),
-            pending: None,
-            told_to_stop: match record.life {
-                Life::Migrating => true,
-                Life::Stopping => !record.is_deleted,
-                _ => false,
-            },
-            is_operators: false,
-            has_left_unsaid: false,
-            counted: 0,
+        let arrived = self.instant_of(record.arrived_ms);
+        let mut kept = Instance::new(state, record.order, arrived);
+        kept.start = start.map(Box::new);
+        kept.priority = record.priority;
+        kept.waits_until = record.deadline_ms.map(|at| self.instant_of(at));
+        kept.max_attempts = record.max_attempts;
+        kept.tried = record.tried.iter().map(attempt_of).collect();
+        kept.relocates = record.relocate;
+        if record.restart_on_loss {
+            kept.on_loss = OnLoss::Restart;
+        }
+        kept.has_run = record.has_run;
+        kept.last_node = record.node;
+        // Nobody knows how far it was.
+        kept.bound_for = record.target.filter(|_| record.life == Life::Migrating);
+        kept.suspended_by = match record.life {
+            Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
+                Some(By::Command)
+            }
+            Life::Suspended | Life::Resuming | Life::Suspending => {
+                Some(By::Preemptor(InstanceId::new("")))
+            }
+            _ => None,
         };
-        if kept.state == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
+        kept.lease = record.lease_ms.map(Duration::from_millis);
+        kept.history = record.history.iter().map(|it| self.event_of(it)).collect();
+        // What is on no node has a target only if it waits for that one alone.
+        kept.pinned = record.target.filter(|_| record.life == Life::Waiting);
+        kept.told_to_stop = match record.life {
+            Life::Migrating => true,
+            Life::Stopping => !record.is_deleted,
+            _ => false,
+        };
+        if *kept.state() == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
             // Nobody was told that it waits: it has as long as nodes have to come back.
             kept.waits_until = Some(self.now + self.config.settle_time);
         }

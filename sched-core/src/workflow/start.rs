@@ -225,14 +225,14 @@ impl Scheduler {
             return;
         }
         self.fail_batches();
-        let is_untold = |kept: &Instance| match &kept.state {
+        let is_untold = |kept: &Instance| match kept.state() {
             State::Waiting => true,
             State::Placing(placing) => placing.pending_on != Awaits::Node,
             _ => false,
         };
         let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));
         let untold: Vec<_> = untold
-            .map(|(instance, kept)| (instance.clone(), kept.state.node()))
+            .map(|(instance, kept)| (instance.clone(), kept.state().node()))
             .collect();
         for (instance, node) in untold {
             if let Some(key) = node {

@@ -41,7 +41,11 @@ impl Scheduler {
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
-        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+        match self
+            .instances
+            .get(instance)
+            .map(|kept| kept.state().clone())
+        {
             Some(State::Running { .. }) => {
                 self.ask_for(instance, id);
                 self.order_suspend(key, instance, By::Command, "as it was asked for");
@@ -65,7 +69,11 @@ impl Scheduler {
         let Some(key) = self.commanded(id, &command, instance) else {
             return;
         };
-        match self.instances.get(instance).map(|kept| kept.state.clone()) {
+        match self
+            .instances
+            .get(instance)
+            .map(|kept| kept.state().clone())
+        {
             Some(State::Suspended { by, .. }) => {
                 if let Err(detail) = self.has_vcpus_for(instance, key) {
                     let reason = CommandFailureReason::NoRoom;
@@ -91,7 +99,7 @@ impl Scheduler {
             let (reason, detail) = match self.instances.get(instance) {
                 Some(kept) => (
                     WrongState,
-                    format!("it is {}, on no node", kept.state.word()),
+                    format!("it is {}, on no node", kept.state().word()),
                 ),
                 None => (NoInstance, "no node is known to have it".to_owned()),
             };
@@ -493,7 +501,7 @@ impl Scheduler {
 
     /// The state of an instance that is looked after.
     pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<State> {
-        Some(self.instances.get(instance)?.state.clone())
+        Some(self.instances.get(instance)?.state().clone())
     }
 }
 

@@ -152,7 +152,7 @@ impl Scheduler {
         };
         let kept = self.instances.get(instance);
         let is_awaited = match kept {
-            Some(kept) => kept.state == placing(key, Awaits::Node),
+            Some(kept) => *kept.state() == placing(key, Awaits::Node),
             None => attempt.start.is_some(),
         };
         let is_kept = kept.is_some();

@@ -47,7 +47,10 @@ impl Scheduler {
             .iter()
             .any(Option::is_some)
             || !update.resources.is_empty();
-        let state = self.instances.get(instance).map(|kept| kept.state.clone());
+        let state = self
+            .instances
+            .get(instance)
+            .map(|kept| kept.state().clone());
         match state {
             Some(State::Waiting) if asks_amounts => self.update_waiting(instance, update),
             Some(State::Running { node }) if asks_amounts => {
@@ -370,7 +373,7 @@ impl Scheduler {
     }
 
     fn updating(&self, instance: &InstanceId) -> Option<(NodeKey, Demand)> {
-        match &self.instances.get(instance)?.state {
+        match self.instances.get(instance)?.state() {
             State::Updating { node, before, .. } => Some((*node, (**before).clone())),
             _ => None,
         }
@@ -395,7 +398,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
-        let node = kept.state.node();
+        let node = kept.state().node();
         let node = node.map(|key| self.cluster.nodes().node(key).uuid);
         kept.note(Event {
             at: self.now,

@@ -389,7 +389,7 @@ impl Scheduler {
             self.queue.remove(instance);
             return true;
         };
-        match &kept.state {
+        match kept.state() {
             State::Suspended {
                 by: By::Preemptor(_),
                 ..
