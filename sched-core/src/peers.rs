@@ -1,11 +1,13 @@
 //! Who is connected: sessions, roles, what each may send, and who asked for what.
 //!
 //! [`Peers`] owns all of it and keeps it in step. It decides who is let in and who is master, and names those to be told of
-//! something ([`Audience`]). It sends nothing: that is for those who ask it.
+//! something ([`Audience`]). It sends nothing: that is for those who ask it. Beside it, [`outcomes::Outcomes`] remembers how
+//! commands ended that only the master was told of.
 
 pub(crate) mod answers;
 pub(crate) mod audience;
 pub(crate) mod bindings;
+pub(crate) mod outcomes;
 pub(crate) mod owner;
 pub(crate) mod permissions;
 pub(crate) mod session;

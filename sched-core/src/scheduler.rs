@@ -16,16 +16,16 @@ use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::durable::Durable;
 use crate::peers::Peers;
+use crate::peers::outcomes::{self, Outcomes};
 use crate::peers::session::Session;
 use crate::placement::Placement;
-use crate::query::snapshot::Briefing;
 use crate::queue::Queue;
 use crate::queue::woken::Woken;
 use crate::workflow::batches::Batches;
+use crate::workflow::briefing::Briefing;
 use crate::workflow::cordons::Cordons;
 use crate::workflow::ends::Ends;
 use crate::workflow::evictions::Evictions;
-use crate::workflow::outcomes::{self, Outcomes};
 use crate::workflow::recovery::Settling;
 use crate::workflow::remembered::Remembered;
 use crate::workflow::tries::Tries;
@@ -63,10 +63,8 @@ pub struct Scheduler {
     pub(crate) remembered: Remembered,
     /// Which ends of each node are dealt with.
     pub(crate) ends: Ends,
-    /// What masters alone were told of late.
     pub(crate) outcomes: Outcomes,
-    /// The master, while it is told of everything there is.
-    pub(crate) briefing: Option<Box<Briefing>>,
+    pub(crate) briefing: Briefing,
     /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
     pub(crate) is_leaving: bool,
     /// Nodes that get no new work.
@@ -142,7 +140,7 @@ impl Scheduler {
             remembered: Remembered::default(),
             ends: Ends::default(),
             outcomes: Outcomes::default(),
-            briefing: None,
+            briefing: Briefing::default(),
             is_leaving: false,
             cordons: Cordons::default(),
             batches: Batches::default(),
@@ -229,7 +227,7 @@ impl Scheduler {
             self.remembered.due(),
             self.cordons.due(self.now),
             (!self.woken.is_empty() || self.evictions.has_work()).then_some(self.now),
-            self.is_page_due().then_some(self.now),
+            self.briefing.is_page_due(&self.peers).then_some(self.now),
         ];
         due.into_iter().flatten().min()
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod batches;
+pub(crate) mod briefing;
 pub(crate) mod capacity;
 pub(crate) mod care;
 pub(crate) mod choose;

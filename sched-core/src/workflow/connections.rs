@@ -144,9 +144,11 @@ impl Scheduler {
         if let Some(key) = session.node() {
             self.lose_node(now, key);
         }
-        let was_being_briefed = self.end_briefing(id, &unsent);
+        let was_being_briefed = self.briefing.end_of(id, &unsent);
         if left.was_master {
-            self.outcomes_unsent(session.uuid(), &unsent);
+            let has_heirs = left.master.is_some();
+            self.outcomes
+                .unsent(now, session.uuid(), &unsent, has_heirs);
             if let Some(master) = left.master {
                 self.promote(master);
             }
@@ -223,7 +225,7 @@ impl Scheduler {
                     _,
                 ) => {}
                 (message, Some(_))
-                    if was_being_briefed && self.is_to_come(peer.uuid(), &message) => {}
+                    if was_being_briefed && self.outcomes.is_to_come(peer.uuid(), &message) => {}
                 // Noted already where that matters.
                 (message, Some(to)) => {
                     self.note_moved(peer.uuid(), &message);

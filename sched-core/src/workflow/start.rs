@@ -370,7 +370,8 @@ impl Scheduler {
             }
             None => {
                 if !self.peers.has_controllers() {
-                    self.note_unheard(&Message::StartFailure(worded(true)));
+                    let message = Message::StartFailure(worded(true));
+                    self.outcomes.note_told(self.now, None, &message);
                 }
                 self.tell_controllers(Topic::Failures, |session| {
                     Some(Message::StartFailureCopy(worded(session.is_native())))

@@ -35,7 +35,7 @@ impl Scheduler {
         self.sweep(now);
         self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);
         self.instances_due(now, MAX_FAILURES_PER_TICK);
-        if self.is_page_due() {
+        if self.briefing.is_page_due(&self.peers) {
             self.brief_on();
         }
         self.end_reservations(now);
