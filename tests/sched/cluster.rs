@@ -1,0 +1,8 @@
+//! The cluster: what nodes offer, what is claimed of them, and what they say of themselves.
+
+mod claims;
+mod faulty_nodes;
+mod full_nodes;
+mod full_released;
+mod overcommit;
+mod shares;

@@ -1,0 +1,327 @@
+//! Claims: what was asked for is held back until the node's own figures show it, and given back when it is gone.
+
+use proto_frames::Kind;
+use proto_frames::payload::StartFailureReason;
+use sched_core::{
+    Accounting, Config, ConfigurationFlags, InstanceReport, Meaning, NewConfiguration, Resources,
+    SessionId,
+};
+
+use crate::support::world::{Size, World, config, id, request, running};
+
+/// The most memory that a START is still given on this world's only node, found by trying.
+fn free(world: &mut World, controller: SessionId) -> i64 {
+    let (mut fits, mut too_much) = (-1, 4096);
+    while too_much - fits > 1 {
+        let middle = i64::midpoint(fits, too_much);
+        match world.place(controller, "probe", middle) {
+            Some(node) => {
+                world.start_failed(node, "probe", StartFailureReason::LaunchFailure);
+                fits = middle;
+            }
+            None => too_much = middle,
+        }
+    }
+    world.look_away();
+    fits
+}
+
+#[test]
+fn a_claim_outlives_the_next_ready() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    assert_eq!(world.place(controller, "a", 600), Some(node));
+    // Sent before the START arrived, as the original's launchers do.
+    world.ready(node, Size::default());
+    assert_eq!(free(&mut world, controller), 400);
+}
+
+#[test]
+fn what_an_instance_uses_is_not_counted_twice() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    world.ready(
+        node,
+        Size {
+            mem: 900,
+            ..Size::default()
+        },
+    );
+    world.stats(node, vec![running("a", 100)]);
+    assert_eq!(
+        free(&mut world, controller),
+        400,
+        "500 of 600 are not touched yet"
+    );
+    world.ready(
+        node,
+        Size {
+            mem: 400,
+            ..Size::default()
+        },
+    );
+    world.stats(node, vec![running("a", 600)]);
+    assert_eq!(free(&mut world, controller), 400);
+    world.stats(node, vec![running("a", 900)]);
+    assert_eq!(
+        free(&mut world, controller),
+        400,
+        "never more than asked is given back"
+    );
+    world.stats(node, vec![running("a", -1)]);
+    assert_eq!(
+        free(&mut world, controller),
+        -1,
+        "an unknown use counts as none: all 600 of 400 are held"
+    );
+}
+
+#[test]
+fn vcpus_are_held_whatever_is_used() {
+    let mut world = World::with(Config {
+        cpu_ratio: 2.0,
+        ..config()
+    });
+    let controller = world.controller();
+    let node = world.node(
+        1,
+        Size {
+            cpus: 2,
+            ..Size::default()
+        },
+    );
+    let mut asked = request("a", 0);
+    asked.asked.vcpus = 3;
+    assert_eq!(world.place_as(controller, asked.clone()), Some(node));
+    world.stats(node, vec![running("a", 0)]);
+    asked.instance = id("b");
+    assert_eq!(world.place_as(controller, asked.clone()), None);
+    asked.asked.vcpus = 1;
+    assert_eq!(world.place_as(controller, asked), Some(node));
+}
+
+#[test]
+fn a_claim_ends_with_its_instance() {
+    for kind in [Kind::INSTANCE_DELETED, Kind::INSTANCE_STOPPED] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = world.node_with(1, 1000);
+        world.start(controller, "a", 600);
+        world.gone(node, kind, "a");
+        assert_eq!(free(&mut world, controller), 1000, "{kind}");
+    }
+}
+
+#[test]
+fn a_failed_start_gives_its_claim_back_unless_the_instance_is_there() {
+    for (reason, left) in [
+        (StartFailureReason::LaunchFailure, 1000),
+        (StartFailureReason::FullComputeNode, 1000),
+        (StartFailureReason::AlreadyRunning, 400),
+        (StartFailureReason::InstanceExists, 400),
+    ] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = world.node_with(1, 1000);
+        world.start(controller, "a", 600);
+        world.start_failed(node, "a", reason.clone());
+        assert_eq!(free(&mut world, controller), left, "{reason}");
+    }
+}
+
+#[test]
+fn a_nameless_failure_settles_the_only_start_it_can_mean() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 300);
+    world.start(controller, "b", 300);
+    world.start_failed(node, "", StartFailureReason::InvalidPayload);
+    assert_eq!(free(&mut world, controller), 400, "it may mean either");
+    world.stats(node, vec![running("a", 0)]);
+    world.start_failed(node, "", StartFailureReason::InvalidPayload);
+    assert_eq!(free(&mut world, controller), 700);
+}
+
+#[test]
+fn a_claim_is_dropped_after_three_stats_without_it_and_never_by_time() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    world.stats(node, vec![running("a", 600)]);
+    world.advance(std::time::Duration::from_secs(86_400));
+    world.stats(node, vec![]);
+    world.stats(node, vec![]);
+    assert_eq!(
+        free(&mut world, controller),
+        400,
+        "it is missing, so it uses nothing, and is held"
+    );
+    world.ready(node, Size::default());
+    world.stats(node, vec![running("other", 0)]);
+    assert_eq!(free(&mut world, controller), 1000);
+}
+
+#[test]
+fn an_unconfirmed_start_that_is_never_listed_fails_after_three_stats() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    world.look_away();
+    for _ in 0..2 {
+        world.stats(node, vec![running("other", 0)]);
+    }
+    assert_eq!(world.failures(controller), []);
+    world.stats(node, vec![running("other", 0)]);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+    );
+}
+
+#[test]
+fn empty_stats_of_a_launcher_that_never_listed_anything_mean_nothing() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    for _ in 0..10 {
+        world.stats(node, vec![]);
+    }
+    assert_eq!(free(&mut world, controller), 400);
+}
+
+#[test]
+fn a_start_the_launcher_has_not_seen_is_not_missing() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 300);
+    world.start(controller, "b", 300);
+    for _ in 0..5 {
+        world.stats_seen(node, Some(1), vec![running("a", 0)]);
+    }
+    assert_eq!(free(&mut world, controller), 400, "b is on its way");
+    let probes = 64;
+    for _ in 0..3 {
+        world.stats_seen(node, Some(2 + probes), vec![running("a", 0)]);
+    }
+    assert_eq!(
+        free(&mut world, controller),
+        700,
+        "b was seen and is not there"
+    );
+}
+
+#[test]
+fn what_the_launcher_says_was_asked_is_believed_after_a_restart() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.ready(
+        node,
+        Size {
+            mem: 800,
+            ..Size::default()
+        },
+    );
+    let requested = Some(Resources {
+        mem_mib: 500,
+        vcpus: 0,
+        disk_mib: 0,
+    });
+    world.stats(
+        node,
+        vec![
+            InstanceReport {
+                requested,
+                ..running("a", 100)
+            },
+            running("b", 100),
+        ],
+    );
+    assert_eq!(
+        free(&mut world, controller),
+        400,
+        "400 of a are untouched; of b only its use is known"
+    );
+}
+
+#[test]
+fn measured_accounting_counts_a_listed_instance_as_what_it_uses() {
+    let mut world = World::with(Config {
+        accounting: Accounting::Measured,
+        ..config()
+    });
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    assert_eq!(free(&mut world, controller), 400);
+    world.stats(node, vec![running("a", 10)]);
+    assert_eq!(free(&mut world, controller), 1000);
+}
+
+#[test]
+fn a_configuration_without_memory_limit_means_measured_memory() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    world.ready(
+        node,
+        Size {
+            mem: 990,
+            ..Size::default()
+        },
+    );
+    world.stats(node, vec![running("a", 10)]);
+    assert_eq!(free(&mut world, controller), 400);
+    let flags = ConfigurationFlags {
+        mem_limit: false,
+        disk_limit: true,
+    };
+    let new = NewConfiguration {
+        flags,
+        ..NewConfiguration::default()
+    };
+    world.frame(
+        controller,
+        Kind::CONFIGURE,
+        Meaning::Configure(Box::new(new)),
+    );
+    assert_eq!(free(&mut world, controller), 990);
+}
+
+#[test]
+fn ratios_and_reserved_amounts_change_what_is_offered() {
+    let mut world = World::with(Config {
+        mem_ratio: 1.5,
+        reserved_mem_mib: 100,
+        ..config()
+    });
+    let controller = world.controller();
+    world.node_with(1, 1000);
+    assert_eq!(
+        free(&mut world, controller),
+        1350,
+        "what is reserved is not scaled: it is never offered"
+    );
+}
+
+#[test]
+fn a_repeated_start_goes_to_the_holder_without_a_second_claim() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let first = world.node_with(1, 1000);
+    world.node_with(2, 10);
+    assert_eq!(world.place(controller, "a", 600), Some(first));
+    assert_eq!(world.place(controller, "a", 600), Some(first));
+    world.stats(first, vec![running("a", 0)]);
+    assert_eq!(world.place(controller, "a", 600), Some(first));
+    assert_eq!(world.place(controller, "b", 400), Some(first));
+}

@@ -1,0 +1,537 @@
+//! What outlives the scheduler, a node, and a connection.
+
+use std::time::Duration;
+
+use proto_frames::Kind;
+use proto_frames::payload::{Batch, OnNodeLoss, Scheduling, StartFailureReason};
+use sched_core::{
+    Capabilities, Config, IN_DOUBT_TIME, Input, Meaning, Message, NodeExtras, NodeReport, Rules,
+    SessionId, StartRequest, StatsReport,
+};
+
+use crate::queue::waiting::{patient, queued};
+use crate::support::words::asking;
+use crate::support::world::{
+    AT_THE_BEGINNING, Size, World, config, id, node_uuid, report, running,
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+pub(crate) fn durable() -> Config {
+    Config {
+        durable: true,
+        start_unix_ms: AT_THE_BEGINNING,
+        ..config()
+    }
+}
+
+fn world() -> World {
+    World::with(durable())
+}
+
+/// The scheduler crashes; the nodes it knew are expected back.
+pub(crate) fn crash(world: &mut World, nodes: u64) {
+    let config = Config {
+        expected_nodes: (1..=nodes).map(node_uuid).collect(),
+        ..config()
+    };
+    world.crash(config, Rules::default());
+}
+
+/// A node whose launcher stops what it runs when it is cut off.
+pub(crate) fn leased(world: &mut World, number: u64, mem: i64) -> SessionId {
+    let node = world.silent_node(number);
+    leased_ready(world, node, mem);
+    node
+}
+
+/// The same, whose launcher can suspend as well.
+pub(crate) fn leased_able(world: &mut World, number: u64, mem: i64) -> SessionId {
+    let node = world.silent_node(number);
+    let capabilities = Capabilities::LEASE.and(Capabilities::SUSPEND);
+    leased_as(world, node, mem, capabilities);
+    node
+}
+
+pub(crate) fn leased_ready(world: &mut World, node: SessionId, mem: i64) {
+    leased_as(world, node, mem, Capabilities::LEASE);
+}
+
+fn leased_as(world: &mut World, node: SessionId, mem: i64, capabilities: Capabilities) {
+    let extras = NodeExtras {
+        capabilities,
+        lease: Some(LEASE),
+        ..NodeExtras::default()
+    };
+    let size = Size {
+        mem,
+        ..Size::default()
+    };
+    let report = NodeReport {
+        extras: Some(Box::new(extras)),
+        ..report(size)
+    };
+    world.report(node, report);
+}
+
+impl World {
+    /// A launcher says that it stopped an instance because its lease was over.
+    pub(crate) fn cut_off(&mut self, node: SessionId, name: &str) {
+        let meaning = Meaning::InstanceCutOff(id(name));
+        self.frame(node, Kind::INSTANCE_STOPPED, meaning);
+    }
+}
+
+/// A START that is placed again when its node is lost.
+pub(crate) fn restarting(name: &str, mem: i64) -> StartRequest {
+    let scheduling = Scheduling {
+        on_node_loss: OnNodeLoss::Restart,
+        ..Scheduling::default()
+    };
+    asking(name, mem, scheduling)
+}
+
+#[test]
+fn a_start_is_acknowledged_as_queued_once_it_is_on_disk() {
+    let mut world = world();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.store.be_slow();
+    world.start_as(controller, patient("b", 50, 30));
+    assert_eq!(queued(&mut world, controller).len(), 0);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(queued(&mut world, controller).len(), 1);
+}
+
+#[test]
+fn a_plain_start_puts_nothing_on_disk_and_does_not_wait_for_it() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.store.be_slow();
+    assert_eq!(world.place(controller, "a", 50), Some(node));
+    world.store.commit();
+    assert_eq!(world.store.len(), 0);
+}
+
+#[test]
+fn a_start_that_has_room_at_once_is_not_waited_for_and_a_crash_forgets_what_it_said_of_later() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.store.be_slow();
+    let scheduling = Scheduling {
+        priority: Some(90),
+        ..Scheduling::default()
+    };
+    let placed = world.place_as(controller, asking("a", 50, scheduling));
+    assert_eq!(placed, Some(node));
+    crash(&mut world, 1);
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![running("a", 1)]);
+    assert_eq!(world.failures(controller), []);
+    let operator = world.operator(&[]);
+    let rows = world.instances(operator);
+    assert_eq!((rows.len(), rows[0].priority), (1, None), "it runs on");
+}
+
+#[test]
+fn a_node_is_told_of_a_start_that_waited_once_the_choice_is_on_disk() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 30));
+    world.store.be_slow();
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    assert_eq!(world.placements(), []);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.placements(), [("b".to_owned(), node)]);
+}
+
+#[test]
+fn what_was_acknowledged_as_queued_is_queued_after_a_crash_in_its_order() {
+    let mut world = world();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 60, 30));
+    world.start_as(controller, patient("c", 40, 30));
+    crash(&mut world, 1);
+    world.controller();
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![]);
+    let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
+    assert_eq!(names, ["b", "c"]);
+}
+
+#[test]
+fn what_waited_long_enough_across_a_crash_is_told_so() {
+    let mut world = world();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 60, 30));
+    world.advance(Duration::from_secs(20));
+    crash(&mut world, 1);
+    let controller = world.controller();
+    world.advance(Duration::from_secs(9));
+    assert_eq!(world.failures(controller), []);
+    world.advance(Duration::from_secs(1));
+    let failures = world.failures(controller);
+    assert_eq!(
+        failures,
+        [("b".to_owned(), StartFailureReason::QueueTimeout)]
+    );
+}
+
+#[test]
+fn what_a_node_lists_after_a_crash_is_not_started_twice() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 30));
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    assert_eq!(world.placements().len(), 1);
+    crash(&mut world, 2);
+    world.controller();
+    let other = world.node_with(2, 100);
+    world.stats(other, vec![]);
+    assert_eq!(world.placements(), [], "its node may have it");
+    let node = world.node_with(1, 100);
+    world.stats_seen(node, Some(0), vec![running("b", 10)]);
+    assert_eq!(world.placements(), []);
+}
+
+#[test]
+fn a_start_whose_node_came_back_without_it_is_placed_again() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 30));
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    crash(&mut world, 1);
+    world.controller();
+    let node = world.node_with(1, 100);
+    world.look_away();
+    world.stats_seen(node, Some(0), vec![]);
+    assert_eq!(world.placements(), [("b".to_owned(), node)]);
+}
+
+#[test]
+fn what_is_over_leaves_nothing_on_disk() {
+    let mut world = world();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.start_as(controller, patient("a", 50, 30));
+    world.stats(node, vec![running("a", 1)]);
+    assert_eq!(world.store.len(), 1);
+    world.gone(node, Kind::INSTANCE_STOPPED, "a");
+    assert_eq!(world.store.len(), 0);
+}
+
+#[test]
+fn an_instance_of_a_lost_node_is_placed_again_only_after_its_lease() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    world.stats_seen(node, Some(1), vec![running("a", 1)]);
+    let other = leased(&mut world, 2, 100);
+    world.cut(node);
+    world.advance(LEASE);
+    assert_eq!(world.placements(), []);
+    world.advance(Duration::from_secs(10));
+    assert_eq!(world.placements(), [("a".to_owned(), other)]);
+}
+
+#[test]
+fn a_node_that_comes_back_before_its_lease_is_over_keeps_its_instance() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    world.place_as(controller, restarting("a", 50));
+    world.stats_seen(node, Some(1), vec![running("a", 1)]);
+    leased(&mut world, 2, 100);
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+    let node = world.silent_node(1);
+    world.look_away();
+    world.advance(LEASE * 2);
+    assert_eq!(
+        world.placements(),
+        [],
+        "it is there, and has not said what it has"
+    );
+    world.stats_seen(node, Some(0), vec![running("a", 1)]);
+    leased_ready(&mut world, node, 100);
+    world.advance(LEASE * 2);
+    assert_eq!(world.placements(), []);
+}
+
+#[test]
+fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    world.place_as(controller, restarting("a", 50));
+    world.stats_seen(node, Some(1), vec![running("a", 1)]);
+    let other = leased(&mut world, 2, 200);
+    world.look_away();
+    world.cut_off(node, "a");
+    let placed = world.placements();
+    assert_eq!(placed.len(), 1);
+    assert!([node, other].contains(&placed[0].1));
+}
+
+#[test]
+fn without_a_lease_nothing_that_was_lost_is_started_elsewhere() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    assert_eq!(world.place_as(controller, restarting("a", 50)), None);
+    let failures = world.failures(controller);
+    assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
+    let node = world
+        .place_as(controller, patient("b", 50, 30))
+        .expect("fits");
+    world.stats(node, vec![running("b", 1)]);
+    world.node_with(2, 100);
+    world.cut(node);
+    world.look_away();
+    world.advance(Duration::from_secs(7200));
+    assert_eq!(world.placements(), []);
+}
+
+#[test]
+fn an_instance_that_was_deleted_while_its_node_was_lost_is_deleted_when_it_is_back() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place_as(controller, patient("b", 50, 30));
+    world.stats(node, vec![running("b", 1)]);
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME);
+    world.delete_at(controller, "b", node_uuid(1));
+    let node = world.node_with(1, 100);
+    world.look_away();
+    world.stats(node, vec![running("b", 1)]);
+    let told = world.told(node);
+    assert!(
+        told.iter().any(|it| matches!(it, Message::Order(_))),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_batch_that_waits_for_its_last_start_goes_on_after_a_crash() {
+    let mut world = world();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.look_away();
+    world.start_as(controller, of_batch("a"));
+    crash(&mut world, 1);
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![]);
+    world.look_away();
+    world.start_as(controller, of_batch("b"));
+    // What is on disk of `a` says that it waits: its node is told once it does not say so any more.
+    let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
+    assert_eq!(names, ["b", "a"]);
+    crash(&mut world, 1);
+    world.controller();
+    let other = world.node_with(2, 100);
+    world.stats(other, vec![]);
+    assert_eq!(world.placements(), [], "its node may have it");
+}
+
+fn of_batch(name: &str) -> StartRequest {
+    let batch = Batch {
+        id: "b1".to_owned(),
+        count: 2,
+    };
+    let scheduling = Scheduling {
+        batch: Some(batch),
+        ..Scheduling::default()
+    };
+    asking(name, 10, scheduling)
+}
+
+#[test]
+fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
+    for durable in [false, true] {
+        let mut world = World::with(Config {
+            durable,
+            ..config()
+        });
+        let controller = world.controller();
+        world.node_with(1, 100);
+        world.place(controller, "a", 100);
+        world.start_as(controller, patient("b", 60, 30));
+        world.look_away();
+        world.handle(Input::Leaving);
+        let failures = world.failures(controller);
+        assert_eq!(failures.is_empty(), durable, "{failures:?}");
+    }
+}
+
+#[test]
+fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.node_with(1, 10);
+    world.look_away();
+    world.start_as(controller, patient("a", 100, 30));
+    assert_eq!(world.failures(controller), []);
+    let node = world.node_with(2, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+}
+
+#[test]
+fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
+    for counts in [false, true] {
+        let mut world = World::new();
+        let controller = world.controller();
+        let node = world.node_with(1, 100);
+        world.place_as(controller, patient("a", 50, 30));
+        let other = world.node_with(2, 100);
+        world.look_away();
+        for _ in 0..3 {
+            let seen = counts.then_some(1);
+            world.stats_seen(node, seen, vec![running("b", 1)]);
+        }
+        let placed: Vec<SessionId> = world.placements().into_iter().map(|it| it.1).collect();
+        if counts {
+            assert!(placed == [node] || placed == [other], "{placed:?}");
+        } else {
+            assert_eq!(placed, []);
+            let failures = world.failures(controller);
+            assert_eq!(
+                failures,
+                [("a".to_owned(), StartFailureReason::LaunchFailure)]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    let other = leased(&mut world, 2, 100);
+    for _ in 0..20 {
+        leased_stats(&mut world, node, &["a"]);
+        leased_stats(&mut world, other, &[]);
+        world.advance(Duration::from_secs(6));
+    }
+    world.look_away();
+    let mut placed = Vec::new();
+    for _ in 0..30 {
+        if placed.is_empty() {
+            leased_stats(&mut world, other, &[]);
+            world.advance(Duration::from_secs(6));
+            placed = world.placements();
+        }
+    }
+    assert_eq!(placed, [("a".to_owned(), other)]);
+}
+
+#[test]
+fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
+    const LONGER: Duration = Duration::from_secs(120);
+    let mut world = world();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    leased_stats(&mut world, node, &["a"]);
+    world.told(node);
+    // Its launcher is restarted with a longer lease.
+    let node = world.silent_node(1);
+    world.store.be_slow();
+    let is_renewed = |world: &mut World| {
+        announcing(world, node, &["a"], Some(LONGER));
+        let told = world.told(node);
+        told.iter()
+            .any(|message| matches!(message, Message::LeaseRenewed(_)))
+    };
+    assert!(!is_renewed(&mut world) && !is_renewed(&mut world));
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert!(is_renewed(&mut world));
+    crash(&mut world, 2);
+    let other = leased(&mut world, 2, 100);
+    world.advance(LONGER);
+    assert_eq!(world.placements(), [], "its node may still run it");
+    world.advance(LONGER / 4);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.placements(), [("a".to_owned(), other)]);
+}
+
+#[test]
+fn an_extended_lease_that_was_not_told_is_not_told_to_a_launcher_that_was_started_anew() {
+    let mut world = World::new();
+    let node = leased(&mut world, 1, 100);
+    leased_stats(&mut world, node, &[]);
+    // The old connection ends with it still to be written.
+    let node = world.silent_node(1);
+    let told = world.told(node);
+    let renewed = |message: &Message| matches!(message, Message::LeaseRenewed(_));
+    assert!(!told.iter().any(renewed), "{told:?}");
+}
+
+/// A report that asks for the lease to be extended.
+fn leased_stats(world: &mut World, node: SessionId, names: &[&str]) {
+    announcing(world, node, names, None);
+}
+
+/// A report that asks for the lease to be extended and may say how long it is.
+fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<Duration>) {
+    let extras = NodeExtras {
+        capabilities: Capabilities::LEASE,
+        lease,
+        ..NodeExtras::default()
+    };
+    let report = StatsReport {
+        ends: None,
+        node: world.uuid_of(node).to_string().into(),
+        starts_seen: Some(1),
+        lease_seq: Some(1),
+        extras: lease.map(|_| Box::new(extras)),
+        instances: names.iter().map(|name| running(name, 1)).collect(),
+    };
+    world.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
+}
+
+#[test]
+fn a_claim_that_no_node_was_told_of_is_not_made_again_on_the_node_that_is_lost() {
+    let mut world = world();
+    let (controller, node) = (world.controller(), world.node_with(1, 100));
+    assert_eq!(world.place(controller, "taken", 100), Some(node));
+    world.stats(node, vec![running("taken", 1)]);
+    world.start_as(controller, patient("waits", 100, 3600));
+    world.look_away();
+    world.store.be_slow();
+    world.gone(node, Kind::INSTANCE_STOPPED, "taken");
+    assert_eq!(world.placements(), [], "the claim is not on disk");
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME);
+    assert_eq!(world.failures(controller), [], "it waits as before");
+    let other = world.node_with(2, 100);
+    world.store.commit();
+    world.handle(Input::Tick);
+    assert_eq!(world.placements(), [("waits".to_owned(), other)]);
+    world.check();
+}

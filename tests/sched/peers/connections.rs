@@ -1,0 +1,292 @@
+//! Peers come and go.
+
+use proto_frames::payload::{NodeType, RefusalReason, Topic};
+use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{
+    BindingRecord, Config, Hello, MAX_BINDINGS, Meaning, Message, Record, RecordKey,
+    RefusedConnect, Restored, Rules,
+};
+
+use crate::support::world::{Size, World, config, node_uuid};
+
+fn node_events(told: Vec<Message>) -> Vec<(bool, String, NodeType)> {
+    told.into_iter()
+        .filter_map(|message| match message {
+            Message::NodeConnected(event) => Some((true, event.node_uuid, event.node_type)),
+            Message::NodeDisconnected(event) => Some((false, event.node_uuid, event.node_type)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn the_first_thing_a_peer_hears_is_connected() {
+    let mut world = World::new();
+    let controller = world.controller();
+    assert!(matches!(
+        world.told(controller)[0],
+        Message::Connected { .. }
+    ));
+    let node = world.silent_node(1);
+    assert!(matches!(world.told_once(node), Message::Connected { .. }));
+}
+
+#[test]
+fn every_controller_hears_of_every_node_once() {
+    let mut world = World::new();
+    let early = world.original_controller();
+    let node = world.silent_node(1);
+    let on_network = world.join(Role::NETAGENT, node_uuid(2), Encoding::Gob);
+    let late = world.original_controller();
+    let expected = [
+        (true, node_uuid(1).to_string(), NodeType::Compute),
+        (true, node_uuid(2).to_string(), NodeType::Network),
+    ];
+    assert_eq!(node_events(world.told(early)), expected);
+    assert_eq!(node_events(world.told(late)), expected);
+    world.cut(on_network);
+    world.cut(node);
+    let expected = [
+        (false, node_uuid(2).to_string(), NodeType::Network),
+        (false, node_uuid(1).to_string(), NodeType::Compute),
+    ];
+    assert_eq!(node_events(world.told(early)), expected);
+    assert_eq!(node_events(world.told(late)), expected);
+}
+
+#[test]
+fn a_node_with_both_roles_is_announced_as_both_and_its_loss_is_told_once() {
+    let mut world = World::new();
+    let early = world.original_controller();
+    let both = world.join(Role::AGENT | Role::NETAGENT, node_uuid(1), Encoding::Gob);
+    let late = world.original_controller();
+    world.cut(both);
+    let name = node_uuid(1).to_string();
+    let expected = [
+        (true, name.clone(), NodeType::Compute),
+        (true, name.clone(), NodeType::Network),
+        (false, name, NodeType::Compute),
+    ];
+    assert_eq!(node_events(world.told(early)), expected);
+    assert_eq!(node_events(world.told(late)), expected);
+}
+
+#[test]
+fn a_concentrators_agent_is_no_node() {
+    let mut world = World::new();
+    let controller = world.original_controller();
+    let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(7), Encoding::Gob);
+    world.cut(agent);
+    assert_eq!(node_events(world.told(controller)), []);
+}
+
+#[test]
+fn a_newer_connection_takes_the_nodes_place_and_nobody_notices() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let old = world.node_with(1, 100);
+    let other = world.node_with(2, 100);
+    assert_eq!(world.place(controller, "a", 1), Some(old));
+    world.look_away();
+    let new = world.silent_node(1);
+    assert_eq!(node_events(world.told(controller)), []);
+    world.ready(
+        new,
+        Size {
+            mem: 100,
+            ..Size::default()
+        },
+    );
+    // The old connection's end is reported late, if at all.
+    world.cut(old);
+    assert_eq!(node_events(world.told(controller)), []);
+    assert_eq!(
+        world.place(controller, "b", 1),
+        Some(other),
+        "its place in the order is kept"
+    );
+    assert_eq!(world.place(controller, "c", 1), Some(new));
+}
+
+#[test]
+fn a_node_that_comes_back_with_another_role_is_lost_and_found() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.look_away();
+    world.join(Role::NETAGENT, node_uuid(1), Encoding::Native);
+    let name = node_uuid(1).to_string();
+    assert_eq!(
+        node_events(world.told(controller)),
+        [
+            (false, name.clone(), NodeType::Compute),
+            (true, name, NodeType::Network)
+        ]
+    );
+}
+
+#[test]
+fn a_bound_uuid_is_refused_to_every_other_certificate() {
+    let mut world = World::new();
+    let hello = |bound| Hello {
+        uuid: node_uuid(1),
+        role: Role::AGENT,
+        encoding: Encoding::Gob,
+        bound,
+    };
+    assert!(world.knock(hello(false)).is_ok(), "nobody has bound it yet");
+    assert!(world.knock(hello(true)).is_ok());
+    assert_eq!(
+        world.knock(hello(false)),
+        Err(RefusedConnect::BoundElsewhere)
+    );
+    assert!(world.knock(hello(true)).is_ok());
+}
+
+fn operator(number: usize, bound: bool) -> Hello {
+    Hello {
+        uuid: Uuid::from_u128(number as u128),
+        role: Role::OPERATOR,
+        encoding: Encoding::Native,
+        bound,
+    }
+}
+
+#[test]
+fn a_bound_uuid_is_remembered_over_a_crash() {
+    let durable = || Config {
+        durable: true,
+        ..config()
+    };
+    let mut world = World::with(durable());
+    let session = world.knock(operator(1, true)).unwrap();
+    world.cut(session);
+    for _ in 0..2 {
+        world.crash(durable(), Rules::default());
+        assert_eq!(
+            world.knock(operator(1, false)),
+            Err(RefusedConnect::BoundElsewhere)
+        );
+        assert!(world.knock(operator(2, false)).is_ok());
+    }
+    assert!(world.knock(operator(1, true)).is_ok());
+}
+
+#[test]
+fn beyond_the_limit_a_bound_uuid_is_its_certificates_while_that_is_there() {
+    let binding = |number| Restored {
+        key: RecordKey::Binding(Uuid::from_u128(number as u128)),
+        record: Record::Binding(BindingRecord::default()),
+        request: None,
+    };
+    let mut world = World::with(Config {
+        restored: (1..=MAX_BINDINGS).map(binding).collect(),
+        ..config()
+    });
+    let beyond = MAX_BINDINGS + 1;
+    let session = world.knock(operator(beyond, true)).unwrap();
+    for number in [1, MAX_BINDINGS, beyond] {
+        assert_eq!(
+            world.knock(operator(number, false)),
+            Err(RefusedConnect::BoundElsewhere)
+        );
+    }
+    world.cut(session);
+    assert!(world.knock(operator(beyond, false)).is_ok());
+    assert!(world.knock(operator(1, true)).is_ok(), "it is known");
+}
+
+#[test]
+fn a_peer_must_claim_a_role_its_encoding_has() {
+    let mut world = World::new();
+    let hello = |role, encoding| Hello {
+        uuid: Uuid::from_u128(1),
+        role,
+        encoding,
+        bound: false,
+    };
+    assert_eq!(
+        world.knock(hello(Role(0), Encoding::Gob)),
+        Err(RefusedConnect::NoRole)
+    );
+    assert_eq!(
+        world.knock(hello(Role::OPERATOR, Encoding::Gob)),
+        Err(RefusedConnect::OperatorInGob)
+    );
+    assert!(world.knock(hello(Role::OPERATOR, Encoding::Native)).is_ok());
+}
+
+#[test]
+fn an_operator_hears_only_what_it_asks_for() {
+    let mut world = World::new();
+    let silent = world.operator(&[]);
+    let curious = world.operator(&[Topic::Nodes, Topic::Stats]);
+    world.look_away();
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![]);
+    world.gone(node, Kind::INSTANCE_STOPPED, "a");
+    assert_eq!(world.told(silent), []);
+    let kinds: Vec<bool> = world
+        .told(curious)
+        .iter()
+        .map(|message| matches!(message, Message::NodeConnected(_)))
+        .collect();
+    assert_eq!(kinds, [true, false], "NodeConnected and STATS");
+}
+
+#[test]
+fn news_of_an_added_kind_goes_to_peers_that_can_know_it() {
+    let mut world = World::new();
+    let (native, original) = (world.controller(), world.original_controller());
+    let operator = world.operator(&[Topic::Instances]);
+    let node = world.node_with(1, 100);
+    world.look_away();
+    world.frame(node, Kind::INSTANCE_STATE, Meaning::Opaque);
+    for peer in [native, operator] {
+        let told = world.told_once(peer);
+        assert!(matches!(told, Message::Forward(_)), "{told:?}");
+    }
+    assert!(world.told(original).is_empty());
+    world.nothing_else();
+}
+
+#[test]
+fn commands_on_instances_are_the_master_s_and_the_operators_alone() {
+    let mut world = World::new();
+    let (master, backup) = (world.controller(), world.controller());
+    let (operator, node) = (world.operator(&[]), world.node_with(1, 100));
+    let original = world.original_controller();
+    world.look_away();
+    for kind in [Kind::SUSPEND, Kind::RESUME, Kind::MIGRATE, Kind::UPDATE] {
+        for (peer, reason) in [
+            (node, RefusalReason::NotPermitted),
+            (backup, RefusalReason::NotMaster),
+            // Nobody has read what these say, so nobody may take them for done, nor for news.
+            (master, RefusalReason::Unsupported),
+            (operator, RefusalReason::Unsupported),
+        ] {
+            world.frame(peer, kind, Meaning::Opaque);
+            let Message::CommandRefused(refused) = world.told_once(peer) else {
+                panic!("{kind} was not refused");
+            };
+            assert_eq!((refused.reason, refused.operand), (reason, kind.operand));
+        }
+        world.frame(original, kind, Meaning::Opaque);
+    }
+    world.nothing_else();
+}
+
+#[test]
+fn thousands_of_nodes_that_come_and_go_leave_nothing_behind() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let nodes: Vec<_> = (0..300)
+        .map(|number| world.node_with(number, 100))
+        .collect();
+    for node in &nodes[..299] {
+        world.cut(*node);
+    }
+    world.advance(std::time::Duration::from_secs(60));
+    assert_eq!(world.scheduler.known_nodes(), [node_uuid(299)]);
+    assert_eq!(world.place(controller, "a", 1), Some(nodes[299]));
+}

@@ -1,0 +1,118 @@
+//! Rows of answers to queries: what they tell of nodes and instances beyond the original's figures, and how long an answer
+//! may become.
+
+use proto_frames::Kind;
+use proto_frames::limits::MAX_PAYLOAD_LEN;
+use proto_frames::payload::{
+    Group, GroupPolicy, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
+};
+use sched_core::{Meaning, Message, NodeExtras, NodeReport, SessionId};
+
+use crate::support::world::{World, request};
+
+/// Reports as a node with these labels and resources.
+fn say(world: &mut World, node: SessionId, extras: NodeExtras) {
+    let report = NodeReport {
+        mem_total_mib: 1000,
+        mem_available_mib: 1000,
+        disk_total_mb: 1000,
+        disk_available_mb: 1000,
+        load: 0,
+        cpus_online: 100,
+        hostname: format!("host-{}", node.0).into(),
+        extras: Some(Box::new(extras)),
+    };
+    world.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
+    world.stats(node, Vec::new());
+}
+
+fn query(world: &mut World, what: QueryKind, after: Option<String>) -> QueryResult {
+    let operator = world.operator(&[]);
+    world.look_away();
+    let query = Query {
+        what,
+        after,
+        limit: Some(1000),
+        ..Query::default()
+    };
+    world.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+    match world.told_once(operator) {
+        Message::QueryResult(result) => *result,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn gpus(total: i64) -> NodeExtras {
+    NodeExtras {
+        labels: vec![("zone".into(), "eu-1".into()), ("rack".into(), "r7".into())],
+        resources: vec![("gpu".into(), total)],
+        shares: None,
+        ..NodeExtras::default()
+    }
+}
+
+#[test]
+fn a_node_shows_its_labels_and_what_of_its_resources_is_free() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    say(&mut world, node, gpus(4));
+    let mut start = request("a", 10);
+    start.scheduling = Some(Box::new(Scheduling {
+        resources: [("gpu".to_owned(), 3)].into(),
+        group: Some(Group {
+            id: "web".to_owned(),
+            policy: GroupPolicy::AntiAffinity,
+            ..Group::default()
+        }),
+        ..Scheduling::default()
+    }));
+    assert_eq!(world.place_as(controller, start), Some(node));
+
+    let nodes = query(&mut world, QueryKind::Nodes, None).nodes;
+    assert_eq!(nodes[0].labels["zone"], ["eu-1"]);
+    assert_eq!(nodes[0].labels["rack"], ["r7"]);
+    assert_eq!(nodes[0].resources_total["gpu"], 4);
+    assert_eq!(nodes[0].resources_free["gpu"], 1);
+    assert_eq!(nodes[0].failures, "");
+    let instances = query(&mut world, QueryKind::Instances, None).instances;
+    assert_eq!(instances[0].group, "web");
+    assert_eq!(instances[0].resources["gpu"], 3);
+
+    world.start_failed(node, "a", StartFailureReason::LaunchFailure);
+    let nodes = query(&mut world, QueryKind::Nodes, None).nodes;
+    assert_eq!(nodes[0].resources_free["gpu"], 4);
+    assert_eq!(nodes[0].failures, "1.00");
+}
+
+#[test]
+fn an_answer_about_nodes_with_the_most_labels_fits_a_frame_and_goes_on() {
+    const NODES: u64 = 30;
+    let mut world = World::new();
+    for number in 0..NODES {
+        let node = world.silent_node(number);
+        let label = |at: u64| {
+            let key = format!("{at:02}{}", "k".repeat(126));
+            // Written as four bytes each.
+            (key.into(), "\u{1}".repeat(255).into())
+        };
+        let extras = NodeExtras {
+            labels: (0..64).map(label).collect(),
+            ..NodeExtras::default()
+        };
+        say(&mut world, node, extras);
+    }
+    let (mut seen, mut pages, mut after) = (0, 0, None);
+    loop {
+        let page = query(&mut world, QueryKind::Nodes, after);
+        assert!(page.encode().len() * 2 < MAX_PAYLOAD_LEN);
+        assert!(!page.nodes.is_empty(), "every page brings something");
+        (seen, pages) = (seen + page.nodes.len(), pages + 1);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 30);
+    assert!((2..=5).contains(&pages), "{pages} pages");
+}

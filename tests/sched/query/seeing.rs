@@ -1,0 +1,300 @@
+//! What people see of instances that are looked after: where they are or why they are nowhere, the queue in its order, and
+//! what became of each.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proto_frames::Kind;
+use proto_frames::payload::{
+    HistoryRow, InstanceView, PlacementState, Query, QueryKind, QueryResult, Scheduling,
+    StartFailureReason,
+};
+use sched_core::{Capabilities, Meaning, Message, NodeExtras, SessionId, StartRequest};
+
+use crate::support::words::asking;
+use crate::support::world::{World, config, running};
+
+/// A START that waits for room, up to a minute, with this priority.
+pub(crate) fn patient(name: &str, mem: i64, priority: i64) -> StartRequest {
+    let scheduling = Scheduling {
+        queue: "60s".parse().ok(),
+        priority: Some(priority),
+        ..Scheduling::default()
+    };
+    asking(name, mem, scheduling)
+}
+
+impl World {
+    fn page(
+        &mut self,
+        what: QueryKind,
+        matching: &str,
+        after: Option<String>,
+        limit: u32,
+    ) -> QueryResult {
+        let operator = self.operator(&[]);
+        self.look_away();
+        let query = Query {
+            what,
+            after,
+            matching: Some(matching.to_owned()),
+            limit: Some(limit),
+            ..Query::default()
+        };
+        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        let answer = self.told_once(operator);
+        self.cut(operator);
+        match answer {
+            Message::QueryResult(result) => *result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All instances that match, in one page.
+    pub(crate) fn seen(&mut self, matching: &str) -> Vec<InstanceView> {
+        let page = self.page(QueryKind::Instances, matching, None, 1000);
+        assert_eq!((page.next, page.error), (None, None));
+        page.instances
+    }
+
+    fn history(&mut self, name: &str) -> Vec<HistoryRow> {
+        let page = self.page(QueryKind::History, name, None, 1000);
+        assert_eq!((page.next, page.error), (None, None));
+        page.history
+    }
+
+    /// A cluster of one node of 100 MiB, full with `a`.
+    fn full(&mut self) -> (SessionId, SessionId) {
+        let controller = self.controller();
+        let node = self.node_with(1, 100);
+        self.start_as(controller, patient("a", 100, 50));
+        self.stats(node, vec![running("a", 100)]);
+        self.look_away();
+        (controller, node)
+    }
+}
+
+fn names(rows: &[InstanceView]) -> Vec<&str> {
+    rows.iter().map(|row| row.instance_uuid.as_str()).collect()
+}
+
+#[test]
+fn who_waits_is_listed_with_its_place_its_time_and_the_reason() {
+    let mut world = World::new();
+    let (controller, _) = world.full();
+    world.start_as(controller, patient("b", 10, 40));
+    world.start_as(controller, patient("c", 20, 60));
+    world.advance(Duration::from_secs(20));
+
+    let rows = world.seen("");
+    assert_eq!(names(&rows), ["b", "c", "a"]);
+    let (waits, runs) = (&rows[0], &rows[2]);
+    assert_eq!(waits.state, PlacementState::Waiting);
+    assert_eq!(
+        (&*waits.node_uuid, &*waits.hostname, &*waits.life),
+        ("", "", "waiting")
+    );
+    assert_eq!(
+        (waits.mem_mb, waits.age_s, waits.priority),
+        (10, 20, Some(40))
+    );
+    assert_eq!((waits.attempts, waits.position), (Some(0), Some(2)));
+    assert_eq!(waits.deadline_ms, Some(40_000));
+    assert!(waits.waits_for.contains("memory"), "{}", waits.waits_for);
+    assert_eq!(rows[1].position, Some(1));
+    assert_eq!(
+        (runs.state.clone(), &*runs.life),
+        (PlacementState::Running, "running")
+    );
+    assert_eq!(
+        (runs.attempts, runs.position, runs.deadline_ms),
+        (Some(1), None, None)
+    );
+    assert_eq!(runs.waits_for, "");
+
+    assert_eq!(names(&world.seen("b")), ["b"], "by its whole name");
+    assert_eq!(world.seen("d"), []);
+}
+
+#[test]
+fn a_plain_instance_shows_nothing_of_a_life() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    assert_eq!(world.place(controller, "a", 1), Some(node));
+    let row = world.seen("a").remove(0);
+    let plain = InstanceView {
+        instance_uuid: row.instance_uuid.clone(),
+        node_uuid: row.node_uuid.clone(),
+        hostname: row.hostname.clone(),
+        state: PlacementState::Placed,
+        mem_mb: 1,
+        vcpus: 0,
+        disk_mb: 0,
+        mem_used_mb: 0,
+        disk_used_mb: 0,
+        age_s: 0,
+        ..InstanceView::default()
+    };
+    assert_eq!(row, plain);
+}
+
+#[test]
+fn the_queue_is_shown_in_its_order_page_by_page() {
+    let mut world = World::new();
+    let (controller, _) = world.full();
+    for at in 0..7 {
+        let name = format!("w{at}");
+        world.start_as(
+            controller,
+            patient(&name, 10, if at == 5 { 90 } else { 10 }),
+        );
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    for _ in 0..3 {
+        let page = world.page(QueryKind::Queue, "", after.take(), 3);
+        seen.extend(page.instances);
+        after = page.next;
+    }
+    assert_eq!(after, None);
+    assert_eq!(names(&seen), ["w5", "w0", "w1", "w2", "w3", "w4", "w6"]);
+    let positions: Vec<_> = seen.iter().filter_map(|row| row.position).collect();
+    assert_eq!(positions, [1, 2, 3, 4, 5, 6, 7]);
+    let matching = world.page(QueryKind::Queue, "w6", None, 3).instances;
+    assert_eq!(
+        matching[0].position,
+        Some(7),
+        "of all, not of those that match"
+    );
+}
+
+#[test]
+fn no_page_passes_over_who_stays_while_others_leave() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100_000);
+    let placed: Vec<String> = (0..40).map(|at| format!("p{at:02}")).collect();
+    for name in &placed {
+        world.start(controller, name, 1);
+    }
+    for at in 0..40 {
+        world.start_as(controller, patient(&format!("w{at:02}"), 99_970, 50));
+    }
+    let (mut seen, mut after, mut leaving) = (BTreeSet::new(), None, 0..40);
+    loop {
+        let page = world.page(QueryKind::Instances, "", after.take(), 3);
+        seen.extend(page.instances.into_iter().map(|row| row.instance_uuid));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+        // Every other one leaves while the pages are read.
+        if let Some(at) = leaving.next().filter(|at| at % 2 == 0) {
+            world.gone(node, Kind::INSTANCE_DELETED, &format!("p{at:02}"));
+            world.delete(controller, &format!("w{at:02}"), node);
+        }
+    }
+    for at in (1..40).step_by(2) {
+        assert!(seen.contains(&format!("p{at:02}")), "p{at:02}");
+        assert!(seen.contains(&format!("w{at:02}")), "w{at:02}");
+    }
+}
+
+#[test]
+fn a_cursor_that_no_page_gave_is_answered_with_an_error() {
+    let mut world = World::new();
+    for what in [
+        QueryKind::Instances,
+        QueryKind::Queue,
+        QueryKind::Nodes,
+        QueryKind::History,
+    ] {
+        let page = world.page(what.clone(), "a", Some("nonsense".to_owned()), 10);
+        let error = page.error.unwrap_or_default();
+        assert!(error.contains("'nonsense'"), "{what}: {error}");
+    }
+}
+
+#[test]
+fn a_history_tells_every_turn_with_its_time_and_outlives_the_instance() {
+    let mut world = World::with(sched_core::Config {
+        start_unix_ms: 1_000_000,
+        ..config()
+    });
+    let (controller, node) = world.full();
+    world.start_as(controller, patient("b", 100, 50));
+    world.advance(Duration::from_secs(2));
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    world.stats(node, vec![running("b", 100)]);
+    world.advance(Duration::from_secs(3));
+    world.gone(node, Kind::INSTANCE_DELETED, "b");
+
+    let rows = world.history("b");
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| (row.at_ms, row.what.as_str()))
+        .collect();
+    let expected = [
+        (1_000_000, "waiting"),
+        (1_002_000, "placing"),
+        (1_002_000, "running"),
+        (1_005_000, "gone"),
+    ];
+    assert_eq!(told, expected);
+    assert!(rows[0].detail.contains("memory"), "{}", rows[0].detail);
+    assert_eq!(rows[0].node_uuid, "");
+    assert_eq!(rows[1].node_uuid, world.uuid_of(node).to_string());
+}
+
+#[test]
+fn the_history_of_a_plain_instance_is_what_its_entry_says() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 1);
+    assert_eq!(world.history("a")[0].what, "placed");
+    world.stats(node, vec![running("a", 1)]);
+    let rows = world.history("a");
+    assert_eq!((rows.len(), rows[0].what.as_str()), (1, "running"));
+    assert_eq!(rows[0].node_uuid, world.uuid_of(node).to_string());
+    let unknown = world.page(QueryKind::History, "b", None, 10);
+    assert!(unknown.error.is_some_and(|error| error.contains("'b'")));
+}
+
+#[test]
+fn failed_tries_are_counted_with_the_one_being_made() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let nodes = [world.node_with(1, 100), world.node_with(2, 100)];
+    let scheduling = Scheduling {
+        attempts: Some(2),
+        ..Scheduling::default()
+    };
+    let first = world.place_as(controller, asking("a", 1, scheduling));
+    assert_eq!(world.seen("a")[0].attempts, Some(1));
+    let first = first.expect("there is room");
+    world.start_failed(first, "a", StartFailureReason::LaunchFailure);
+    let row = world.seen("a").remove(0);
+    assert_eq!((row.attempts, &*row.life), (Some(2), "placing"));
+    let second = nodes.into_iter().find(|&node| node != first);
+    let second = second.map(|node| world.uuid_of(node).to_string());
+    assert_eq!(Some(row.node_uuid), second);
+}
+
+#[test]
+fn a_node_shows_what_its_launcher_can_do_and_its_lease() {
+    let mut world = World::new();
+    let node = world.silent_node(1);
+    world.ready_with(
+        node,
+        NodeExtras {
+            capabilities: Capabilities::SUSPEND.and(Capabilities::LEASE),
+            lease: Some(Duration::from_secs(30)),
+            ..NodeExtras::default()
+        },
+    );
+    let operator = world.operator(&[]);
+    let row = world.nodes(operator).remove(0);
+    assert_eq!(row.capabilities, ["suspend", "lease"]);
+    assert_eq!(row.lease_ms, Some(30_000));
+}

@@ -1,0 +1,409 @@
+//! STARTs that wait for room, and those that are tried on other nodes.
+
+use std::time::Duration;
+
+use proto_frames::Kind;
+use proto_frames::payload::{
+    Batch, GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
+};
+use sched_core::{
+    Config, InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
+};
+
+use crate::support::words::{asking, expressions, group, labels, member};
+use crate::support::world::{Size, World, config, node_uuid, report, running};
+
+/// A START that waits so many seconds at most.
+pub(crate) fn patient(name: &str, mem: i64, seconds: u64) -> StartRequest {
+    urgent(name, mem, seconds, 50)
+}
+
+/// A START that waits so many seconds at most, of this priority.
+pub(crate) fn urgent(name: &str, mem: i64, seconds: u64, priority: i64) -> StartRequest {
+    let scheduling = Scheduling {
+        queue: Some(Span::from_ms(seconds * 1000)),
+        priority: Some(priority),
+        ..Scheduling::default()
+    };
+    asking(name, mem, scheduling)
+}
+
+/// A START that is tried on so many nodes.
+fn persistent(name: &str, mem: i64, attempts: u32) -> StartRequest {
+    let scheduling = Scheduling {
+        attempts: Some(attempts),
+        ..Scheduling::default()
+    };
+    asking(name, mem, scheduling)
+}
+
+/// What a controller was told of STARTs that wait.
+pub(crate) fn queued(world: &mut World, controller: SessionId) -> Vec<InstanceQueued> {
+    let told = world.told(controller).into_iter();
+    told.filter_map(|message| match message {
+        Message::InstanceQueued(event) => Some(*event),
+        _ => None,
+    })
+    .collect()
+}
+
+/// The states that a controller was told of, by instance.
+pub(crate) fn states(world: &mut World, controller: SessionId) -> Vec<(String, LifeState)> {
+    let told = world.told(controller).into_iter();
+    told.filter_map(|message| match message {
+        Message::InstanceState(event) => Some((event.instance_uuid, event.state)),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn a_start_that_fits_nowhere_waits_and_is_told_its_place() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 80);
+    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, patient("c", 60, 30));
+    let queued = queued(&mut world, controller);
+    let places: Vec<_> = queued
+        .iter()
+        .map(|it| (&*it.instance_uuid, it.position))
+        .collect();
+    assert_eq!(places, [("b", 1), ("c", 2)]);
+    assert!(queued[0].detail.contains("memory"), "{}", queued[0].detail);
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    assert_eq!(world.placements(), [("b".to_owned(), node)]);
+}
+
+#[test]
+fn the_more_urgent_is_served_first_and_then_who_came_first() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    for (name, priority) in [("low", 10), ("first", 50), ("second", 50), ("high", 90)] {
+        world.start_as(controller, urgent(name, 25, 30, priority));
+    }
+    world.look_away();
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
+    assert_eq!(names, ["high", "first", "second", "low"]);
+}
+
+#[test]
+fn what_is_too_big_does_not_keep_the_smaller_from_room_that_is_there() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 60);
+    world.place(controller, "b", 40);
+    world.start_as(controller, patient("big", 90, 30));
+    world.start_as(controller, patient("small", 30, 30));
+    world.look_away();
+    world.gone(node, Kind::INSTANCE_DELETED, "b");
+    assert_eq!(world.placements(), [("small".to_owned(), node)]);
+}
+
+#[test]
+fn a_node_that_joins_serves_who_waits() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.node_with(1, 10);
+    world.node_with(3, 200);
+    world.place(controller, "a", 150);
+    world.start_as(controller, patient("b", 100, 30));
+    world.look_away();
+    let node = world.node_with(2, 100);
+    assert_eq!(world.placements(), [("b".to_owned(), node)]);
+}
+
+#[test]
+fn what_can_never_fit_is_answered_at_once() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.start_as(controller, patient("a", 101, 30));
+    let failures = world.failures(controller);
+    assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
+}
+
+#[test]
+fn who_has_waited_long_enough_is_told_why_in_words_it_knows() {
+    let mut world = World::new();
+    world.node_with(1, 100);
+    for original in [false, true] {
+        let controller = if original {
+            world.original_controller()
+        } else {
+            world.controller()
+        };
+        world.place(controller, "a", 100);
+        world.start_as(controller, patient("b", 50, 30));
+        world.advance(Duration::from_secs(29));
+        assert_eq!(world.failures(controller), []);
+        world.advance(Duration::from_secs(1));
+        let told = world.told(controller);
+        let Some(Message::StartFailure(failure)) = told
+            .into_iter()
+            .find(|it| matches!(it, Message::StartFailure(_)))
+        else {
+            panic!("nobody was told");
+        };
+        let expected = if original {
+            StartFailureReason::FullCloud
+        } else {
+            StartFailureReason::QueueTimeout
+        };
+        assert_eq!(failure.reason, expected);
+        assert_eq!(failure.reasons.is_empty(), original);
+        world.cut(controller);
+    }
+}
+
+#[test]
+fn a_start_that_waits_is_deleted_without_having_run() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 30));
+    world.look_away();
+    world.delete(controller, "b", node);
+    let told = world.told(controller);
+    assert!(
+        told.iter()
+            .any(|it| matches!(it, Message::InstanceDeleted(it) if it.instance_uuid == "b")),
+        "{told:?}"
+    );
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    assert_eq!(world.placements(), []);
+}
+
+#[test]
+fn the_same_start_again_is_told_its_place_again_and_waits_once() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 30));
+    world.look_away();
+    world.start_as(controller, patient("b", 50, 30));
+    assert_eq!(queued(&mut world, controller).len(), 1);
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    assert_eq!(world.placements(), [("b".to_owned(), node)]);
+}
+
+#[test]
+fn a_start_without_queue_fails_at_once_as_ever() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 0));
+    let failures = world.failures(controller);
+    assert_eq!(failures, [("b".to_owned(), StartFailureReason::FullCloud)]);
+}
+
+#[test]
+fn a_refused_start_goes_to_the_next_node_and_its_sender_hears_of_the_end_alone() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
+    let first = world.place_as(controller, persistent("a", 50, 2));
+    let first = first.expect("a node fits");
+    let second = if first == one { two } else { one };
+    world.look_away();
+    world.start_failed(first, "a", StartFailureReason::FullComputeNode);
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
+    assert_eq!(world.failures(controller), []);
+    world.start_failed(second, "a", StartFailureReason::LaunchFailure);
+    let told = world.told(controller);
+    let failures: Vec<_> = told
+        .iter()
+        .filter_map(|it| match it {
+            Message::StartFailure(failure) => Some(failure),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failures.len(), 1, "{told:?}");
+    assert_eq!(failures[0].reason, StartFailureReason::LaunchFailure);
+    let tried: Vec<_> = failures[0]
+        .attempts
+        .iter()
+        .map(|it| it.reason.clone())
+        .collect();
+    assert_eq!(
+        tried,
+        [
+            StartFailureReason::FullComputeNode,
+            StartFailureReason::LaunchFailure
+        ]
+    );
+}
+
+#[test]
+fn a_start_that_no_node_is_left_for_fails_for_what_the_last_one_said() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place_as(controller, persistent("a", 50, 3));
+    world.start_failed(node, "a", StartFailureReason::ImageFailure);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::ImageFailure)]
+    );
+}
+
+#[test]
+fn a_node_that_is_still_at_it_may_yet_fail_and_the_next_is_tried() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
+    let first = world.place_as(controller, persistent("a", 50, 2));
+    let first = first.expect("a node fits");
+    let second = if first == one { two } else { one };
+    world.look_away();
+    let begins = InstanceReport {
+        state: InstanceState::Pending,
+        ..running("a", 0)
+    };
+    world.stats(first, vec![begins]);
+    world.start_failed(first, "a", StartFailureReason::ImageFailure);
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
+    assert_eq!(world.failures(controller), []);
+}
+
+#[test]
+fn what_is_wrong_with_the_start_itself_is_not_tried_elsewhere() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let (one, _) = (world.node_with(1, 100), world.node_with(2, 100));
+    let node = world.place_as(controller, persistent("a", 50, 3));
+    let node = node.unwrap_or(one);
+    world.look_away();
+    world.start_failed(node, "a", StartFailureReason::InvalidData);
+    assert_eq!(world.placements(), []);
+    let failures = world.failures(controller);
+    assert_eq!(
+        failures,
+        [("a".to_owned(), StartFailureReason::InvalidData)]
+    );
+}
+
+#[test]
+fn those_who_follow_an_instance_are_told_each_of_its_states() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.place(controller, "a", 100);
+    world.start_as(controller, patient("b", 50, 30));
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    world.stats(node, vec![running("b", 1)]);
+    world.gone(node, Kind::INSTANCE_STOPPED, "b");
+    let states = states(&mut world, controller);
+    let of_b: Vec<_> = states.into_iter().map(|it| it.1).collect();
+    let expected = [
+        LifeState::Waiting,
+        LifeState::Placing,
+        LifeState::Running,
+        LifeState::Gone,
+    ];
+    assert_eq!(of_b, expected);
+    assert_eq!(running("b", 1).state, InstanceState::Active);
+}
+
+#[test]
+fn a_node_that_becomes_what_somebody_waits_for_serves_it() {
+    let mut world = World::new();
+    let controller = world.controller();
+    world.labelled(1, &[("disk", "ssd")]);
+    world.place(controller, "a", 1000);
+    let second = world.labelled(2, &[("disk", "hdd")]);
+    let scheduling = Scheduling {
+        require: expressions(&["disk = ssd"]),
+        queue: Some(Span::from_ms(30_000)),
+        ..Scheduling::default()
+    };
+    world.start_as(controller, asking("b", 100, scheduling));
+    world.look_away();
+    let report = NodeReport {
+        extras: Some(Box::new(labels(&[("disk", "ssd")]))),
+        ..report(Size::default())
+    };
+    world.report(second, report);
+    assert_eq!(world.placements(), [("b".to_owned(), second)]);
+}
+
+#[test]
+fn who_waits_for_what_no_node_tells_of_is_looked_at_now_and_then() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let nodes = [1, 2].map(|number| world.labelled(number, &[("rack", "r1")]));
+    let mut apart = group("g", GroupPolicy::AntiAffinity);
+    apart.scope = "rack".to_owned();
+    let placed = world.place_as(controller, member("a", &apart));
+    let placed = placed.expect("a node fits");
+    let mut waits = member("b", &apart);
+    if let Some(scheduling) = &mut waits.scheduling {
+        scheduling.queue = Some(Span::from_ms(30_000));
+    }
+    world.start_as(controller, waits);
+    world.look_away();
+    // Its own node takes no work, so that it does not offer more; the other one has no part in it.
+    world.status(placed, Kind::FULL);
+    world.gone(placed, Kind::INSTANCE_DELETED, "a");
+    world.advance(Duration::from_secs(3));
+    let placements = world.placements();
+    assert_eq!(placements.len(), 1);
+    assert_ne!(placements[0].1, placed);
+    assert!(nodes.contains(&placements[0].1));
+}
+
+#[test]
+fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for_a_while() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let bad = world.node_with(1, 1000);
+    for name in ["x", "y", "z"] {
+        assert_eq!(world.place(controller, name, 10), Some(bad));
+        world.start_failed(bad, name, StartFailureReason::LaunchFailure);
+    }
+    let good = world.node_with(2, 100);
+    assert_eq!(
+        world.place_as(controller, persistent("a", 50, 2)),
+        Some(good)
+    );
+    assert_eq!(
+        world.place_as(controller, persistent("b", 50, 2)),
+        Some(good)
+    );
+    let last = world.place_as(controller, persistent("c", 50, 2));
+    assert_eq!(last, Some(bad), "nothing else fits");
+    world.advance(Duration::from_secs(3600));
+    assert_eq!(
+        world.place_as(controller, persistent("d", 10, 2)),
+        Some(bad)
+    );
+}
+
+#[test]
+fn what_a_node_that_is_back_has_goes_to_who_waits_before_a_batch_of_less_priority() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        ..config()
+    });
+    let controller = world.controller();
+    world.start_as(controller, patient("waits", 100, 300));
+    let scheduling = Scheduling {
+        priority: Some(10),
+        batch: Some(Batch {
+            id: "b".to_owned(),
+            count: 1,
+        }),
+        ..Scheduling::default()
+    };
+    world.start_as(controller, asking("low", 100, scheduling));
+    let node = world.node_with(1, 100);
+    assert_eq!(world.placements(), [("waits".to_owned(), node)]);
+}

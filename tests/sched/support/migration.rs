@@ -1,0 +1,112 @@
+//! What moving, draining and updating need of a world: launchers that can do more, instances that run and are looked
+//! after, and what peers were told of it all.
+
+use proto_frames::Kind;
+use proto_frames::payload::{CommandFailure, LifeState, Scheduling};
+use sched_core::{
+    Capabilities, InstanceReport, Message, NodeExtras, Order, PlacedStart, SessionId, StartRequest,
+};
+
+use crate::support::words::asking;
+use crate::support::world::{World, running};
+
+/// A START whose instance may be moved.
+pub(crate) fn movable(name: &str, mem: i64) -> StartRequest {
+    let scheduling = Scheduling {
+        relocate: true,
+        ..Scheduling::default()
+    };
+    asking(name, mem, scheduling)
+}
+
+/// The same with a priority.
+pub(crate) fn urgent(name: &str, mem: i64, priority: i64) -> StartRequest {
+    let scheduling = Scheduling {
+        relocate: true,
+        priority: Some(priority),
+        ..Scheduling::default()
+    };
+    asking(name, mem, scheduling)
+}
+
+/// What a launcher says of itself that can do these things.
+pub(crate) fn able(capabilities: Capabilities) -> NodeExtras {
+    NodeExtras {
+        capabilities,
+        ..NodeExtras::default()
+    }
+}
+
+impl World {
+    /// Starts what may be moved on a node, which lists it among what it has.
+    pub(crate) fn run_movable(
+        &mut self,
+        controller: SessionId,
+        node: SessionId,
+        start: StartRequest,
+        listed: &[&str],
+    ) {
+        let placed = self.place_as(controller, start);
+        assert_eq!(placed, Some(node));
+        self.list(node, listed);
+        self.look_away();
+    }
+
+    /// A node says that these instances run on it.
+    pub(crate) fn list(&mut self, node: SessionId, names: &[&str]) {
+        let listed: Vec<InstanceReport> = names.iter().map(|name| running(name, 0)).collect();
+        self.stats(node, listed);
+    }
+
+    /// A node says that an instance has stopped.
+    pub(crate) fn has_stopped(&mut self, node: SessionId, name: &str) {
+        self.gone(node, Kind::INSTANCE_STOPPED, name);
+    }
+
+    /// What a launcher was ordered to do since the test last looked.
+    pub(crate) fn ordered(&mut self, node: SessionId) -> Vec<Order> {
+        let order = |message| match message {
+            Message::Order(order) => Some(*order),
+            _ => None,
+        };
+        self.told(node).into_iter().filter_map(order).collect()
+    }
+
+    /// The instances that a node was ordered to stop since the test last looked.
+    pub(crate) fn stops(&mut self, node: SessionId) -> Vec<String> {
+        let stop = |order| match order {
+            Order::Stop(delete) => Some(delete.instance_uuid),
+            _ => None,
+        };
+        self.ordered(node).into_iter().filter_map(stop).collect()
+    }
+
+    /// The one START that a node was given since the test last looked.
+    pub(crate) fn given(&mut self, node: SessionId) -> PlacedStart {
+        match self.told_once(node) {
+            Message::Start(start) => *start,
+            other => panic!("{other:?} instead of a START"),
+        }
+    }
+
+    /// The one CommandFailure that a peer was told since the test last looked; other news may be among it.
+    pub(crate) fn failed_command(&mut self, peer: SessionId) -> CommandFailure {
+        let told = self.told(peer);
+        let failure = |message: &Message| match message {
+            Message::CommandFailure(failure) => Some(CommandFailure::clone(failure)),
+            _ => None,
+        };
+        let mut failures: Vec<_> = told.iter().filter_map(failure).collect();
+        assert_eq!(failures.len(), 1, "{told:#?}");
+        failures.remove(0)
+    }
+
+    /// The states that a peer was told an instance has come to since the test last looked.
+    pub(crate) fn turns(&mut self, peer: SessionId, name: &str) -> Vec<LifeState> {
+        let turn = |message| match message {
+            Message::InstanceState(event) if event.instance_uuid == name => Some(event.state),
+            _ => None,
+        };
+        self.told(peer).into_iter().filter_map(turn).collect()
+    }
+}

@@ -1,0 +1,26 @@
+//! What happens to an instance, step by step: START, batches, loss of its node, preemption, SUSPEND, MIGRATE, UPDATE,
+//! drains and its end.
+
+mod batches;
+mod crossing;
+mod defects;
+mod draining;
+mod dry_runs;
+mod ends;
+mod foreign;
+mod in_doubt;
+mod late;
+mod moving;
+mod one_door;
+mod open_starts;
+mod preempting;
+mod random_batches;
+mod random_evictions;
+mod random_moves;
+mod random_repeats;
+mod rare_orders;
+mod remembered;
+mod settle;
+mod suspending;
+mod unnamed_failures;
+mod updating;

@@ -1,0 +1,113 @@
+//! Commands and news that cross each other on their way, so that who speaks does not know yet what the other has done.
+
+use bytes::{Bytes, BytesMut};
+use ciao_scheduler::server::sim_support;
+use proto_frames::payload::{Delete, Topic};
+use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
+use sched_core::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
+
+use crate::journal::survival::{leased, restarting};
+use crate::support::preemption::{cpus, patient, sized};
+use crate::support::world::{Size, World, id, report, running};
+
+impl World {
+    /// DELETE of an instance on a node that its sender takes for the one that has it.
+    fn delete_from_where_it_was(&mut self, from: SessionId, name: &str, node: Uuid) {
+        let delete = Delete {
+            instance_uuid: name.to_owned(),
+            workload_agent_uuid: node.to_string(),
+            stop: true,
+        };
+        let target = Target {
+            instance: id(name),
+            node: node.to_string().into(),
+        };
+        self.frame_of(from, Kind::DELETE, delete.encode(), Meaning::Delete(target));
+    }
+
+    /// The DELETE that a launcher was sent, as it reads it.
+    fn delete_read_by(&mut self, node: SessionId) -> Delete {
+        let told = self.told(node).into_iter();
+        let mut deletes = told.filter(|message| matches!(message, Message::Targeted(_)));
+        let message = deletes.next().expect("a DELETE was sent");
+        let mut bytes = BytesMut::new();
+        let mut encoder = Encoder::new(Encoding::Native);
+        let uuid = self.uuid_of(node);
+        // A connection begins with the answer to CONNECT.
+        let configuration = Bytes::new();
+        for message in [&Message::Connected { configuration }, &message] {
+            sim_support::encode(message, Uuid::nil(), uuid, &mut encoder, &mut bytes);
+        }
+        let mut decoder = Decoder::client(Encoding::Native, Limits::default());
+        decoder.decode(&mut bytes).expect("CONNECTED is whole");
+        match decoder.decode(&mut bytes) {
+            Ok(Some(proto_frames::Message::Frame(frame))) => {
+                Delete::decode(&frame.payload).expect("it can be read")
+            }
+            other => panic!("not a frame: {other:?}"),
+        }
+    }
+
+    fn frame_of(&mut self, from: SessionId, kind: Kind, payload: Bytes, meaning: Meaning) {
+        let frame = Frame::new(kind, self.uuid_of(from), payload);
+        self.handle(Input::Frame {
+            session: from,
+            frame,
+            meaning,
+        });
+    }
+}
+
+#[test]
+fn a_delete_reaches_an_instance_that_was_given_a_node_meanwhile() {
+    let mut world = World::new();
+    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
+    world.run_on(controller, node, vec![cpus("before", 4, 50)]);
+    world.start_as(controller, patient(cpus("it", 4, 50), 60));
+    world.stopped(node, "before");
+    assert_eq!(world.orders(node), ["start it"]);
+    world.stats(node, vec![running("it", 0)]);
+    // Whoever deletes it does not know yet where it is.
+    world.delete_from_where_it_was(controller, "it", Uuid::from_u128(99));
+    let delete = world.delete_read_by(node);
+    assert_eq!(delete.workload_agent_uuid, world.uuid_of(node).to_string());
+    assert_eq!(delete.instance_uuid, "it");
+    assert!(delete.stop);
+}
+
+#[test]
+fn what_made_way_goes_on_although_its_node_says_so_only_after_it_was_lost() {
+    let mut world = World::with_preemption();
+    let operator = world.operator(&[Topic::Instances]);
+    let controller = world.controller();
+    let node = world.node(1, Size::default());
+    let room = Size::default().mem;
+    world.run_on(controller, node, vec![sized("low", room, 10)]);
+    world.start_as(controller, sized("high", room, 90));
+    assert_eq!(world.orders(node), ["stop low"]);
+    world.cut(node);
+    world.advance(IN_DOUBT_TIME);
+    world.look_away();
+    // Its launcher has done it, and could not say so.
+    let node = world.silent_node(1);
+    world.stopped(node, "low");
+    assert_eq!(world.lives(operator).last().unwrap(), "low waiting");
+    world.report(node, report(Size::default()));
+    assert_eq!(world.orders(node), ["start low"]);
+}
+
+#[test]
+fn what_was_cut_off_does_not_go_before_who_waits_for_the_same_room() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = leased(&mut world, 1, 100);
+    world.run_on(controller, node, vec![restarting("low", 60)]);
+    world.start_as(controller, patient(sized("high", 90, 90), 600));
+    assert_eq!(world.orders(node), [""; 0]);
+    world.frame(
+        node,
+        Kind::INSTANCE_STOPPED,
+        Meaning::InstanceCutOff(id("low")),
+    );
+    assert_eq!(world.orders(node), ["start high"]);
+}

@@ -1,0 +1,309 @@
+//! The original's defects that concern decisions: none may come back. Numbers as in the specification.
+
+use proto_frames::payload::{
+    AttachVolumeFailureReason, DeleteFailureReason, Evacuate, RefusalReason, StartFailureReason,
+    Topic,
+};
+use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{Fault, Malformed, Meaning, Message, StatsReport, Target};
+
+use crate::support::world::{World, id, node_uuid, request};
+
+#[test]
+fn defect_1_start_and_delete_of_one_instance_keep_their_order() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.look_away();
+    for number in 0..10 {
+        let name = format!("i{number}");
+        world.start(controller, &name, 1);
+        world.delete(controller, &name, node);
+    }
+    let told = world.told(node);
+    let order: Vec<String> = told
+        .iter()
+        .map(|message| match message {
+            Message::Start(start) => format!("start {}", start.request.instance),
+            Message::Targeted(command) => format!("delete {}", command.target.instance),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected: Vec<String> = (0..10)
+        .flat_map(|n| [format!("start i{n}"), format!("delete i{n}")])
+        .collect();
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn defect_5_unusable_commands_are_answered() {
+    let mut world = World::new();
+    let controller = world.original_controller();
+    world.look_away();
+    let bad = |fault| {
+        Meaning::Malformed(Malformed {
+            fault,
+            instance: Some(id("a")),
+            detail: "why".into(),
+        })
+    };
+    world.frame(controller, Kind::START, bad(Fault::Payload));
+    world.frame(controller, Kind::START, bad(Fault::Data));
+    world.frame(controller, Kind::DELETE, bad(Fault::Data));
+    world.frame(controller, Kind::ATTACH_VOLUME, bad(Fault::Payload));
+    world.frame(controller, Kind::CONFIGURE, bad(Fault::Payload));
+    let told = world.told(controller);
+    let answers: Vec<String> = told
+        .iter()
+        .map(|message| match message {
+            Message::StartFailure(failure) => failure.reason.to_string(),
+            Message::DeleteFailure(failure) => failure.reason.to_string(),
+            Message::AttachVolumeFailure(failure) => failure.reason.to_string(),
+            Message::InvalidConfiguration(payload) => String::from_utf8_lossy(payload).into_owned(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        answers,
+        [
+            "invalid_payload",
+            "invalid_data",
+            "invalid_data",
+            "invalid_payload",
+            "COMMAND CONFIGURE"
+        ]
+    );
+}
+
+#[test]
+fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
+    let mut world = World::new();
+    let controller = world.original_controller();
+    world.look_away();
+    let target = || Target {
+        instance: id("a"),
+        node: node_uuid(9).to_string().into(),
+    };
+    world.frame(controller, Kind::DELETE, Meaning::Delete(target()));
+    match world.told_once(controller) {
+        Message::DeleteFailure(failure) => {
+            assert_eq!(failure.reason, DeleteFailureReason::NoInstance)
+        }
+        other => panic!("{other:?}"),
+    }
+    let attach = Meaning::AttachVolume {
+        target: target(),
+        volume: "v".into(),
+    };
+    world.frame(controller, Kind::ATTACH_VOLUME, attach);
+    match world.told_once(controller) {
+        Message::AttachVolumeFailure(failure) => {
+            assert_eq!(failure.reason, AttachVolumeFailureReason::NoInstance);
+            assert_eq!(failure.volume_uuid, "v");
+        }
+        other => panic!("{other:?}"),
+    }
+    world.frame(
+        controller,
+        Kind::EVACUATE,
+        Meaning::Evacuate(Box::new(Evacuate {
+            workload_agent_uuid: "elsewhere".to_owned(),
+            ..Evacuate::default()
+        })),
+    );
+    world.nothing_else();
+}
+
+#[test]
+fn defect_7_nobody_sends_what_is_not_for_its_role() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    let cnci = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Encoding::Native);
+    let server = world.join(Role::SERVER, Uuid::from_u128(6), Encoding::Gob);
+    world.look_away();
+    world.frame(node, Kind::START, Meaning::Start(Box::new(request("a", 1))));
+    world.frame(cnci, Kind::INSTANCE_DELETED, Meaning::InstanceGone(id("a")));
+    world.frame(
+        server,
+        Kind::START,
+        Meaning::Start(Box::new(request("b", 1))),
+    );
+    world.frame(controller, Kind::READY, Meaning::Status);
+    for peer in [node, cnci, controller] {
+        match world.told_once(peer) {
+            Message::CommandRefused(refused) => {
+                assert_eq!(refused.reason, RefusalReason::NotPermitted)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    world.nothing_else();
+    assert_eq!(world.scheduler.counters().refused, 4);
+}
+
+#[test]
+fn defect_16_forged_reports_are_refused() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let liar = world.node_with(1, 100);
+    let victim = world.node_with(2, 100);
+    assert_eq!(world.place(controller, "a", 1), Some(liar));
+    assert_eq!(world.place(controller, "b", 60), Some(victim));
+    world.look_away();
+    let node: Box<str> = node_uuid(2).to_string().into();
+    let report = StatsReport {
+        ends: None,
+        lease_seq: None,
+        node: node.clone(),
+        starts_seen: None,
+        extras: None,
+        instances: vec![],
+    };
+    world.frame(liar, Kind::STATS, Meaning::Stats(Box::new(report)));
+    let reason = StartFailureReason::LaunchFailure;
+    let forged = Meaning::StartFailed {
+        detail: "".into(),
+        node,
+        instance: Some(id("b")),
+        reason,
+    };
+    world.frame(liar, Kind::START_FAILURE, forged);
+    world.nothing_else();
+    assert_eq!(
+        world.place(controller, "c", 60),
+        Some(liar),
+        "the victim's claim stands"
+    );
+}
+
+#[test]
+fn defect_17_bursts_are_spread_exactly() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let nodes: Vec<_> = (0..50)
+        .map(|number| world.node_with(number, 1_000_000))
+        .collect();
+    world.look_away();
+    for number in 0..1000 {
+        world.start(controller, &format!("i{number}"), 1);
+    }
+    let placements = world.placements();
+    for node in nodes {
+        assert_eq!(placements.iter().filter(|(_, to)| *to == node).count(), 20);
+    }
+}
+
+#[test]
+fn unknown_types_are_answered_and_unknown_operands_dropped() {
+    let mut world = World::new();
+    let node = world.node_with(1, 100);
+    world.controller();
+    world.look_away();
+    world.frame(node, Kind::new(9, 3), Meaning::Opaque);
+    assert_eq!(world.told_once(node), Message::InvalidFrameType);
+    world.frame(node, Kind::new(3, 0x3f), Meaning::Opaque);
+    world.nothing_else();
+    assert_eq!(world.scheduler.counters().unknown, 2);
+}
+
+#[test]
+fn reports_go_to_all_controllers_and_not_back() {
+    let mut world = World::new();
+    let first = world.original_controller();
+    let second = world.original_controller();
+    let node = world.node_with(1, 100);
+    let other = world.node_with(2, 100);
+    world.look_away();
+    world.stats(node, vec![]);
+    world.frame(node, Kind::TRACE_REPORT, Meaning::Opaque);
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    for controller in [first, second] {
+        let kinds: Vec<Kind> = world
+            .told(controller)
+            .into_iter()
+            .map(|message| match message {
+                Message::Forward(frame) => frame.kind,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [Kind::STATS, Kind::TRACE_REPORT, Kind::INSTANCE_DELETED]
+        );
+    }
+    assert_eq!(world.told(other), []);
+    world.nothing_else();
+}
+
+#[test]
+fn an_operator_gets_the_answers_to_its_own_commands() {
+    let mut world = World::new();
+    let operator = world.operator(&[]);
+    let watching = world.operator(&[Topic::Instances, Topic::Failures]);
+    let node = world.node_with(1, 100);
+    world.look_away();
+    world.start(operator, "a", 1);
+    world.placements();
+    world.start_failed(node, "a", StartFailureReason::LaunchFailure);
+    assert!(
+        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::START_FAILURE)
+    );
+    world.start(operator, "b", 1);
+    world.delete(operator, "b", node);
+    world.gone(node, Kind::INSTANCE_DELETED, "b");
+    assert!(
+        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::INSTANCE_DELETED)
+    );
+    assert_eq!(world.told(watching).len(), 2);
+    let target = Target {
+        instance: id("b"),
+        node: world.uuid_of(node).to_string().into(),
+    };
+    let attach = Meaning::AttachVolume {
+        target,
+        volume: "v".into(),
+    };
+    world.frame(operator, Kind::ATTACH_VOLUME, attach);
+    world.look_away();
+    let node_name = world.uuid_of(node).to_string().into();
+    let failed = Meaning::AttachVolumeFailed {
+        node: node_name,
+        instance: id("b"),
+    };
+    world.frame(node, Kind::ATTACH_VOLUME_FAILURE, failed);
+    assert!(
+        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::ATTACH_VOLUME_FAILURE)
+    );
+    assert_eq!(world.told(watching).len(), 1);
+    world.start(watching, "c", 1);
+    world.delete(watching, "c", node);
+    world.look_away();
+    world.gone(node, Kind::INSTANCE_DELETED, "c");
+    assert_eq!(
+        world.told(watching).len(),
+        1,
+        "once, though it watches and asked"
+    );
+}
+
+#[test]
+fn concentrators_get_what_names_them() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Encoding::Gob);
+    world.look_away();
+    let to = |agent: Uuid| Meaning::Concentrator {
+        agent: agent.to_string().into(),
+        otherwise: None,
+    };
+    world.frame(controller, Kind::REFRESH_CNCI, to(Uuid::from_u128(5)));
+    world.frame(node, Kind::TENANT_ADDED, to(Uuid::from_u128(5)));
+    assert_eq!(world.told(agent).len(), 2);
+    world.frame(controller, Kind::REFRESH_CNCI, to(Uuid::from_u128(6)));
+    assert!(matches!(
+        world.told_once(controller),
+        Message::CommandRefused(_)
+    ));
+}

@@ -1,0 +1,353 @@
+//! Random STARTs of all priorities on nodes that are too small for them, with launchers that take their time, refuse, are
+//! cut off and come back: no node is ever given more than it has, no instance runs twice, and in the end nobody has been
+//! forgotten.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use fastrand::Rng;
+use proto_frames::Kind;
+use proto_frames::payload::{CommandFailureReason, LifeCommand, LifeState, StartFailureReason};
+use sched_core::{
+    InstanceReport, Message, Order, Resources, SessionId, StartRequest, TargetedCommand,
+};
+
+use crate::support::preemption::{frozen, patient, sized};
+use crate::support::seeds::for_each_seed_and;
+use crate::support::world::{Size, World, running};
+
+const MEM: i64 = 1000;
+const CPUS: i64 = 8;
+const STEPS: usize = 250;
+/// What a node can hold after all has come to rest, many times over.
+const ROUNDS: usize = 400;
+/// Seeds that found a defect once.
+const FOUND: [u64; 6] = [334, 369, 711, 1606, 1816, 7698];
+
+/// A launcher, as simple as can be.
+struct Host {
+    number: u64,
+    session: SessionId,
+    /// Whether it can suspend.
+    is_able: bool,
+    has: BTreeMap<String, Guest>,
+    told: VecDeque<Message>,
+    starts_seen: u64,
+}
+
+/// An instance on a launcher.
+struct Guest {
+    asked: Resources,
+    is_suspended: bool,
+}
+
+struct Run {
+    world: World,
+    chance: Rng,
+    controller: SessionId,
+    hosts: Vec<Host>,
+    /// Started, and not known to be gone, with their priorities.
+    open: BTreeMap<String, i64>,
+    /// How far each of them is, as the controller was told.
+    lives: BTreeMap<String, LifeState>,
+    /// Those that some launcher could not start: they do not go back to its node.
+    refused: BTreeSet<String>,
+    count: usize,
+}
+
+#[test]
+fn whoever_makes_way_nobody_is_forgotten_and_no_node_has_too_much() {
+    for_each_seed_and(&FOUND, 25, |seed| {
+        let mut run = Run::new(seed);
+        for _ in 0..STEPS {
+            run.step();
+            run.check();
+        }
+        run.come_to_rest();
+    });
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut world = World::with_preemption();
+        let controller = world.controller();
+        let mut run = Self {
+            world,
+            chance: Rng::with_seed(seed),
+            controller,
+            hosts: Vec::new(),
+            open: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            count: 0,
+        };
+        for number in 1..=3 {
+            let is_able = number < 3;
+            let session = run.connect(number, is_able);
+            run.hosts.push(Host {
+                number,
+                session,
+                is_able,
+                has: BTreeMap::new(),
+                told: VecDeque::new(),
+                starts_seen: 0,
+            });
+            run.report(run.hosts.len() - 1);
+        }
+        run
+    }
+
+    fn connect(&mut self, number: u64, is_able: bool) -> SessionId {
+        let session = self.world.silent_node(number);
+        if is_able {
+            self.world.ready_able(session, MEM, CPUS);
+        } else {
+            let size = Size {
+                mem: MEM,
+                cpus: CPUS,
+                ..Size::default()
+            };
+            self.world.ready(session, size);
+        }
+        session
+    }
+
+    fn step(&mut self) {
+        let host = self.chance.usize(..self.hosts.len());
+        match self.chance.u8(..20) {
+            0..5 => self.start(),
+            5..12 => self.work(host),
+            12..15 => self.report(host),
+            15 => self.end_one(host),
+            16 => self.delete_one(),
+            17 => self.cut_off(host),
+            18 => self
+                .world
+                .advance(Duration::from_secs(self.chance.u64(..20))),
+            _ => self.world.advance(Duration::from_millis(1)),
+        }
+        self.listen();
+    }
+
+    fn start(&mut self) {
+        self.count += 1;
+        let name = format!("i{}", self.count);
+        let priority = 20 * self.chance.i64(0..6);
+        let mut start: StartRequest = sized(&name, 100 * self.chance.i64(0..7), priority);
+        start.asked.vcpus = self.chance.i64(1..=CPUS);
+        if self.chance.bool() {
+            start = patient(start, 3600);
+        }
+        self.open.insert(name, priority);
+        self.world.start_as(self.controller, start);
+    }
+
+    /// What everybody was told is taken in.
+    fn listen(&mut self) {
+        for (to, message) in self.world.take_said() {
+            if to == self.controller {
+                match message {
+                    Message::StartFailure(failure) => {
+                        self.open.remove(&failure.instance_uuid);
+                    }
+                    Message::InstanceState(event) => self.lives(event.instance_uuid, event.state),
+                    _ => {}
+                }
+            } else if let Some(host) = self.hosts.iter_mut().find(|it| it.session == to) {
+                host.told.push_back(message);
+            }
+        }
+    }
+
+    /// An instance has come to another state. What was suspended to make way is not resumed while anything of higher
+    /// priority waits: every node could run everything, but what it could not start.
+    fn lives(&mut self, name: String, state: LifeState) {
+        if state == LifeState::Gone {
+            self.open.remove(&name);
+            self.lives.remove(&name);
+            return;
+        }
+        let before = self.lives.insert(name.clone(), state.clone());
+        if (before, state) == (Some(LifeState::Suspended), LifeState::Resuming) {
+            let mut others = self.open.iter();
+            let higher = others.find(|(other, priority)| {
+                **priority > self.open[&name]
+                    && !self.refused.contains(*other)
+                    && self.lives.get(*other) == Some(&LifeState::Waiting)
+            });
+            assert_eq!(higher, None, "{name} is resumed and they wait");
+        }
+    }
+
+    /// A launcher does the next thing it was told.
+    fn work(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        let (session, fails) = (host.session, self.chance.u8(..12) == 0);
+        match host.told.pop_front() {
+            Some(Message::Start(start)) => {
+                let name = start.request.instance.to_string();
+                host.starts_seen += 1;
+                if fails {
+                    self.refused.insert(name.clone());
+                    let reason = StartFailureReason::LaunchFailure;
+                    return self.world.start_failed(session, &name, reason);
+                }
+                let guest = Guest {
+                    asked: start.request.asked,
+                    is_suspended: false,
+                };
+                assert!(host.has.insert(name, guest).is_none(), "it has it");
+            }
+            Some(Message::Order(order)) => self.carry_out(at, *order, fails),
+            Some(Message::Targeted(command)) => self.remove(at, &command),
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, order: Order, fails: bool) {
+        let host = &mut self.hosts[at];
+        let session = host.session;
+        let (name, command, suspends) = match order {
+            Order::Suspend(order) => (order.instance_uuid, LifeCommand::Suspend, true),
+            Order::Resume(order) => (order.instance_uuid, LifeCommand::Resume, false),
+            Order::Stop(order) => {
+                return match host.has.remove(&order.instance_uuid) {
+                    Some(_) => self.world.stopped(session, &order.instance_uuid),
+                    None => self.world.not_there(session, &order.instance_uuid),
+                };
+            }
+            other => panic!("{other:?}"),
+        };
+        let Some(guest) = host.has.get_mut(&name) else {
+            let reason = CommandFailureReason::NoInstance;
+            return self.world.cannot(session, command, &name, reason);
+        };
+        if guest.is_suspended == suspends {
+            let reason = CommandFailureReason::WrongState;
+            self.world.cannot(session, command, &name, reason);
+        } else if fails {
+            let reason = CommandFailureReason::Failed;
+            self.world.cannot(session, command, &name, reason);
+        } else {
+            guest.is_suspended = suspends;
+            if suspends {
+                self.world.suspended(session, &name);
+            } else {
+                self.world.resumed(session, &name);
+            }
+        }
+    }
+
+    fn remove(&mut self, at: usize, command: &TargetedCommand) {
+        let name = command.target.instance.to_string();
+        let host = &mut self.hosts[at];
+        let session = host.session;
+        match host.has.remove(&name) {
+            Some(_) => self.world.gone(session, Kind::INSTANCE_DELETED, &name),
+            None => self.world.not_there(session, &name),
+        }
+    }
+
+    fn report(&mut self, at: usize) {
+        let host = &self.hosts[at];
+        let row = |(name, guest): (&String, &Guest)| InstanceReport {
+            requested: Some(guest.asked),
+            ..if guest.is_suspended {
+                frozen(name)
+            } else {
+                running(name, 0)
+            }
+        };
+        let rows = host.has.iter().map(row).collect();
+        self.world
+            .stats_seen(host.session, Some(host.starts_seen), rows);
+    }
+
+    /// Something that runs ends by itself.
+    fn end_one(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        let mut runs = host.has.iter().filter(|(_, guest)| !guest.is_suspended);
+        let Some(name) = runs.next().map(|(name, _)| name.clone()) else {
+            return;
+        };
+        host.has.remove(&name);
+        self.world.stopped(host.session, &name);
+    }
+
+    fn delete_one(&mut self) {
+        let open = self.open.keys().cloned().collect::<Vec<_>>();
+        if let Some(name) = self.chance.choice(open) {
+            let node = self.hosts[0].session;
+            self.world.delete(self.controller, &name, node);
+        }
+    }
+
+    /// A launcher's connection ends: what it was told and has not done is lost or was never written.
+    fn cut_off(&mut self, at: usize) {
+        self.listen();
+        let (session, number, is_able) = {
+            let host = &self.hosts[at];
+            (host.session, host.number, host.is_able)
+        };
+        let told: Vec<Message> = self.hosts[at].told.drain(..).collect();
+        let unsent = if self.chance.bool() { told } else { Vec::new() };
+        self.world.cut_returning(session, unsent);
+        self.listen();
+        let new = self.connect(number, is_able);
+        let host = &mut self.hosts[at];
+        (host.session, host.starts_seen) = (new, 0);
+        self.report(at);
+    }
+
+    /// No launcher has more than it can hold, and nothing runs twice.
+    fn check(&self) {
+        let mut seen = BTreeSet::new();
+        for host in &self.hosts {
+            let (mut mem, mut cpus) = (0, 0);
+            for (name, guest) in &host.has {
+                assert!(seen.insert(name), "{name} is on two nodes");
+                mem += guest.asked.mem_mib;
+                cpus += if guest.is_suspended {
+                    0
+                } else {
+                    guest.asked.vcpus
+                };
+            }
+            assert!(mem <= MEM && cpus <= CPUS, "{mem} MiB, {cpus} vcpus");
+        }
+    }
+
+    /// Whatever runs ends, whatever waits has its turn.
+    fn come_to_rest(&mut self) {
+        for _ in 0..ROUNDS {
+            for at in 0..self.hosts.len() {
+                while !self.hosts[at].told.is_empty() {
+                    self.work(at);
+                    self.listen();
+                    self.check();
+                }
+                self.report(at);
+                self.end_one(at);
+                self.listen();
+            }
+            self.world.advance(Duration::from_secs(5));
+            self.listen();
+            if self.open.is_empty() && self.hosts.iter().all(|host| host.has.is_empty()) {
+                return;
+            }
+        }
+        panic!("{:?} never came to an end", self.open);
+    }
+}
+
+impl World {
+    /// A launcher does not have what it was to stop or delete.
+    fn not_there(&mut self, node: SessionId, name: &str) {
+        let meaning = sched_core::Meaning::DeleteFailed {
+            node: self.uuid_of(node).to_string().into(),
+            instance: crate::support::world::id(name),
+            no_instance: true,
+        };
+        self.frame(node, Kind::DELETE_FAILURE, meaning);
+    }
+}

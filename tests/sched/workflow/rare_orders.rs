@@ -1,0 +1,307 @@
+//! Rare orders of events, each of which once had the wrong end.
+
+use std::time::Duration;
+
+use proto_frames::payload::StartFailureReason;
+use proto_frames::{Encoding, Kind, Role, Uuid};
+use sched_core::{Backlog, Config, Hello, Input, Message, RefusedConnect};
+
+use crate::support::world::{Size, World, config, node_uuid, running};
+
+const IN_DOUBT: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_peer_with_controller_and_agent_roles_may_leave() {
+    let mut world = World::new();
+    let both = world.join(
+        Role::CONTROLLER | Role::AGENT,
+        Uuid::from_u128(7),
+        Encoding::Native,
+    );
+    world.cut(both);
+}
+
+#[test]
+fn first_empty_stats_of_an_original_launcher_settles_what_is_in_doubt() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.start(controller, "a", 10);
+    world.cut(node);
+    let again = world.node_with(1, 100);
+    world.look_away();
+    for _ in 0..20 {
+        world.stats(again, vec![]);
+        world.advance(Duration::from_secs(6));
+    }
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+    );
+}
+
+#[test]
+fn a_start_still_queued_for_a_stalled_node_is_not_failed_and_then_placed() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    let other = world.silent_node(2);
+    world.stats(node, vec![running("other", 0)]);
+    world.look_away();
+    world.start(controller, "a", 10);
+    let session = node;
+    world.handle(Input::Backlog {
+        session,
+        backlog: Backlog::Stalled,
+    });
+    for _ in 0..3 {
+        world.stats(node, vec![running("other", 0)]);
+    }
+    let failed = world.failures(controller);
+    world.ready(other, Size::default());
+    world.cut_unsent(node);
+    let placed = world.placements();
+    assert!(
+        failed.is_empty() || placed.is_empty(),
+        "told {failed:?}, then placed {placed:?}"
+    );
+}
+
+#[test]
+fn a_start_that_waits_goes_to_the_node_that_lists_its_instance() {
+    let mut world = World::with(Config {
+        expected_nodes: (1..=3).map(node_uuid).collect(),
+        ..config()
+    });
+    let controller = world.controller();
+    world.start(controller, "a", 50);
+    let holder = world.silent_node(1);
+    world.ready(
+        holder,
+        Size {
+            mem: 10,
+            ..Size::default()
+        },
+    );
+    world.stats(holder, vec![running("a", 50)]);
+    world.look_away();
+    world.node_with(2, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), holder)]);
+}
+
+#[test]
+fn a_command_not_yet_written_to_a_replaced_connection_reaches_the_newer_one() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.stats(node, vec![running("a", 0)]);
+    world.look_away();
+    world.delete(controller, "a", node);
+    let again = world.silent_node(1);
+    let told = world.told(controller);
+    assert!(told.is_empty(), "the node is there: {told:?}");
+    assert!(
+        world
+            .told(again)
+            .iter()
+            .any(|message| matches!(message, Message::Targeted(_)))
+    );
+}
+
+#[test]
+fn a_failure_not_yet_written_to_its_sender_goes_to_the_others() {
+    let mut world = World::new();
+    let sender = world.controller();
+    let heir = world.controller();
+    world.node_with(1, 100);
+    world.look_away();
+    world.start(sender, "a", 1000);
+    world.cut_unsent(sender);
+    assert_eq!(
+        world.failures(heir),
+        [("a".to_owned(), StartFailureReason::FullCloud)]
+    );
+}
+
+#[test]
+fn a_start_after_a_delete_that_were_not_written_is_placed_again() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    let other = world.silent_node(2);
+    world.look_away();
+    world.delete(controller, "a", node);
+    world.start(controller, "a", 10);
+    world.ready(other, Size::default());
+    world.cut_unsent(node);
+    assert_eq!(world.placements(), [("a".to_owned(), other)]);
+}
+
+#[test]
+fn an_explanation_is_not_hours_old() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.look_away();
+    world.start(controller, "a", 1000);
+    world.look_away();
+    world.advance(Duration::from_secs(8 * 3600));
+    world.status(node, Kind::MAINTENANCE);
+    world.start(controller, "b", 1000);
+    let Message::StartFailure(failure) = world.told_once(controller) else {
+        panic!("no failure")
+    };
+    let detail = failure.detail.unwrap();
+    assert!(detail.contains("in maintenance"), "{detail}");
+}
+
+#[test]
+fn what_the_latest_stats_do_not_list_counts_as_using_nothing() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    world.stats(node, vec![running("a", 600)]);
+    world.stats(node, vec![running("other", 0)]);
+    assert_eq!(world.place(controller, "b", 500), None);
+}
+
+#[test]
+fn the_instance_that_two_nodes_listed_is_known_once_one_of_them_drops_it() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let first = world.node_with(1, 1000);
+    let second = world.node_with(2, 1000);
+    world.node_with(3, 1000);
+    world.stats(first, vec![running("a", 0)]);
+    world.stats(second, vec![running("a", 0)]);
+    world.gone(first, Kind::INSTANCE_STOPPED, "a");
+    world.stats(second, vec![running("a", 0)]);
+    assert_eq!(world.place(controller, "a", 10), Some(second));
+}
+
+#[test]
+fn a_full_node_that_is_back_is_back() {
+    let mut world = World::with(Config {
+        expected_nodes: vec![node_uuid(1)],
+        ..config()
+    });
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    world.status(node, Kind::FULL);
+    world.stats(node, Vec::new());
+    world.look_away();
+    world.start(controller, "a", 10);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::FullCloud)]
+    );
+}
+
+#[test]
+fn what_fits_does_not_wait_behind_what_does_not() {
+    let mut world = World::with(Config {
+        expected_nodes: (1..=3).map(node_uuid).collect(),
+        ..config()
+    });
+    let controller = world.controller();
+    for at in 0..16 {
+        world.start(controller, &format!("large-{at}"), 1000);
+    }
+    world.start(controller, "small", 10);
+    world.look_away();
+    let node = world.node_with(1, 100);
+    for _ in 0..5 {
+        world.ready(
+            node,
+            Size {
+                mem: 100,
+                ..Size::default()
+            },
+        );
+    }
+    assert_eq!(world.placements(), [("small".to_owned(), node)]);
+}
+
+#[test]
+fn nobody_is_operator_and_controller_at_once() {
+    let mut world = World::new();
+    let role = Role::CONTROLLER | Role::OPERATOR;
+    let hello = Hello {
+        uuid: Uuid::from_u128(7),
+        role,
+        encoding: Encoding::Native,
+        bound: false,
+    };
+    assert_eq!(
+        world.knock(hello),
+        Err(RefusedConnect::OperatorAndController)
+    );
+}
+
+#[test]
+fn a_repeated_start_of_a_running_instance_has_an_outcome_when_its_node_is_lost() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.start(controller, "a", 10);
+    world.stats(node, vec![running("a", 0)]);
+    world.start(controller, "a", 10);
+    world.cut(node);
+    world.look_away();
+    world.advance(IN_DOUBT);
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+    );
+}
+
+#[test]
+fn duplicates_in_stats_do_not_hide_what_is_missing() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "a", 600);
+    world.look_away();
+    for _ in 0..3 {
+        world.stats(node, vec![running("x", 0), running("x", 0)]);
+    }
+    assert_eq!(
+        world.failures(controller),
+        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+    );
+}
+
+#[test]
+fn a_concentrator_that_is_also_a_launcher_is_found() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let uuid = Uuid::from_u128(0xcc);
+    let both = world.join(Role::CNCIAGENT | Role::AGENT, uuid, Encoding::Native);
+    world.look_away();
+    world.frame(
+        controller,
+        Kind::ASSIGN_PUBLIC_IP,
+        sched_core::Meaning::Concentrator {
+            agent: uuid.to_string().into(),
+            otherwise: None,
+        },
+    );
+    assert_eq!(world.told(both).len(), 1);
+}
+
+#[test]
+fn a_failure_that_all_were_told_is_not_told_again_when_one_of_them_leaves() {
+    let mut world = World::new();
+    let sender = world.controller();
+    let (stays, leaves) = (world.controller(), world.controller());
+    let node = world.node_with(1, 100);
+    world.start(sender, "a", 10);
+    world.cut(node);
+    world.cut(sender);
+    world.look_away();
+    world.advance(IN_DOUBT);
+    assert_eq!(world.failures(stays).len(), 1);
+    world.cut_unsent(leaves);
+    assert_eq!(world.failures(stays), []);
+}

@@ -1,0 +1,430 @@
+//! UPDATE: an instance gets more or less than it asked for, in place or on another node, or is told why not.
+
+use std::time::Duration;
+
+use proto_frames::Kind;
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
+    Query, QueryKind, Scheduling, Span, Update,
+};
+use sched_core::{Capabilities, InstanceReport, Meaning, Message, Order, Resources, SessionId};
+
+use crate::journal::survival::{crash, durable};
+use crate::support::migration::{able, movable};
+use crate::support::preemption::frozen;
+use crate::support::words::asking;
+use crate::support::world::{World, request, running};
+
+impl World {
+    fn update(&mut self, asker: SessionId, update: Update) {
+        self.frame(asker, Kind::UPDATE, Meaning::Update(Box::new(update)));
+    }
+
+    /// A launcher says that it has changed an instance.
+    fn updated(&mut self, node: SessionId, name: &str) {
+        let event = InstanceStateEvent {
+            instance_uuid: name.to_owned(),
+            state: LifeState::Updated,
+            ..InstanceStateEvent::default()
+        };
+        let meaning = Meaning::InstanceState(Box::new(event));
+        self.frame(node, Kind::INSTANCE_STATE, meaning);
+    }
+
+    fn update_fails(&mut self, node: SessionId, name: &str) {
+        let failure = CommandFailure {
+            command: LifeCommand::Update,
+            instance_uuid: name.to_owned(),
+            reason: CommandFailureReason::NoRoom,
+            detail: "no".to_owned(),
+            ..CommandFailure::default()
+        };
+        let meaning = Meaning::CommandFailed(Box::new(failure));
+        self.frame(node, Kind::COMMAND_FAILURE, meaning);
+    }
+
+    /// The update that a launcher was ordered to make.
+    fn ordered_update(&mut self, node: SessionId) -> Update {
+        match self.ordered(node).pop() {
+            Some(Order::Update(update)) => update,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Memory that an instance asks for, as a query says.
+    fn asks(&mut self, name: &str) -> i64 {
+        let operator = self.operator(&[]);
+        self.look_away();
+        let query = Query {
+            what: QueryKind::Instances,
+            matching: Some(name.to_owned()),
+            ..Query::default()
+        };
+        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        match self.told_once(operator) {
+            Message::QueryResult(result) => result.instances[0].mem_mb,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn memory(name: &str, mem: i64) -> Update {
+    Update {
+        instance_uuid: name.to_owned(),
+        mem_mb: Some(mem),
+        ..Update::default()
+    }
+}
+
+fn moving(name: &str, mem: i64) -> Update {
+    Update {
+        may_move: true,
+        ..memory(name, mem)
+    }
+}
+
+/// What a node says of an instance that asks for so much.
+fn asking_for(name: &str, mem: i64) -> InstanceReport {
+    InstanceReport {
+        requested: Some(Resources {
+            mem_mib: mem,
+            vcpus: 0,
+            disk_mib: 0,
+        }),
+        ..running(name, 0)
+    }
+}
+
+/// A controller, and a node of 1000 MiB whose launcher can change instances, with `a` of 400 MiB.
+fn one_node(capabilities: Capabilities) -> (World, SessionId, SessionId) {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    world.ready_with(node, able(capabilities));
+    world.run_movable(controller, node, movable("a", 400), &["a"]);
+    (world, controller, node)
+}
+
+#[test]
+fn more_is_claimed_before_the_launcher_is_told() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 700));
+    let order = world.ordered_update(node);
+    assert_eq!(
+        (order.mem_mb, order.vcpus, order.disk_mb),
+        (Some(700), Some(0), Some(0))
+    );
+    assert_eq!(world.place(controller, "b", 400), None);
+    // What the launcher said before it came to it does not give the room away.
+    world.stats(node, vec![asking_for("a", 400)]);
+    assert_eq!(world.place(controller, "b", 400), None);
+    world.look_away();
+    world.updated(node, "a");
+    assert_eq!(
+        world.turns(controller, "a"),
+        [LifeState::Running, LifeState::Updated]
+    );
+    world.stats(node, vec![asking_for("a", 700)]);
+    assert_eq!(world.asks("a"), 700);
+    assert_eq!(world.place(controller, "b", 300), Some(node));
+}
+
+#[test]
+fn less_is_free_for_others_only_when_the_launcher_says_so() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 100));
+    assert_eq!(world.ordered_update(node).mem_mb, Some(100));
+    assert_eq!(world.place(controller, "b", 900), None);
+    world.updated(node, "a");
+    assert_eq!(world.place(controller, "b", 900), Some(node));
+}
+
+#[test]
+fn what_the_launcher_refuses_or_does_not_do_is_undone() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 700));
+    world.look_away();
+    world.update_fails(node, "a");
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.command, LifeCommand::Update);
+    assert_eq!(failure.reason, CommandFailureReason::NoRoom);
+    assert_eq!(world.asks("a"), 400);
+    world.update(controller, memory("a", 700));
+    world.look_away();
+    world.advance(Duration::from_secs(60));
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::Timeout);
+    assert_eq!(world.place(controller, "b", 600), Some(node));
+}
+
+#[test]
+fn a_launcher_that_lists_the_new_amounts_has_made_the_change() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 700));
+    world.stats(node, vec![asking_for("a", 700)]);
+    world.look_away();
+    world.advance(Duration::from_secs(60));
+    assert!(world.turns(controller, "a").contains(&LifeState::Updated));
+    assert_eq!(world.asks("a"), 700);
+}
+
+#[test]
+fn without_room_for_the_difference_the_figures_are_said() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 1200));
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::NoRoom);
+    let needs = "memory (needs 800 MiB more, 600 MiB free)";
+    assert!(failure.detail.contains(needs), "{}", failure.detail);
+    assert!(world.ordered(node).is_empty());
+    assert_eq!(world.asks("a"), 400);
+}
+
+#[test]
+fn without_room_an_instance_that_may_goes_to_another_node_with_the_new_amounts() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.start(controller, "b", 600);
+    let other = world.node_with(2, 1000);
+    world.look_away();
+    world.update(controller, moving("a", 700));
+    assert_eq!(world.stops(node), ["a"]);
+    assert_eq!(world.place(controller, "c", 400), None);
+    world.look_away();
+    world.has_stopped(node, "a");
+    let start = world.given(other);
+    assert_eq!(start.request.asked.mem_mib, 700);
+    let demand = start.changes.and_then(|changes| changes.demand);
+    assert_eq!(demand.map(|demand| demand.mem_mib), Some(700));
+}
+
+#[test]
+fn a_move_that_fails_leaves_the_old_amounts() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, moving("a", 1200));
+    assert_eq!(
+        world.failed_command(controller).reason,
+        CommandFailureReason::NoRoom
+    );
+    world.node_with(2, 2000);
+    world.look_away();
+    world.update(controller, moving("a", 1200));
+    assert_eq!(world.stops(node), ["a"]);
+    world.look_away();
+    world.advance(Duration::from_secs(300));
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.command, LifeCommand::Update);
+    assert_eq!(failure.reason, CommandFailureReason::Timeout);
+    assert_eq!(world.asks("a"), 400);
+}
+
+#[test]
+fn a_launcher_that_cannot_change_instances_is_not_asked_to() {
+    let (mut world, controller, node) = one_node(Capabilities::default());
+    world.update(controller, memory("a", 500));
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::NotSupported);
+    assert!(world.ordered(node).is_empty());
+    world.node_with(2, 1000);
+    world.update(controller, moving("a", 500));
+    assert_eq!(world.stops(node), ["a"]);
+}
+
+#[test]
+fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 700));
+    world.updated(node, "a");
+    let other = world.node_with(2, 1000);
+    world.look_away();
+    let migrate = Migrate {
+        instance_uuid: "a".to_owned(),
+        ..Migrate::default()
+    };
+    world.frame(
+        controller,
+        Kind::MIGRATE,
+        Meaning::Migrate(Box::new(migrate)),
+    );
+    world.has_stopped(node, "a");
+    world.told(node);
+    assert_eq!(world.given(other).request.asked.mem_mib, 700);
+}
+
+#[test]
+fn what_waits_may_ask_for_less_and_then_fit() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "big", 800);
+    let scheduling = Scheduling {
+        queue: Some(Span::from_ms(60_000)),
+        ..Scheduling::default()
+    };
+    world.start_as(controller, asking("a", 500, scheduling));
+    world.look_away();
+    world.update(controller, memory("a", 5000));
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::NoRoom);
+    world.look_away();
+    world.update(controller, memory("a", 200));
+    let placed = world.told(node);
+    let [Message::Start(start)] = &placed[..] else {
+        panic!("{placed:?}");
+    };
+    let demand = start.changes.as_ref().and_then(|it| it.demand.as_ref());
+    assert_eq!(demand.map(|demand| demand.mem_mib), Some(200));
+}
+
+#[test]
+fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.start(controller, "big", 1000);
+    world.list(node, &["big"]);
+    for name in ["a", "b"] {
+        let scheduling = Scheduling {
+            queue: Some(Span::from_ms(60_000)),
+            ..Scheduling::default()
+        };
+        world.start_as(controller, asking(name, 600, scheduling));
+    }
+    world.look_away();
+    let update = Update {
+        instance_uuid: "b".to_owned(),
+        priority: Some(90),
+        ..Update::default()
+    };
+    world.update(controller, update);
+    assert_eq!(world.turns(controller, "b"), [LifeState::Updated]);
+    world.has_stopped(node, "big");
+    assert_eq!(world.placements(), [("b".to_owned(), node)]);
+}
+
+#[test]
+fn an_update_that_says_nothing_or_is_about_nobody_is_refused() {
+    let (mut world, controller, _) = one_node(Capabilities::UPDATE);
+    let empty = Update {
+        instance_uuid: "a".to_owned(),
+        ..Update::default()
+    };
+    world.update(controller, empty);
+    assert_eq!(
+        world.failed_command(controller).reason,
+        CommandFailureReason::InvalidData
+    );
+    world.update(controller, memory("nobody", 1));
+    assert_eq!(
+        world.failed_command(controller).reason,
+        CommandFailureReason::NoInstance
+    );
+    world.start_as(controller, request("early", 1));
+    world.update(controller, memory("early", 2));
+    assert_eq!(
+        world.failed_command(controller).reason,
+        CommandFailureReason::WrongState
+    );
+}
+
+#[test]
+fn one_that_is_being_changed_can_be_deleted_and_ends_as_any_other() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    world.update(controller, memory("a", 700));
+    world.delete(controller, "a", node);
+    world.updated(node, "a");
+    world.gone(node, Kind::INSTANCE_DELETED, "a");
+    world.update(controller, memory("a", 700));
+    assert_eq!(
+        world.failed_command(controller).reason,
+        CommandFailureReason::NoInstance
+    );
+    assert_eq!(world.place(controller, "b", 1000), Some(node));
+}
+
+#[test]
+fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_says() {
+    // Its launcher does not come to the DELETE, or was never told.
+    for is_written in [true, false] {
+        let (mut world, controller, mut node) = one_node(Capabilities::UPDATE);
+        world.update(controller, memory("a", 200));
+        world.look_away();
+        world.delete(controller, "a", node);
+        if is_written {
+            world.look_away();
+            world.advance(Duration::from_secs(60));
+        } else {
+            world.cut_unsent(node);
+            node = world.silent_node(1);
+            world.ready_with(node, able(Capabilities::UPDATE));
+        }
+        world.stats(node, vec![asking_for("a", 200)]);
+        world.advance(Duration::from_secs(60));
+        assert!(world.turns(controller, "a").contains(&LifeState::Updated));
+        assert_eq!(world.asks("a"), 200);
+        assert_eq!(world.place(controller, "b", 800), Some(node));
+    }
+}
+
+#[test]
+fn the_new_amounts_outlive_the_scheduler() {
+    let mut world = World::with(durable());
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    world.ready_with(node, able(Capabilities::UPDATE));
+    world.run_movable(controller, node, movable("a", 400), &["a"]);
+    world.update(controller, memory("a", 700));
+    world.updated(node, "a");
+    crash(&mut world, 1);
+    let controller = world.controller();
+    let node = world.node_with(1, 1000);
+    world.list(node, &["a"]);
+    let other = world.node_with(2, 1000);
+    world.look_away();
+    let migrate = Migrate {
+        instance_uuid: "a".to_owned(),
+        ..Migrate::default()
+    };
+    let meaning = Meaning::Migrate(Box::new(migrate));
+    world.frame(controller, Kind::MIGRATE, meaning);
+    world.has_stopped(node, "a");
+    world.told(node);
+    let start = world.given(other);
+    let demand = start.changes.and_then(|changes| changes.demand);
+    assert_eq!(demand.map(|demand| demand.mem_mib), Some(700));
+}
+
+#[test]
+fn an_instance_that_is_listed_as_suspended_is_not_changed_as_if_it_ran() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.silent_node(1);
+    let capabilities = Capabilities::UPDATE.and(Capabilities::SUSPEND);
+    world.ready_with(node, able(capabilities));
+    // Nobody here started it, and it is not managed yet.
+    world.stats(node, vec![frozen("a")]);
+    world.look_away();
+    world.update(
+        controller,
+        Update {
+            instance_uuid: "a".to_owned(),
+            vcpus: Some(2),
+            ..Update::default()
+        },
+    );
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::WrongState);
+    assert!(failure.detail.contains("suspended"), "{failure:?}");
+    assert!(world.ordered(node).is_empty());
+    // Its priority may change, and it is what it is.
+    world.update(
+        controller,
+        Update {
+            instance_uuid: "a".to_owned(),
+            priority: Some(70),
+            ..Update::default()
+        },
+    );
+    world.look_away();
+    world.ask_resume(controller, "a");
+    assert_eq!(world.orders(node), ["resume a"]);
+}
