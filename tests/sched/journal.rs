@@ -1,4 +1,4 @@
 //! What is on disk: what outlives the scheduler, and disks that take no writes.
 
 mod disks;
-pub(crate) mod survival;
+mod survival;

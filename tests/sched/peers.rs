@@ -1,6 +1,6 @@
 //! Peers: who is master, what each may say, what one of them can make the core hold, and what a new master is told.
 
-pub(crate) mod bounds;
+mod bounds;
 mod connections;
 mod floods;
 mod heirs;

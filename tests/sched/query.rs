@@ -1,4 +1,4 @@
 //! Answers to queries: rows of nodes and instances, pages, and what people see of what is placed.
 
 mod rows;
-pub(crate) mod seeing;
+mod seeing;

@@ -2,10 +2,13 @@
 //! evaluations.
 
 pub(crate) mod any;
+pub(crate) mod durability;
 pub(crate) mod launchers;
 pub(crate) mod migration;
 pub(crate) mod plain;
 pub(crate) mod preemption;
+pub(crate) mod requests;
+pub(crate) mod scenes;
 pub(crate) mod seeds;
 pub(crate) mod store;
 pub(crate) mod words;

@@ -13,9 +13,9 @@ use sched_core::{
     PolicyRules, Rules, SessionId, StartRequest,
 };
 
-use crate::journal::survival::{crash, durable};
-use crate::queue::waiting::{patient, queued, urgent};
-use crate::support::world::{World, node_uuid, running};
+use crate::support::durability::{crash, durable};
+use crate::support::requests::Asking;
+use crate::support::world::{World, node_uuid, request, running};
 
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -29,7 +29,7 @@ fn ruled(mem: i64, taken: i64, rules: Rules) -> (World, SessionId, SessionId) {
     let controller = world.controller();
     let node = world.node_with(1, mem);
     if taken > 0 {
-        let start = urgent("taken", taken, 0, 20);
+        let start = request("taken", taken).waiting(0).priority(20);
         assert_eq!(world.place_as(controller, start), Some(node));
         world.stats(node, vec![running("taken", 1)]);
         world.look_away();
@@ -98,8 +98,8 @@ fn not_recorded(names: &[&str]) -> Vec<(String, StartFailureReason)> {
 fn a_start_that_needs_a_disk_that_takes_no_writes_fails_when_its_time_is_up() {
     let (mut world, controller, _) = world(100, 100);
     world.disk_refuses();
-    world.start_as(controller, patient("waits", 50, 600));
-    world.start_as(controller, patient("fits", 0, 600));
+    world.start_as(controller, request("waits", 50).waiting(600));
+    world.start_as(controller, request("fits", 0).waiting(600));
     world.advance(DISK_PATIENCE - MOMENT);
     world.nothing_else();
     world.advance(MOMENT);
@@ -115,12 +115,12 @@ fn a_start_that_needs_a_disk_that_takes_no_writes_fails_when_its_time_is_up() {
 fn a_start_that_was_taken_in_before_the_disk_failed_fails_too_and_its_claim_is_free() {
     let (mut world, controller, node) = world(100, 0);
     world.store.be_slow();
-    let mut again = patient("again", 60, 600);
+    let mut again = request("again", 60).waiting(600);
     if let Some(scheduling) = &mut again.scheduling {
         scheduling.attempts = Some(2);
     }
     world.start_as(controller, again);
-    world.start_as(controller, patient("big", 100, 600));
+    world.start_as(controller, request("big", 100).waiting(600));
     assert_eq!(world.placements(), [("again".to_owned(), node)]);
     world.advance(MOMENT);
     world.disk_refuses();
@@ -156,8 +156,8 @@ fn a_plain_start_goes_on() {
 #[test]
 fn what_was_acknowledged_waits_for_the_disk_and_is_not_given_up() {
     let (mut world, controller, node) = world(100, 100);
-    world.start_as(controller, patient("waits", 100, 600));
-    assert_eq!(queued(&mut world, controller).len(), 1);
+    world.start_as(controller, request("waits", 100).waiting(600));
+    assert_eq!(world.queued(controller).len(), 1);
     world.disk_refuses();
     // There is room: it waits for the disk to say that it has left the queue.
     world.gone(node, Kind::INSTANCE_DELETED, "taken");
@@ -172,26 +172,26 @@ fn what_was_acknowledged_waits_for_the_disk_and_is_not_given_up() {
 fn a_start_sent_again_is_not_told_that_it_waits_before_that_is_on_disk() {
     let (mut world, controller, _) = world(100, 100);
     world.store.be_slow();
-    world.start_as(controller, patient("waits", 100, 600));
-    world.start_as(controller, patient("waits", 100, 600));
-    assert_eq!(queued(&mut world, controller).len(), 0);
+    world.start_as(controller, request("waits", 100).waiting(600));
+    world.start_as(controller, request("waits", 100).waiting(600));
+    assert_eq!(world.queued(controller).len(), 0);
     // It is told as the first one is.
     world.store.be_fast();
     world.handle(Input::Tick);
-    assert_eq!(queued(&mut world, controller).len(), 1);
+    assert_eq!(world.queued(controller).len(), 1);
     // Once it is there, at once, whatever else is not.
     world.disk_refuses();
-    world.start_as(controller, patient("waits", 100, 600));
-    assert_eq!(queued(&mut world, controller).len(), 1);
+    world.start_as(controller, request("waits", 100).waiting(600));
+    assert_eq!(world.queued(controller).len(), 1);
 }
 
 #[test]
 fn a_start_sent_again_of_what_cannot_be_recorded_is_refused_at_once() {
     let (mut world, controller, _) = world(100, 100);
     world.store.be_slow();
-    world.start_as(controller, patient("waits", 100, 600));
+    world.start_as(controller, request("waits", 100).waiting(600));
     world.disk_refuses();
-    world.start_as(controller, patient("waits", 100, 600));
+    world.start_as(controller, request("waits", 100).waiting(600));
     let there = [("waits".to_owned(), StartFailureReason::InstanceExists)];
     assert_eq!(world.failures(controller), there);
     world.advance(DISK_PATIENCE);
@@ -201,9 +201,9 @@ fn a_start_sent_again_of_what_cannot_be_recorded_is_refused_at_once() {
 #[test]
 fn a_crash_while_nothing_can_be_written_leaves_what_was_acknowledged() {
     let (mut world, controller, _) = world(100, 100);
-    world.start_as(controller, patient("waits", 100, 600));
+    world.start_as(controller, request("waits", 100).waiting(600));
     world.disk_refuses();
-    world.start_as(controller, patient("other", 100, 600));
+    world.start_as(controller, request("other", 100).waiting(600));
     world.advance(2 * DISK_PATIENCE);
     assert_eq!(world.failures(controller), not_recorded(&["other"]));
     crash(&mut world, 1);
@@ -214,7 +214,7 @@ fn a_crash_while_nothing_can_be_written_leaves_what_was_acknowledged() {
 #[test]
 fn a_failure_of_what_is_on_disk_is_told_once_a_crash_would_not_undo_it() {
     let (mut world, controller, _) = world(100, 100);
-    world.start_as(controller, patient("waits", 100, 2));
+    world.start_as(controller, request("waits", 100).waiting(2));
     world.look_away();
     world.disk_refuses();
     world.advance(2 * DISK_PATIENCE);
@@ -223,7 +223,7 @@ fn a_failure_of_what_is_on_disk_is_told_once_a_crash_would_not_undo_it() {
     let timeout = [("waits".to_owned(), StartFailureReason::QueueTimeout)];
     assert_eq!(world.failures(controller), timeout);
 
-    world.start_as(controller, patient("waits", 100, 2));
+    world.start_as(controller, request("waits", 100).waiting(2));
     world.look_away();
     world.disk_refuses();
     world.advance(2 * DISK_PATIENCE);
@@ -239,7 +239,7 @@ fn a_failure_of_what_is_on_disk_is_told_once_a_crash_would_not_undo_it() {
 #[test]
 fn nor_is_one_told_before_while_nothing_is_known_of_a_disk_that_takes_its_time() {
     let (mut world, controller, _) = world(100, 100);
-    world.start_as(controller, patient("waits", 100, 2));
+    world.start_as(controller, request("waits", 100).waiting(2));
     world.look_away();
     world.store.be_slow();
     world.advance(DISK_PATIENCE / 2 + DISK_PATIENCE / 4);
@@ -254,11 +254,11 @@ fn starts_at_the_door_go_in_when_the_disk_is_back_the_most_urgent_first() {
     let (mut world, controller, node) = world(100, 0);
     world.disk_refuses();
     for name in ["a", "b", "c"] {
-        world.start_as(controller, patient(name, 40, 600));
+        world.start_as(controller, request(name, 40).waiting(600));
     }
-    world.start_as(controller, urgent("d", 40, 600, 60));
+    world.start_as(controller, request("d", 40).waiting(600).priority(60));
     // Sent again, and taken back.
-    world.start_as(controller, patient("a", 30, 600));
+    world.start_as(controller, request("a", 30).waiting(600));
     world.delete(controller, "b", node);
     let undone = ("b".to_owned(), StartFailureReason::LaunchFailure);
     assert_eq!(world.failures(controller), [undone]);
@@ -271,7 +271,7 @@ fn starts_at_the_door_go_in_when_the_disk_is_back_the_most_urgent_first() {
         .collect();
     assert_eq!(placed, ["d", "c"]);
     assert_eq!(
-        queued(&mut world, controller).len(),
+        world.queued(controller).len(),
         1,
         "the one sent again is the last"
     );
@@ -285,7 +285,10 @@ fn as_many_wait_at_the_door_as_may() {
         world.check_every(1000)
     };
     for number in 0..MAX_HELD_FOR_DISK + 3 {
-        world.start_as(controller, patient(&format!("start-{number}"), 40, 600));
+        world.start_as(
+            controller,
+            request(&format!("start-{number}"), 40).waiting(600),
+        );
     }
     assert_eq!(world.failures(controller).len(), 3);
     assert_eq!(world.scheduler.footprint().held, MAX_HELD_FOR_DISK);
@@ -296,7 +299,7 @@ fn as_many_wait_at_the_door_as_may() {
     // And as many bytes.
     let len = MAX_HELD_FOR_DISK_BYTES / 4;
     for number in 0..5 {
-        let start = patient(&format!("long-{number}"), 40, 600);
+        let start = request(&format!("long-{number}"), 40).waiting(600);
         let payload = vec![b' '; len];
         let frame = Frame::new(Kind::START, world.uuid_of(controller), Bytes::from(payload));
         world.handle(Input::Frame {
@@ -312,12 +315,12 @@ fn as_many_wait_at_the_door_as_may() {
 fn a_disk_that_does_not_answer_is_taken_for_one_that_refuses() {
     let (mut world, controller, node) = world(100, 100);
     world.store.be_slow();
-    world.start_as(controller, patient("first", 50, 600));
+    world.start_as(controller, request("first", 50).waiting(600));
     world.advance(DISK_PATIENCE);
     assert_eq!(world.failures(controller), not_recorded(&["first"]));
     let view = world.store_view(controller);
     assert_eq!((view.state, view.since_s), (StoreState::Refused, Some(5)));
-    world.start_as(controller, patient("second", 50, 600));
+    world.start_as(controller, request("second", 50).waiting(600));
     world.gone(node, Kind::INSTANCE_DELETED, "taken");
     assert_eq!(world.placements(), []);
     world.store.be_fast();
@@ -330,25 +333,25 @@ fn a_disk_that_does_not_answer_is_taken_for_one_that_refuses() {
 fn nothing_is_stopped_for_what_could_not_start() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.disk_refuses();
-    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     // This one did not ask to be kept.
     world.start(controller, "plain", 100);
     world.advance(2 * DISK_PATIENCE);
     assert_eq!(world.told(node).len(), 0, "it is told nothing");
     world.look_away();
     world.disk_writes();
-    world.start_as(controller, urgent("next", 100, 600, 90));
+    world.start_as(controller, request("next", 100).waiting(600).priority(90));
     assert_eq!(world.told(node).len(), 1, "the other makes way");
 }
 
 #[test]
 fn nothing_is_stopped_for_what_waited_before() {
     let (mut world, controller, node) = ruled(100, 0, preempting());
-    let start = urgent("taken", 100, 0, 20);
+    let start = request("taken", 100).waiting(0).priority(20);
     assert_eq!(world.place_as(controller, start), Some(node));
     // While it is on its way it cannot make way.
-    world.start_as(controller, urgent("urgent", 100, 600, 90));
-    assert_eq!(queued(&mut world, controller).len(), 1);
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
+    assert_eq!(world.queued(controller).len(), 1);
     world.look_away();
     world.disk_refuses();
     world.stats(node, vec![running("taken", 1)]);
@@ -362,7 +365,7 @@ fn nothing_is_stopped_for_what_waited_before() {
 fn nothing_is_stopped_before_it_is_on_disk_that_it_goes_on() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.store.be_slow();
-    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     assert_eq!(world.told(node).len(), 0, "it is told nothing");
     world.store.be_fast();
     world.handle(Input::Tick);
@@ -372,7 +375,7 @@ fn nothing_is_stopped_before_it_is_on_disk_that_it_goes_on() {
 #[test]
 fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
-    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     assert_eq!(world.told(node).len(), 1, "it makes way");
     crash(&mut world, 1);
     let node = world.node_with(1, 100);
@@ -389,14 +392,14 @@ fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
 fn nothing_is_stopped_for_what_could_not_be_recorded() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.store.be_slow();
-    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     world.advance(DISK_PATIENCE);
     assert_eq!(world.failures(controller), not_recorded(&["urgent"]));
     world.look_away();
     world.store.be_fast();
     world.handle(Input::Tick);
     assert_eq!(world.told(node).len(), 0, "it is told nothing");
-    world.start_as(controller, urgent("next", 100, 600, 90));
+    world.start_as(controller, request("next", 100).waiting(600).priority(90));
     assert_eq!(world.told(node).len(), 1, "now it makes way");
 }
 
@@ -404,7 +407,7 @@ fn nothing_is_stopped_for_what_could_not_be_recorded() {
 fn what_was_to_make_way_and_was_not_told_ends_by_itself() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.store.be_slow();
-    world.start_as(controller, urgent("urgent", 100, 600, 90));
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     world.advance(20 * DISK_PATIENCE);
     world.stats(node, vec![running("taken", 1)]);
     world.look_away();
@@ -417,7 +420,7 @@ fn what_was_to_make_way_and_was_not_told_ends_by_itself() {
 #[test]
 fn commands_that_have_to_outlive_a_restart_are_refused() {
     let (mut world, controller, node) = world(100, 100);
-    world.start_as(controller, patient("waits", 100, 600));
+    world.start_as(controller, request("waits", 100).waiting(600));
     world.look_away();
     world.disk_refuses();
     let instance_uuid = "taken".to_owned();
@@ -458,18 +461,18 @@ fn commands_that_have_to_outlive_a_restart_are_refused() {
 #[test]
 fn a_scheduler_that_leaves_while_nothing_can_be_written_answers_what_it_has_not_acknowledged() {
     let (mut world, controller, _) = world(100, 100);
-    world.start_as(controller, patient("waits", 100, 600));
+    world.start_as(controller, request("waits", 100).waiting(600));
     world.look_away();
     world.store.be_slow();
-    world.start_as(controller, patient("late", 100, 600));
+    world.start_as(controller, request("late", 100).waiting(600));
     world.disk_refuses();
-    world.start_as(controller, patient("later", 100, 600));
+    world.start_as(controller, request("later", 100).waiting(600));
     world.handle(Input::Leaving);
     assert_eq!(world.failures(controller), not_recorded(&["later", "late"]));
     // Found out while it leaves.
     let (mut world, controller, _) = self::world(100, 100);
     world.store.be_slow();
-    world.start_as(controller, patient("late", 100, 600));
+    world.start_as(controller, request("late", 100).waiting(600));
     world.handle(Input::Leaving);
     world.nothing_else();
     world.disk_refuses();
@@ -485,7 +488,7 @@ fn what_is_said_of_the_store_is_how_it_is() {
         (StoreState::Written, "")
     );
     world.disk_refuses();
-    world.start_as(controller, patient("waits", 50, 600));
+    world.start_as(controller, request("waits", 50).waiting(600));
     world.advance(2 * MOMENT);
     let view = world.store_view(controller);
     assert_eq!(view.state, StoreState::Refused);
@@ -501,7 +504,7 @@ fn what_is_said_of_the_store_is_how_it_is() {
 fn a_dry_run_and_a_start_of_an_instance_that_is_there_need_no_disk() {
     let (mut world, controller, node) = world(100, 50);
     world.disk_refuses();
-    let mut trial: StartRequest = patient("trial", 10, 600);
+    let mut trial: StartRequest = request("trial", 10).waiting(600);
     if let Some(scheduling) = &mut trial.scheduling {
         scheduling.dry_run = true;
     }
@@ -511,6 +514,6 @@ fn a_dry_run_and_a_start_of_an_instance_that_is_there_need_no_disk() {
         1,
         "it is told where it would be"
     );
-    world.start_as(controller, urgent("taken", 50, 0, 20));
+    world.start_as(controller, request("taken", 50).waiting(0).priority(20));
     assert_eq!(world.placements(), [("taken".to_owned(), node)]);
 }

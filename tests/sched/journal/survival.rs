@@ -3,92 +3,19 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{Batch, OnNodeLoss, Scheduling, StartFailureReason};
+use proto_frames::payload::{Scheduling, StartFailureReason};
 use sched_core::{
-    Capabilities, Config, IN_DOUBT_TIME, Input, Meaning, Message, NodeExtras, NodeReport, Rules,
-    SessionId, StartRequest, StatsReport,
+    Capabilities, Config, IN_DOUBT_TIME, Input, Meaning, Message, NodeExtras, SessionId,
+    StatsReport,
 };
 
-use crate::queue::waiting::{patient, queued};
+use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
+use crate::support::requests::Asking;
 use crate::support::words::asking;
-use crate::support::world::{
-    AT_THE_BEGINNING, Size, World, config, id, node_uuid, report, running,
-};
-
-const LEASE: Duration = Duration::from_secs(30);
-
-pub(crate) fn durable() -> Config {
-    Config {
-        durable: true,
-        start_unix_ms: AT_THE_BEGINNING,
-        ..config()
-    }
-}
+use crate::support::world::{World, config, node_uuid, request, running};
 
 fn world() -> World {
     World::with(durable())
-}
-
-/// The scheduler crashes; the nodes it knew are expected back.
-pub(crate) fn crash(world: &mut World, nodes: u64) {
-    let config = Config {
-        expected_nodes: (1..=nodes).map(node_uuid).collect(),
-        ..config()
-    };
-    world.crash(config, Rules::default());
-}
-
-/// A node whose launcher stops what it runs when it is cut off.
-pub(crate) fn leased(world: &mut World, number: u64, mem: i64) -> SessionId {
-    let node = world.silent_node(number);
-    leased_ready(world, node, mem);
-    node
-}
-
-/// The same, whose launcher can suspend as well.
-pub(crate) fn leased_able(world: &mut World, number: u64, mem: i64) -> SessionId {
-    let node = world.silent_node(number);
-    let capabilities = Capabilities::LEASE.and(Capabilities::SUSPEND);
-    leased_as(world, node, mem, capabilities);
-    node
-}
-
-pub(crate) fn leased_ready(world: &mut World, node: SessionId, mem: i64) {
-    leased_as(world, node, mem, Capabilities::LEASE);
-}
-
-fn leased_as(world: &mut World, node: SessionId, mem: i64, capabilities: Capabilities) {
-    let extras = NodeExtras {
-        capabilities,
-        lease: Some(LEASE),
-        ..NodeExtras::default()
-    };
-    let size = Size {
-        mem,
-        ..Size::default()
-    };
-    let report = NodeReport {
-        extras: Some(Box::new(extras)),
-        ..report(size)
-    };
-    world.report(node, report);
-}
-
-impl World {
-    /// A launcher says that it stopped an instance because its lease was over.
-    pub(crate) fn cut_off(&mut self, node: SessionId, name: &str) {
-        let meaning = Meaning::InstanceCutOff(id(name));
-        self.frame(node, Kind::INSTANCE_STOPPED, meaning);
-    }
-}
-
-/// A START that is placed again when its node is lost.
-pub(crate) fn restarting(name: &str, mem: i64) -> StartRequest {
-    let scheduling = Scheduling {
-        on_node_loss: OnNodeLoss::Restart,
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
 }
 
 #[test]
@@ -98,11 +25,11 @@ fn a_start_is_acknowledged_as_queued_once_it_is_on_disk() {
     world.node_with(1, 100);
     world.place(controller, "a", 100);
     world.store.be_slow();
-    world.start_as(controller, patient("b", 50, 30));
-    assert_eq!(queued(&mut world, controller).len(), 0);
+    world.start_as(controller, request("b", 50).waiting(30));
+    assert_eq!(world.queued(controller).len(), 0);
     world.store.commit();
     world.handle(Input::Tick);
-    assert_eq!(queued(&mut world, controller).len(), 1);
+    assert_eq!(world.queued(controller).len(), 1);
 }
 
 #[test]
@@ -144,7 +71,7 @@ fn a_node_is_told_of_a_start_that_waited_once_the_choice_is_on_disk() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, request("b", 50).waiting(30));
     world.store.be_slow();
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     assert_eq!(world.placements(), []);
@@ -159,8 +86,8 @@ fn what_was_acknowledged_as_queued_is_queued_after_a_crash_in_its_order() {
     let controller = world.controller();
     world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 60, 30));
-    world.start_as(controller, patient("c", 40, 30));
+    world.start_as(controller, request("b", 60).waiting(30));
+    world.start_as(controller, request("c", 40).waiting(30));
     crash(&mut world, 1);
     world.controller();
     let node = world.node_with(1, 100);
@@ -175,7 +102,7 @@ fn what_waited_long_enough_across_a_crash_is_told_so() {
     let controller = world.controller();
     world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 60, 30));
+    world.start_as(controller, request("b", 60).waiting(30));
     world.advance(Duration::from_secs(20));
     crash(&mut world, 1);
     let controller = world.controller();
@@ -195,7 +122,7 @@ fn what_a_node_lists_after_a_crash_is_not_started_twice() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, request("b", 50).waiting(30));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     assert_eq!(world.placements().len(), 1);
     crash(&mut world, 2);
@@ -214,7 +141,7 @@ fn a_start_whose_node_came_back_without_it_is_placed_again() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, request("b", 50).waiting(30));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     crash(&mut world, 1);
     world.controller();
@@ -229,7 +156,7 @@ fn what_is_over_leaves_nothing_on_disk() {
     let mut world = world();
     let controller = world.controller();
     let node = world.node_with(1, 100);
-    world.start_as(controller, patient("a", 50, 30));
+    world.start_as(controller, request("a", 50).waiting(30));
     world.stats(node, vec![running("a", 1)]);
     assert_eq!(world.store.len(), 1);
     world.gone(node, Kind::INSTANCE_STOPPED, "a");
@@ -241,7 +168,10 @@ fn an_instance_of_a_lost_node_is_placed_again_only_after_its_lease() {
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    assert_eq!(
+        world.place_as(controller, request("a", 50).restarting()),
+        Some(node)
+    );
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
     let other = leased(&mut world, 2, 100);
     world.cut(node);
@@ -256,7 +186,7 @@ fn a_node_that_comes_back_before_its_lease_is_over_keeps_its_instance() {
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("a", 50));
+    world.place_as(controller, request("a", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
     leased(&mut world, 2, 100);
     world.cut(node);
@@ -280,7 +210,7 @@ fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("a", 50));
+    world.place_as(controller, request("a", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
     let other = leased(&mut world, 2, 200);
     world.look_away();
@@ -295,11 +225,14 @@ fn without_a_lease_nothing_that_was_lost_is_started_elsewhere() {
     let mut world = World::new();
     let controller = world.controller();
     world.node_with(1, 100);
-    assert_eq!(world.place_as(controller, restarting("a", 50)), None);
+    assert_eq!(
+        world.place_as(controller, request("a", 50).restarting()),
+        None
+    );
     let failures = world.failures(controller);
     assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
     let node = world
-        .place_as(controller, patient("b", 50, 30))
+        .place_as(controller, request("b", 50).waiting(30))
         .expect("fits");
     world.stats(node, vec![running("b", 1)]);
     world.node_with(2, 100);
@@ -314,7 +247,7 @@ fn an_instance_that_was_deleted_while_its_node_was_lost_is_deleted_when_it_is_ba
     let mut world = World::new();
     let controller = world.controller();
     let node = world.node_with(1, 100);
-    world.place_as(controller, patient("b", 50, 30));
+    world.place_as(controller, request("b", 50).waiting(30));
     world.stats(node, vec![running("b", 1)]);
     world.cut(node);
     world.advance(IN_DOUBT_TIME);
@@ -335,13 +268,13 @@ fn a_batch_that_waits_for_its_last_start_goes_on_after_a_crash() {
     let controller = world.controller();
     world.node_with(1, 100);
     world.look_away();
-    world.start_as(controller, of_batch("a"));
+    world.start_as(controller, request("a", 10).of_batch("b1", 2));
     crash(&mut world, 1);
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.stats(node, vec![]);
     world.look_away();
-    world.start_as(controller, of_batch("b"));
+    world.start_as(controller, request("b", 10).of_batch("b1", 2));
     // What is on disk of `a` says that it waits: its node is told once it does not say so any more.
     let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
     assert_eq!(names, ["b", "a"]);
@@ -350,18 +283,6 @@ fn a_batch_that_waits_for_its_last_start_goes_on_after_a_crash() {
     let other = world.node_with(2, 100);
     world.stats(other, vec![]);
     assert_eq!(world.placements(), [], "its node may have it");
-}
-
-fn of_batch(name: &str) -> StartRequest {
-    let batch = Batch {
-        id: "b1".to_owned(),
-        count: 2,
-    };
-    let scheduling = Scheduling {
-        batch: Some(batch),
-        ..Scheduling::default()
-    };
-    asking(name, 10, scheduling)
 }
 
 #[test]
@@ -374,7 +295,7 @@ fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
         let controller = world.controller();
         world.node_with(1, 100);
         world.place(controller, "a", 100);
-        world.start_as(controller, patient("b", 60, 30));
+        world.start_as(controller, request("b", 60).waiting(30));
         world.look_away();
         world.handle(Input::Leaving);
         let failures = world.failures(controller);
@@ -391,7 +312,7 @@ fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
     let controller = world.controller();
     world.node_with(1, 10);
     world.look_away();
-    world.start_as(controller, patient("a", 100, 30));
+    world.start_as(controller, request("a", 100).waiting(30));
     assert_eq!(world.failures(controller), []);
     let node = world.node_with(2, 100);
     assert_eq!(world.placements(), [("a".to_owned(), node)]);
@@ -403,7 +324,7 @@ fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
         let mut world = World::new();
         let controller = world.controller();
         let node = world.node_with(1, 100);
-        world.place_as(controller, patient("a", 50, 30));
+        world.place_as(controller, request("a", 50).waiting(30));
         let other = world.node_with(2, 100);
         world.look_away();
         for _ in 0..3 {
@@ -429,7 +350,10 @@ fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() 
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    assert_eq!(
+        world.place_as(controller, request("a", 50).restarting()),
+        Some(node)
+    );
     let other = leased(&mut world, 2, 100);
     for _ in 0..20 {
         leased_stats(&mut world, node, &["a"]);
@@ -454,7 +378,10 @@ fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
     let mut world = world();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    assert_eq!(world.place_as(controller, restarting("a", 50)), Some(node));
+    assert_eq!(
+        world.place_as(controller, request("a", 50).restarting()),
+        Some(node)
+    );
     leased_stats(&mut world, node, &["a"]);
     world.told(node);
     // Its launcher is restarted with a longer lease.
@@ -521,7 +448,7 @@ fn a_claim_that_no_node_was_told_of_is_not_made_again_on_the_node_that_is_lost()
     let (controller, node) = (world.controller(), world.node_with(1, 100));
     assert_eq!(world.place(controller, "taken", 100), Some(node));
     world.stats(node, vec![running("taken", 1)]);
-    world.start_as(controller, patient("waits", 100, 3600));
+    world.start_as(controller, request("waits", 100).waiting(3600));
     world.look_away();
     world.store.be_slow();
     world.gone(node, Kind::INSTANCE_STOPPED, "taken");

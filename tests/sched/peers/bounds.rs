@@ -2,8 +2,8 @@
 //! limit, and are given back once nobody uses them.
 
 use proto_frames::payload::{
-    Batch, Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason,
-    Topic, Update,
+    Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason, Topic,
+    Update,
 };
 use proto_frames::{Frame, Kind};
 use sched_core::{
@@ -12,6 +12,7 @@ use sched_core::{
     MAX_RESOURCES_PER_NODE, Meaning, Message, NodeExtras, Resources, SessionId, StartRequest,
 };
 
+use crate::support::requests::Asking;
 use crate::support::words::{asking, needing, resources, tried};
 use crate::support::world::{World, id, node_uuid, request, running};
 
@@ -33,18 +34,9 @@ pub(crate) fn refuse_at_length(world: &mut World, node: SessionId, name: &str) {
     world.frame(node, Kind::START_FAILURE, meaning);
 }
 
-/// A START that is tried on so many nodes.
-pub(crate) fn persistent(name: &str, attempts: u32) -> StartRequest {
-    let scheduling = Scheduling {
-        attempts: Some(attempts),
-        ..Scheduling::default()
-    };
-    asking(name, 1, scheduling)
-}
-
 /// Has a START refused by ten nodes, at length; what its sender and an operator that watches are told.
 fn refused_by_ten(world: &mut World, controller: SessionId, name: &str) {
-    world.start_as(controller, persistent(name, 10));
+    world.start_as(controller, request(name, 1).attempts(10));
     for _ in 0..10 {
         let (_, node) = world.placements().pop().expect("the next node is tried");
         refuse_at_length(world, node, name);
@@ -148,17 +140,6 @@ fn what_instances_are_said_to_have_asked_for_takes_no_names() {
     assert_eq!(placed, Some(honest));
 }
 
-pub(crate) fn of_batch(name: &str, batch: &str, count: u32) -> StartRequest {
-    let scheduling = Scheduling {
-        batch: Some(Batch {
-            id: batch.to_owned(),
-            count,
-        }),
-        ..Scheduling::default()
-    };
-    asking(name, 1, scheduling)
-}
-
 #[test]
 fn two_senders_whose_batches_have_one_id_do_not_meet() {
     let mut world = World::new();
@@ -167,16 +148,16 @@ fn two_senders_whose_batches_have_one_id_do_not_meet() {
     world.node_with(1, 1000);
     world.look_away();
     for (sender, name) in [(controller, "a-0"), (one, "b-0"), (other, "c-0")] {
-        world.start_as(sender, of_batch(name, "b", 2));
+        world.start_as(sender, request(name, 1).of_batch("b", 2));
     }
     assert_eq!(world.placements(), []);
-    world.start_as(other, of_batch("c-1", "b", 2));
+    world.start_as(other, request("c-1", 1).of_batch("b", 2));
     let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
     assert_eq!(names, ["c-0", "c-1"]);
     // Another count is another batch's affair.
-    world.start_as(one, of_batch("b-1", "b", 3));
+    world.start_as(one, request("b-1", 1).of_batch("b", 3));
     assert_eq!(world.failures(one).len(), 1);
-    world.start_as(controller, of_batch("a-1", "b", 2));
+    world.start_as(controller, request("a-1", 1).of_batch("b", 2));
     let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
     assert_eq!(names, ["a-0", "a-1"]);
 }
@@ -187,11 +168,11 @@ fn a_batch_that_a_master_died_over_is_completed_by_the_next() {
     let (first, second) = (world.controller(), world.controller());
     world.node_with(1, 1000);
     world.look_away();
-    world.start_as(first, of_batch("a-0", "b", 2));
+    world.start_as(first, request("a-0", 1).of_batch("b", 2));
     world.cut(first);
     world.look_away();
     for name in ["a-0", "a-1"] {
-        world.start_as(second, of_batch(name, "b", 2));
+        world.start_as(second, request(name, 1).of_batch("b", 2));
     }
     let names: Vec<String> = world.placements().into_iter().map(|it| it.0).collect();
     assert_eq!(names, ["a-0", "a-1"]);
@@ -369,20 +350,20 @@ fn one_operator_cannot_have_all_the_batches() {
     world.look_away();
     for number in 0..MAX_OPERATOR_BATCHES {
         let name = number.to_string();
-        world.start_as(greedy, of_batch(&name, &name, 2));
+        world.start_as(greedy, request(&name, 1).of_batch(&name, 2));
     }
     world.nothing_else();
-    world.start_as(greedy, of_batch("more", "more", 2));
+    world.start_as(greedy, request("more", 1).of_batch("more", 2));
     assert_eq!(world.failures(greedy).len(), 1);
     for sender in [modest, controller] {
         let name = format!("of-{}", sender.0);
-        world.start_as(sender, of_batch(&name, "more", 2));
+        world.start_as(sender, request(&name, 1).of_batch("more", 2));
     }
     world.nothing_else();
     // Its batches fail in time, and it may have others.
     world.advance(sched_core::BATCH_TIME);
     world.look_away();
-    world.start_as(greedy, of_batch("more", "more", 2));
+    world.start_as(greedy, request("more", 1).of_batch("more", 2));
     world.nothing_else();
 }
 
@@ -396,7 +377,7 @@ fn what_is_kept_of_starts_is_bounded_and_operators_leave_some_to_controllers() {
     let mut number = 0;
     let mut keep = |world: &mut World, sender: SessionId| {
         number += 1;
-        let mut start = persistent(&format!("i-{number}"), 2);
+        let mut start = request(&format!("i-{number}"), 1).attempts(2);
         start.node_id = None;
         let frame = Frame::new(Kind::START, world.uuid_of(sender), payload.clone());
         let meaning = Meaning::Start(Box::new(start));

@@ -11,10 +11,11 @@ use sched_core::{
     MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, Meaning, NodeExtras, Resources, SessionId,
 };
 
-use crate::peers::bounds::{names_of, of_batch, persistent, refuse_at_length};
+use super::bounds::{names_of, refuse_at_length};
+use crate::support::requests::Asking;
 use crate::support::seeds::for_each_seed;
 use crate::support::words::{asking, needing};
-use crate::support::world::{World, running};
+use crate::support::world::{World, request, running};
 
 /// What the core may hold of each kind, whatever peers do: the named limits, and what so many nodes may report.
 fn within_limits(held: &Footprint, nodes: usize) {
@@ -170,7 +171,8 @@ impl Flood {
     fn batch(&mut self) {
         for _ in 0..100 {
             let (sender, name) = (self.sender(), self.name("batch"));
-            self.world.start_as(sender, of_batch(&name, &name, 2));
+            self.world
+                .start_as(sender, request(&name, 1).of_batch(&name, 2));
         }
     }
 
@@ -185,7 +187,7 @@ impl Flood {
     fn fail_at_length(&mut self) {
         for _ in 0..20 {
             let (sender, name) = (self.sender(), self.name("refused"));
-            self.world.start_as(sender, persistent(&name, 10));
+            self.world.start_as(sender, request(&name, 1).attempts(10));
         }
         for _ in 0..10 {
             for (name, node) in self.world.placements() {

@@ -11,7 +11,7 @@ use proto_frames::payload::{
 use proto_frames::{Encoding, Kind, Role};
 use sched_core::{Backlog, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
 
-use crate::query::seeing::patient;
+use crate::support::requests::Asking;
 use crate::support::words::asking;
 use crate::support::world::{Size, World, node_uuid, request, running};
 
@@ -107,9 +107,9 @@ fn the_promoted_is_told_its_standing_then_everything_there_is() {
     let mut world = World::new();
     let (master, heir) = world.master_and_heir();
     let node = world.node_with(1, 100);
-    world.start_as(master, patient("a", 100, 50));
+    world.start_as(master, request("a", 100).waiting(60).priority(50));
     world.stats(node, vec![running("a", 100)]);
-    world.start_as(master, patient("b", 100, 50));
+    world.start_as(master, request("b", 100).waiting(60).priority(50));
     world.look_away();
     world.cut(master);
     let told = world.told(heir);
@@ -141,7 +141,10 @@ fn pages_and_events_in_the_order_received_give_the_right_picture() {
         .map(|at| world.node(at, Size::default()))
         .collect();
     for at in 0..1500 {
-        world.start_as(master, patient(&format!("i{at:04}"), 600, 50));
+        world.start_as(
+            master,
+            request(&format!("i{at:04}"), 600).waiting(60).priority(50),
+        );
     }
     let late = world.controller();
     world.look_away();
@@ -154,7 +157,10 @@ fn pages_and_events_in_the_order_received_give_the_right_picture() {
         world.cut(nodes[1000 + step]);
         world.gone(nodes[low], Kind::INSTANCE_DELETED, &format!("i{low:04}"));
         world.gone(nodes[high], Kind::INSTANCE_DELETED, &format!("i{high:04}"));
-        world.start_as(heir, patient(&format!("n{step}"), 900, 50));
+        world.start_as(
+            heir,
+            request(&format!("n{step}"), 900).waiting(60).priority(50),
+        );
         world.node(5000 + step as u64, Size::default());
         world.handle(Input::Tick);
         step += 1;
@@ -298,7 +304,7 @@ fn who_waits_is_told_again_as_it_waits_now_and_not_once_it_is_placed() {
     let (master, heir) = world.master_and_heir();
     let node = world.node_with(1, 100);
     for name in ["a", "b", "c"] {
-        world.start_as(master, patient(name, 100, 50));
+        world.start_as(master, request(name, 100).waiting(60).priority(50));
     }
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     world.cut(master);
@@ -314,8 +320,8 @@ fn the_heir_hears_how_a_wait_ends_that_the_dead_master_began() {
     let mut world = World::new();
     let (master, heir) = world.master_and_heir();
     world.node_with(1, 100);
-    world.start_as(master, patient("a", 100, 50));
-    world.start_as(master, patient("b", 100, 50));
+    world.start_as(master, request("a", 100).waiting(60).priority(50));
+    world.start_as(master, request("b", 100).waiting(60).priority(50));
     world.cut(master);
     world.look_away();
     world.advance(Duration::from_secs(61));
@@ -368,7 +374,7 @@ fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
     let (master, heir) = world.master_and_heir();
     let node = world.node_with(1, 100);
     world.start(master, "a", 10);
-    world.start_as(master, patient("b", 10, 50));
+    world.start_as(master, request("b", 10).waiting(60).priority(50));
     world.stats(node, vec![running("a", 10), running("b", 10)]);
     world.look_away();
     world.delete(master, "a", node);

@@ -13,7 +13,7 @@ use sched_core::{
     NodeReport, Resources, SessionId,
 };
 
-use crate::support::migration::movable;
+use crate::support::requests::Asking;
 use crate::support::seeds::for_each_seed;
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
@@ -125,7 +125,7 @@ impl Run {
         };
         let (name, mem) = (format!("i{number}"), self.chance.i64(1..200));
         let start = if number % 2 == 0 {
-            movable(&name, mem)
+            request(&name, mem).movable()
         } else {
             request(&name, mem)
         };

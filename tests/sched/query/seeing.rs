@@ -9,20 +9,11 @@ use proto_frames::payload::{
     HistoryRow, InstanceView, PlacementState, Query, QueryKind, QueryResult, Scheduling,
     StartFailureReason,
 };
-use sched_core::{Capabilities, Meaning, Message, NodeExtras, SessionId, StartRequest};
+use sched_core::{Capabilities, Meaning, Message, NodeExtras, SessionId};
 
+use crate::support::requests::Asking;
 use crate::support::words::asking;
-use crate::support::world::{World, config, running};
-
-/// A START that waits for room, up to a minute, with this priority.
-pub(crate) fn patient(name: &str, mem: i64, priority: i64) -> StartRequest {
-    let scheduling = Scheduling {
-        queue: "60s".parse().ok(),
-        priority: Some(priority),
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
-}
+use crate::support::world::{World, config, request, running};
 
 impl World {
     fn page(
@@ -67,7 +58,7 @@ impl World {
     fn full(&mut self) -> (SessionId, SessionId) {
         let controller = self.controller();
         let node = self.node_with(1, 100);
-        self.start_as(controller, patient("a", 100, 50));
+        self.start_as(controller, request("a", 100).waiting(60).priority(50));
         self.stats(node, vec![running("a", 100)]);
         self.look_away();
         (controller, node)
@@ -82,8 +73,8 @@ fn names(rows: &[InstanceView]) -> Vec<&str> {
 fn who_waits_is_listed_with_its_place_its_time_and_the_reason() {
     let mut world = World::new();
     let (controller, _) = world.full();
-    world.start_as(controller, patient("b", 10, 40));
-    world.start_as(controller, patient("c", 20, 60));
+    world.start_as(controller, request("b", 10).waiting(60).priority(40));
+    world.start_as(controller, request("c", 20).waiting(60).priority(60));
     world.advance(Duration::from_secs(20));
 
     let rows = world.seen("");
@@ -147,7 +138,9 @@ fn the_queue_is_shown_in_its_order_page_by_page() {
         let name = format!("w{at}");
         world.start_as(
             controller,
-            patient(&name, 10, if at == 5 { 90 } else { 10 }),
+            request(&name, 10)
+                .waiting(60)
+                .priority(if at == 5 { 90 } else { 10 }),
         );
     }
     let (mut seen, mut after) = (Vec::new(), None);
@@ -178,7 +171,12 @@ fn no_page_passes_over_who_stays_while_others_leave() {
         world.start(controller, name, 1);
     }
     for at in 0..40 {
-        world.start_as(controller, patient(&format!("w{at:02}"), 99_970, 50));
+        world.start_as(
+            controller,
+            request(&format!("w{at:02}"), 99_970)
+                .waiting(60)
+                .priority(50),
+        );
     }
     let (mut seen, mut after, mut leaving) = (BTreeSet::new(), None, 0..40);
     loop {
@@ -222,7 +220,7 @@ fn a_history_tells_every_turn_with_its_time_and_outlives_the_instance() {
         ..config()
     });
     let (controller, node) = world.full();
-    world.start_as(controller, patient("b", 100, 50));
+    world.start_as(controller, request("b", 100).waiting(60).priority(50));
     world.advance(Duration::from_secs(2));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     world.stats(node, vec![running("b", 100)]);

@@ -7,7 +7,8 @@ use proto_frames::Kind;
 use proto_frames::payload::{StartFailureReason, Update};
 use sched_core::{Backlog, Input, Meaning, SessionId};
 
-use crate::support::preemption::{patient, sized};
+use crate::support::preemption::sized;
+use crate::support::requests::Asking;
 use crate::support::world::{Size, World, running};
 
 /// How often the head of the queue is passed over before a node is kept for it.
@@ -32,7 +33,7 @@ fn small_ones_do_not_pass_a_big_one_over_for_ever() {
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, node, &[]);
     world.start_as(controller, sized("next", 400, 50));
     assert_eq!(world.failures(controller).len(), 1, "the node is kept");
@@ -46,9 +47,9 @@ fn a_big_one_whose_room_never_comes_does_not_keep_small_ones_waiting_for_ever() 
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     let steady = sized("steady", 100, 50);
     world.run_on(controller, node, vec![steady, sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 36_000));
+    world.start_as(controller, sized("big", 1000, 50).waiting(36_000));
     come_and_go(&mut world, controller, node, &["steady"]);
-    world.start_as(controller, patient(sized("late", 400, 50), 36_000));
+    world.start_as(controller, sized("late", 400, 50).waiting(36_000));
     assert_eq!(world.orders(node), [""; 0], "the node is kept");
     world.advance(Duration::from_secs(5 * 60));
     assert_eq!(world.orders(node), ["start late"]);
@@ -59,7 +60,7 @@ fn what_stands_before_it_goes_to_the_node_that_is_kept_for_one() {
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, node, &[]);
     world.start_as(controller, sized("equal", 400, 50));
     assert_eq!(
@@ -76,9 +77,9 @@ fn the_node_is_open_to_all_once_the_one_it_is_kept_for_is_deleted() {
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, node, &[]);
-    world.start_as(controller, patient(sized("next", 400, 50), 3600));
+    world.start_as(controller, sized("next", 400, 50).waiting(3600));
     assert_eq!(world.orders(node), [""; 0]);
     world.delete(controller, "big", node);
     assert_eq!(world.orders(node), ["start next"]);
@@ -91,7 +92,7 @@ fn the_node_kept_is_one_that_could_run_it_and_others_go_on_being_used() {
     let (small, big) = (world.node_with(1, 500), world.node_with(2, 1000));
     world.run_on(controller, small, vec![sized("filler", 500, 50)]);
     world.run_on(controller, big, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, big, &[]);
     world.stopped(small, "filler");
     assert_eq!(
@@ -106,7 +107,7 @@ fn a_kept_node_that_is_lost_is_kept_no_more_and_another_is() {
     let controller = world.controller();
     let one = world.node_with(1, 1000);
     world.run_on(controller, one, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, one, &[]);
     world.cut(one);
     let two = world.node_with(2, 1000);
@@ -124,7 +125,7 @@ fn the_room_on_a_node_whose_queue_is_filling_goes_to_the_start_that_waits_first(
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.run_on(controller, node, vec![sized("old", 1000, 50)]);
-    world.start_as(controller, patient(sized("first", 1000, 90), 3600));
+    world.start_as(controller, sized("first", 1000, 90).waiting(3600));
     fill_queue(&mut world, node);
     world.stopped(node, "old");
     assert_eq!(world.orders(node), ["start first"]);
@@ -136,7 +137,7 @@ fn a_node_that_is_ready_again_while_its_queue_is_filling_is_given_to_the_start_t
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.status(node, Kind::MAINTENANCE);
-    world.start_as(controller, patient(sized("first", 1000, 50), 3600));
+    world.start_as(controller, sized("first", 1000, 50).waiting(3600));
     fill_queue(&mut world, node);
     let size = Size {
         mem: 1000,
@@ -164,9 +165,9 @@ fn a_start_whose_priority_is_lowered_leaves_the_node_that_was_kept_for_it_to_who
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, node, &[]);
-    world.start_as(controller, patient(sized("next", 400, 50), 3600));
+    world.start_as(controller, sized("next", 400, 50).waiting(3600));
     assert_eq!(world.orders(node), [""; 0], "the node is kept");
     update(&mut world, controller, "big", 600, 10);
     assert_eq!(world.orders(node), ["start next"]);
@@ -177,9 +178,9 @@ fn a_node_that_was_kept_for_a_start_that_changes_is_open_to_those_behind_it_at_o
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, patient(sized("big", 1000, 50), 3600));
+    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, node, &[]);
-    world.start_as(controller, patient(sized("next", 400, 50), 3600));
+    world.start_as(controller, sized("next", 400, 50).waiting(3600));
     update(&mut world, controller, "big", 900, 50);
     assert_eq!(world.orders(node), ["start next"]);
 }

@@ -3,59 +3,12 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{
-    Batch, GroupPolicy, InstanceQueued, LifeState, Scheduling, Span, StartFailureReason,
-};
-use sched_core::{
-    Config, InstanceReport, InstanceState, Message, NodeReport, SessionId, StartRequest,
-};
+use proto_frames::payload::{Batch, GroupPolicy, LifeState, Scheduling, Span, StartFailureReason};
+use sched_core::{Config, InstanceReport, InstanceState, Message, NodeReport};
 
+use crate::support::requests::Asking;
 use crate::support::words::{asking, expressions, group, labels, member};
-use crate::support::world::{Size, World, config, node_uuid, report, running};
-
-/// A START that waits so many seconds at most.
-pub(crate) fn patient(name: &str, mem: i64, seconds: u64) -> StartRequest {
-    urgent(name, mem, seconds, 50)
-}
-
-/// A START that waits so many seconds at most, of this priority.
-pub(crate) fn urgent(name: &str, mem: i64, seconds: u64, priority: i64) -> StartRequest {
-    let scheduling = Scheduling {
-        queue: Some(Span::from_ms(seconds * 1000)),
-        priority: Some(priority),
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
-}
-
-/// A START that is tried on so many nodes.
-fn persistent(name: &str, mem: i64, attempts: u32) -> StartRequest {
-    let scheduling = Scheduling {
-        attempts: Some(attempts),
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
-}
-
-/// What a controller was told of STARTs that wait.
-pub(crate) fn queued(world: &mut World, controller: SessionId) -> Vec<InstanceQueued> {
-    let told = world.told(controller).into_iter();
-    told.filter_map(|message| match message {
-        Message::InstanceQueued(event) => Some(*event),
-        _ => None,
-    })
-    .collect()
-}
-
-/// The states that a controller was told of, by instance.
-pub(crate) fn states(world: &mut World, controller: SessionId) -> Vec<(String, LifeState)> {
-    let told = world.told(controller).into_iter();
-    told.filter_map(|message| match message {
-        Message::InstanceState(event) => Some((event.instance_uuid, event.state)),
-        _ => None,
-    })
-    .collect()
-}
+use crate::support::world::{Size, World, config, node_uuid, report, request, running};
 
 #[test]
 fn a_start_that_fits_nowhere_waits_and_is_told_its_place() {
@@ -63,9 +16,9 @@ fn a_start_that_fits_nowhere_waits_and_is_told_its_place() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 80);
-    world.start_as(controller, patient("b", 50, 30));
-    world.start_as(controller, patient("c", 60, 30));
-    let queued = queued(&mut world, controller);
+    world.start_as(controller, request("b", 50).waiting(30));
+    world.start_as(controller, request("c", 60).waiting(30));
+    let queued = world.queued(controller);
     let places: Vec<_> = queued
         .iter()
         .map(|it| (&*it.instance_uuid, it.position))
@@ -83,7 +36,7 @@ fn the_more_urgent_is_served_first_and_then_who_came_first() {
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
     for (name, priority) in [("low", 10), ("first", 50), ("second", 50), ("high", 90)] {
-        world.start_as(controller, urgent(name, 25, 30, priority));
+        world.start_as(controller, request(name, 25).waiting(30).priority(priority));
     }
     world.look_away();
     world.gone(node, Kind::INSTANCE_DELETED, "a");
@@ -98,8 +51,8 @@ fn what_is_too_big_does_not_keep_the_smaller_from_room_that_is_there() {
     let node = world.node_with(1, 100);
     world.place(controller, "a", 60);
     world.place(controller, "b", 40);
-    world.start_as(controller, patient("big", 90, 30));
-    world.start_as(controller, patient("small", 30, 30));
+    world.start_as(controller, request("big", 90).waiting(30));
+    world.start_as(controller, request("small", 30).waiting(30));
     world.look_away();
     world.gone(node, Kind::INSTANCE_DELETED, "b");
     assert_eq!(world.placements(), [("small".to_owned(), node)]);
@@ -112,7 +65,7 @@ fn a_node_that_joins_serves_who_waits() {
     world.node_with(1, 10);
     world.node_with(3, 200);
     world.place(controller, "a", 150);
-    world.start_as(controller, patient("b", 100, 30));
+    world.start_as(controller, request("b", 100).waiting(30));
     world.look_away();
     let node = world.node_with(2, 100);
     assert_eq!(world.placements(), [("b".to_owned(), node)]);
@@ -123,7 +76,7 @@ fn what_can_never_fit_is_answered_at_once() {
     let mut world = World::new();
     let controller = world.controller();
     world.node_with(1, 100);
-    world.start_as(controller, patient("a", 101, 30));
+    world.start_as(controller, request("a", 101).waiting(30));
     let failures = world.failures(controller);
     assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
 }
@@ -139,7 +92,7 @@ fn who_has_waited_long_enough_is_told_why_in_words_it_knows() {
             world.controller()
         };
         world.place(controller, "a", 100);
-        world.start_as(controller, patient("b", 50, 30));
+        world.start_as(controller, request("b", 50).waiting(30));
         world.advance(Duration::from_secs(29));
         assert_eq!(world.failures(controller), []);
         world.advance(Duration::from_secs(1));
@@ -167,7 +120,7 @@ fn a_start_that_waits_is_deleted_without_having_run() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, request("b", 50).waiting(30));
     world.look_away();
     world.delete(controller, "b", node);
     let told = world.told(controller);
@@ -186,10 +139,10 @@ fn the_same_start_again_is_told_its_place_again_and_waits_once() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, request("b", 50).waiting(30));
     world.look_away();
-    world.start_as(controller, patient("b", 50, 30));
-    assert_eq!(queued(&mut world, controller).len(), 1);
+    world.start_as(controller, request("b", 50).waiting(30));
+    assert_eq!(world.queued(controller).len(), 1);
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     assert_eq!(world.placements(), [("b".to_owned(), node)]);
 }
@@ -200,7 +153,7 @@ fn a_start_without_queue_fails_at_once_as_ever() {
     let controller = world.controller();
     world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 0));
+    world.start_as(controller, request("b", 50).waiting(0));
     let failures = world.failures(controller);
     assert_eq!(failures, [("b".to_owned(), StartFailureReason::FullCloud)]);
 }
@@ -210,7 +163,7 @@ fn a_refused_start_goes_to_the_next_node_and_its_sender_hears_of_the_end_alone()
     let mut world = World::new();
     let controller = world.controller();
     let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
-    let first = world.place_as(controller, persistent("a", 50, 2));
+    let first = world.place_as(controller, request("a", 50).attempts(2));
     let first = first.expect("a node fits");
     let second = if first == one { two } else { one };
     world.look_away();
@@ -247,7 +200,7 @@ fn a_start_that_no_node_is_left_for_fails_for_what_the_last_one_said() {
     let mut world = World::new();
     let controller = world.controller();
     let node = world.node_with(1, 100);
-    world.place_as(controller, persistent("a", 50, 3));
+    world.place_as(controller, request("a", 50).attempts(3));
     world.start_failed(node, "a", StartFailureReason::ImageFailure);
     assert_eq!(
         world.failures(controller),
@@ -260,7 +213,7 @@ fn a_node_that_is_still_at_it_may_yet_fail_and_the_next_is_tried() {
     let mut world = World::new();
     let controller = world.controller();
     let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
-    let first = world.place_as(controller, persistent("a", 50, 2));
+    let first = world.place_as(controller, request("a", 50).attempts(2));
     let first = first.expect("a node fits");
     let second = if first == one { two } else { one };
     world.look_away();
@@ -279,7 +232,7 @@ fn what_is_wrong_with_the_start_itself_is_not_tried_elsewhere() {
     let mut world = World::new();
     let controller = world.controller();
     let (one, _) = (world.node_with(1, 100), world.node_with(2, 100));
-    let node = world.place_as(controller, persistent("a", 50, 3));
+    let node = world.place_as(controller, request("a", 50).attempts(3));
     let node = node.unwrap_or(one);
     world.look_away();
     world.start_failed(node, "a", StartFailureReason::InvalidData);
@@ -297,11 +250,11 @@ fn those_who_follow_an_instance_are_told_each_of_its_states() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("b", 50, 30));
+    world.start_as(controller, request("b", 50).waiting(30));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     world.stats(node, vec![running("b", 1)]);
     world.gone(node, Kind::INSTANCE_STOPPED, "b");
-    let states = states(&mut world, controller);
+    let states = world.states(controller);
     let of_b: Vec<_> = states.into_iter().map(|it| it.1).collect();
     let expected = [
         LifeState::Waiting,
@@ -371,18 +324,18 @@ fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for
     }
     let good = world.node_with(2, 100);
     assert_eq!(
-        world.place_as(controller, persistent("a", 50, 2)),
+        world.place_as(controller, request("a", 50).attempts(2)),
         Some(good)
     );
     assert_eq!(
-        world.place_as(controller, persistent("b", 50, 2)),
+        world.place_as(controller, request("b", 50).attempts(2)),
         Some(good)
     );
-    let last = world.place_as(controller, persistent("c", 50, 2));
+    let last = world.place_as(controller, request("c", 50).attempts(2));
     assert_eq!(last, Some(bad), "nothing else fits");
     world.advance(Duration::from_secs(3600));
     assert_eq!(
-        world.place_as(controller, persistent("d", 10, 2)),
+        world.place_as(controller, request("d", 10).attempts(2)),
         Some(bad)
     );
 }
@@ -394,7 +347,7 @@ fn what_a_node_that_is_back_has_goes_to_who_waits_before_a_batch_of_less_priorit
         ..config()
     });
     let controller = world.controller();
-    world.start_as(controller, patient("waits", 100, 300));
+    world.start_as(controller, request("waits", 100).waiting(300));
     let scheduling = Scheduling {
         priority: Some(10),
         batch: Some(Batch {

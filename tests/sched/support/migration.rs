@@ -2,32 +2,13 @@
 //! after, and what peers were told of it all.
 
 use proto_frames::Kind;
-use proto_frames::payload::{CommandFailure, LifeState, Scheduling};
+use proto_frames::payload::{CommandFailure, LifeState, Migrate};
 use sched_core::{
-    Capabilities, InstanceReport, Message, NodeExtras, Order, PlacedStart, SessionId, StartRequest,
+    Capabilities, InstanceReport, Meaning, Message, NodeExtras, Order, PlacedStart, SessionId,
+    StartRequest,
 };
 
-use crate::support::words::asking;
 use crate::support::world::{World, running};
-
-/// A START whose instance may be moved.
-pub(crate) fn movable(name: &str, mem: i64) -> StartRequest {
-    let scheduling = Scheduling {
-        relocate: true,
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
-}
-
-/// The same with a priority.
-pub(crate) fn urgent(name: &str, mem: i64, priority: i64) -> StartRequest {
-    let scheduling = Scheduling {
-        relocate: true,
-        priority: Some(priority),
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
-}
 
 /// What a launcher says of itself that can do these things.
 pub(crate) fn able(capabilities: Capabilities) -> NodeExtras {
@@ -50,6 +31,17 @@ impl World {
         assert_eq!(placed, Some(node));
         self.list(node, listed);
         self.look_away();
+    }
+
+    /// MIGRATE, to a node or wherever there is room.
+    pub(crate) fn migrate(&mut self, asker: SessionId, name: &str, target: Option<SessionId>) {
+        let target = target.map(|target| self.uuid_of(target).to_string());
+        let migrate = Migrate {
+            instance_uuid: name.to_owned(),
+            target_node_uuid: target.unwrap_or_default(),
+            ..Migrate::default()
+        };
+        self.frame(asker, Kind::MIGRATE, Meaning::Migrate(Box::new(migrate)));
     }
 
     /// A node says that these instances run on it.

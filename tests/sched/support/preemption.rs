@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Scheduling,
-    Span,
+    CommandFailure, CommandFailureReason, InstanceQueued, InstanceStateEvent, LifeCommand,
+    LifeState, Scheduling,
 };
 use sched_core::{
     Capabilities, InstanceReport, InstanceState, Meaning, Message, NodeExtras, Order, PolicyRules,
@@ -44,13 +44,6 @@ pub(crate) fn sized(name: &str, mem: i64, priority: i64) -> StartRequest {
         ..Scheduling::default()
     };
     asking(name, mem, scheduling)
-}
-
-/// The same, which waits this long for room.
-pub(crate) fn patient(mut start: StartRequest, seconds: u64) -> StartRequest {
-    let scheduling = start.scheduling.get_or_insert_default();
-    scheduling.queue = Some(Span::from_ms(1000 * seconds));
-    start
 }
 
 /// What STATS say of an instance that is suspended.
@@ -152,6 +145,25 @@ impl World {
         self.gone(node, Kind::INSTANCE_STOPPED, name);
     }
 
+    /// A launcher says that it could not stop or delete an instance, which it has.
+    pub(crate) fn cannot_delete(&mut self, node: SessionId, name: &str) {
+        self.delete_failed(node, name, false);
+    }
+
+    /// A launcher says that it does not have the instance that it was to stop or delete.
+    pub(crate) fn has_none(&mut self, node: SessionId, name: &str) {
+        self.delete_failed(node, name, true);
+    }
+
+    fn delete_failed(&mut self, node: SessionId, name: &str, no_instance: bool) {
+        let meaning = Meaning::DeleteFailed {
+            node: self.uuid_of(node).to_string().into(),
+            instance: id(name),
+            no_instance,
+        };
+        self.frame(node, Kind::DELETE_FAILURE, meaning);
+    }
+
     /// A launcher could not do what it was told.
     pub(crate) fn cannot(
         &mut self,
@@ -188,6 +200,26 @@ impl World {
             Message::InstanceState(event) => {
                 Some(format!("{} {}", event.instance_uuid, event.state))
             }
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// What a peer was told of STARTs that wait since the test last looked.
+    pub(crate) fn queued(&mut self, session: SessionId) -> Vec<InstanceQueued> {
+        let told = self.told(session).into_iter();
+        told.filter_map(|message| match message {
+            Message::InstanceQueued(event) => Some(*event),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// The states that a peer was told of since the test last looked, by instance.
+    pub(crate) fn states(&mut self, session: SessionId) -> Vec<(String, LifeState)> {
+        let told = self.told(session).into_iter();
+        told.filter_map(|message| match message {
+            Message::InstanceState(event) => Some((event.instance_uuid, event.state)),
             _ => None,
         })
         .collect()

@@ -1,38 +1,20 @@
 //! Batches: STARTs of which all are placed or none.
 
 use bytes::Bytes;
-use proto_frames::payload::{Batch, Group, GroupPolicy, Scheduling, StartFailureReason};
+use proto_frames::payload::{GroupPolicy, StartFailureReason};
 use proto_frames::{Frame, Kind};
 use sched_core::{
     BATCH_TIME, Config, Input, MAX_BATCH_BYTES, MAX_BATCHES, Meaning, Message, SETTLE_TIME,
-    SessionId, StartRequest,
+    SessionId,
 };
 
 use std::time::Duration;
 
-use crate::support::words::{asking, group};
-use crate::support::world::{World, config, node_uuid, running};
+use crate::support::requests::Asking;
+use crate::support::words::group;
+use crate::support::world::{World, config, node_uuid, request, running};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn of_batch(name: &str, mem: i64, id: &str, count: u32) -> StartRequest {
-    let scheduling = Scheduling {
-        batch: Some(Batch {
-            id: id.to_owned(),
-            count,
-        }),
-        ..Scheduling::default()
-    };
-    asking(name, mem, scheduling)
-}
-
-fn of_batch_and_group(name: &str, count: u32, group: &Group) -> StartRequest {
-    let mut start = of_batch(name, 1, "b", count);
-    if let Some(scheduling) = &mut start.scheduling {
-        scheduling.group = Some(group.clone());
-    }
-    start
-}
 
 /// The failures a peer was told, by instance, with what is said for people.
 fn failures(world: &mut World, session: SessionId) -> Vec<(String, StartFailureReason, String)> {
@@ -60,13 +42,13 @@ fn nothing_is_placed_before_the_last_of_a_batch_has_come() {
     let a = world.node_with(1, 1000);
     let b = world.node_with(2, 1000);
     world.look_away();
-    world.start_as(controller, of_batch("x", 1, "b", 3));
-    world.start_as(controller, of_batch("y", 1, "b", 3));
+    world.start_as(controller, request("x", 1).of_batch("b", 3));
+    world.start_as(controller, request("y", 1).of_batch("b", 3));
     world.nothing_else();
-    world.start_as(controller, of_batch("z", 1, "b", 3));
+    world.start_as(controller, request("z", 1).of_batch("b", 3));
     assert_eq!(world.placements(), named(&["x", "y", "z"], &[a, b, a]));
     world.nothing_else();
-    world.start_as(controller, of_batch("alone", 1, "b", 1));
+    world.start_as(controller, request("alone", 1).of_batch("b", 1));
     assert_eq!(world.placements(), named(&["alone"], &[b]));
 }
 
@@ -78,7 +60,7 @@ fn if_one_of_a_batch_does_not_fit_none_is_placed_and_nothing_stays_claimed() {
     let b = world.node_with(2, 1000);
     world.look_away();
     for name in ["x", "y", "z"] {
-        world.start_as(controller, of_batch(name, 600, "b", 3));
+        world.start_as(controller, request(name, 600).of_batch("b", 3));
     }
     let failures = failures(&mut world, controller);
     world.nothing_else();
@@ -103,9 +85,9 @@ fn a_batch_whose_last_starts_do_not_come_fails_in_time() {
     let controller = world.controller();
     world.node_with(1, 1000);
     world.look_away();
-    world.start_as(controller, of_batch("x", 1, "b", 3));
+    world.start_as(controller, request("x", 1).of_batch("b", 3));
     world.advance(BATCH_TIME / 2);
-    world.start_as(controller, of_batch("y", 1, "b", 3));
+    world.start_as(controller, request("y", 1).of_batch("b", 3));
     world.advance(BATCH_TIME / 2 - SECOND);
     world.nothing_else();
     world.advance(SECOND);
@@ -115,7 +97,7 @@ fn a_batch_whose_last_starts_do_not_come_fails_in_time() {
         assert_eq!(reason, StartFailureReason::InvalidData);
         assert_eq!(detail, "batch 'b' has 2 of 3 STARTs after 30 s");
     }
-    world.start_as(controller, of_batch("z", 1, "b", 1));
+    world.start_as(controller, request("z", 1).of_batch("b", 1));
     assert_eq!(world.placements().len(), 1, "the name is free again");
 }
 
@@ -124,15 +106,15 @@ fn a_start_that_counts_its_batch_otherwise_is_refused() {
     let mut world = World::new();
     let controller = world.controller();
     world.node_with(1, 1000);
-    world.start_as(controller, of_batch("x", 1, "b", 2));
-    let failure = world.refused(controller, of_batch("y", 1, "b", 3));
+    world.start_as(controller, request("x", 1).of_batch("b", 2));
+    let failure = world.refused(controller, request("y", 1).of_batch("b", 3));
     assert_eq!(failure.reason, StartFailureReason::InvalidData);
     let detail = failure.detail.unwrap_or_default();
     assert!(
         detail.starts_with("start.scheduling.batch.count: "),
         "{detail}"
     );
-    world.start_as(controller, of_batch("y", 1, "b", 2));
+    world.start_as(controller, request("y", 1).of_batch("b", 2));
     assert_eq!(world.placements().len(), 2);
 }
 
@@ -142,10 +124,10 @@ fn the_same_instance_twice_is_one_of_its_batch() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.look_away();
-    world.start_as(controller, of_batch("x", 2000, "b", 2));
-    world.start_as(controller, of_batch("x", 1, "b", 2));
+    world.start_as(controller, request("x", 2000).of_batch("b", 2));
+    world.start_as(controller, request("x", 1).of_batch("b", 2));
     world.nothing_else();
-    world.start_as(controller, of_batch("y", 1, "b", 2));
+    world.start_as(controller, request("y", 1).of_batch("b", 2));
     assert_eq!(world.placements(), named(&["x", "y"], &[node, node]));
     world.nothing_else();
 }
@@ -155,8 +137,8 @@ fn an_instance_waits_in_one_batch_only() {
     let mut world = World::new();
     let controller = world.controller();
     world.node_with(1, 1000);
-    world.start_as(controller, of_batch("x", 1, "b", 2));
-    let failure = world.refused(controller, of_batch("x", 1, "c", 2));
+    world.start_as(controller, request("x", 1).of_batch("b", 2));
+    let failure = world.refused(controller, request("x", 1).of_batch("c", 2));
     assert_eq!(failure.reason, StartFailureReason::InvalidData);
     let detail = failure.detail.unwrap_or_default();
     assert!(detail.contains("'b'"), "{detail}");
@@ -168,8 +150,8 @@ fn a_member_deleted_while_it_waits_ends_its_batch() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.look_away();
-    world.start_as(controller, of_batch("x", 1, "b", 3));
-    world.start_as(controller, of_batch("y", 1, "b", 3));
+    world.start_as(controller, request("x", 1).of_batch("b", 3));
+    world.start_as(controller, request("y", 1).of_batch("b", 3));
     world.delete(controller, "y", node);
     let mut failures = failures(&mut world, controller);
     failures.sort();
@@ -178,7 +160,7 @@ fn a_member_deleted_while_it_waits_ends_its_batch() {
     assert!(failures[0].2.contains("has lost y"), "{failures:?}");
     assert!(failures[1].2.contains("deleted"), "{failures:?}");
     world.look_away();
-    world.start_as(controller, of_batch("z", 1, "b", 3));
+    world.start_as(controller, request("z", 1).of_batch("b", 3));
     world.nothing_else();
 }
 
@@ -189,11 +171,11 @@ fn two_batches_come_together_side_by_side() {
     let second = world.operator(&[]);
     let node = world.node_with(1, 1000);
     world.look_away();
-    world.start_as(first, of_batch("x-1", 600, "x", 2));
-    world.start_as(second, of_batch("y-1", 300, "y", 2));
-    world.start_as(second, of_batch("y-2", 300, "y", 2));
+    world.start_as(first, request("x-1", 600).of_batch("x", 2));
+    world.start_as(second, request("y-1", 300).of_batch("y", 2));
+    world.start_as(second, request("y-2", 300).of_batch("y", 2));
     assert_eq!(world.placements(), named(&["y-1", "y-2"], &[node, node]));
-    world.start_as(first, of_batch("x-2", 1, "x", 2));
+    world.start_as(first, request("x-2", 1).of_batch("x", 2));
     assert_eq!(failures(&mut world, first).len(), 2);
     world.nothing_else();
 }
@@ -206,8 +188,11 @@ fn each_sender_hears_of_its_own_batch() {
     world.node_with(1, 100);
     world.look_away();
     for name in ["x", "y"] {
-        world.start_as(controller, of_batch(name, 1000, "b", 2));
-        world.start_as(operator, of_batch(&format!("{name}-too"), 1000, "b", 2));
+        world.start_as(controller, request(name, 1000).of_batch("b", 2));
+        world.start_as(
+            operator,
+            request(&format!("{name}-too"), 1000).of_batch("b", 2),
+        );
     }
     let names = |failures: Vec<(String, StartFailureReason, String)>| {
         let names = failures.into_iter().map(|it| it.0);
@@ -223,11 +208,11 @@ fn a_batch_of_a_controller_that_has_left_is_placed_all_the_same() {
     let mut world = World::new();
     let controller = world.controller();
     let node = world.node_with(1, 1000);
-    world.start_as(controller, of_batch("x", 1, "b", 2));
+    world.start_as(controller, request("x", 1).of_batch("b", 2));
     world.cut(controller);
     let next = world.controller();
     world.look_away();
-    world.start_as(next, of_batch("y", 1, "b", 2));
+    world.start_as(next, request("y", 1).of_batch("b", 2));
     assert_eq!(world.placements(), named(&["x", "y"], &[node, node]));
 }
 
@@ -241,7 +226,10 @@ fn a_batch_keeps_the_rule_of_its_group() {
         world.look_away();
         let names: Vec<_> = (0..count).map(|number| format!("i-{number}")).collect();
         for name in &names {
-            world.start_as(controller, of_batch_and_group(name, count, &web));
+            world.start_as(
+                controller,
+                request(name, 1).of_batch("b", count).of_group(&web),
+            );
         }
         let placements = world.placements();
         if count == 3 {
@@ -250,7 +238,7 @@ fn a_batch_keeps_the_rule_of_its_group() {
         } else {
             assert_eq!(placements, []);
             assert_eq!(failures(&mut world, controller).len(), 4);
-            let alone = of_batch_and_group("alone", 1, &web);
+            let alone = request("alone", 1).of_batch("b", 1).of_group(&web);
             assert_eq!(world.place_as(controller, alone), Some(nodes[0]));
         }
     }
@@ -268,7 +256,7 @@ fn a_batch_with_affinity_goes_to_one_node_or_none() {
     world.stats(large, Vec::new());
     let together = group("db", GroupPolicy::Affinity);
     let start = |name: &str| {
-        let mut start = of_batch_and_group(name, 3, &together);
+        let mut start = request(name, 1).of_batch("b", 3).of_group(&together);
         start.asked.mem_mib = 900;
         start
     };
@@ -291,7 +279,7 @@ fn after_a_restart_a_batch_waits_for_nodes_that_come_back() {
     let a = world.node_with(1, 1000);
     world.look_away();
     for name in ["x", "y"] {
-        world.start_as(controller, of_batch(name, 600, "b", 2));
+        world.start_as(controller, request(name, 600).of_batch("b", 2));
     }
     world.nothing_else();
     assert_eq!(
@@ -314,14 +302,14 @@ fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
     let controller = world.controller();
     world.look_away();
     for name in ["x", "y"] {
-        world.start_as(controller, of_batch(name, 600, "b", 2));
+        world.start_as(controller, request(name, 600).of_batch("b", 2));
     }
     let a = world.silent_node(1);
     world.stats(a, vec![running("x", 1)]);
     world.ready_as(a, |report| report.mem_available_mib = 10);
-    let failure = world.refused(controller, of_batch("z", 600, "b", 2));
+    let failure = world.refused(controller, request("z", 600).of_batch("b", 2));
     assert_eq!(failure.reason, StartFailureReason::InvalidData);
-    world.start_as(controller, of_batch("y", 500, "b", 2));
+    world.start_as(controller, request("y", 500).of_batch("b", 2));
     world.nothing_else();
     let b = world.node_with(2, 500);
     assert_eq!(world.placements(), named(&["x", "y"], &[a, b]));
@@ -339,7 +327,10 @@ fn batches_that_wait_for_nodes_take_turns() {
         // The first is too large for any node there will be.
         let mem = if at == 0 { 2000 } else { 1000 };
         let id = format!("b-{at}");
-        world.start_as(controller, of_batch(&format!("i-{at}"), mem, &id, 1));
+        world.start_as(
+            controller,
+            request(&format!("i-{at}"), mem).of_batch(&id, 1),
+        );
     }
     world.look_away();
     let mut placed = 0;
@@ -371,7 +362,7 @@ fn why_batches_do_not_fit_is_not_counted_for_each_of_a_flood() {
     world.look_away();
     for at in 0..500 {
         let id = at.to_string();
-        world.start_as(controller, of_batch(&id, 2000 + at, &id, 1));
+        world.start_as(controller, request(&id, 2000 + at).of_batch(&id, 1));
     }
     let failures = failures(&mut world, controller);
     let counted = failures
@@ -390,7 +381,7 @@ fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
     world.node_with(1, 1000);
     world.look_away();
     for name in ["x", "y"] {
-        world.start_as(controller, of_batch(name, 600, "b", 2));
+        world.start_as(controller, request(name, 600).of_batch("b", 2));
     }
     world.advance(SETTLE_TIME - SECOND);
     world.nothing_else();
@@ -408,7 +399,7 @@ fn a_batch_does_not_wait_for_a_node_that_is_back_without_taking_work() {
     let controller = world.controller();
     world.look_away();
     for name in ["x", "y"] {
-        world.start_as(controller, of_batch(name, 1, "b", 2));
+        world.start_as(controller, request(name, 1).of_batch("b", 2));
     }
     let node = world.silent_node(1);
     world.stats(node, Vec::new());
@@ -424,19 +415,19 @@ fn more_batches_than_may_wait_are_refused() {
     let controller = world.controller();
     for number in 0..MAX_BATCHES {
         let name = number.to_string();
-        world.start_as(controller, of_batch(&name, 1, &name, 2));
+        world.start_as(controller, request(&name, 1).of_batch(&name, 2));
     }
-    let failure = world.refused(controller, of_batch("x", 1, "one more", 2));
+    let failure = world.refused(controller, request("x", 1).of_batch("one more", 2));
     assert_eq!(failure.reason, StartFailureReason::InvalidData);
     let detail = failure.detail.unwrap_or_default();
     assert!(detail.contains("too many batches wait"), "{detail}");
-    world.start_as(controller, of_batch("0-2", 1, "0", 2));
+    world.start_as(controller, request("0-2", 1).of_batch("0", 2));
     assert_eq!(
         failures(&mut world, controller).len(),
         2,
         "those that wait go on: no node is there"
     );
-    world.start_as(controller, of_batch("x", 1, "one more", 2));
+    world.start_as(controller, request("x", 1).of_batch("one more", 2));
     world.nothing_else();
 }
 
@@ -448,7 +439,7 @@ fn payloads_that_wait_in_batches_are_bounded() {
     let start = |world: &mut World, name: &str, bytes: usize| {
         let payload = Bytes::from(vec![b' '; bytes]);
         let frame = Frame::new(Kind::START, world.uuid_of(controller), payload);
-        let meaning = Meaning::Start(Box::new(of_batch(name, 1, name, 2)));
+        let meaning = Meaning::Start(Box::new(request(name, 1).of_batch(name, 2)));
         world.handle(Input::Frame {
             session: controller,
             frame,
@@ -473,14 +464,14 @@ fn an_instance_that_came_to_life_while_its_batch_waited_is_not_started_twice() {
         let controller = world.controller();
         let a = world.node_with(1, 1000);
         let b = world.node_with(2, 1000);
-        world.start_as(controller, of_batch("x", 600, "b", 2));
+        world.start_as(controller, request("x", 600).of_batch("b", 2));
         world.look_away();
         match way {
             "listed" => world.stats(a, vec![running("x", 1)]),
             _ => world.start(controller, "x", 600),
         }
         world.look_away();
-        world.start_as(controller, of_batch("y", 600, "b", 2));
+        world.start_as(controller, request("y", 600).of_batch("b", 2));
         let other = if way == "listed" { a } else { b };
         assert_eq!(world.placements(), named(&["x", "y"], &[a, other]), "{way}");
     }
@@ -492,10 +483,10 @@ fn a_batch_that_fails_leaves_what_lives_of_it_alone() {
     let controller = world.controller();
     let a = world.node_with(1, 1000);
     world.look_away();
-    world.start_as(controller, of_batch("x", 600, "b", 2));
+    world.start_as(controller, request("x", 600).of_batch("b", 2));
     world.start(controller, "x", 600);
     assert_eq!(world.placements(), named(&["x"], &[a]));
-    world.start_as(controller, of_batch("y", 600, "b", 2));
+    world.start_as(controller, request("y", 600).of_batch("b", 2));
     assert_eq!(
         world.placements(),
         named(&["x"], &[a]),
@@ -518,7 +509,7 @@ fn of_a_batch_an_instance_that_lives_already_is_its_nodes_affair() {
     world.node_with(2, 1000);
     world.stats(a, vec![running("x", 1)]);
     world.look_away();
-    world.start_as(controller, of_batch("x", 1, "b", 1));
+    world.start_as(controller, request("x", 1).of_batch("b", 1));
     assert_eq!(world.placements(), named(&["x"], &[a]));
     world.nothing_else();
 }

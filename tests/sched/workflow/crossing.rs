@@ -6,9 +6,10 @@ use proto_frames::payload::{Delete, Topic};
 use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
 use sched_core::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
 
-use crate::journal::survival::{leased, restarting};
-use crate::support::preemption::{cpus, patient, sized};
-use crate::support::world::{Size, World, id, report, running};
+use crate::support::durability::leased;
+use crate::support::preemption::{cpus, sized};
+use crate::support::requests::Asking;
+use crate::support::world::{Size, World, id, report, request, running};
 
 impl World {
     /// DELETE of an instance on a node that its sender takes for the one that has it.
@@ -60,10 +61,8 @@ impl World {
 
 #[test]
 fn a_delete_reaches_an_instance_that_was_given_a_node_meanwhile() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("before", 4, 50)]);
-    world.start_as(controller, patient(cpus("it", 4, 50), 60));
+    let (mut world, controller, node) = World::new().with_running([cpus("before", 4, 50)]);
+    world.start_as(controller, cpus("it", 4, 50).waiting(60));
     world.stopped(node, "before");
     assert_eq!(world.orders(node), ["start it"]);
     world.stats(node, vec![running("it", 0)]);
@@ -101,8 +100,8 @@ fn what_was_cut_off_does_not_go_before_who_waits_for_the_same_room() {
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.run_on(controller, node, vec![restarting("low", 60)]);
-    world.start_as(controller, patient(sized("high", 90, 90), 600));
+    world.run_on(controller, node, vec![request("low", 60).restarting()]);
+    world.start_as(controller, sized("high", 90, 90).waiting(600));
     assert_eq!(world.orders(node), [""; 0]);
     world.frame(
         node,

@@ -8,9 +8,9 @@ use proto_frames::payload::{
 };
 use sched_core::{Meaning, Message, SessionId};
 
-use crate::journal::survival::{crash, durable};
-use crate::support::migration::{movable, urgent};
-use crate::support::world::{World, id, node_uuid};
+use crate::support::durability::{crash, durable};
+use crate::support::requests::Asking;
+use crate::support::world::{World, id, node_uuid, request};
 
 impl World {
     fn evacuate(&mut self, asker: SessionId, node: SessionId, mode: EvacuateMode) {
@@ -56,7 +56,7 @@ fn one_node(names: &[&str]) -> (World, SessionId, SessionId) {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     for (at, name) in names.iter().enumerate() {
-        let start = urgent(name, 100, at as i64);
+        let start = request(name, 100).movable().priority(at as i64);
         assert_eq!(world.place_as(controller, start), Some(node));
     }
     world.list(node, names);
@@ -340,7 +340,10 @@ fn what_starts_on_a_node_when_its_drain_begins_is_moved_once_it_runs() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.list(node, &["x"]);
-    assert_eq!(world.place_as(controller, movable("a", 1)), Some(node));
+    assert_eq!(
+        world.place_as(controller, request("a", 1).movable()),
+        Some(node)
+    );
     world.gone(node, Kind::INSTANCE_DELETED, "x");
     world.node_with(2, 1000);
     world.look_away();
@@ -368,7 +371,7 @@ fn a_drain_goes_on_after_a_crash_once_its_node_has_said_what_it_has() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     for (at, name) in ["a", "b"].into_iter().enumerate() {
-        let start = urgent(name, 100, at as i64);
+        let start = request(name, 100).movable().priority(at as i64);
         assert_eq!(world.place_as(controller, start), Some(node));
     }
     world.list(node, &["a", "b"]);

@@ -8,7 +8,8 @@ use sched_core::{
     Message, SessionId, StatsReport,
 };
 
-use crate::journal::survival::{leased, restarting};
+use crate::support::durability::leased;
+use crate::support::requests::Asking;
 use crate::support::world::{World, config, id, node_uuid, request, running};
 
 const COUNT: Uuid = Uuid::from_u128(0xc0);
@@ -262,7 +263,7 @@ fn an_end_that_was_dealt_with_before_a_crash_does_not_end_what_was_placed_there_
     let operator = world.operator(&[Topic::Instances]);
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.run_on(controller, node, vec![restarting("a", 10)]);
+    world.run_on(controller, node, vec![request("a", 10).restarting()]);
     let cut_off = EndReport {
         how: EndHow::CutOff,
         ..end(1, "a")
@@ -293,7 +294,7 @@ fn an_end_by_itself_while_its_node_was_lost_is_its_end() {
     let operator = world.operator(&[Topic::Instances]);
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.run_on(controller, node, vec![restarting("a", 10)]);
+    world.run_on(controller, node, vec![request("a", 10).restarting()]);
     world.cut(node);
     world.advance(IN_DOUBT_TIME);
     let node = world.silent_node(1);

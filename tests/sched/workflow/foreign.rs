@@ -14,11 +14,11 @@ use sched_core::{
     StartRequest,
 };
 
-use crate::journal::survival::{crash, durable, leased, restarting};
-use crate::queue::waiting::patient;
-use crate::support::migration::{able, movable};
+use crate::support::durability::{crash, durable, leased};
+use crate::support::migration::able;
+use crate::support::requests::Asking;
 use crate::support::words::asking;
-use crate::support::world::{World, id, node_uuid, running};
+use crate::support::world::{World, id, node_uuid, request, running};
 
 /// Longer than a lease and its margin.
 const LEASE_IS_OVER: Duration = Duration::from_secs(40);
@@ -220,7 +220,7 @@ fn nobody_ends_a_managed_instance_of_another_node() {
         };
         let mut scene = Scene::of(world);
         let (honest, native) = (scene.honest, scene.native);
-        let start = movable("a", 600);
+        let start = request("a", 600).movable();
         assert_eq!(scene.world.place_as(native, start), Some(honest));
         scene
             .world
@@ -239,7 +239,7 @@ fn what_a_liar_lists_of_others_is_not_shown_and_its_own_is() {
     let mut scene = Scene::new();
     let (honest, liar, native, original) = (scene.honest, scene.liar, scene.native, scene.original);
     scene.world.place(native, "plain", 100);
-    scene.world.place_as(native, movable("kept", 100));
+    scene.world.place_as(native, request("kept", 100).movable());
     let both = vec![running("plain", 1), running("kept", 1)];
     scene.world.stats_seen(honest, Some(2), both);
     let watching = scene.world.operator(&[Topic::Stats]);
@@ -348,7 +348,9 @@ fn a_late_end_of_what_was_started_anew_elsewhere_ends_nothing() {
     let native = scene.native;
     let first = leased(&mut scene.world, 11, 5000);
     assert_eq!(
-        scene.world.place_as(native, restarting("a", 2000)),
+        scene
+            .world
+            .place_as(native, request("a", 2000).restarting()),
         Some(first)
     );
     scene
@@ -384,7 +386,7 @@ fn both_nodes_of_a_move_are_heard_and_no_third() {
     let (native, source) = (scene.native, scene.honest);
     scene
         .world
-        .run_movable(native, source, movable("a", 600), &["a"]);
+        .run_movable(native, source, request("a", 600).movable(), &["a"]);
     let target = scene.world.node_with(3, 1000);
     scene.world.list(target, &[]);
     let migrate = Migrate {
@@ -421,7 +423,7 @@ fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
         let native = world.controller();
         let source = world.silent_node(1);
         world.ready_with(source, able(Capabilities::MIGRATE));
-        world.run_movable(native, source, movable("a", 100), &["a"]);
+        world.run_movable(native, source, request("a", 100).movable(), &["a"]);
         let target = world.silent_node(2);
         world.ready_with(target, able(Capabilities::MIGRATE));
         world.list(target, &[]);
@@ -456,7 +458,7 @@ fn a_lost_instance_is_its_nodes_alone() {
     let mut scene = Scene::of(World::with(durable()));
     let (honest, native) = (scene.honest, scene.native);
     assert_eq!(
-        scene.world.place_as(native, movable("a", 600)),
+        scene.world.place_as(native, request("a", 600).movable()),
         Some(honest)
     );
     scene
@@ -491,7 +493,9 @@ fn what_waits_is_taken_up_from_a_node_that_had_it_and_from_no_other() {
     let mut scene = Scene::new();
     let native = scene.native;
     scene.world.place(native, "full", 1000);
-    scene.world.start_as(native, patient("a", 900, 3600));
+    scene
+        .world
+        .start_as(native, request("a", 900).waiting(3600));
     scene.world.look_away();
     scene.tell_all_lies("a");
     scene.world.nothing_else();
@@ -580,7 +584,7 @@ fn no_more_copies_are_stopped_at_once_than_can_be_answered_for() {
     let (honest, liar, native) = (scene.honest, scene.liar, scene.native);
     let names: Vec<String> = (0..COPIES).map(|number| format!("i{number}")).collect();
     for name in &names {
-        scene.world.place_as(native, movable(name, 1));
+        scene.world.place_as(native, request(name, 1).movable());
     }
     let all = || names.iter().map(|name| running(name, 0)).collect();
     scene.world.stats_seen(honest, Some(COPIES as u64), all());

@@ -6,7 +6,7 @@ use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
 use sched_core::{Meaning, Message, SessionId, StartRequest};
 
-use crate::queue::waiting::urgent;
+use crate::support::requests::Asking;
 use crate::support::world::{Size, World, id, request, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
@@ -231,7 +231,7 @@ fn denied(world: &mut World, node: SessionId, name: &str) {
 
 #[test]
 fn a_start_in_doubt_fails_when_its_node_has_no_instance_to_delete() {
-    let managed = urgent("a", 10, 60, 50);
+    let managed = request("a", 10).waiting(60).priority(50);
     for start in [request("a", 10), managed] {
         let mut world = World::new();
         let controller = world.controller();
@@ -258,7 +258,7 @@ fn a_start_in_doubt_that_was_deleted_fails_when_its_node_does_not_list_it() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), Vec::new());
-    world.start_as(controller, urgent("a", 10, 60, 50));
+    world.start_as(controller, request("a", 10).waiting(60).priority(50));
     world.delete(controller, "a", node);
     world.look_away();
     // Both were written, and neither arrived.

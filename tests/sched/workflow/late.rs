@@ -4,35 +4,22 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::LifeState;
-use sched_core::{MISSED_STATS, Meaning, Message, SessionId};
+use sched_core::{MISSED_STATS, Message};
 
-use crate::support::migration::movable;
-use crate::support::preemption::{TOO_LONG, cpus, frozen, patient, sized};
-use crate::support::world::{World, id, running};
+use crate::support::preemption::{TOO_LONG, cpus, frozen, sized};
+use crate::support::requests::Asking;
+use crate::support::world::{World, running};
 
 /// Longer than a move may take.
 const A_MOVE: Duration = Duration::from_secs(600);
 
-impl World {
-    /// A launcher says that it could not stop an instance.
-    fn cannot_stop(&mut self, node: SessionId, name: &str) {
-        let refused = Meaning::DeleteFailed {
-            node: self.uuid_of(node).to_string().into(),
-            instance: id(name),
-            no_instance: false,
-        };
-        self.frame(node, Kind::DELETE_FAILURE, refused);
-    }
-}
-
 #[test]
 fn a_victim_that_its_launcher_cannot_stop_stays_and_who_waited_for_it_is_told() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![sized("low", 600, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([sized("low", 600, 10)]);
     world.start_as(controller, sized("high", 600, 90));
     world.look_away();
-    world.cannot_stop(node, "low");
+    world.cannot_delete(node, "low");
     let said = world.told(controller);
     let fails = |message: &Message| matches!(message, Message::StartFailure(_));
     assert!(said.iter().any(fails), "{said:?}");
@@ -45,12 +32,11 @@ fn a_victim_that_its_launcher_cannot_stop_stays_and_who_waited_for_it_is_told() 
 
 #[test]
 fn what_could_not_be_stopped_in_time_nor_later_ends_by_itself() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![sized("low", 600, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([sized("low", 600, 10)]);
     world.start_as(controller, sized("high", 600, 90));
     world.advance(TOO_LONG);
-    world.cannot_stop(node, "low");
+    world.cannot_delete(node, "low");
     world.look_away();
     world.stopped(node, "low");
     assert_eq!(world.lives(controller), ["low gone"]);
@@ -58,9 +44,8 @@ fn what_could_not_be_stopped_in_time_nor_later_ends_by_itself() {
 
 #[test]
 fn a_victim_that_is_stopped_too_late_is_placed_again() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![sized("low", 600, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([sized("low", 600, 10)]);
     world.start_as(controller, sized("high", 600, 90));
     assert_eq!(world.orders(node), ["stop low"]);
     world.advance(TOO_LONG);
@@ -71,9 +56,7 @@ fn a_victim_that_is_stopped_too_late_is_placed_again() {
 
 #[test]
 fn a_victim_whose_delete_never_left_is_resumed_by_itself() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(world.orders(node), ["suspend low"]);
     world.delete(controller, "low", node);
@@ -87,18 +70,13 @@ fn a_victim_whose_delete_never_left_is_resumed_by_itself() {
 
 #[test]
 fn a_move_is_not_over_before_its_launcher_has_refused_it_and_not_only_an_earlier_one() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let source = world.node_with(1, 1000);
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
-    let target = world.node_with(2, 1000);
-    world.list(target, &[]);
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     world.advance(A_MOVE);
     world.migrate(controller, "a", Some(target));
     assert_eq!(world.stops(source), ["a", "a"]);
     world.look_away();
-    world.cannot_stop(source, "a");
+    world.cannot_delete(source, "a");
     assert_eq!(world.turns(controller, "a"), []);
     world.has_stopped(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), target)]);
@@ -106,18 +84,13 @@ fn a_move_is_not_over_before_its_launcher_has_refused_it_and_not_only_an_earlier
 
 #[test]
 fn what_was_told_to_stop_twice_and_refused_once_may_still_end() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let source = world.node_with(1, 1000);
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
-    let target = world.node_with(2, 1000);
-    world.list(target, &[]);
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     world.advance(A_MOVE);
     world.migrate(controller, "a", Some(target));
     world.advance(A_MOVE);
     world.look_away();
-    world.cannot_stop(source, "a");
+    world.cannot_delete(source, "a");
     world.list(source, &["a"]);
     world.has_stopped(source, "a");
     let turns = world.turns(controller, "a");
@@ -126,9 +99,7 @@ fn what_was_told_to_stop_twice_and_refused_once_may_still_end() {
 
 #[test]
 fn what_is_suspended_and_was_told_to_resume_before_is_not_taken_for_suspended() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     // It is to run on after all; its launcher has come to neither.
     world.advance(TOO_LONG);
@@ -167,13 +138,8 @@ fn of_victims_that_are_found_gone_at_once_the_higher_is_placed_first() {
 
 #[test]
 fn who_waits_for_one_whose_delete_is_late_goes_elsewhere() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(
-        controller,
-        node,
-        vec![cpus("low", 2, 10), cpus("mid", 2, 20)],
-    );
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([cpus("low", 2, 10), cpus("mid", 2, 20)]);
     world.start_as(controller, cpus("high", 4, 80));
     let mut orders = world.orders(node);
     orders.sort();
@@ -192,8 +158,8 @@ fn who_waits_for_one_whose_delete_is_late_goes_elsewhere() {
 fn of_several_that_their_node_does_not_have_the_higher_is_placed_first() {
     let mut world = World::new();
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.start_as(controller, patient(sized("low", 500, 10), 300));
-    world.start_as(controller, patient(sized("high", 500, 90), 300));
+    world.start_as(controller, sized("low", 500, 10).waiting(300));
+    world.start_as(controller, sized("high", 500, 90).waiting(300));
     let other = world.able(2, 500, 4);
     world.place(controller, "plain", 500);
     world.cut(node);

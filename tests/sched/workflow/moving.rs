@@ -3,57 +3,25 @@
 use std::time::Duration;
 
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, DeleteFailureReason, LifeCommand, LifeState, Migrate,
-    Scheduling, Span, StartFailureReason,
+    CommandFailure, CommandFailureReason, LifeCommand, LifeState, Migrate, Scheduling, Span,
+    StartFailureReason,
 };
 use proto_frames::{Encoding, Kind, Role};
 use sched_core::{Capabilities, Input, Meaning, Message, Order, SessionId, StartRequest};
 
-use crate::journal::survival::{crash, durable};
-use crate::support::migration::{able, movable};
+use crate::support::durability::{crash, durable};
+use crate::support::migration::able;
 use crate::support::preemption::frozen;
+use crate::support::requests::Asking;
 use crate::support::words::asking;
 use crate::support::world::{Size, World, id, node_uuid, request, running};
 
 /// Longer than a move may take, and than a lost node is waited for.
 const LONG: Duration = Duration::from_secs(600);
 
-impl World {
-    pub(crate) fn migrate(&mut self, asker: SessionId, name: &str, target: Option<SessionId>) {
-        let target = target.map(|target| self.uuid_of(target).to_string());
-        let migrate = Migrate {
-            instance_uuid: name.to_owned(),
-            target_node_uuid: target.unwrap_or_default(),
-            ..Migrate::default()
-        };
-        self.frame(asker, Kind::MIGRATE, Meaning::Migrate(Box::new(migrate)));
-    }
-
-    fn delete_fails(&mut self, node: SessionId, name: &str, reason: &DeleteFailureReason) {
-        let meaning = Meaning::DeleteFailed {
-            node: self.uuid_of(node).to_string().into(),
-            instance: id(name),
-            no_instance: *reason == DeleteFailureReason::NoInstance,
-        };
-        self.frame(node, Kind::DELETE_FAILURE, meaning);
-    }
-}
-
-/// A controller, a node that runs `a`, and an empty one.
-fn two_nodes() -> (World, SessionId, SessionId, SessionId) {
-    let mut world = World::new();
-    let controller = world.controller();
-    let source = world.node_with(1, 1000);
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
-    let target = world.node_with(2, 1000);
-    world.list(target, &[]);
-    world.look_away();
-    (world, controller, source, target)
-}
-
 #[test]
 fn a_cold_move_stops_the_instance_before_it_is_started_elsewhere() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     assert_eq!(world.stops(source), ["a"]);
     assert!(world.told(target).is_empty());
@@ -74,7 +42,7 @@ fn a_cold_move_stops_the_instance_before_it_is_started_elsewhere() {
 
 #[test]
 fn without_a_target_the_instance_goes_wherever_it_fits() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", None);
     assert_eq!(world.stops(source), ["a"]);
     world.has_stopped(source, "a");
@@ -83,7 +51,7 @@ fn without_a_target_the_instance_goes_wherever_it_fits() {
 
 #[test]
 fn a_target_without_room_is_refused_with_figures_and_nothing_is_stopped() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     world.start(controller, "b", 900);
     world.list(target, &["b"]);
     world.look_away();
@@ -99,7 +67,7 @@ fn a_target_without_room_is_refused_with_figures_and_nothing_is_stopped() {
 
 #[test]
 fn a_move_to_where_the_instance_is_or_to_nowhere_is_refused() {
-    let (mut world, controller, source, _) = two_nodes();
+    let (mut world, controller, source, _) = World::with_movable();
     world.migrate(controller, "a", Some(source));
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::InvalidData);
@@ -175,7 +143,7 @@ fn a_shipped_instance_may_leave_before_it_is_listed_and_is_started_anew_if_it_ne
     let controller = world.controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::MIGRATE));
-    world.run_movable(controller, source, movable("a", 100), &["a"]);
+    world.run_movable(controller, source, request("a", 100).movable(), &["a"]);
     let target = world.silent_node(2);
     world.ready_with(target, able(Capabilities::MIGRATE));
     world.list(target, &["other"]);
@@ -192,10 +160,8 @@ fn a_shipped_instance_may_leave_before_it_is_listed_and_is_started_anew_if_it_ne
 
 #[test]
 fn a_launcher_that_cannot_ship_or_stop_it_leaves_it_where_it_is() {
-    let (mut world, controller, source, target) = two_nodes();
-    world.migrate(controller, "a", Some(target));
-    world.look_away();
-    world.delete_fails(source, "a", &DeleteFailureReason::InvalidData);
+    let (mut world, controller, source, target) = World::with_moving();
+    world.cannot_delete(source, "a");
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::Failed);
     assert_eq!(world.place(controller, "b", 1000), Some(target));
@@ -207,16 +173,14 @@ fn a_launcher_that_cannot_ship_or_stop_it_leaves_it_where_it_is() {
 
 #[test]
 fn a_holder_that_does_not_have_it_any_more_is_as_good_as_one_that_has_stopped_it() {
-    let (mut world, controller, source, target) = two_nodes();
-    world.migrate(controller, "a", Some(target));
-    world.look_away();
-    world.delete_fails(source, "a", &DeleteFailureReason::NoInstance);
+    let (mut world, _, source, target) = World::with_moving();
+    world.has_none(source, "a");
     assert_eq!(world.placements(), [("a".to_owned(), target)]);
 }
 
 #[test]
 fn a_move_that_takes_too_long_is_undone_and_what_ends_late_is_started_again() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     let migrate = Migrate {
         instance_uuid: "a".to_owned(),
         deadline: Some(Span::from_ms(10_000)),
@@ -239,7 +203,7 @@ fn a_move_that_takes_too_long_is_undone_and_what_ends_late_is_started_again() {
 
 #[test]
 fn a_target_that_refuses_is_not_the_end() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     world.has_stopped(source, "a");
     world.look_away();
@@ -256,7 +220,7 @@ fn a_target_that_refuses_is_not_the_end() {
 
 #[test]
 fn a_target_that_is_lost_while_the_holder_stops_it_is_replaced() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     let third = world.node_with(3, 1000);
     world.migrate(controller, "a", Some(target));
     world.look_away();
@@ -269,9 +233,7 @@ fn a_target_that_is_lost_while_the_holder_stops_it_is_replaced() {
 
 #[test]
 fn without_a_target_left_an_instance_that_stops_is_placed_again() {
-    let (mut world, controller, source, target) = two_nodes();
-    world.migrate(controller, "a", Some(target));
-    world.look_away();
+    let (mut world, _, source, target) = World::with_moving();
     world.cut(target);
     world.advance(Duration::from_secs(30));
     world.has_stopped(source, "a");
@@ -280,9 +242,7 @@ fn without_a_target_left_an_instance_that_stops_is_placed_again() {
 
 #[test]
 fn a_holder_that_is_lost_while_it_stops_the_instance_is_the_only_one_that_may_have_it() {
-    let (mut world, controller, source, target) = two_nodes();
-    world.migrate(controller, "a", Some(target));
-    world.look_away();
+    let (mut world, controller, source, target) = World::with_moving();
     world.cut(source);
     world.advance(LONG);
     assert_eq!(world.placements(), []);
@@ -292,14 +252,12 @@ fn a_holder_that_is_lost_while_it_stops_the_instance_is_the_only_one_that_may_ha
 
 #[test]
 fn an_instance_that_is_deleted_while_it_moves_is_gone() {
-    let (mut world, controller, source, target) = two_nodes();
-    world.migrate(controller, "a", Some(target));
-    world.look_away();
+    let (mut world, controller, source, target) = World::with_moving();
     world.delete(controller, "a", target);
     let told = world.told(source);
     assert!(matches!(&told[..], [Message::Targeted(_)]), "{told:?}");
     world.has_stopped(source, "a");
-    world.delete_fails(source, "a", &DeleteFailureReason::NoInstance);
+    world.has_none(source, "a");
     assert_eq!(world.placements(), []);
     assert!(world.place(controller, "b", 1000).is_some());
     assert!(world.place(controller, "c", 1000).is_some());
@@ -338,9 +296,7 @@ fn one_that_waits_for_room_waits_for_that_of_the_node_it_is_to_go_to() {
 
 #[test]
 fn an_instance_that_is_on_its_way_already_is_not_moved_twice() {
-    let (mut world, controller, source, target) = two_nodes();
-    world.migrate(controller, "a", Some(target));
-    world.look_away();
+    let (mut world, controller, source, _) = World::with_moving();
     world.migrate(controller, "a", None);
     let failure: CommandFailure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::WrongState);
@@ -360,7 +316,7 @@ fn a_start_that_did_not_change_is_given_as_it_came() {
     let controller = world.controller();
     let node = world.node_with(1, 1000);
     world.look_away();
-    world.start_as(controller, movable("a", 1));
+    world.start_as(controller, request("a", 1).movable());
     assert_eq!(world.given(node).changes, None);
     world.start_as(controller, request("b", 1));
     assert_eq!(world.given(node).changes, None);
@@ -371,7 +327,7 @@ fn the_holder_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
     let mut world = World::with(durable());
     let controller = world.controller();
     let source = world.node_with(1, 1000);
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     let target = world.node_with(2, 1000);
     world.look_away();
     world.store.be_slow();
@@ -393,7 +349,7 @@ fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_nobody_has_i
         let mut world = World::with(durable());
         let controller = world.controller();
         let source = world.node_with(1, 1000);
-        world.run_movable(controller, source, movable("a", 600), &["a"]);
+        world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
         let target = world.node_with(2, 1000);
         world.migrate(controller, "a", Some(target));
         assert_eq!(world.stops(source), ["a"]);
@@ -421,7 +377,7 @@ fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_nobody_has_i
 
 #[test]
 fn a_holder_that_comes_back_without_what_it_was_told_to_stop_is_believed() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     world.cut(source);
     world.advance(Duration::from_secs(30));
@@ -438,7 +394,7 @@ fn a_suspended_instance_moves_too_and_runs_then() {
     let controller = world.controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     world.ask_suspend(controller, "a");
     world.suspended(source, "a");
     let target = world.node_with(2, 1000);
@@ -460,13 +416,13 @@ fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
     let controller = world.controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     world.ask_suspend(controller, "a");
     world.suspended(source, "a");
     world.node_with(2, 1000);
     world.migrate(controller, "a", None);
     world.look_away();
-    world.delete_fails(source, "a", &DeleteFailureReason::InvalidData);
+    world.cannot_delete(source, "a");
     assert_eq!(world.turns(controller, "a"), [LifeState::Suspended]);
 }
 
@@ -476,7 +432,7 @@ fn a_suspended_instance_whose_move_a_crash_cut_short_is_known_to_be_suspended() 
     let controller = world.controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
-    world.run_movable(controller, source, movable("a", 600), &["a"]);
+    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     world.ask_suspend(controller, "a");
     world.suspended(source, "a");
     world.node_with(2, 1000);
@@ -491,7 +447,7 @@ fn a_suspended_instance_whose_move_a_crash_cut_short_is_known_to_be_suspended() 
 
 #[test]
 fn what_every_node_refuses_is_offered_to_them_again_after_a_while() {
-    let (mut world, controller, source, target) = two_nodes();
+    let (mut world, controller, source, target) = World::with_movable();
     world.migrate(controller, "a", Some(target));
     world.has_stopped(source, "a");
     for node in [target, source] {
@@ -517,7 +473,7 @@ fn told_original(world: &mut World, original: SessionId) -> Vec<Kind> {
 #[test]
 fn original_controllers_are_told_of_a_move_only_if_it_ends_with_the_instance_on_no_node() {
     for is_lost in [false, true] {
-        let (mut world, controller, source, target) = two_nodes();
+        let (mut world, controller, source, target) = World::with_movable();
         let original = world.original_controller();
         world.look_away();
         world.migrate(controller, "a", Some(target));
@@ -551,7 +507,7 @@ fn original_controllers_start_no_second_cnci_because_one_moves() {
     });
     let start = StartRequest {
         network_node: true,
-        ..movable("cnci", 600)
+        ..request("cnci", 600).movable()
     };
     assert_eq!(world.place_as(controller, start), Some(source));
     world.list(source, &["cnci"]);

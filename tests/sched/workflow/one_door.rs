@@ -4,38 +4,28 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{Batch, StartFailureReason};
+use proto_frames::payload::StartFailureReason;
 use sched_core::{
     BATCH_TIME, Capabilities, Config, IN_DOUBT_TIME, Input, NodeExtras, NodeReport, Rules,
     SessionId, StartRequest,
 };
 
-use crate::journal::survival::{crash, durable, leased, leased_ready, restarting};
-use crate::queue::waiting::{patient, queued};
+use crate::support::durability::{crash, durable, leased, leased_ready};
 use crate::support::preemption::{cpus, sized};
+use crate::support::requests::Asking;
 use crate::support::words::tried;
 use crate::support::world::{Size, World, config, node_uuid, report, request, running};
 
 /// Longer than any lease of these nodes, with all that is added to it.
 const LEASE_IS_OVER: Duration = Duration::from_secs(60);
 
-/// The same START as one of a batch of so many.
-fn of_batch(mut start: StartRequest, id: &str, count: u32) -> StartRequest {
-    let scheduling = start.scheduling.get_or_insert_default();
-    scheduling.batch = Some(Batch {
-        id: id.to_owned(),
-        count,
-    });
-    start
-}
-
 /// The ways in which one START comes: alone, as a batch of its own, and as the last of a batch.
 fn ways(start: &StartRequest) -> [Vec<StartRequest>; 3] {
-    let first = of_batch(request("first", 1), "b2", 2);
+    let first = request("first", 1).of_batch("b2", 2);
     [
         vec![start.clone()],
-        vec![of_batch(start.clone(), "b1", 1)],
-        vec![first, of_batch(start.clone(), "b2", 2)],
+        vec![start.clone().of_batch("b1", 1)],
+        vec![first, start.clone().of_batch("b2", 2)],
     ]
 }
 
@@ -54,11 +44,14 @@ fn refused(name: &str) -> Vec<(String, StartFailureReason)> {
 
 #[test]
 fn an_instance_that_will_be_restarted_when_its_lease_is_over_is_started_once_whatever_comes_in() {
-    for (at, starts) in ways(&restarting("x", 50)).into_iter().enumerate() {
+    for (at, starts) in ways(&request("x", 50).restarting()).into_iter().enumerate() {
         let mut world = World::new();
         let controller = world.controller();
         let node = leased(&mut world, 1, 100);
-        assert_eq!(world.place_as(controller, restarting("x", 50)), Some(node));
+        assert_eq!(
+            world.place_as(controller, request("x", 50).restarting()),
+            Some(node)
+        );
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         let other = leased(&mut world, 2, 200);
         world.cut(node);
@@ -76,11 +69,14 @@ fn an_instance_that_will_be_restarted_when_its_lease_is_over_is_started_once_wha
 
 #[test]
 fn what_was_on_nodes_before_a_restart_is_not_started_before_they_have_said_what_they_have() {
-    for (at, starts) in ways(&restarting("x", 50)).into_iter().enumerate() {
+    for (at, starts) in ways(&request("x", 50).restarting()).into_iter().enumerate() {
         let mut world = World::with(durable());
         let controller = world.controller();
         let node = leased(&mut world, 1, 100);
-        assert_eq!(world.place_as(controller, restarting("x", 50)), Some(node));
+        assert_eq!(
+            world.place_as(controller, request("x", 50).restarting()),
+            Some(node)
+        );
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         crash(&mut world, 2);
         let controller = world.controller();
@@ -101,11 +97,14 @@ fn what_was_on_nodes_before_a_restart_is_not_started_before_they_have_said_what_
 
 #[test]
 fn a_start_of_an_instance_whose_node_is_expected_back_after_a_restart_waits_for_the_node() {
-    for (at, starts) in ways(&patient("x", 50, 30)).into_iter().enumerate() {
+    for (at, starts) in ways(&request("x", 50).waiting(30)).into_iter().enumerate() {
         let mut world = World::with(durable());
         let controller = world.controller();
         let node = world.node_with(1, 100);
-        assert_eq!(world.place_as(controller, patient("x", 50, 30)), Some(node));
+        assert_eq!(
+            world.place_as(controller, request("x", 50).waiting(30)),
+            Some(node)
+        );
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         crash(&mut world, 2);
         let controller = world.controller();
@@ -127,11 +126,14 @@ fn a_start_of_an_instance_whose_node_is_expected_back_after_a_restart_waits_for_
 
 #[test]
 fn a_start_of_what_was_on_a_node_that_stays_away_after_a_restart_is_placed_elsewhere() {
-    for (at, starts) in ways(&patient("x", 50, 3000)).into_iter().enumerate() {
+    for (at, starts) in ways(&request("x", 50).waiting(3000))
+        .into_iter()
+        .enumerate()
+    {
         let mut world = World::with(durable());
         let controller = world.controller();
         let node = world.node_with(1, 100);
-        world.start_as(controller, patient("x", 50, 3000));
+        world.start_as(controller, request("x", 50).waiting(3000));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         crash(&mut world, 2);
         let controller = world.controller();
@@ -149,11 +151,11 @@ fn a_start_of_what_was_on_a_node_that_stays_away_after_a_restart_is_placed_elsew
 
 #[test]
 fn a_node_that_is_back_is_waited_for_until_it_has_said_what_it_has() {
-    for (at, starts) in ways(&patient("x", 50, 30)).into_iter().enumerate() {
+    for (at, starts) in ways(&request("x", 50).waiting(30)).into_iter().enumerate() {
         let mut world = World::new();
         let controller = world.controller();
         let node = world.node_with(1, 100);
-        world.start_as(controller, patient("x", 50, 30));
+        world.start_as(controller, request("x", 50).waiting(30));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         world.cut(node);
         world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
@@ -176,7 +178,7 @@ fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
         let mut world = World::new();
         let controller = world.controller();
         let node = world.node_with(1, 100);
-        world.start_as(controller, patient("x", 50, 30));
+        world.start_as(controller, request("x", 50).waiting(30));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         world.cut(node);
         world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
@@ -197,7 +199,7 @@ fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
 
 #[test]
 fn a_batch_does_not_start_what_was_lost_after_its_start_had_come() {
-    for start in [request("x", 50), patient("x", 50, 30)] {
+    for start in [request("x", 50), request("x", 50).waiting(30)] {
         let mut world = World::new();
         let controller = world.controller();
         let node = world.node_with(1, 100);
@@ -205,15 +207,15 @@ fn a_batch_does_not_start_what_was_lost_after_its_start_had_come() {
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         world.cut(node);
         let other = world.node_with(2, 200);
-        world.start_as(controller, of_batch(start, "b", 3));
+        world.start_as(controller, start.of_batch("b", 3));
         world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
         world.look_away();
-        world.start_as(controller, of_batch(request("y", 1), "b", 3));
-        world.start_as(controller, of_batch(request("z", 1), "b", 3));
+        world.start_as(controller, request("y", 1).of_batch("b", 3));
+        world.start_as(controller, request("z", 1).of_batch("b", 3));
         assert_eq!(starts_of(&mut world, "x"), [], "its lost node may run it");
         assert_eq!(world.failures(controller), refused("x"));
         // Whoever sends it again knows of the loss.
-        world.start_as(controller, of_batch(request("x", 50), "b", 1));
+        world.start_as(controller, request("x", 50).of_batch("b", 1));
         assert_eq!(starts_of(&mut world, "x"), [other]);
     }
 }
@@ -226,9 +228,9 @@ fn a_batch_that_ends_does_not_give_a_node_what_is_not_on_disk() {
         let node = world.node_with(1, 100);
         world.place(controller, "a", 100);
         // It waits for room, and is one of a batch whose other STARTs do not come.
-        world.start_as(controller, patient("x", 50, 300));
-        world.start_as(controller, of_batch(patient("x", 50, 300), "b", 3));
-        world.start_as(controller, of_batch(request("y", 1), "b", 3));
+        world.start_as(controller, request("x", 50).waiting(300));
+        world.start_as(controller, request("x", 50).waiting(300).of_batch("b", 3));
+        world.start_as(controller, request("y", 1).of_batch("b", 3));
         world.store.be_slow();
         world.gone(node, Kind::INSTANCE_DELETED, "a");
         assert_eq!(starts_of(&mut world, "x"), [], "its room is not on disk");
@@ -253,24 +255,22 @@ fn of_a_batch_an_instance_that_waits_for_room_goes_on_waiting() {
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.place(controller, "a", 60);
-    world.start_as(controller, patient("x", 50, 300));
+    world.start_as(controller, request("x", 50).waiting(300));
     world.look_away();
-    world.start_as(controller, of_batch(patient("x", 50, 300), "b", 2));
-    world.start_as(controller, of_batch(request("y", 40), "b", 2));
+    world.start_as(controller, request("x", 50).waiting(300).of_batch("b", 2));
+    world.start_as(controller, request("y", 40).of_batch("b", 2));
     assert_eq!(world.placements(), [("y".to_owned(), node)]);
-    assert_eq!(queued(&mut world, controller).len(), 1, "it is told again");
+    assert_eq!(world.queued(controller).len(), 1, "it is told again");
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     assert_eq!(starts_of(&mut world, "x"), [node]);
 }
 
 #[test]
 fn of_a_batch_an_instance_whose_victims_are_not_away_is_not_given_to_its_node() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("x", 4, 90));
     assert_eq!(world.orders(node), ["suspend low"]);
-    world.start_as(controller, of_batch(cpus("x", 4, 90), "b", 1));
+    world.start_as(controller, cpus("x", 4, 90).of_batch("b", 1));
     assert_eq!(world.orders(node), [""; 0]);
     assert_eq!(world.failures(controller), refused("x"));
     world.suspended(node, "low");
@@ -285,10 +285,10 @@ fn an_instance_waits_for_the_settle_window_or_for_its_batch_and_not_for_both() {
     });
     let controller = world.controller();
     world.start(controller, "x", 50);
-    world.start_as(controller, of_batch(request("x", 50), "b", 2));
+    world.start_as(controller, request("x", 50).of_batch("b", 2));
     let node = world.node_with(1, 100);
     assert_eq!(starts_of(&mut world, "x"), [], "it waits for its batch");
-    world.start_as(controller, of_batch(request("y", 50), "b", 2));
+    world.start_as(controller, request("y", 50).of_batch("b", 2));
     assert_eq!(starts_of(&mut world, "x"), [node]);
 }
 
@@ -297,13 +297,13 @@ fn a_dry_run_knows_what_the_scheduler_has_as_a_start_does() {
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("lost", 50));
+    world.place_as(controller, request("lost", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("lost", 1)]);
     world.cut(node);
     world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
     let node = leased(&mut world, 2, 100);
     world.place(controller, "a", 60);
-    world.start_as(controller, patient("waits", 50, 300));
+    world.start_as(controller, request("waits", 50).waiting(300));
     world.look_away();
     for name in ["lost", "waits"] {
         let decision = world.decided(controller, tried(request(name, 1), 1));
@@ -329,11 +329,11 @@ fn an_unwritten_start_of_an_instance_that_is_elsewhere_by_now_places_no_third_co
     let mut world = World::new();
     let controller = world.controller();
     let first = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("x", 50));
+    world.place_as(controller, request("x", 50).restarting());
     world.stats(first, vec![running("x", 1)]);
     world.look_away();
     // This one is never written; the launcher, an original one as to counting, has lost its lease meanwhile.
-    world.start_as(controller, restarting("x", 50));
+    world.start_as(controller, request("x", 50).restarting());
     let unsent = world.told(first);
     world.status(first, Kind::FULL);
     let second = leased(&mut world, 2, 60);
@@ -352,12 +352,12 @@ fn a_launcher_that_reports_later_restarts_what_was_lost_although_a_batch_named_i
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("x", 50));
-    world.place_as(controller, restarting("y", 50));
+    world.place_as(controller, request("x", 50).restarting());
+    world.place_as(controller, request("y", 50).restarting());
     world.stats_seen(node, Some(2), vec![running("x", 1), running("y", 1)]);
     world.cut(node);
     world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
-    world.start_as(controller, of_batch(restarting("x", 50), "b", 1));
+    world.start_as(controller, request("x", 50).restarting().of_batch("b", 1));
     world.advance(LEASE_IS_OVER);
     world.look_away();
     let other = world.silent_node(2);
@@ -387,7 +387,7 @@ fn a_shared_start_is_sized_by_what_its_node_says() {
     };
     world.report(node, said);
     world.run_on(controller, node, vec![sized("x", 600, 50)]);
-    world.start_as(controller, of_batch(sized("x", 600, 50), "b", 1));
+    world.start_as(controller, sized("x", 600, 50).of_batch("b", 1));
     assert_eq!(world.placements(), [("x".to_owned(), node)]);
     assert_eq!(world.place(controller, "z", 400), Some(node));
 }
@@ -398,11 +398,11 @@ fn after_a_crash_a_batch_that_names_what_waits_in_the_queue_starts_it_once() {
     let controller = world.controller();
     world.node_with(1, 100);
     world.place(controller, "a", 100);
-    world.start_as(controller, patient("x", 50, 300));
+    world.start_as(controller, request("x", 50).waiting(300));
     world.crash(config(), Rules::default());
     let controller = world.controller();
     world.look_away();
-    world.start_as(controller, of_batch(patient("x", 50, 300), "b", 1));
+    world.start_as(controller, request("x", 50).waiting(300).of_batch("b", 1));
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), vec![]);
     assert_eq!(starts_of(&mut world, "x"), [node]);
@@ -413,18 +413,21 @@ fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("x", 50));
+    world.place_as(controller, request("x", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("x", 1)]);
     let other = leased(&mut world, 2, 200);
     world.cut(node);
     world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
     world.delete(controller, "x", node);
     world.look_away();
-    world.start_as(controller, restarting("x", 50));
+    world.start_as(controller, request("x", 50).restarting());
     assert_eq!(world.failures(controller), refused("x"), "its copy runs");
     assert_eq!(starts_of(&mut world, "x"), []);
     world.advance(LEASE_IS_OVER);
-    assert_eq!(world.place_as(controller, restarting("x", 50)), Some(other));
+    assert_eq!(
+        world.place_as(controller, request("x", 50).restarting()),
+        Some(other)
+    );
 }
 
 #[test]
@@ -439,14 +442,14 @@ fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
     world.place(controller, "x", 50);
     world.stats_seen(node, Some(1), vec![running("x", 1)]);
     world.node_with(2, 100);
-    world.start_as(controller, of_batch(request("x", 50), "b", 2));
+    world.start_as(controller, request("x", 50).of_batch("b", 2));
     // Twice, so that it is known also where the node was not back between.
     world.crash(expecting(), Rules::default());
     world.crash(expecting(), Rules::default());
     let controller = world.controller();
     let other = world.node_with(2, 100);
     world.stats_seen(other, Some(0), vec![]);
-    world.start_as(controller, of_batch(request("y", 50), "b", 2));
+    world.start_as(controller, request("y", 50).of_batch("b", 2));
     assert_eq!(starts_of(&mut world, "x"), []);
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), vec![running("x", 1)]);
@@ -464,14 +467,14 @@ fn what_a_node_is_found_to_have_a_batch_knows_after_a_crash() {
     };
     let mut world = World::with(durable());
     let controller = world.controller();
-    world.start_as(controller, of_batch(request("x", 50), "b", 2));
+    world.start_as(controller, request("x", 50).of_batch("b", 2));
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), vec![running("x", 1)]);
     world.crash(expecting(), Rules::default());
     let controller = world.controller();
     let other = world.node_with(2, 100);
     world.stats_seen(other, Some(0), vec![]);
-    world.start_as(controller, of_batch(request("y", 50), "b", 2));
+    world.start_as(controller, request("y", 50).of_batch("b", 2));
     assert_eq!(starts_of(&mut world, "x"), []);
     // It comes back without it.
     let node = world.node_with(1, 0);

@@ -5,9 +5,10 @@ use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
 use sched_core::{InstanceReport, InstanceState, SessionId};
 
-use crate::journal::survival::{leased, leased_able, restarting};
+use crate::support::durability::{durable, leased, leased_able};
 use crate::support::preemption::{cpus, frozen};
-use crate::support::world::{World, running};
+use crate::support::requests::Asking;
+use crate::support::world::{World, request, running};
 
 impl World {
     fn nodes_started_on(&mut self) -> Vec<SessionId> {
@@ -28,11 +29,14 @@ fn repeated() -> (World, SessionId, SessionId, SessionId) {
     let mut world = World::new();
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    assert_eq!(world.place_as(controller, restarting("x", 50)), Some(node));
+    assert_eq!(
+        world.place_as(controller, request("x", 50).restarting()),
+        Some(node)
+    );
     world.listed(node, 1, &["x"]);
     let other = leased(&mut world, 2, 100);
     world.look_away();
-    world.start_as(controller, restarting("x", 50));
+    world.start_as(controller, request("x", 50).restarting());
     assert_eq!(world.nodes_started_on(), [node]);
     (world, controller, node, other)
 }
@@ -66,7 +70,7 @@ fn what_fails_after_it_was_listed_as_starting_is_not_started_elsewhere_while_a_s
     let node = leased(&mut world, 1, 100);
     world.listed(node, 0, &[]);
     let other = leased(&mut world, 2, 100);
-    let mut start = restarting("x", 50);
+    let mut start = request("x", 50).restarting();
     start.scheduling.get_or_insert_default().attempts = Some(3);
     world.place_as(controller, start.clone());
     world.start_as(controller, start);
@@ -86,13 +90,13 @@ fn what_fails_after_it_was_listed_as_starting_is_not_started_elsewhere_while_a_s
 fn the_failure_of_an_earlier_start_is_not_that_of_a_later_one() {
     let (mut world, controller, node, _) = repeated();
     // One more: two are on their way when it is cut off.
-    world.start_as(controller, restarting("x", 50));
+    world.start_as(controller, request("x", 50).restarting());
     world.cut_off(node, "x");
     world.start_failed(node, "x", StartFailureReason::LaunchFailure);
     world.look_away();
     assert_eq!(world.nodes_started_on(), []);
     // A third does not go to another node while the second is on its way.
-    world.start_as(controller, restarting("x", 50));
+    world.start_as(controller, request("x", 50).restarting());
     assert_eq!(world.nodes_started_on(), [node]);
     world.listed(node, 3, &["x"]);
     assert_eq!(world.nodes_started_on(), []);
@@ -105,8 +109,8 @@ fn what_was_cut_off_before_anybody_knew_that_it_ran_waits_for_the_start_on_its_w
     let node = leased(&mut world, 1, 100);
     world.listed(node, 0, &[]);
     leased(&mut world, 2, 100);
-    world.place_as(controller, restarting("x", 50));
-    world.start_as(controller, restarting("x", 50));
+    world.place_as(controller, request("x", 50).restarting());
+    world.start_as(controller, request("x", 50).restarting());
     world.look_away();
     world.cut_off(node, "x");
     assert_eq!(world.nodes_started_on(), []);
@@ -149,7 +153,7 @@ fn what_is_cut_off_while_it_is_about_to_be_suspended_is_placed_again() {
         let mut world = World::new();
         let controller = world.controller();
         let node = leased_able(&mut world, 1, 100);
-        world.place_as(controller, restarting("x", 50));
+        world.place_as(controller, request("x", 50).restarting());
         world.listed(node, 1, &["x"]);
         let other = leased(&mut world, 2, 100);
         world.ask_suspend(controller, "x");
@@ -171,10 +175,10 @@ fn what_is_cut_off_while_it_is_about_to_be_suspended_is_placed_again() {
 
 #[test]
 fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
-    let mut world = World::with(crate::journal::survival::durable());
+    let mut world = World::with(durable());
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("x", 50));
+    world.place_as(controller, request("x", 50).restarting());
     world.listed(node, 1, &["x"]);
     let other = leased(&mut world, 2, 100);
     world.store.be_slow();
@@ -189,10 +193,10 @@ fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
 
 #[test]
 fn an_end_that_is_told_again_does_not_take_the_room_that_is_claimed_for_what_comes_next() {
-    let mut world = World::with(crate::journal::survival::durable());
+    let mut world = World::with(durable());
     let controller = world.controller();
     let node = leased(&mut world, 1, 100);
-    world.place_as(controller, restarting("x", 50));
+    world.place_as(controller, request("x", 50).restarting());
     world.listed(node, 1, &["x"]);
     world.look_away();
     world.store.be_slow();
@@ -209,9 +213,9 @@ fn what_was_suspended_and_is_started_anew_where_it_was_cut_off_is_found_suspende
     let mut world = World::new();
     let controller = world.controller();
     let node = leased_able(&mut world, 1, 100);
-    world.place_as(controller, restarting("x", 50));
+    world.place_as(controller, request("x", 50).restarting());
     world.listed(node, 1, &["x"]);
-    world.start_as(controller, restarting("x", 50));
+    world.start_as(controller, request("x", 50).restarting());
     world.ask_suspend(controller, "x");
     // The node had ended it before both, started it anew, and suspended that.
     world.cut_off(node, "x");

@@ -2,15 +2,14 @@
 
 use proto_frames::payload::{CommandFailureReason, LifeCommand, StartFailureReason};
 
-use crate::support::preemption::{TOO_LONG, cpus, frozen, patient, sized};
+use crate::support::preemption::{TOO_LONG, cpus, frozen, preempting, sized};
+use crate::support::requests::Asking;
 use crate::support::words::resources;
 use crate::support::world::{World, running};
 
 #[test]
 fn without_the_policy_nobody_makes_way() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, _) = World::new().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(
         world.failures(controller),
@@ -21,9 +20,7 @@ fn without_the_policy_nobody_makes_way() {
 
 #[test]
 fn a_lower_priority_is_suspended_for_its_vcpus_and_resumed_when_they_are_free() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
 
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(
@@ -56,9 +53,7 @@ fn a_lower_priority_is_suspended_for_its_vcpus_and_resumed_when_they_are_free() 
 
 #[test]
 fn stats_confirm_as_well_as_events_do() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     world.look_away();
     world.stats(node, vec![frozen("low")]);
@@ -73,9 +68,7 @@ fn stats_confirm_as_well_as_events_do() {
 
 #[test]
 fn an_equal_priority_does_not_make_way() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("one", 4, 50)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("one", 4, 50)]);
     world.start_as(controller, cpus("two", 4, 50));
     assert_eq!(world.failures(controller).len(), 1);
     assert_eq!(world.orders(node), [""; 0]);
@@ -100,7 +93,7 @@ fn what_was_started_before_the_policy_and_is_not_looked_after_does_not_make_way(
     let (controller, node) = (world.controller(), world.node_with(1, 1000));
     world.start(controller, "plain", 1000);
     world.stats(node, vec![running("plain", 0)]);
-    world.configure_rules(controller, crate::support::preemption::preempting());
+    world.configure_rules(controller, preempting());
     world.look_away();
     world.start_as(controller, sized("high", 1000, 90));
     assert_eq!(world.failures(controller).len(), 1);
@@ -108,9 +101,8 @@ fn what_was_started_before_the_policy_and_is_not_looked_after_does_not_make_way(
 
 #[test]
 fn where_memory_is_lacking_a_lower_priority_is_stopped_and_waits_for_room_again() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![sized("low", 1000, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([sized("low", 1000, 10)]);
     world.start_as(controller, sized("high", 600, 90));
     assert_eq!(world.orders(node), ["stop low"]);
     world.stopped(node, "low");
@@ -127,9 +119,8 @@ fn where_memory_is_lacking_a_lower_priority_is_stopped_and_waits_for_room_again(
 
 #[test]
 fn one_that_was_stopped_goes_at_once_where_there_is_room_for_it() {
-    let mut world = World::with_preemption();
-    let (controller, big) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, big, vec![sized("low", 300, 10)]);
+    let (mut world, controller, big) =
+        World::with_preemption().with_running([sized("low", 300, 10)]);
     let small = world.able(2, 400, 4);
     world.start_as(controller, sized("high", 900, 90));
     assert_eq!(world.orders(big), ["stop low"]);
@@ -160,9 +151,8 @@ fn a_launcher_that_cannot_suspend_is_told_to_stop_and_original_controllers_hear_
 
 #[test]
 fn the_room_that_is_made_is_nobody_elses() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![sized("low", 1000, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([sized("low", 1000, 10)]);
     world.start_as(controller, sized("high", 600, 90));
     world.stopped(node, "low");
     world.start_as(controller, sized("other", 600, 90));
@@ -264,9 +254,7 @@ fn a_suspended_one_is_stopped_where_its_memory_is_needed() {
 
 #[test]
 fn one_evicted_and_resumed_is_evicted_again() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     for high in ["first", "second", "third"] {
         world.start_as(controller, cpus(high, 4, 90));
         assert_eq!(world.orders(node), ["suspend low"]);
@@ -281,9 +269,7 @@ fn one_evicted_and_resumed_is_evicted_again() {
 
 #[test]
 fn a_preemptor_may_be_evicted_itself() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("middle", 4, 50));
     world.suspended(node, "low");
     world.stats(node, vec![frozen("low"), running("middle", 0)]);
@@ -309,19 +295,14 @@ fn a_preemptor_may_be_evicted_itself() {
 
 #[test]
 fn an_evicted_instance_never_resumes_before_a_waiting_higher_one() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(
-        controller,
-        node,
-        vec![cpus("low", 2, 10), cpus("steady", 2, 95)],
-    );
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([cpus("low", 2, 10), cpus("steady", 2, 95)]);
     world.start_as(controller, cpus("high", 2, 90));
     world.suspended(node, "low");
     let all = vec![frozen("low"), running("steady", 0), running("high", 0)];
     world.stats(node, all);
     // It waits for more than will be free at once.
-    world.start_as(controller, patient(cpus("wide", 4, 80), 600));
+    world.start_as(controller, cpus("wide", 4, 80).waiting(600));
     world.look_away();
     world.stopped(node, "high");
     assert_eq!(
@@ -338,18 +319,13 @@ fn an_evicted_instance_never_resumes_before_a_waiting_higher_one() {
 
 #[test]
 fn once_nobody_higher_waits_any_more_an_evicted_one_is_resumed() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(
-        controller,
-        node,
-        vec![cpus("low", 2, 10), cpus("steady", 2, 95)],
-    );
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([cpus("low", 2, 10), cpus("steady", 2, 95)]);
     world.start_as(controller, cpus("high", 2, 90));
     world.suspended(node, "low");
     let all = vec![frozen("low"), running("steady", 0), running("high", 0)];
     world.stats(node, all);
-    world.start_as(controller, patient(cpus("wide", 4, 80), 600));
+    world.start_as(controller, cpus("wide", 4, 80).waiting(600));
     world.stopped(node, "high");
     world.look_away();
     world.delete(controller, "wide", node);
@@ -358,13 +334,7 @@ fn once_nobody_higher_waits_any_more_an_evicted_one_is_resumed() {
 
 #[test]
 fn one_deleted_while_it_is_suspended_is_deleted_there_and_not_resumed() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
-    world.start_as(controller, cpus("high", 4, 90));
-    world.suspended(node, "low");
-    world.stats(node, vec![frozen("low"), running("high", 0)]);
-    world.look_away();
+    let (mut world, controller, node) = World::preempted();
     world.delete(controller, "low", node);
     assert_eq!(world.orders(node), ["delete low"]);
     world.stopped(node, "high");
@@ -377,9 +347,8 @@ fn one_deleted_while_it_is_suspended_is_deleted_there_and_not_resumed() {
 
 #[test]
 fn a_victim_that_is_deleted_or_ends_is_out_of_the_way() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("a", 2, 10), cpus("b", 2, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([cpus("a", 2, 10), cpus("b", 2, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(world.orders(node), ["suspend a", "suspend b"]);
     world.stopped(node, "a");
@@ -391,9 +360,8 @@ fn a_victim_that_is_deleted_or_ends_is_out_of_the_way() {
 
 #[test]
 fn when_the_preemptor_is_deleted_those_that_made_way_for_it_are_resumed() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("a", 2, 10), cpus("b", 2, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([cpus("a", 2, 10), cpus("b", 2, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     world.suspended(node, "a");
     world.look_away();
@@ -405,9 +373,8 @@ fn when_the_preemptor_is_deleted_those_that_made_way_for_it_are_resumed() {
 
 #[test]
 fn when_one_refuses_to_make_way_the_others_are_resumed_and_the_preemptor_goes_elsewhere() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("a", 2, 10), cpus("b", 2, 10)]);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([cpus("a", 2, 10), cpus("b", 2, 10)]);
     let other = world.able(2, 1000, 4);
     world.run_on(controller, other, vec![cpus("c", 4, 20)]);
     world.start_as(controller, cpus("high", 4, 90));
@@ -428,10 +395,9 @@ fn when_one_refuses_to_make_way_the_others_are_resumed_and_the_preemptor_goes_el
 #[test]
 fn a_preemptor_for_which_nobody_makes_way_fails_or_waits() {
     for (seconds, failures) in [(0, 1), (600, 0)] {
-        let mut world = World::with_preemption();
-        let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-        world.run_on(controller, node, vec![cpus("low", 4, 10)]);
-        world.start_as(controller, patient(cpus("high", 4, 90), seconds));
+        let (mut world, controller, node) =
+            World::with_preemption().with_running([cpus("low", 4, 10)]);
+        world.start_as(controller, cpus("high", 4, 90).waiting(seconds));
         world.look_away();
         world.cannot(
             node,
@@ -446,9 +412,7 @@ fn a_preemptor_for_which_nobody_makes_way_fails_or_waits() {
 
 #[test]
 fn one_that_does_not_make_way_in_time_is_to_run_on() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     world.look_away();
     world.advance(TOO_LONG);
@@ -462,9 +426,7 @@ fn one_that_does_not_make_way_in_time_is_to_run_on() {
 
 #[test]
 fn a_preemptor_whose_node_is_lost_meanwhile_goes_elsewhere() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     let other = world.able(2, 1000, 4);
     world.run_on(controller, other, vec![cpus("middle", 4, 20)]);
     world.start_as(controller, cpus("high", 4, 90));
@@ -475,9 +437,7 @@ fn a_preemptor_whose_node_is_lost_meanwhile_goes_elsewhere() {
 
 #[test]
 fn a_preemptor_that_its_node_cannot_start_is_tried_on_another() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     let other = world.able(2, 1000, 4);
     world.run_on(controller, other, vec![cpus("middle", 4, 20)]);
     let mut high = cpus("high", 4, 90);
@@ -496,7 +456,7 @@ fn one_that_waits_takes_the_room_of_a_lower_one_that_could_not_make_way_before()
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
     world.start_as(controller, cpus("low", 4, 10));
     // Nobody knows yet whether it runs.
-    world.start_as(controller, patient(cpus("high", 4, 90), 600));
+    world.start_as(controller, cpus("high", 4, 90).waiting(600));
     assert_eq!(world.orders(node), ["start low"]);
     world.stats(node, vec![running("low", 0)]);
     assert_eq!(world.orders(node), ["suspend low"]);
@@ -504,9 +464,7 @@ fn one_that_waits_takes_the_room_of_a_lower_one_that_could_not_make_way_before()
 
 #[test]
 fn nodes_that_take_no_work_or_do_not_suit_are_left_alone() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     let mut pinned = cpus("pinned", 4, 90);
     pinned.hostname = Some("elsewhere".into());
     world.start_as(controller, pinned);
@@ -520,12 +478,7 @@ fn nodes_that_take_no_work_or_do_not_suit_are_left_alone() {
 
 #[test]
 fn one_that_cannot_be_resumed_where_it_is_goes_elsewhere_after_a_while() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
-    world.start_as(controller, cpus("high", 4, 90));
-    world.suspended(node, "low");
-    world.stats(node, vec![frozen("low"), running("high", 0)]);
+    let (mut world, _, node) = World::preempted();
     let other = world.able(2, 1000, 4);
     world.look_away();
     world.advance(TOO_LONG);
@@ -536,12 +489,7 @@ fn one_that_cannot_be_resumed_where_it_is_goes_elsewhere_after_a_while() {
 
 #[test]
 fn a_resume_that_failed_is_tried_again_later() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
-    world.start_as(controller, cpus("high", 4, 90));
-    world.suspended(node, "low");
-    world.stats(node, vec![frozen("low"), running("high", 0)]);
+    let (mut world, _, node) = World::preempted();
     world.stopped(node, "high");
     world.look_away();
     world.cannot(

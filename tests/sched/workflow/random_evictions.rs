@@ -12,7 +12,8 @@ use sched_core::{
     InstanceReport, Message, Order, Resources, SessionId, StartRequest, TargetedCommand,
 };
 
-use crate::support::preemption::{frozen, patient, sized};
+use crate::support::preemption::{frozen, sized};
+use crate::support::requests::Asking;
 use crate::support::seeds::for_each_seed_and;
 use crate::support::world::{Size, World, running};
 
@@ -136,7 +137,7 @@ impl Run {
         let mut start: StartRequest = sized(&name, 100 * self.chance.i64(0..7), priority);
         start.asked.vcpus = self.chance.i64(1..=CPUS);
         if self.chance.bool() {
-            start = patient(start, 3600);
+            start = start.waiting(3600);
         }
         self.open.insert(name, priority);
         self.world.start_as(self.controller, start);
@@ -213,7 +214,7 @@ impl Run {
             Order::Stop(order) => {
                 return match host.has.remove(&order.instance_uuid) {
                     Some(_) => self.world.stopped(session, &order.instance_uuid),
-                    None => self.world.not_there(session, &order.instance_uuid),
+                    None => self.world.has_none(session, &order.instance_uuid),
                 };
             }
             other => panic!("{other:?}"),
@@ -244,7 +245,7 @@ impl Run {
         let session = host.session;
         match host.has.remove(&name) {
             Some(_) => self.world.gone(session, Kind::INSTANCE_DELETED, &name),
-            None => self.world.not_there(session, &name),
+            None => self.world.has_none(session, &name),
         }
     }
 
@@ -337,17 +338,5 @@ impl Run {
             }
         }
         panic!("{:?} never came to an end", self.open);
-    }
-}
-
-impl World {
-    /// A launcher does not have what it was to stop or delete.
-    fn not_there(&mut self, node: SessionId, name: &str) {
-        let meaning = sched_core::Meaning::DeleteFailed {
-            node: self.uuid_of(node).to_string().into(),
-            instance: crate::support::world::id(name),
-            no_instance: true,
-        };
-        self.frame(node, Kind::DELETE_FAILURE, meaning);
     }
 }

@@ -14,10 +14,10 @@ use sched_core::{
     Capabilities, InstanceReport, Meaning, Message, NodeReport, Order, Resources, SessionId,
 };
 
-use crate::support::migration::{able, urgent};
-use crate::support::preemption::patient;
+use crate::support::migration::able;
+use crate::support::requests::Asking;
 use crate::support::seeds::for_each_seed_and;
-use crate::support::world::{Size, World, id, node_uuid, report, running};
+use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
 const HOSTS: u64 = 4;
 const MEM: i64 = 1000;
@@ -164,7 +164,10 @@ impl Run {
         let name = format!("i{}", self.count);
         let (mem, priority) = (self.chance.i64(1..=MAX_ASKED), self.chance.i64(..=100));
         self.open.insert(name.clone());
-        let start = patient(urgent(&name, mem, priority), 100_000);
+        let start = request(&name, mem)
+            .movable()
+            .priority(priority)
+            .waiting(100_000);
         self.world.start_as(self.controller, start);
     }
 
@@ -173,7 +176,7 @@ impl Run {
         let Some(name) = self.any_open() else {
             return self.start();
         };
-        let mut start = patient(urgent(&name, 1, 50), 100_000);
+        let mut start = request(&name, 1).movable().priority(50).waiting(100_000);
         if self.chance.bool() {
             self.batches += 1;
             let scheduling = start.scheduling.as_mut().expect("it has one");

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use proto_frames::Kind;
-use proto_frames::payload::{
-    Batch, LifeState, Migrate, OnNodeLoss, Scheduling, Span, StartFailureReason,
-};
+use proto_frames::payload::{LifeState, Migrate, OnNodeLoss, Scheduling, Span, StartFailureReason};
 use sched_core::{
     Capabilities, Config, InstanceReport, Meaning, Message, NodeExtras, NodeReport, Order,
     Resources, Rules, SessionId, StartRequest, StatsReport,
 };
 
-use crate::journal::survival::durable;
+use crate::support::durability::durable;
+use crate::support::requests::Asking;
 use crate::support::seeds::for_each_seed_and;
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
@@ -113,13 +112,6 @@ fn start_of(name: &str) -> StartRequest {
     start
 }
 
-fn of_batch(mut start: StartRequest, id: &str, count: u32) -> StartRequest {
-    let scheduling = start.scheduling.get_or_insert_default();
-    let id = id.to_owned();
-    scheduling.batch = Some(Batch { id, count });
-    start
-}
-
 fn expecting() -> Config {
     Config {
         expected_nodes: (1..=HOSTS).map(node_uuid).collect(),
@@ -186,10 +178,10 @@ impl Run {
         self.open.insert(name);
         let starts = match self.chance.u8(..8) {
             0..4 => vec![start],
-            4..6 => vec![of_batch(start, &self.next_batch(), 1)],
+            4..6 => vec![start.of_batch(&self.next_batch(), 1)],
             6 if kind != "p" => {
                 // The others do not come: it is given up.
-                vec![of_batch(start, &self.next_batch(), 3)]
+                vec![start.of_batch(&self.next_batch(), 3)]
             }
             _ => {
                 let id = self.next_batch();
@@ -198,8 +190,8 @@ impl Run {
                     return;
                 }
                 self.open.insert(other.clone());
-                let first = of_batch(start_of(&other), &id, 2);
-                vec![first, of_batch(start, &id, 2)]
+                let first = start_of(&other).of_batch(&id, 2);
+                vec![first, start.of_batch(&id, 2)]
             }
         };
         for start in starts {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proto_frames::{Encoding, Role};
 use sched_core::{Config, IN_DOUBT_TIME, Input, Resources, Rules, SessionId, StartRequest};
 
-use crate::journal::survival::{crash, durable};
+use crate::support::durability::{crash, durable};
 use crate::support::world::{Size, World, config, node_uuid, request, running};
 
 /// Time in which the claims are on disk.

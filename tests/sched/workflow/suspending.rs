@@ -6,15 +6,13 @@ use proto_frames::payload::{
 };
 use sched_core::{IN_DOUBT_TIME, Meaning, Rules};
 
-use crate::journal::survival::{crash, durable};
+use crate::support::durability::{crash, durable};
 use crate::support::preemption::{TOO_LONG, cpus, frozen};
 use crate::support::world::{Size, World, request, running};
 
 #[test]
 fn an_instance_is_suspended_and_resumed_as_it_is_asked_for() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    let (mut world, controller, node) = World::new().with_running([cpus("it", 4, 50)]);
     world.ask_suspend(controller, "it");
     assert_eq!(world.orders(node), ["suspend it"]);
     world.suspended(node, "it");
@@ -54,11 +52,7 @@ fn a_plain_instance_is_looked_after_once_it_is_suspended() {
 
 #[test]
 fn what_was_suspended_when_its_node_was_lost_is_suspended_after_a_crash_too() {
-    let mut world = World::with(durable());
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, _, node) = World::with(durable()).with_suspended();
     world.cut(node);
     world.advance(TOO_LONG);
     crash(&mut world, 1);
@@ -122,11 +116,7 @@ fn an_instance_that_its_node_has_not_confirmed_is_not_suspended() {
 
 #[test]
 fn what_is_resumed_by_command_needs_its_vcpus() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, controller, node) = World::new().with_suspended();
     world.start_as(controller, cpus("other", 3, 50));
     world.look_away();
     world.ask_resume(controller, "it");
@@ -145,11 +135,7 @@ fn what_is_resumed_by_command_needs_its_vcpus() {
 
 #[test]
 fn vcpus_are_claimed_before_the_launcher_is_told_to_resume() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, controller, _) = World::new().with_suspended();
     world.ask_resume(controller, "it");
     world.look_away();
     world.start_as(controller, cpus("other", 1, 50));
@@ -187,9 +173,7 @@ fn a_launcher_that_could_not_is_taken_at_its_word_and_who_asked_is_told() {
 
 #[test]
 fn what_takes_too_long_is_what_stats_say_it_is() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    let (mut world, controller, node) = World::new().with_running([cpus("it", 4, 50)]);
     world.ask_suspend(controller, "it");
     world.look_away();
     world.advance(TOO_LONG);
@@ -211,11 +195,7 @@ fn what_takes_too_long_is_what_stats_say_it_is() {
 
 #[test]
 fn what_may_be_resumed_any_moment_keeps_its_vcpus_until_its_launcher_answers() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, controller, node) = World::new().with_suspended();
     world.ask_resume(controller, "it");
     world.advance(TOO_LONG);
     world.stats(node, vec![frozen("it")]);
@@ -239,11 +219,7 @@ fn what_may_be_resumed_any_moment_keeps_its_vcpus_until_its_launcher_answers() {
 fn whether_it_was_resumed_before_its_node_was_cut_off_its_first_stats_say() {
     for is_resumed in [false, true] {
         for is_late in [false, true] {
-            let mut world = World::new();
-            let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-            world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-            world.ask_suspend(controller, "it");
-            world.suspended(node, "it");
+            let (mut world, controller, node) = World::new().with_suspended();
             world.ask_resume(controller, "it");
             if is_late {
                 world.advance(TOO_LONG);
@@ -270,11 +246,7 @@ fn whether_it_was_resumed_before_its_node_was_cut_off_its_first_stats_say() {
 
 #[test]
 fn a_resume_that_goes_on_over_a_newer_connection_keeps_its_vcpus() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, controller, node) = World::new().with_suspended();
     world.told(node);
     world.ask_resume(controller, "it");
     let newer = world.able(1, 1000, 4);
@@ -287,13 +259,7 @@ fn a_resume_that_goes_on_over_a_newer_connection_keeps_its_vcpus() {
 
 #[test]
 fn what_had_to_make_way_stays_suspended_once_somebody_asks_for_it() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("low", 4, 10)]);
-    world.start_as(controller, cpus("high", 4, 90));
-    world.suspended(node, "low");
-    world.stats(node, vec![frozen("low"), running("high", 0)]);
-    world.look_away();
+    let (mut world, controller, node) = World::preempted();
     world.ask_suspend(controller, "low");
     world.stopped(node, "high");
     assert_eq!(world.orders(node), [""; 0]);
@@ -303,9 +269,7 @@ fn what_had_to_make_way_stays_suspended_once_somebody_asks_for_it() {
 
 #[test]
 fn a_launcher_speaks_for_its_own_instances_alone() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    let (mut world, controller, node) = World::new().with_running([cpus("it", 4, 50)]);
     let other = world.able(2, 1000, 4);
     world.ask_suspend(controller, "it");
     world.look_away();
@@ -327,9 +291,7 @@ fn a_launcher_speaks_for_its_own_instances_alone() {
 
 #[test]
 fn one_suspended_by_others_is_known_to_be() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
+    let (mut world, controller, node) = World::new().with_running([cpus("it", 4, 50)]);
     world.stats(node, vec![frozen("it")]);
     assert_eq!(world.lives(controller), ["it suspended"]);
     world.stats(node, vec![running("it", 0)]);
@@ -338,11 +300,7 @@ fn one_suspended_by_others_is_known_to_be() {
 
 #[test]
 fn a_suspended_instance_whose_node_comes_back_is_still_suspended() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, controller, node) = World::new().with_suspended();
     world.cut(node);
     let node = world.able(1, 1000, 4);
     world.stats(node, vec![frozen("it")]);
@@ -356,11 +314,7 @@ fn a_suspended_instance_whose_node_comes_back_is_still_suspended() {
 
 #[test]
 fn what_is_suspended_is_so_although_its_node_was_lost_when_the_scheduler_crashed() {
-    let mut world = World::with(durable());
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    world.run_on(controller, node, vec![cpus("it", 4, 50)]);
-    world.ask_suspend(controller, "it");
-    world.suspended(node, "it");
+    let (mut world, _, _) = World::with(durable()).with_suspended();
     world.crash(durable(), Rules::default());
     // It is back, and lost again for good.
     let node = world.able(1, 1000, 4);

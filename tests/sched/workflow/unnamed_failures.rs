@@ -5,8 +5,8 @@ use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Role};
 use sched_core::{Message, SessionId};
 
-use crate::peers::bounds::persistent;
-use crate::support::world::{Size, World, node_uuid};
+use crate::support::requests::Asking;
+use crate::support::world::{Size, World, node_uuid, request};
 
 fn original(world: &mut World, number: u64) -> SessionId {
     let node = world.join(Role::AGENT, node_uuid(number), Encoding::Gob);
@@ -19,7 +19,9 @@ fn the_only_open_start_of_a_node_is_tried_elsewhere_when_it_fails_without_a_name
     let mut world = World::new();
     let controller = world.controller();
     let nodes = [original(&mut world, 1), original(&mut world, 2)];
-    let first = world.place_as(controller, persistent("a", 3)).unwrap();
+    let first = world
+        .place_as(controller, request("a", 1).attempts(3))
+        .unwrap();
     let other = nodes.into_iter().find(|node| *node != first).unwrap();
     world.start_failed(first, "", StartFailureReason::LaunchFailure);
     assert_eq!(world.placements(), [("a".to_owned(), other)]);
@@ -30,7 +32,9 @@ fn a_start_that_cannot_be_read_fails_for_its_sender_under_its_name() {
     let mut world = World::new();
     let controller = world.controller();
     let node = original(&mut world, 1);
-    world.place_as(controller, persistent("a", 3)).unwrap();
+    world
+        .place_as(controller, request("a", 1).attempts(3))
+        .unwrap();
     world.look_away();
     world.start_failed(node, "", StartFailureReason::InvalidData);
     let failed = world.told(controller);
@@ -49,7 +53,10 @@ fn of_two_open_starts_none_is_taken_for_the_one_that_failed_without_a_name() {
     let controller = world.controller();
     let node = original(&mut world, 1);
     for name in ["a", "b"] {
-        assert_eq!(world.place_as(controller, persistent(name, 3)), Some(node));
+        assert_eq!(
+            world.place_as(controller, request(name, 1).attempts(3)),
+            Some(node)
+        );
     }
     world.start_failed(node, "", StartFailureReason::LaunchFailure);
     assert!(world.placements().is_empty());

@@ -9,9 +9,10 @@ use proto_frames::payload::{
 };
 use sched_core::{Capabilities, InstanceReport, Meaning, Message, Order, Resources, SessionId};
 
-use crate::journal::survival::{crash, durable};
-use crate::support::migration::{able, movable};
+use crate::support::durability::{crash, durable};
+use crate::support::migration::able;
 use crate::support::preemption::frozen;
+use crate::support::requests::Asking;
 use crate::support::words::asking;
 use crate::support::world::{World, request, running};
 
@@ -101,7 +102,7 @@ fn one_node(capabilities: Capabilities) -> (World, SessionId, SessionId) {
     let controller = world.controller();
     let node = world.silent_node(1);
     world.ready_with(node, able(capabilities));
-    world.run_movable(controller, node, movable("a", 400), &["a"]);
+    world.run_movable(controller, node, request("a", 400).movable(), &["a"]);
     (world, controller, node)
 }
 
@@ -371,7 +372,7 @@ fn the_new_amounts_outlive_the_scheduler() {
     let controller = world.controller();
     let node = world.silent_node(1);
     world.ready_with(node, able(Capabilities::UPDATE));
-    world.run_movable(controller, node, movable("a", 400), &["a"]);
+    world.run_movable(controller, node, request("a", 400).movable(), &["a"]);
     world.update(controller, memory("a", 700));
     world.updated(node, "a");
     crash(&mut world, 1);

@@ -1,0 +1,70 @@
+//! How scenes begin: clusters of a node or two on which something runs, waits, moves or was preempted already.
+
+use sched_core::{SessionId, StartRequest};
+
+use super::preemption::{cpus, frozen};
+use super::requests::Asking;
+use super::world::{World, request, running};
+
+impl World {
+    /// A controller, and a node of 1,000 MiB and 4 CPUs on which these run; its launcher can suspend.
+    pub(crate) fn with_running(
+        mut self,
+        starts: impl IntoIterator<Item = StartRequest>,
+    ) -> (Self, SessionId, SessionId) {
+        let (controller, node) = (self.controller(), self.able(1, 1000, 4));
+        self.run_on(controller, node, starts.into_iter().collect());
+        (self, controller, node)
+    }
+
+    /// Such a node with all CPUs taken by `high`, for which `low` was suspended.
+    pub(crate) fn preempted() -> (Self, SessionId, SessionId) {
+        let (mut world, controller, node) =
+            Self::with_preemption().with_running([cpus("low", 4, 10)]);
+        world.preempt(controller, node, "low", cpus("high", 4, 90));
+        world.look_away();
+        (world, controller, node)
+    }
+
+    /// A START takes the CPUs of an instance, which is suspended for it.
+    pub(crate) fn preempt(
+        &mut self,
+        controller: SessionId,
+        node: SessionId,
+        victim: &str,
+        start: StartRequest,
+    ) {
+        let name = start.instance.to_string();
+        self.start_as(controller, start);
+        self.suspended(node, victim);
+        self.stats(node, vec![frozen(victim), running(&name, 0)]);
+    }
+
+    /// Such a node whose only instance, `it`, has all CPUs and was suspended by command.
+    pub(crate) fn with_suspended(self) -> (Self, SessionId, SessionId) {
+        let (mut world, controller, node) = self.with_running([cpus("it", 4, 50)]);
+        world.ask_suspend(controller, "it");
+        world.suspended(node, "it");
+        (world, controller, node)
+    }
+
+    /// A controller, a node that runs `a` (600 MiB, movable), and an empty one.
+    pub(crate) fn with_movable() -> (Self, SessionId, SessionId, SessionId) {
+        let mut world = Self::new();
+        let controller = world.controller();
+        let source = world.node_with(1, 1000);
+        world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
+        let target = world.node_with(2, 1000);
+        world.list(target, &[]);
+        world.look_away();
+        (world, controller, source, target)
+    }
+
+    /// The same while `a` moves: its node was told to stop it.
+    pub(crate) fn with_moving() -> (Self, SessionId, SessionId, SessionId) {
+        let (mut world, controller, source, target) = Self::with_movable();
+        world.migrate(controller, "a", Some(target));
+        world.look_away();
+        (world, controller, source, target)
+    }
+}
