@@ -7,6 +7,7 @@ use sched_core::{
     SessionId,
 };
 
+use crate::support::scenes::one_failure;
 use crate::support::world::{Size, World, config, id, request, running};
 
 /// The most memory that a START is still given on this world's only node, found by trying.
@@ -26,11 +27,16 @@ fn free(world: &mut World, controller: SessionId) -> i64 {
     fits
 }
 
+/// A node of 1,000 MiB that was given `a`, which asks for 600.
+fn claimed() -> (World, SessionId, SessionId) {
+    let (mut world, controller, node) = World::new().with_node(1000);
+    world.start(controller, "a", 600);
+    (world, controller, node)
+}
+
 #[test]
 fn a_claim_outlives_the_next_ready() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     assert_eq!(world.place(controller, "a", 600), Some(node));
     // Sent before the START arrived, as the original's launchers do.
     world.ready(node, Size::default());
@@ -39,30 +45,15 @@ fn a_claim_outlives_the_next_ready() {
 
 #[test]
 fn what_an_instance_uses_is_not_counted_twice() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.start(controller, "a", 600);
-    world.ready(
-        node,
-        Size {
-            mem: 900,
-            ..Size::default()
-        },
-    );
+    let (mut world, controller, node) = claimed();
+    world.ready(node, Size::of_mem(900));
     world.stats(node, vec![running("a", 100)]);
     assert_eq!(
         free(&mut world, controller),
         400,
         "500 of 600 are not touched yet"
     );
-    world.ready(
-        node,
-        Size {
-            mem: 400,
-            ..Size::default()
-        },
-    );
+    world.ready(node, Size::of_mem(400));
     world.stats(node, vec![running("a", 600)]);
     assert_eq!(free(&mut world, controller), 400);
     world.stats(node, vec![running("a", 900)]);
@@ -81,18 +72,12 @@ fn what_an_instance_uses_is_not_counted_twice() {
 
 #[test]
 fn vcpus_are_held_whatever_is_used() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         cpu_ratio: 2.0,
         ..config()
-    });
-    let controller = world.controller();
-    let node = world.node(
-        1,
-        Size {
-            cpus: 2,
-            ..Size::default()
-        },
-    );
+    })
+    .with_controller();
+    let node = world.node(1, Size::of_cpus(2));
     let mut asked = request("a", 0);
     asked.asked.vcpus = 3;
     assert_eq!(world.place_as(controller, asked.clone()), Some(node));
@@ -106,10 +91,7 @@ fn vcpus_are_held_whatever_is_used() {
 #[test]
 fn a_claim_ends_with_its_instance() {
     for kind in [Kind::INSTANCE_DELETED, Kind::INSTANCE_STOPPED] {
-        let mut world = World::new();
-        let controller = world.controller();
-        let node = world.node_with(1, 1000);
-        world.start(controller, "a", 600);
+        let (mut world, controller, node) = claimed();
         world.gone(node, kind, "a");
         assert_eq!(free(&mut world, controller), 1000, "{kind}");
     }
@@ -123,10 +105,7 @@ fn a_failed_start_gives_its_claim_back_unless_the_instance_is_there() {
         (StartFailureReason::AlreadyRunning, 400),
         (StartFailureReason::InstanceExists, 400),
     ] {
-        let mut world = World::new();
-        let controller = world.controller();
-        let node = world.node_with(1, 1000);
-        world.start(controller, "a", 600);
+        let (mut world, controller, node) = claimed();
         world.start_failed(node, "a", reason.clone());
         assert_eq!(free(&mut world, controller), left, "{reason}");
     }
@@ -134,9 +113,7 @@ fn a_failed_start_gives_its_claim_back_unless_the_instance_is_there() {
 
 #[test]
 fn a_nameless_failure_settles_the_only_start_it_can_mean() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "a", 300);
     world.start(controller, "b", 300);
     world.start_failed(node, "", StartFailureReason::InvalidPayload);
@@ -148,10 +125,7 @@ fn a_nameless_failure_settles_the_only_start_it_can_mean() {
 
 #[test]
 fn a_claim_is_dropped_after_three_stats_without_it_and_never_by_time() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.start(controller, "a", 600);
+    let (mut world, controller, node) = claimed();
     world.stats(node, vec![running("a", 600)]);
     world.advance(std::time::Duration::from_secs(86_400));
     world.stats(node, vec![]);
@@ -168,10 +142,7 @@ fn a_claim_is_dropped_after_three_stats_without_it_and_never_by_time() {
 
 #[test]
 fn an_unconfirmed_start_that_is_never_listed_fails_after_three_stats() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.start(controller, "a", 600);
+    let (mut world, controller, node) = claimed();
     world.look_away();
     for _ in 0..2 {
         world.stats(node, vec![running("other", 0)]);
@@ -180,16 +151,13 @@ fn an_unconfirmed_start_that_is_never_listed_fails_after_three_stats() {
     world.stats(node, vec![running("other", 0)]);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+        one_failure("a", StartFailureReason::LaunchFailure)
     );
 }
 
 #[test]
 fn empty_stats_of_a_launcher_that_never_listed_anything_mean_nothing() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.start(controller, "a", 600);
+    let (mut world, controller, node) = claimed();
     for _ in 0..10 {
         world.stats(node, vec![]);
     }
@@ -198,9 +166,7 @@ fn empty_stats_of_a_launcher_that_never_listed_anything_mean_nothing() {
 
 #[test]
 fn a_start_the_launcher_has_not_seen_is_not_missing() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "a", 300);
     world.start(controller, "b", 300);
     for _ in 0..5 {
@@ -220,16 +186,8 @@ fn a_start_the_launcher_has_not_seen_is_not_missing() {
 
 #[test]
 fn what_the_launcher_says_was_asked_is_believed_after_a_restart() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.ready(
-        node,
-        Size {
-            mem: 800,
-            ..Size::default()
-        },
-    );
+    let (mut world, controller, node) = World::new().with_node(1000);
+    world.ready(node, Size::of_mem(800));
     let requested = Some(Resources {
         mem_mib: 500,
         vcpus: 0,
@@ -254,12 +212,11 @@ fn what_the_launcher_says_was_asked_is_believed_after_a_restart() {
 
 #[test]
 fn measured_accounting_counts_a_listed_instance_as_what_it_uses() {
-    let mut world = World::with(Config {
+    let (mut world, controller, node) = World::with(Config {
         accounting: Accounting::Measured,
         ..config()
-    });
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    })
+    .with_node(1000);
     world.start(controller, "a", 600);
     assert_eq!(free(&mut world, controller), 400);
     world.stats(node, vec![running("a", 10)]);
@@ -268,17 +225,8 @@ fn measured_accounting_counts_a_listed_instance_as_what_it_uses() {
 
 #[test]
 fn a_configuration_without_memory_limit_means_measured_memory() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
-    world.start(controller, "a", 600);
-    world.ready(
-        node,
-        Size {
-            mem: 990,
-            ..Size::default()
-        },
-    );
+    let (mut world, controller, node) = claimed();
+    world.ready(node, Size::of_mem(990));
     world.stats(node, vec![running("a", 10)]);
     assert_eq!(free(&mut world, controller), 400);
     let flags = ConfigurationFlags {
@@ -299,13 +247,12 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
 
 #[test]
 fn ratios_and_reserved_amounts_change_what_is_offered() {
-    let mut world = World::with(Config {
+    let (mut world, controller, _) = World::with(Config {
         mem_ratio: 1.5,
         reserved_mem_mib: 100,
         ..config()
-    });
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    })
+    .with_node(1000);
     assert_eq!(
         free(&mut world, controller),
         1350,
@@ -315,9 +262,7 @@ fn ratios_and_reserved_amounts_change_what_is_offered() {
 
 #[test]
 fn a_repeated_start_goes_to_the_holder_without_a_second_claim() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let first = world.node_with(1, 1000);
+    let (mut world, controller, first) = World::new().with_node(1000);
     world.node_with(2, 10);
     assert_eq!(world.place(controller, "a", 600), Some(first));
     assert_eq!(world.place(controller, "a", 600), Some(first));

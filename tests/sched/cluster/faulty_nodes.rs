@@ -20,10 +20,7 @@ fn extras(fault: Option<&str>) -> NodeExtras {
 }
 
 fn says(world: &mut World, node: SessionId, fault: Option<&str>) {
-    let mut said = report(Size {
-        cpus: CPUS,
-        ..Size::default()
-    });
+    let mut said = report(Size::of_cpus(CPUS));
     said.extras = Some(Box::new(extras(fault)));
     world.report(node, said);
 }
@@ -44,8 +41,7 @@ fn a_node_with_a_fault_is_given_nothing_until_it_has_none() {
 #[test]
 fn nothing_makes_way_on_a_node_that_takes_no_work_even_then() {
     for (fault, is_placed) in [(None, true), (Some(FAULT), false)] {
-        let mut world = World::with_preemption();
-        let controller = world.controller();
+        let (mut world, controller) = World::with_preemption().with_controller();
         let node = world.silent_node(1);
         says(&mut world, node, None);
         world.run_on(controller, node, vec![cpus("low", CPUS, 1)]);

@@ -5,6 +5,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{ReasonKind, Scheduling, Span, StartFailureReason, Topic};
 use sched_core::{Message, Resources, SessionId, StartRequest};
 
+use crate::support::scenes::one_failure;
 use crate::support::world::{World, request, running};
 
 const FULL_NODE: StartFailureReason = StartFailureReason::FullComputeNode;
@@ -39,8 +40,7 @@ fn waiting(name: &str, mem: i64) -> StartRequest {
 
 #[test]
 fn what_was_released_since_a_node_called_itself_full_is_given_again() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     assert_eq!(world.place(controller, "early", 10), None);
     release(&mut world, node, 1);
@@ -53,8 +53,7 @@ fn what_was_released_since_a_node_called_itself_full_is_given_again() {
 
 #[test]
 fn full_nodes_are_tried_after_all_that_are_ready_and_in_order() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = full(&mut world, controller, 1, 100);
     let second = full(&mut world, controller, 2, 100);
     let ready = world.node_with(3, 20);
@@ -68,8 +67,7 @@ fn full_nodes_are_tried_after_all_that_are_ready_and_in_order() {
 
 #[test]
 fn a_newer_full_counts_from_the_beginning() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     release(&mut world, node, 1);
     world.status(node, Kind::FULL);
@@ -78,8 +76,7 @@ fn a_newer_full_counts_from_the_beginning() {
 
 #[test]
 fn a_node_that_is_in_maintenance_is_not_tried() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     release(&mut world, node, 1);
     world.status(node, Kind::MAINTENANCE);
@@ -101,7 +98,7 @@ fn a_refusal_by_a_node_that_called_itself_full_goes_to_the_next_node() {
     let failures = world.failures(controller);
     assert_eq!(
         failures,
-        [("a".to_owned(), StartFailureReason::FullCloud)],
+        one_failure("a", StartFailureReason::FullCloud),
         "no node's word, but that of all"
     );
     assert_eq!(world.told(backup), []);
@@ -115,20 +112,18 @@ fn a_refusal_by_a_node_that_called_itself_full_goes_to_the_next_node() {
 
 #[test]
 fn a_refusal_without_a_name_is_that_of_the_start_it_can_only_be() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     release(&mut world, node, 1);
     assert_eq!(world.place(controller, "a", 10), Some(node));
     world.start_failed(node, "", FULL_NODE);
     let failures = world.failures(controller);
-    assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
+    assert_eq!(failures, one_failure("a", StartFailureReason::FullCloud));
 }
 
 #[test]
 fn other_failures_and_those_of_ready_nodes_reach_the_sender_as_ever() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     release(&mut world, node, 1);
     let spare = world.node_with(2, 5);
@@ -143,8 +138,7 @@ fn other_failures_and_those_of_ready_nodes_reach_the_sender_as_ever() {
 
 #[test]
 fn a_start_that_is_looked_after_is_tried_as_well_and_no_attempt_is_counted() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = full(&mut world, controller, 1, 100);
     let second = full(&mut world, controller, 2, 100);
     release(&mut world, first, 1);
@@ -161,8 +155,7 @@ fn a_start_that_is_looked_after_is_tried_as_well_and_no_attempt_is_counted() {
 
 #[test]
 fn a_waiting_start_is_tried_on_a_full_node_when_room_is_released_there() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     assert_eq!(world.place_as(controller, waiting("first", 100)), None);
     world.gone(node, Kind::INSTANCE_DELETED, "on-1");
@@ -172,7 +165,7 @@ fn a_waiting_start_is_tried_on_a_full_node_when_room_is_released_there() {
     assert_eq!(world.placements(), [], "the node's word is new");
     assert_eq!(
         world.failures(controller),
-        [("late".to_owned(), StartFailureReason::FullCloud)],
+        one_failure("late", StartFailureReason::FullCloud),
         "first waits again"
     );
     world.ready(node, crate::support::world::Size::default());
@@ -182,8 +175,7 @@ fn a_waiting_start_is_tried_on_a_full_node_when_room_is_released_there() {
 
 #[test]
 fn waiting_starts_are_tried_on_a_full_node_in_their_order_as_far_as_the_room_goes() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     for (name, mem) in [("a", 60), ("b", 60), ("c", 40)] {
         assert_eq!(world.place_as(controller, waiting(name, mem)), None);
@@ -196,8 +188,7 @@ fn waiting_starts_are_tried_on_a_full_node_in_their_order_as_far_as_the_room_goe
 
 #[test]
 fn a_waiting_start_for_which_a_full_node_is_too_small_does_not_keep_it_from_others() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = full(&mut world, controller, 1, 100);
     let large = world.node_with(2, 300);
     assert_eq!(world.place(controller, "large", 300), Some(large));
@@ -209,8 +200,7 @@ fn a_waiting_start_for_which_a_full_node_is_too_small_does_not_keep_it_from_othe
 
 #[test]
 fn a_node_says_of_what_it_is_full_and_others_why_they_are_not_ready() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let _operator = world.operator(&[Topic::Failures]);
     full(&mut world, controller, 1, 100);
     let leaving = world.node_with(2, 1000);

@@ -89,8 +89,9 @@ impl Simulation {
             ..ClusterConfiguration::default()
         };
         // All invariants cost far more than a step.
-        let mut world = World::configured(config, cluster).check_every(50);
-        let controller = world.controller();
+        let (mut world, controller) = World::configured(config, cluster)
+            .check_every(50)
+            .with_controller();
         let operator = world.operator(&[]);
         Self {
             lost_for: vec![Duration::ZERO; nodes.len()],

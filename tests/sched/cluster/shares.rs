@@ -69,8 +69,7 @@ fn place(world: &mut World, controller: SessionId, number: u64, mem: i64) {
 
 #[test]
 fn what_one_uses_the_others_see_used() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for number in [WHOLE, PARTS[0], PARTS[1]] {
         connect(&mut world, number);
     }
@@ -102,8 +101,7 @@ fn it_does_not_matter_who_connects_first() {
         [first, second, WHOLE],
         [second, first, WHOLE],
     ] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         for number in order {
             connect(&mut world, number);
         }
@@ -116,8 +114,7 @@ fn it_does_not_matter_who_connects_first() {
 
 #[test]
 fn parts_may_be_used_before_the_whole_connects() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let [first, second] = PARTS;
     connect(&mut world, first);
     connect(&mut world, second);
@@ -141,8 +138,7 @@ fn parts_may_be_used_before_the_whole_connects() {
 
 #[test]
 fn what_ends_on_one_is_free_on_all() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let whole = connect(&mut world, WHOLE);
     let part = connect(&mut world, PARTS[0]);
     connect(&mut world, PARTS[1]);
@@ -156,8 +152,7 @@ fn what_ends_on_one_is_free_on_all() {
 
 #[test]
 fn a_whole_that_disconnects_counts_until_it_is_given_up() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let whole = connect(&mut world, WHOLE);
     connect(&mut world, PARTS[0]);
     connect(&mut world, PARTS[1]);
@@ -170,8 +165,7 @@ fn a_whole_that_disconnects_counts_until_it_is_given_up() {
 
 #[test]
 fn a_whole_that_takes_no_work_leaves_its_parts_at_work() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let whole = connect(&mut world, WHOLE);
     connect(&mut world, PARTS[0]);
     connect(&mut world, PARTS[1]);
@@ -182,8 +176,7 @@ fn a_whole_that_takes_no_work_leaves_its_parts_at_work() {
 
 #[test]
 fn custom_resources_are_shared_alike() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for number in [WHOLE, PARTS[0], PARTS[1]] {
         connect(&mut world, number);
     }
@@ -205,12 +198,12 @@ fn the_node_file_may_say_what_shares() {
         resources: Vec::new(),
         shares: Some(node_uuid(WHOLE)),
     };
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         // That the whole shares with itself says nothing.
         nodes: vec![rule(PARTS[0]), rule(PARTS[1]), rule(WHOLE)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     for number in [WHOLE, PARTS[0], PARTS[1]] {
         let node = world.silent_node(number);
         let mem = if number == WHOLE { 1000 } else { 500 };
@@ -223,8 +216,7 @@ fn the_node_file_may_say_what_shares() {
 
 #[test]
 fn a_part_that_no_longer_shares_is_on_its_own() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     connect(&mut world, WHOLE);
     let part = connect(&mut world, PARTS[0]);
     connect(&mut world, PARTS[1]);
@@ -238,8 +230,7 @@ fn a_part_that_no_longer_shares_is_on_its_own() {
 
 #[test]
 fn a_part_of_a_part_shares_with_nobody() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     connect(&mut world, WHOLE);
     connect(&mut world, PARTS[0]);
     let odd = world.silent_node(PARTS[1]);
@@ -252,8 +243,7 @@ fn a_part_of_a_part_shares_with_nobody() {
 
 #[test]
 fn a_part_that_disconnects_keeps_what_it_uses_while_it_may_come_back() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     connect(&mut world, WHOLE);
     let part = connect(&mut world, PARTS[0]);
     connect(&mut world, PARTS[1]);
@@ -270,8 +260,7 @@ fn a_part_that_disconnects_keeps_what_it_uses_while_it_may_come_back() {
 
 #[test]
 fn no_more_than_32_nodes_share_what_one_has() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let whole = node_uuid(0);
     let extras = || NodeExtras {
         shares: Some(whole),

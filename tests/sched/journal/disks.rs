@@ -15,6 +15,7 @@ use sched_core::{
 
 use crate::support::durability::{crash, durable};
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::world::{World, node_uuid, request, running};
 
 const MOMENT: Duration = Duration::from_millis(1);
@@ -25,9 +26,7 @@ fn world(mem: i64, taken: i64) -> (World, SessionId, SessionId) {
 }
 
 fn ruled(mem: i64, taken: i64, rules: Rules) -> (World, SessionId, SessionId) {
-    let mut world = World::ruled(durable(), rules);
-    let controller = world.controller();
-    let node = world.node_with(1, mem);
+    let (mut world, controller, node) = World::ruled(durable(), rules).with_node(mem);
     if taken > 0 {
         let start = request("taken", taken).waiting(0).priority(20);
         assert_eq!(world.place_as(controller, start), Some(node));
@@ -192,7 +191,7 @@ fn a_start_sent_again_of_what_cannot_be_recorded_is_refused_at_once() {
     world.start_as(controller, request("waits", 100).waiting(600));
     world.disk_refuses();
     world.start_as(controller, request("waits", 100).waiting(600));
-    let there = [("waits".to_owned(), StartFailureReason::InstanceExists)];
+    let there = one_failure("waits", StartFailureReason::InstanceExists);
     assert_eq!(world.failures(controller), there);
     world.advance(DISK_PATIENCE);
     assert_eq!(world.failures(controller), not_recorded(&["waits"]));
@@ -220,7 +219,7 @@ fn a_failure_of_what_is_on_disk_is_told_once_a_crash_would_not_undo_it() {
     world.advance(2 * DISK_PATIENCE);
     assert_eq!(world.failures(controller), []);
     world.disk_writes();
-    let timeout = [("waits".to_owned(), StartFailureReason::QueueTimeout)];
+    let timeout = one_failure("waits", StartFailureReason::QueueTimeout);
     assert_eq!(world.failures(controller), timeout);
 
     world.start_as(controller, request("waits", 100).waiting(2));

@@ -11,6 +11,7 @@ use sched_core::{
 
 use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::words::asking;
 use crate::support::world::{World, config, node_uuid, request, running};
 
@@ -110,10 +111,7 @@ fn what_waited_long_enough_across_a_crash_is_told_so() {
     assert_eq!(world.failures(controller), []);
     world.advance(Duration::from_secs(1));
     let failures = world.failures(controller);
-    assert_eq!(
-        failures,
-        [("b".to_owned(), StartFailureReason::QueueTimeout)]
-    );
+    assert_eq!(failures, one_failure("b", StartFailureReason::QueueTimeout));
 }
 
 #[test]
@@ -165,8 +163,7 @@ fn what_is_over_leaves_nothing_on_disk() {
 
 #[test]
 fn an_instance_of_a_lost_node_is_placed_again_only_after_its_lease() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     assert_eq!(
         world.place_as(controller, request("a", 50).restarting()),
@@ -183,8 +180,7 @@ fn an_instance_of_a_lost_node_is_placed_again_only_after_its_lease() {
 
 #[test]
 fn a_node_that_comes_back_before_its_lease_is_over_keeps_its_instance() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("a", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
@@ -207,8 +203,7 @@ fn a_node_that_comes_back_before_its_lease_is_over_keeps_its_instance() {
 
 #[test]
 fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("a", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("a", 1)]);
@@ -222,15 +217,13 @@ fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
 
 #[test]
 fn without_a_lease_nothing_that_was_lost_is_started_elsewhere() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 100);
+    let (mut world, controller, _) = World::new().with_node(100);
     assert_eq!(
         world.place_as(controller, request("a", 50).restarting()),
         None
     );
     let failures = world.failures(controller);
-    assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
+    assert_eq!(failures, one_failure("a", StartFailureReason::FullCloud));
     let node = world
         .place_as(controller, request("b", 50).waiting(30))
         .expect("fits");
@@ -244,9 +237,7 @@ fn without_a_lease_nothing_that_was_lost_is_started_elsewhere() {
 
 #[test]
 fn an_instance_that_was_deleted_while_its_node_was_lost_is_deleted_when_it_is_back() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.place_as(controller, request("b", 50).waiting(30));
     world.stats(node, vec![running("b", 1)]);
     world.cut(node);
@@ -288,13 +279,11 @@ fn a_batch_that_waits_for_its_last_start_goes_on_after_a_crash() {
 #[test]
 fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
     for durable in [false, true] {
-        let mut world = World::with(Config {
+        let (mut world, controller, _) = World::with(Config {
             durable,
             ..config()
-        });
-        let controller = world.controller();
-        world.node_with(1, 100);
-        world.place(controller, "a", 100);
+        })
+        .with_full_node();
         world.start_as(controller, request("b", 60).waiting(30));
         world.look_away();
         world.handle(Input::Leaving);
@@ -305,12 +294,11 @@ fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
 
 #[test]
 fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
-    let mut world = World::with(Config {
+    let (mut world, controller, _) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
-    world.node_with(1, 10);
+    })
+    .with_node(10);
     world.look_away();
     world.start_as(controller, request("a", 100).waiting(30));
     assert_eq!(world.failures(controller), []);
@@ -321,9 +309,7 @@ fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
 #[test]
 fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
     for counts in [false, true] {
-        let mut world = World::new();
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
+        let (mut world, controller, node) = World::new().with_node(100);
         world.place_as(controller, request("a", 50).waiting(30));
         let other = world.node_with(2, 100);
         world.look_away();
@@ -339,7 +325,7 @@ fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
             let failures = world.failures(controller);
             assert_eq!(
                 failures,
-                [("a".to_owned(), StartFailureReason::LaunchFailure)]
+                one_failure("a", StartFailureReason::LaunchFailure)
             );
         }
     }
@@ -347,8 +333,7 @@ fn a_start_that_an_original_launcher_does_not_list_is_not_started_elsewhere() {
 
 #[test]
 fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     assert_eq!(
         world.place_as(controller, request("a", 50).restarting()),

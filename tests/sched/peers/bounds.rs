@@ -59,8 +59,7 @@ fn history(world: &mut World, operator: SessionId, name: &str) -> Vec<String> {
 
 #[test]
 fn what_launchers_say_of_a_failure_is_cut() {
-    let mut world = World::new().check_every(16);
-    let controller = world.controller();
+    let (mut world, controller) = World::new().check_every(16).with_controller();
     let operator = world.operator(&[Topic::Failures]);
     for number in 1..=10 {
         world.node_with(number, 1000);
@@ -108,9 +107,7 @@ pub(crate) fn names_of(prefix: &str) -> NodeExtras {
 
 #[test]
 pub(crate) fn names_of_resources_that_nobody_has_any_more_make_room_for_others() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let restless = world.node_with(1, 1000);
+    let (mut world, controller, restless) = World::new().with_node(1000);
     for round in 0..2 * MAX_RESOURCE_NAMES / MAX_RESOURCES_PER_NODE {
         world.ready_with(restless, names_of(&format!("made-up-{round}")));
     }
@@ -123,9 +120,7 @@ pub(crate) fn names_of_resources_that_nobody_has_any_more_make_room_for_others()
 
 #[test]
 fn what_instances_are_said_to_have_asked_for_takes_no_names() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let liar = world.node_with(1, 1000);
+    let (mut world, controller, liar) = World::new().with_node(1000);
     let mut listed = Vec::new();
     for at in 0..MAX_RESOURCE_NAMES {
         let mut it = running(&format!("i-{at}"), 1);
@@ -142,8 +137,7 @@ fn what_instances_are_said_to_have_asked_for_takes_no_names() {
 
 #[test]
 fn two_senders_whose_batches_have_one_id_do_not_meet() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let (one, other) = (world.operator(&[]), world.operator(&[]));
     world.node_with(1, 1000);
     world.look_away();
@@ -180,9 +174,7 @@ fn a_batch_that_a_master_died_over_is_completed_by_the_next() {
 
 #[test]
 fn a_launcher_cannot_take_the_room_of_a_node_that_does_not_say_so() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    let (mut world, controller, _) = World::new().with_node(1000);
     let liar = world.silent_node(2);
     world.ready_as(liar, |report| {
         report.mem_total_mib = 1_000_000;
@@ -204,8 +196,7 @@ fn a_launcher_cannot_take_the_room_of_a_node_that_does_not_say_so() {
 
 #[test]
 fn an_instance_cannot_come_to_ask_for_more_resources_than_one_start_may() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     // Nobody has room: it waits.
     let scheduling = Scheduling {
         queue: Some(Span::from_ms(600_000)),
@@ -247,8 +238,7 @@ fn refusals(world: &mut World, peer: SessionId) -> Vec<(Kind, RefusalReason, Str
 
 #[test]
 fn a_node_whose_resources_find_no_room_is_told_and_shown() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let operator = world.operator(&[]);
     let hogs = MAX_RESOURCE_NAMES / MAX_RESOURCES_PER_NODE;
     let mut nodes = Vec::new();
@@ -292,11 +282,11 @@ fn what_the_node_file_says_always_finds_room() {
         resources: vec![("gpu".into(), Some(4))],
         shares: None,
     };
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         nodes: vec![rule],
         ..crate::support::world::config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     for number in 0..2 * MAX_RESOURCE_NAMES / MAX_RESOURCES_PER_NODE {
         let node = world.node_with(number as u64 + 1, 1000);
         world.ready_with(node, names_of(&format!("hog-{number}")));
@@ -308,9 +298,7 @@ fn what_the_node_file_says_always_finds_room() {
 
 #[test]
 fn a_node_that_shares_alone_is_told_once_and_heard_once_both_say_so() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let whole = world.node_with(1, 1000);
+    let (mut world, controller, whole) = World::new().with_node(1000);
     let part = world.silent_node(2);
     let sharing = NodeExtras {
         shares: Some(node_uuid(1)),
@@ -344,8 +332,7 @@ fn a_node_that_shares_alone_is_told_once_and_heard_once_both_say_so() {
 
 #[test]
 fn one_operator_cannot_have_all_the_batches() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let (greedy, modest) = (world.operator(&[]), world.operator(&[]));
     world.look_away();
     for number in 0..MAX_OPERATOR_BATCHES {
@@ -369,8 +356,7 @@ fn one_operator_cannot_have_all_the_batches() {
 
 #[test]
 fn what_is_kept_of_starts_is_bounded_and_operators_leave_some_to_controllers() {
-    let mut world = World::new().check_every(1000);
-    let controller = world.controller();
+    let (mut world, controller) = World::new().check_every(1000).with_controller();
     let operator = world.operator(&[]);
     world.look_away();
     let payload = bytes::Bytes::from(vec![b' '; 4 << 20]);

@@ -21,8 +21,7 @@ fn node_events(told: Vec<Message>) -> Vec<(bool, String, NodeType)> {
 
 #[test]
 fn the_first_thing_a_peer_hears_is_connected() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     assert!(matches!(
         world.told(controller)[0],
         Message::Connected { .. }
@@ -82,21 +81,12 @@ fn a_concentrators_agent_is_no_node() {
 
 #[test]
 fn a_newer_connection_takes_the_nodes_place_and_nobody_notices() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let old = world.node_with(1, 100);
-    let other = world.node_with(2, 100);
+    let (mut world, controller, [old, other]) = World::new().with_nodes([100, 100]);
     assert_eq!(world.place(controller, "a", 1), Some(old));
     world.look_away();
     let new = world.silent_node(1);
     assert_eq!(node_events(world.told(controller)), []);
-    world.ready(
-        new,
-        Size {
-            mem: 100,
-            ..Size::default()
-        },
-    );
+    world.ready(new, Size::of_mem(100));
     // The old connection's end is reported late, if at all.
     world.cut(old);
     assert_eq!(node_events(world.told(controller)), []);
@@ -110,9 +100,7 @@ fn a_newer_connection_takes_the_nodes_place_and_nobody_notices() {
 
 #[test]
 fn a_node_that_comes_back_with_another_role_is_lost_and_found() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 100);
+    let (mut world, controller, _) = World::new().with_node(100);
     world.look_away();
     world.join(Role::NETAGENT, node_uuid(1), Encoding::Native);
     let name = node_uuid(1).to_string();
@@ -278,8 +266,7 @@ fn commands_on_instances_are_the_master_s_and_the_operators_alone() {
 
 #[test]
 fn thousands_of_nodes_that_come_and_go_leave_nothing_behind() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..300)
         .map(|number| world.node_with(number, 100))
         .collect();

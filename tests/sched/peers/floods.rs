@@ -58,8 +58,7 @@ struct Flood {
 
 impl Flood {
     fn new(seed: u64) -> Self {
-        let mut world = World::new().check_every(64);
-        let controller = world.controller();
+        let (mut world, controller) = World::new().check_every(64).with_controller();
         let operators = (0..2).map(|_| world.operator(&[Topic::Failures])).collect();
         let mut flood = Self {
             world,

@@ -12,6 +12,7 @@ use proto_frames::{Encoding, Kind, Role};
 use sched_core::{Backlog, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
 
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::words::asking;
 use crate::support::world::{Size, World, node_uuid, request, running};
 
@@ -327,7 +328,7 @@ fn the_heir_hears_how_a_wait_ends_that_the_dead_master_began() {
     world.advance(Duration::from_secs(61));
     assert_eq!(
         world.failures(heir),
-        [("b".to_owned(), StartFailureReason::QueueTimeout)]
+        one_failure("b", StartFailureReason::QueueTimeout)
     );
 }
 
@@ -364,7 +365,7 @@ fn a_start_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
     world.cut_returning(node, start);
     assert_eq!(
         world.failures(heir),
-        [("a".to_owned(), StartFailureReason::NoComputeNodes)]
+        one_failure("a", StartFailureReason::NoComputeNodes)
     );
 }
 

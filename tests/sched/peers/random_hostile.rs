@@ -50,8 +50,7 @@ fn whatever_liars_say_honest_nodes_keep_what_they_have() {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut world = World::new().check_every(8);
-        let controller = world.controller();
+        let (mut world, controller) = World::new().check_every(8).with_controller();
         let honest = (1..=HONEST).map(|number| world.node_with(number, 2000));
         let honest = honest.collect();
         let liars = (1..=LIARS).map(|number| world.silent_node(HONEST + number));

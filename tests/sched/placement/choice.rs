@@ -8,8 +8,7 @@ use crate::support::world::{Size, World, node_uuid, request};
 
 #[test]
 fn starts_go_round_the_nodes_in_order_of_connection() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..3).map(|number| world.node_with(number, 1000)).collect();
     for round in 0..2 {
         for node in &nodes {
@@ -21,10 +20,7 @@ fn starts_go_round_the_nodes_in_order_of_connection() {
 
 #[test]
 fn the_most_recently_used_node_is_the_last_resort() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let small = world.node_with(1, 10);
-    let large = world.node_with(2, 1000);
+    let (mut world, controller, [small, large]) = World::new().with_nodes([10, 1000]);
     assert_eq!(world.place(controller, "a", 100), Some(large));
     assert_eq!(
         world.place(controller, "b", 100),
@@ -36,8 +32,7 @@ fn the_most_recently_used_node_is_the_last_resort() {
 
 #[test]
 fn after_the_most_recently_used_node_leaves_the_search_starts_at_the_beginning() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..4).map(|number| world.node_with(number, 1000)).collect();
     assert_eq!(world.place(controller, "a", 1), Some(nodes[0]));
     assert_eq!(world.place(controller, "b", 1), Some(nodes[1]));
@@ -53,8 +48,7 @@ fn after_the_most_recently_used_node_leaves_the_search_starts_at_the_beginning()
 
 #[test]
 fn memory_vcpus_and_disk_must_all_fit() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.node(
         1,
         Size {
@@ -86,8 +80,7 @@ fn memory_vcpus_and_disk_must_all_fit() {
 
 #[test]
 fn unknown_figures_fit_nothing() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     for size in [
         Size {
@@ -112,8 +105,7 @@ fn unknown_figures_fit_nothing() {
 
 #[test]
 fn only_a_ready_node_is_given_work() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     assert_eq!(
         world.place(controller, "a", 1),
@@ -132,8 +124,7 @@ fn only_a_ready_node_is_given_work() {
 
 #[test]
 fn the_reason_tells_no_node_from_no_room() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let mut on_network = request("net", 1);
     on_network.network_node = true;
     world.look_away();
@@ -163,16 +154,9 @@ fn the_reason_tells_no_node_from_no_room() {
 
 #[test]
 fn a_node_with_both_roles_is_one_ledger_in_two_tables() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let both = world.join(Role::AGENT | Role::NETAGENT, node_uuid(1), Encoding::Gob);
-    world.ready(
-        both,
-        Size {
-            mem: 100,
-            ..Size::default()
-        },
-    );
+    world.ready(both, Size::of_mem(100));
     let mut on_network = request("net", 60);
     on_network.network_node = true;
     assert_eq!(world.place_as(controller, on_network), Some(both));
@@ -186,8 +170,7 @@ fn a_node_with_both_roles_is_one_ledger_in_two_tables() {
 
 #[test]
 fn a_request_may_name_its_node_or_its_host() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..4).map(|number| world.node_with(number, 100)).collect();
     let mut by_id = request("a", 1);
     by_id.node_id = Some(node_uuid(2).to_string().into());
@@ -214,10 +197,7 @@ fn a_request_may_name_its_node_or_its_host() {
 
 #[test]
 fn a_backed_up_node_is_used_only_where_nothing_else_fits() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let slow = world.node_with(1, 100);
-    let other = world.node_with(2, 10);
+    let (mut world, controller, [slow, other]) = World::new().with_nodes([100, 10]);
     world.handle(Input::Backlog {
         session: slow,
         backlog: Backlog::Filling,
@@ -243,8 +223,7 @@ fn a_backed_up_node_is_used_only_where_nothing_else_fits() {
 
 #[test]
 fn whoever_watches_placements_hears_where_each_start_went() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let operator = world.operator(&[Topic::Placements]);
     world.node_with(1, 100);
     world.look_away();
@@ -262,8 +241,7 @@ fn whoever_watches_placements_hears_where_each_start_went() {
 
 #[test]
 fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.node(
         1,
         Size {

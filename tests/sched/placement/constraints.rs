@@ -85,8 +85,7 @@ impl Pair {
             nodes: overrides.iter().map(node_rule).collect(),
             ..config()
         };
-        let mut world = World::with(config).check_every(8);
-        let controller = world.controller();
+        let (world, controller) = World::with(config).check_every(8).with_controller();
         let plain = Plain {
             plan: Plan {
                 overrides,

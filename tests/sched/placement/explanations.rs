@@ -143,9 +143,7 @@ fn what_a_node_does_at_present_is_named() {
 
 #[test]
 fn the_nearest_miss_is_named_with_its_amount() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 700);
+    let (mut world, controller, _) = World::new().with_node(700);
     let nearest = world.node_with(2, 900);
     world.node_with(3, 800);
     world.start_as(
@@ -168,8 +166,7 @@ fn the_nearest_miss_is_named_with_its_amount() {
 
 #[test]
 fn custom_resources_are_named_with_their_amounts() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     world.ready_with(node, resources(&[("gpu", 4)]));
     world.start_as(controller, needing("a", 1, "gpu", 3));
@@ -190,8 +187,7 @@ fn custom_resources_are_named_with_their_amounts() {
 
 #[test]
 fn never_is_said_of_what_no_node_could_take_if_it_were_empty() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.labelled(1, &[("zone", "eu-1")]);
     world.start(controller, "a", 400);
     let failure = world.refused(controller, request("later", 900));
@@ -209,8 +205,7 @@ fn never_is_said_of_what_no_node_could_take_if_it_were_empty() {
 
 #[test]
 fn no_single_node_may_have_all_that_is_asked_though_each_amount_is_somewhere() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let size = |mem, cpus| crate::support::world::Size {
         mem,
         cpus,
@@ -226,8 +221,7 @@ fn no_single_node_may_have_all_that_is_asked_though_each_amount_is_somewhere() {
 
 #[test]
 fn without_any_node_there_is_nothing_to_count_and_never_is_not_said() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let failure = world.refused(controller, request("x", 1));
     assert_eq!(failure.reason, StartFailureReason::NoComputeNodes);
     assert_eq!(
@@ -243,9 +237,7 @@ fn without_any_node_there_is_nothing_to_count_and_never_is_not_said() {
 
 #[test]
 fn network_nodes_are_counted_for_network_starts() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    let (mut world, controller, _) = World::new().with_node(1000);
     let node = world.join(Role::NETAGENT, node_uuid(2), Encoding::Native);
     world.ready_as(node, |_| ());
     let mut start = request("x", 2000);
@@ -257,8 +249,7 @@ fn network_nodes_are_counted_for_network_starts() {
 
 #[test]
 fn a_pin_explains_the_node_it_names_and_counts_the_others() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for number in 1..5 {
         world.node_with(number, 1000);
     }
@@ -302,8 +293,7 @@ fn original_controllers_are_told_neither_detail_nor_reasons_nor_never() {
 #[test]
 fn many_shapes_at_once_are_all_answered_though_not_all_explained() {
     const NODES: u64 = 400;
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for number in 0..NODES {
         world.node_with(number, 100);
     }
@@ -329,9 +319,7 @@ fn many_shapes_at_once_are_all_answered_though_not_all_explained() {
 
 #[test]
 fn one_shape_is_explained_once_in_a_while() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     let first = world.refused(controller, request("a", 1000));
     world.ready_as(node, |report| report.mem_available_mib = 500);
     let again = world.refused(controller, request("b", 1000));
@@ -349,8 +337,7 @@ fn one_shape_is_explained_once_in_a_while() {
 
 #[test]
 fn reasons_count_the_nodes_they_keep_out() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for number in 0..3 {
         world.labelled(number, &[("zone", "us-1")]);
     }
@@ -385,8 +372,7 @@ fn reasons_count_the_nodes_they_keep_out() {
 
 #[test]
 fn a_required_fact_that_may_pass_is_no_never_and_one_that_stays_is() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.labelled(1, &[("zone", "eu-1")]);
     world.ready_as(node, |report| {
         report.load = 9;
@@ -417,8 +403,7 @@ fn a_required_fact_that_may_pass_is_no_never_and_one_that_stays_is() {
 
 #[test]
 fn a_reason_names_what_it_was_for_programs() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[]);
     world.start_as(controller, of_group("first"));
     let pinned = StartRequest {
@@ -455,8 +440,7 @@ fn of_a_node_that_has_said_nothing_yet_never_is_not_said() {
         needing("x", 1, "gpu", 1),
         pinned,
     ] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let node = world.silent_node(1);
         let failure = world.refused(controller, start.clone());
         assert!(!failure.never, "{failure:?}");
@@ -469,8 +453,7 @@ fn of_a_node_that_has_said_nothing_yet_never_is_not_said() {
 
 #[test]
 fn what_nodes_of_one_reason_have_is_not_mixed_up_with_what_others_have() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let size = |mem, cpus| crate::support::world::Size {
         mem,
         cpus,
@@ -495,9 +478,7 @@ fn what_nodes_of_one_reason_have_is_not_mixed_up_with_what_others_have() {
 
 #[test]
 fn a_node_whose_queue_fills_is_short_of_what_it_lacks() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     backlog(&mut world, node, Backlog::Filling);
     let failure = world.refused(controller, request("x", 2000));
     assert_eq!(counts(&failure), [(ReasonKind::Memory, 1)]);

@@ -4,6 +4,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{Group, GroupPolicy, StartFailureReason};
 use sched_core::{Config, InstanceReport, SessionId};
 
+use crate::support::scenes::one_failure;
 use crate::support::words::{group, labels, member};
 use crate::support::world::{World, config, node_uuid, running};
 
@@ -45,8 +46,7 @@ fn spread_of(
 
 #[test]
 fn the_first_member_goes_anywhere_and_the_others_follow_it() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (1..4).map(|number| world.labelled(number, &[])).collect();
     world.place(controller, "another", 1);
     let web = group("web", GroupPolicy::Affinity);
@@ -59,8 +59,7 @@ fn the_first_member_goes_anywhere_and_the_others_follow_it() {
 
 #[test]
 fn a_member_that_does_not_fit_with_the_others_fits_nowhere() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = world.labelled(1, &[]);
     world.labelled(2, &[]);
     let web = group("web", GroupPolicy::Affinity);
@@ -72,8 +71,7 @@ fn a_member_that_does_not_fit_with_the_others_fits_nowhere() {
 
 #[test]
 fn members_that_are_to_be_apart_are_one_to_a_node() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (1..4).map(|number| world.labelled(number, &[])).collect();
     let web = group("web", GroupPolicy::AntiAffinity);
     let found = spread_of(&mut world, controller, &web, 4);
@@ -83,8 +81,7 @@ fn members_that_are_to_be_apart_are_one_to_a_node() {
 
 #[test]
 fn up_to_its_maximum_a_node_takes_members() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let (a, b) = (world.labelled(1, &[]), world.labelled(2, &[]));
     let found = spread_of(&mut world, controller, &apart("web", 2), 5);
     assert_eq!(found, [Some(a), Some(b), Some(a), Some(b), None]);
@@ -92,8 +89,7 @@ fn up_to_its_maximum_a_node_takes_members() {
 
 #[test]
 fn a_place_may_be_all_nodes_of_one_label() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = [(1, "x"), (2, "x"), (3, "y")]
         .into_iter()
         .map(|(number, zone)| world.labelled(number, &[("zone", zone)]))
@@ -112,8 +108,7 @@ fn a_place_may_be_all_nodes_of_one_label() {
 #[test]
 fn nodes_without_the_label_of_the_scope_take_no_members() {
     for policy in [GroupPolicy::Affinity, GroupPolicy::AntiAffinity] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         world.labelled(1, &[]);
         let web = by("zone", group("web", policy));
         let failure = world.refused(controller, member("a", &web));
@@ -127,8 +122,7 @@ fn nodes_without_the_label_of_the_scope_take_no_members() {
 
 #[test]
 fn a_member_counts_where_its_node_is_now() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let moving = world.labelled(1, &[("zone", "x")]);
     let other = world.labelled(2, &[("zone", "y")]);
     let web = by("zone", apart("web", 1));
@@ -142,8 +136,7 @@ fn a_member_counts_where_its_node_is_now() {
 
 #[test]
 fn members_that_outlived_the_scheduler_are_counted_from_what_launchers_list() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = world.labelled(1, &[]);
     let second = world.labelled(2, &[]);
     world.stats(first, vec![listed("old", "web"), listed("older", "db")]);
@@ -157,9 +150,7 @@ fn members_that_outlived_the_scheduler_are_counted_from_what_launchers_list() {
 
 #[test]
 fn a_node_that_has_not_said_what_runs_on_it_takes_no_members() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     let web = apart("web", 1);
     let failure = world.refused(controller, member("a", &web));
     assert_eq!(failure.reason, StartFailureReason::FullCloud);
@@ -181,11 +172,11 @@ fn a_node_that_has_not_said_what_runs_on_it_takes_no_members() {
 
 #[test]
 fn while_nodes_are_still_coming_back_members_wait() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     let first = world.labelled(1, &[]);
     world.look_away();
     let web = apart("web", 1);
@@ -203,11 +194,11 @@ fn while_nodes_are_still_coming_back_members_wait() {
 
 #[test]
 fn members_wait_until_the_last_node_has_said_what_runs_on_it() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     let web = group("web", GroupPolicy::Affinity);
     world.start_as(controller, member("new", &web));
     world.labelled(1, &[]);
@@ -222,11 +213,11 @@ fn members_wait_until_the_last_node_has_said_what_runs_on_it() {
 
 #[test]
 fn members_that_waited_in_vain_are_placed_by_what_is_known() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     let first = world.labelled(1, &[]);
     world.look_away();
     let web = apart("web", 1);
@@ -235,7 +226,7 @@ fn members_that_waited_in_vain_are_placed_by_what_is_known() {
     }
     world.advance(sched_core::SETTLE_TIME);
     assert_eq!(world.placements(), [("a".to_owned(), first)]);
-    let failed = [("b".to_owned(), StartFailureReason::FullCloud)];
+    let failed = one_failure("b", StartFailureReason::FullCloud);
     assert_eq!(world.failures(controller), failed);
 }
 
@@ -245,8 +236,7 @@ fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
     };
-    let mut world = World::with(config).check_every(1000);
-    let controller = world.controller();
+    let (mut world, controller) = World::with(config).check_every(1000).with_controller();
     for number in 0..sched_core::MAX_SETTLING {
         world.start(controller, &number.to_string(), 5000);
     }
@@ -261,8 +251,7 @@ fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
 #[test]
 fn a_member_that_leaves_gives_its_place_free() {
     for way in ["deleted", "stopped", "failed", "no longer listed", "lost"] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let node = world.labelled(1, &[]);
         let web = apart("web", 1);
         let found = spread_of(&mut world, controller, &web, 2);
@@ -300,8 +289,7 @@ fn a_member_that_leaves_gives_its_place_free() {
 
 #[test]
 fn a_lost_node_keeps_its_members_while_it_may_come_back() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let lost = world.labelled(1, &[("zone", "x")]);
     let web = by("zone", apart("web", 1));
     let found = spread_of(&mut world, controller, &web, 1);
@@ -318,8 +306,7 @@ fn a_lost_node_keeps_its_members_while_it_may_come_back() {
 
 #[test]
 fn a_member_that_was_never_written_to_its_node_is_placed_by_the_same_rule_again() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = world.labelled(1, &[]);
     let second = world.labelled(2, &[]);
     let third = world.labelled(3, &[]);

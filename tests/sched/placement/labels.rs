@@ -22,8 +22,7 @@ fn meeting(
 
 #[test]
 fn every_operator_tells_nodes_apart_by_their_labels() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let small = world.labelled(1, &[("zone", "eu-1"), ("cores", "8")]);
     let large = world.labelled(2, &[("zone", "us-1"), ("cores", "32"), ("ssd", "true")]);
     let plain = world.labelled(3, &[]);
@@ -55,8 +54,7 @@ fn every_operator_tells_nodes_apart_by_their_labels() {
 
 #[test]
 fn all_of_what_is_required_must_hold() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[("zone", "eu-1")]);
     world.labelled(2, &[("ssd", "true")]);
     let both = world.labelled(3, &[("zone", "eu-1"), ("ssd", "true")]);
@@ -66,8 +64,7 @@ fn all_of_what_is_required_must_hold() {
 
 #[test]
 fn every_fact_can_be_required() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let busy = world.silent_node(1);
     world.ready_as(busy, |report| {
         report.mem_total_mib = 2000;
@@ -108,8 +105,7 @@ fn every_fact_can_be_required() {
 
 #[test]
 fn of_a_fact_that_is_not_known_only_what_is_negative_holds() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     world.ready_as(node, |report| report.load = -1);
     for (text, holds) in [
@@ -125,8 +121,7 @@ fn of_a_fact_that_is_not_known_only_what_is_negative_holds() {
 
 #[test]
 fn a_later_ready_replaces_labels_and_stats_may_change_them() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.labelled(1, &[("zone", "eu-1"), ("rack", "r1")]);
     world.ready_with(node, labels(&[("zone", "eu-2")]));
     let nodes = [node];
@@ -145,8 +140,7 @@ fn a_later_ready_replaces_labels_and_stats_may_change_them() {
 
 #[test]
 fn a_later_ready_that_says_nothing_of_labels_leaves_them() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for number in [1, 1] {
         // The second time as the same node over a newer connection.
         let node = world.labelled(number, &[("zone", "eu-1")]);
@@ -159,8 +153,7 @@ fn a_later_ready_that_says_nothing_of_labels_leaves_them() {
 
 #[test]
 fn labels_are_those_of_the_right_nodes_after_many_have_left() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..100)
         .map(|number| world.labelled(number, &[("number", &number.to_string())]))
         .collect();
@@ -176,8 +169,7 @@ fn labels_are_those_of_the_right_nodes_after_many_have_left() {
 
 #[test]
 fn more_expressions_than_are_kept_still_find_their_nodes() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let low = world.labelled(1, &[("slot", "1")]);
     let high = world.labelled(2, &[("slot", "1000")]);
     for round in 0..2 {
@@ -195,7 +187,7 @@ fn more_expressions_than_are_kept_still_find_their_nodes() {
 
 #[test]
 fn the_node_file_gives_takes_away_and_overrides() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         nodes: vec![
             NodeRule {
                 node: NodeName::new(&node_uuid(1).to_string()),
@@ -215,8 +207,8 @@ fn the_node_file_gives_takes_away_and_overrides() {
             },
         ],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     let node = world.silent_node(1);
     let reported = NodeExtras {
         labels: boxed(&[("zone", "eu-1"), ("ssd", "true"), ("os", "linux")]),
@@ -354,8 +346,7 @@ fn a_set_of_nodes_cannot_hang_on_what_changes_by_itself() {
 
 #[test]
 fn what_a_node_says_under_the_schedulers_own_prefix_is_left_out() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let pairs = [
         ("node.tenant", "mine"),
         ("node.cpus", "9999"),
@@ -470,8 +461,7 @@ fn a_pin_does_not_pass_by_the_other_filters() {
 
 #[test]
 fn node_and_host_name_must_both_be_right() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = world.labelled(1, &[]);
     let second = world.labelled(2, &[]);
     for (host, expected) in [(first, Some(first)), (second, None)] {
@@ -500,8 +490,7 @@ fn capacity_rules_hold_where_their_labels_do_and_follow_a_node_that_moves() {
         ],
         ..Rules::default()
     };
-    let mut world = World::ruled(config(), rules);
-    let controller = world.controller();
+    let (mut world, controller) = World::ruled(config(), rules).with_controller();
     let node = world.labelled(1, &[("zone", "plain")]);
     let nodes = [node];
     let free = |world: &mut World, mem: i64| {
@@ -533,8 +522,7 @@ fn what_is_reserved_is_never_offered() {
         }],
         ..Rules::default()
     };
-    let mut world = World::ruled(config(), rules);
-    let controller = world.controller();
+    let (mut world, controller) = World::ruled(config(), rules).with_controller();
     let node = world.labelled(1, &[("role", "storage")]);
     let asking = |name: &str, mem_mib, vcpus, disk_mib| {
         let mut start = request(name, mem_mib);
@@ -551,8 +539,7 @@ fn what_is_reserved_is_never_offered() {
 
 #[test]
 fn custom_resources_are_claimed_and_given_back() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[]);
     let node = world.silent_node(2);
     world.ready_with(node, resources(&[("gpu", 4), ("hugepages-2m", 512)]));
@@ -580,8 +567,7 @@ fn custom_resources_are_claimed_and_given_back() {
 
 #[test]
 fn after_a_restart_custom_resources_are_held_by_what_launchers_list() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     world.ready_with(node, resources(&[("gpu", 2)]));
     let mut listed = running("old", 10);

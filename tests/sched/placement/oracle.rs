@@ -151,8 +151,7 @@ impl Node {
 
 impl Pair {
     fn new(seed: u64) -> Self {
-        let mut world = World::new().check_every(64);
-        let controller = world.controller();
+        let (world, controller) = World::new().check_every(64).with_controller();
         Self {
             world,
             chance: Rng::with_seed(seed),

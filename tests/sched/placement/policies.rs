@@ -464,8 +464,7 @@ fn every_key_of_this_version_can_be_insisted_on() {
 
 #[test]
 fn a_fact_that_there_is_not_is_refused_with_those_there_are() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[]);
     for (start, key) in [
         (

@@ -55,8 +55,7 @@ fn no_history_breaks_a_group() {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let mut world = World::new().check_every(4);
-        let controller = world.controller();
+        let (world, controller) = World::new().check_every(4).with_controller();
         let mut chance = Rng::with_seed(seed);
         let node = |number| {
             let node = Node {
@@ -281,8 +280,7 @@ impl History {
 
 #[test]
 fn members_stay_where_they_are_when_a_table_closes_its_holes() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let sessions: Vec<SessionId> = (0..70).map(|number| world.node_with(number, 100)).collect();
     for &session in &sessions {
         world.stats(session, vec![]);

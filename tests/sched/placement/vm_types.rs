@@ -35,8 +35,7 @@ fn running(world: &mut World, number: u64, names: &[&str]) -> SessionId {
 
 #[test]
 fn each_start_goes_to_launchers_that_run_it_and_to_these_in_turn() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let old = [original(&mut world, 1), original(&mut world, 2)];
     let new = [
         running(&mut world, 3, &["process"]),
@@ -62,8 +61,7 @@ fn each_start_goes_to_launchers_that_run_it_and_to_these_in_turn() {
 #[test]
 fn a_start_that_no_launcher_runs_fails_and_is_told_why() {
     for (vm_type, word) in [(VmType::Qemu, "qemu"), (VmType::Docker, "docker")] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         running(&mut world, 1, &["process"]);
         assert_eq!(world.place_as(controller, start("a", vm_type)), None);
         let Message::StartFailure(failure) = world.told_once(controller) else {
@@ -82,8 +80,7 @@ fn a_start_that_no_launcher_runs_fails_and_is_told_why() {
 
 #[test]
 fn a_process_never_goes_to_a_launcher_of_the_originals() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     original(&mut world, 1);
     assert_eq!(
         world.place_as(controller, start("a", VmType::Process)),
@@ -96,8 +93,7 @@ fn a_process_never_goes_to_a_launcher_of_the_originals() {
 
 #[test]
 fn a_launcher_of_this_projects_that_does_not_say_takes_anything() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.node(1, Size::default());
     for (name, vm_type) in [("a", VmType::Process), ("b", VmType::Qemu)] {
         assert_eq!(world.place_as(controller, start(name, vm_type)), Some(node));

@@ -21,8 +21,7 @@ fn near(name: &str, label: &str, scope: &str, hard: bool) -> sched_core::StartRe
 
 #[test]
 fn the_one_preferred_node_of_many_is_found_wherever_it_is() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let mut preferred = None;
     for number in 0..500 {
         let rack = if number == 400 { "r7" } else { "r1" };
@@ -44,8 +43,7 @@ fn the_one_preferred_node_of_many_is_found_wherever_it_is() {
 
 #[test]
 fn a_node_preferred_or_required_by_its_name_is_found_wherever_it_is() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..200)
         .map(|number| world.node_with(number, 1000))
         .collect();
@@ -64,8 +62,7 @@ fn a_node_preferred_or_required_by_its_name_is_found_wherever_it_is() {
 
 #[test]
 fn the_node_that_meets_most_wishes_is_taken() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let one = world.labelled(1, &[("rack", "r7")]);
     let two = world.labelled(2, &[("rack", "r7"), ("ssd", "true")]);
     let all = ["rack = r7", "ssd exists", "node.hostname = nobody"];
@@ -79,8 +76,7 @@ fn the_node_that_meets_most_wishes_is_taken() {
 
 #[test]
 fn wishes_hold_within_what_is_required() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[("rack", "r7"), ("zone", "x")]);
     let node = world.labelled(2, &[("zone", "y")]);
     let scheduling = Scheduling {
@@ -110,8 +106,7 @@ fn places(
 
 #[test]
 fn soft_affinity_keeps_members_together_while_there_is_room() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (1..4).map(|number| world.node_with(number, 2)).collect();
     let web = group("web", GroupPolicy::SoftAffinity);
     let found = places(&mut world, controller, &web, 4);
@@ -121,8 +116,7 @@ fn soft_affinity_keeps_members_together_while_there_is_room() {
 
 #[test]
 fn soft_anti_affinity_spreads_members_and_refuses_none() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (1..4).map(|number| world.node_with(number, 100)).collect();
     let web = group("web", GroupPolicy::SoftAntiAffinity);
     let mut found = places(&mut world, controller, &web, 6);
@@ -133,8 +127,7 @@ fn soft_anti_affinity_spreads_members_and_refuses_none() {
 
 #[test]
 fn soft_groups_look_at_the_places_of_their_scope() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = world.labelled(1, &[("zone", "x")]);
     let same = world.labelled(2, &[("zone", "x")]);
     let other = world.labelled(3, &[("zone", "y")]);
@@ -152,8 +145,7 @@ fn soft_groups_look_at_the_places_of_their_scope() {
 
 #[test]
 fn what_must_be_near_a_volume_goes_to_a_node_that_has_it() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let without = world.labelled(1, &[]);
     let failure = world.refused(controller, near("a", "volume-7", "node", true));
     assert_eq!(failure.reason, StartFailureReason::FullCloud);
@@ -170,8 +162,7 @@ fn what_must_be_near_a_volume_goes_to_a_node_that_has_it() {
 
 #[test]
 fn what_must_be_near_a_volume_may_be_anywhere_in_its_rack() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let holder = world.labelled(1, &[("rack", "r1"), ("volume-7", "true")]);
     let neighbour = world.labelled(2, &[("rack", "r1")]);
     let far = world.labelled(3, &[("rack", "r2")]);
@@ -187,8 +178,7 @@ fn what_must_be_near_a_volume_may_be_anywhere_in_its_rack() {
 #[test]
 fn what_had_better_be_near_goes_elsewhere_if_there_is_no_room() {
     for (scope, label) in [("node", ("port-1", "true")), ("rack", ("rack", "r1"))] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let far = world.labelled(1, &[("rack", "r2")]);
         let close = world.labelled(2, &[label]);
         if scope == "rack" {
@@ -207,8 +197,7 @@ fn what_had_better_be_near_goes_elsewhere_if_there_is_no_room() {
 
 #[test]
 fn a_start_without_wishes_is_placed_first_fit_as_ever() {
-    let mut world = World::with(config());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(config()).with_controller();
     let nodes: Vec<_> = (1..4)
         .map(|number| world.labelled(number, &[("rack", "r1")]))
         .collect();
@@ -220,8 +209,7 @@ fn a_start_without_wishes_is_placed_first_fit_as_ever() {
 
 #[test]
 fn places_with_room_for_a_soft_group_are_found_behind_many_that_have_none() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let web = Group {
         max: Some(2),
         ..group("web", GroupPolicy::SoftAntiAffinity)

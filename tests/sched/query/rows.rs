@@ -53,8 +53,7 @@ fn gpus(total: i64) -> NodeExtras {
 
 #[test]
 fn a_node_shows_its_labels_and_what_of_its_resources_is_free() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     say(&mut world, node, gpus(4));
     let mut start = request("a", 10);

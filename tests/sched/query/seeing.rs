@@ -109,9 +109,7 @@ fn who_waits_is_listed_with_its_place_its_time_and_the_reason() {
 
 #[test]
 fn a_plain_instance_shows_nothing_of_a_life() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     assert_eq!(world.place(controller, "a", 1), Some(node));
     let row = world.seen("a").remove(0);
     let plain = InstanceView {
@@ -163,9 +161,7 @@ fn the_queue_is_shown_in_its_order_page_by_page() {
 
 #[test]
 fn no_page_passes_over_who_stays_while_others_leave() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100_000);
+    let (mut world, controller, node) = World::new().with_node(100_000);
     let placed: Vec<String> = (0..40).map(|at| format!("p{at:02}")).collect();
     for name in &placed {
         world.start(controller, name, 1);
@@ -246,9 +242,7 @@ fn a_history_tells_every_turn_with_its_time_and_outlives_the_instance() {
 
 #[test]
 fn the_history_of_a_plain_instance_is_what_its_entry_says() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.place(controller, "a", 1);
     assert_eq!(world.history("a")[0].what, "placed");
     world.stats(node, vec![running("a", 1)]);
@@ -261,8 +255,7 @@ fn the_history_of_a_plain_instance_is_what_its_entry_says() {
 
 #[test]
 fn failed_tries_are_counted_with_the_one_being_made() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes = [world.node_with(1, 100), world.node_with(2, 100)];
     let scheduling = Scheduling {
         attempts: Some(2),

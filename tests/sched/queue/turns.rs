@@ -9,6 +9,7 @@ use sched_core::{Backlog, Input, Meaning, SessionId};
 
 use crate::support::preemption::sized;
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::world::{Size, World, running};
 
 /// How often the head of the queue is passed over before a node is kept for it.
@@ -28,13 +29,18 @@ fn come_and_go(world: &mut World, controller: SessionId, node: SessionId, stay: 
     world.look_away();
 }
 
-#[test]
-fn small_ones_do_not_pass_a_big_one_over_for_ever() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+/// A node that is kept for `big`, which waits for all of it; `small-64` runs there.
+fn kept() -> (World, SessionId, SessionId) {
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
     world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, node, &[]);
+    (world, controller, node)
+}
+
+#[test]
+fn small_ones_do_not_pass_a_big_one_over_for_ever() {
+    let (mut world, controller, node) = kept();
     world.start_as(controller, sized("next", 400, 50));
     assert_eq!(world.failures(controller).len(), 1, "the node is kept");
     world.stopped(node, "small-64");
@@ -43,8 +49,7 @@ fn small_ones_do_not_pass_a_big_one_over_for_ever() {
 
 #[test]
 fn a_big_one_whose_room_never_comes_does_not_keep_small_ones_waiting_for_ever() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    let (mut world, controller, node) = World::new().with_node(1000);
     let steady = sized("steady", 100, 50);
     world.run_on(controller, node, vec![steady, sized("small-0", 400, 50)]);
     world.start_as(controller, sized("big", 1000, 50).waiting(36_000));
@@ -57,15 +62,11 @@ fn a_big_one_whose_room_never_comes_does_not_keep_small_ones_waiting_for_ever() 
 
 #[test]
 fn what_stands_before_it_goes_to_the_node_that_is_kept_for_one() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
-    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
-    come_and_go(&mut world, controller, node, &[]);
+    let (mut world, controller, node) = kept();
     world.start_as(controller, sized("equal", 400, 50));
     assert_eq!(
         world.failures(controller),
-        [("equal".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("equal", StartFailureReason::FullCloud)
     );
     world.look_away();
     world.start_as(controller, sized("urgent", 400, 90));
@@ -74,11 +75,7 @@ fn what_stands_before_it_goes_to_the_node_that_is_kept_for_one() {
 
 #[test]
 fn the_node_is_open_to_all_once_the_one_it_is_kept_for_is_deleted() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
-    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
-    come_and_go(&mut world, controller, node, &[]);
+    let (mut world, controller, node) = kept();
     world.start_as(controller, sized("next", 400, 50).waiting(3600));
     assert_eq!(world.orders(node), [""; 0]);
     world.delete(controller, "big", node);
@@ -87,9 +84,7 @@ fn the_node_is_open_to_all_once_the_one_it_is_kept_for_is_deleted() {
 
 #[test]
 fn the_node_kept_is_one_that_could_run_it_and_others_go_on_being_used() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let (small, big) = (world.node_with(1, 500), world.node_with(2, 1000));
+    let (mut world, controller, [small, big]) = World::new().with_nodes([500, 1000]);
     world.run_on(controller, small, vec![sized("filler", 500, 50)]);
     world.run_on(controller, big, vec![sized("small-0", 400, 50)]);
     world.start_as(controller, sized("big", 1000, 50).waiting(3600));
@@ -103,9 +98,7 @@ fn the_node_kept_is_one_that_could_run_it_and_others_go_on_being_used() {
 
 #[test]
 fn a_kept_node_that_is_lost_is_kept_no_more_and_another_is() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let one = world.node_with(1, 1000);
+    let (mut world, controller, one) = World::new().with_node(1000);
     world.run_on(controller, one, vec![sized("small-0", 400, 50)]);
     world.start_as(controller, sized("big", 1000, 50).waiting(3600));
     come_and_go(&mut world, controller, one, &[]);
@@ -122,8 +115,7 @@ fn fill_queue(world: &mut World, session: SessionId) {
 
 #[test]
 fn the_room_on_a_node_whose_queue_is_filling_goes_to_the_start_that_waits_first() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.run_on(controller, node, vec![sized("old", 1000, 50)]);
     world.start_as(controller, sized("first", 1000, 90).waiting(3600));
     fill_queue(&mut world, node);
@@ -134,15 +126,11 @@ fn the_room_on_a_node_whose_queue_is_filling_goes_to_the_start_that_waits_first(
 
 #[test]
 fn a_node_that_is_ready_again_while_its_queue_is_filling_is_given_to_the_start_that_waits_first() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.status(node, Kind::MAINTENANCE);
     world.start_as(controller, sized("first", 1000, 50).waiting(3600));
     fill_queue(&mut world, node);
-    let size = Size {
-        mem: 1000,
-        ..Size::default()
-    };
+    let size = Size::of_mem(1000);
     world.ready(node, size);
     assert_eq!(world.orders(node), ["start first"]);
 }
@@ -162,11 +150,7 @@ fn update(world: &mut World, controller: SessionId, name: &str, mem: i64, priori
 #[test]
 fn a_start_whose_priority_is_lowered_leaves_the_node_that_was_kept_for_it_to_who_stands_before_it()
 {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
-    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
-    come_and_go(&mut world, controller, node, &[]);
+    let (mut world, controller, node) = kept();
     world.start_as(controller, sized("next", 400, 50).waiting(3600));
     assert_eq!(world.orders(node), [""; 0], "the node is kept");
     update(&mut world, controller, "big", 600, 10);
@@ -175,11 +159,7 @@ fn a_start_whose_priority_is_lowered_leaves_the_node_that_was_kept_for_it_to_who
 
 #[test]
 fn a_node_that_was_kept_for_a_start_that_changes_is_open_to_those_behind_it_at_once() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
-    world.run_on(controller, node, vec![sized("small-0", 400, 50)]);
-    world.start_as(controller, sized("big", 1000, 50).waiting(3600));
-    come_and_go(&mut world, controller, node, &[]);
+    let (mut world, controller, node) = kept();
     world.start_as(controller, sized("next", 400, 50).waiting(3600));
     update(&mut world, controller, "big", 900, 50);
     assert_eq!(world.orders(node), ["start next"]);

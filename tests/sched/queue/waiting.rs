@@ -7,14 +7,13 @@ use proto_frames::payload::{Batch, GroupPolicy, LifeState, Scheduling, Span, Sta
 use sched_core::{Config, InstanceReport, InstanceState, Message, NodeReport};
 
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::words::{asking, expressions, group, labels, member};
 use crate::support::world::{Size, World, config, node_uuid, report, request, running};
 
 #[test]
 fn a_start_that_fits_nowhere_waits_and_is_told_its_place() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.place(controller, "a", 80);
     world.start_as(controller, request("b", 50).waiting(30));
     world.start_as(controller, request("c", 60).waiting(30));
@@ -31,10 +30,7 @@ fn a_start_that_fits_nowhere_waits_and_is_told_its_place() {
 
 #[test]
 fn the_more_urgent_is_served_first_and_then_who_came_first() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::new().with_full_node();
     for (name, priority) in [("low", 10), ("first", 50), ("second", 50), ("high", 90)] {
         world.start_as(controller, request(name, 25).waiting(30).priority(priority));
     }
@@ -46,9 +42,7 @@ fn the_more_urgent_is_served_first_and_then_who_came_first() {
 
 #[test]
 fn what_is_too_big_does_not_keep_the_smaller_from_room_that_is_there() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.place(controller, "a", 60);
     world.place(controller, "b", 40);
     world.start_as(controller, request("big", 90).waiting(30));
@@ -60,9 +54,7 @@ fn what_is_too_big_does_not_keep_the_smaller_from_room_that_is_there() {
 
 #[test]
 fn a_node_that_joins_serves_who_waits() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 10);
+    let (mut world, controller, _) = World::new().with_node(10);
     world.node_with(3, 200);
     world.place(controller, "a", 150);
     world.start_as(controller, request("b", 100).waiting(30));
@@ -73,12 +65,10 @@ fn a_node_that_joins_serves_who_waits() {
 
 #[test]
 fn what_can_never_fit_is_answered_at_once() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 100);
+    let (mut world, controller, _) = World::new().with_node(100);
     world.start_as(controller, request("a", 101).waiting(30));
     let failures = world.failures(controller);
-    assert_eq!(failures, [("a".to_owned(), StartFailureReason::FullCloud)]);
+    assert_eq!(failures, one_failure("a", StartFailureReason::FullCloud));
 }
 
 #[test]
@@ -116,10 +106,7 @@ fn who_has_waited_long_enough_is_told_why_in_words_it_knows() {
 
 #[test]
 fn a_start_that_waits_is_deleted_without_having_run() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::new().with_full_node();
     world.start_as(controller, request("b", 50).waiting(30));
     world.look_away();
     world.delete(controller, "b", node);
@@ -135,10 +122,7 @@ fn a_start_that_waits_is_deleted_without_having_run() {
 
 #[test]
 fn the_same_start_again_is_told_its_place_again_and_waits_once() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::new().with_full_node();
     world.start_as(controller, request("b", 50).waiting(30));
     world.look_away();
     world.start_as(controller, request("b", 50).waiting(30));
@@ -149,20 +133,15 @@ fn the_same_start_again_is_told_its_place_again_and_waits_once() {
 
 #[test]
 fn a_start_without_queue_fails_at_once_as_ever() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, _) = World::new().with_full_node();
     world.start_as(controller, request("b", 50).waiting(0));
     let failures = world.failures(controller);
-    assert_eq!(failures, [("b".to_owned(), StartFailureReason::FullCloud)]);
+    assert_eq!(failures, one_failure("b", StartFailureReason::FullCloud));
 }
 
 #[test]
 fn a_refused_start_goes_to_the_next_node_and_its_sender_hears_of_the_end_alone() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
+    let (mut world, controller, [one, two]) = World::new().with_nodes([100, 100]);
     let first = world.place_as(controller, request("a", 50).attempts(2));
     let first = first.expect("a node fits");
     let second = if first == one { two } else { one };
@@ -197,22 +176,18 @@ fn a_refused_start_goes_to_the_next_node_and_its_sender_hears_of_the_end_alone()
 
 #[test]
 fn a_start_that_no_node_is_left_for_fails_for_what_the_last_one_said() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.place_as(controller, request("a", 50).attempts(3));
     world.start_failed(node, "a", StartFailureReason::ImageFailure);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::ImageFailure)]
+        one_failure("a", StartFailureReason::ImageFailure)
     );
 }
 
 #[test]
 fn a_node_that_is_still_at_it_may_yet_fail_and_the_next_is_tried() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let (one, two) = (world.node_with(1, 100), world.node_with(2, 100));
+    let (mut world, controller, [one, two]) = World::new().with_nodes([100, 100]);
     let first = world.place_as(controller, request("a", 50).attempts(2));
     let first = first.expect("a node fits");
     let second = if first == one { two } else { one };
@@ -229,27 +204,19 @@ fn a_node_that_is_still_at_it_may_yet_fail_and_the_next_is_tried() {
 
 #[test]
 fn what_is_wrong_with_the_start_itself_is_not_tried_elsewhere() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let (one, _) = (world.node_with(1, 100), world.node_with(2, 100));
+    let (mut world, controller, [one, _]) = World::new().with_nodes([100, 100]);
     let node = world.place_as(controller, request("a", 50).attempts(3));
     let node = node.unwrap_or(one);
     world.look_away();
     world.start_failed(node, "a", StartFailureReason::InvalidData);
     assert_eq!(world.placements(), []);
     let failures = world.failures(controller);
-    assert_eq!(
-        failures,
-        [("a".to_owned(), StartFailureReason::InvalidData)]
-    );
+    assert_eq!(failures, one_failure("a", StartFailureReason::InvalidData));
 }
 
 #[test]
 fn those_who_follow_an_instance_are_told_each_of_its_states() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::new().with_full_node();
     world.start_as(controller, request("b", 50).waiting(30));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     world.stats(node, vec![running("b", 1)]);
@@ -268,8 +235,7 @@ fn those_who_follow_an_instance_are_told_each_of_its_states() {
 
 #[test]
 fn a_node_that_becomes_what_somebody_waits_for_serves_it() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[("disk", "ssd")]);
     world.place(controller, "a", 1000);
     let second = world.labelled(2, &[("disk", "hdd")]);
@@ -290,8 +256,7 @@ fn a_node_that_becomes_what_somebody_waits_for_serves_it() {
 
 #[test]
 fn who_waits_for_what_no_node_tells_of_is_looked_at_now_and_then() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes = [1, 2].map(|number| world.labelled(number, &[("rack", "r1")]));
     let mut apart = group("g", GroupPolicy::AntiAffinity);
     apart.scope = "rack".to_owned();
@@ -315,9 +280,7 @@ fn who_waits_for_what_no_node_tells_of_is_looked_at_now_and_then() {
 
 #[test]
 fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for_a_while() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let bad = world.node_with(1, 1000);
+    let (mut world, controller, bad) = World::new().with_node(1000);
     for name in ["x", "y", "z"] {
         assert_eq!(world.place(controller, name, 10), Some(bad));
         world.start_failed(bad, name, StartFailureReason::LaunchFailure);
@@ -342,11 +305,11 @@ fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for
 
 #[test]
 fn what_a_node_that_is_back_has_goes_to_who_waits_before_a_batch_of_less_priority() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     world.start_as(controller, request("waits", 100).waiting(300));
     let scheduling = Scheduling {
         priority: Some(10),

@@ -54,10 +54,7 @@ fn leased_as(world: &mut World, node: SessionId, mem: i64, capabilities: Capabil
         lease: Some(LEASE),
         ..NodeExtras::default()
     };
-    let size = Size {
-        mem,
-        ..Size::default()
-    };
+    let size = Size::of_mem(mem);
     let report = NodeReport {
         extras: Some(Box::new(extras)),
         ..report(size)

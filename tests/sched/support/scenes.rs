@@ -1,12 +1,54 @@
 //! How scenes begin: clusters of a node or two on which something runs, waits, moves or was preempted already.
 
+use proto_frames::payload::StartFailureReason;
 use sched_core::{SessionId, StartRequest};
 
 use super::preemption::{cpus, frozen};
 use super::requests::Asking;
 use super::world::{World, request, running};
 
+/// The only StartFailure that a peer is told.
+pub(crate) fn one_failure(
+    name: &str,
+    reason: StartFailureReason,
+) -> [(String, StartFailureReason); 1] {
+    [(name.to_owned(), reason)]
+}
+
 impl World {
+    /// A controller, and no node.
+    pub(crate) fn with_controller(mut self) -> (Self, SessionId) {
+        let controller = self.controller();
+        (self, controller)
+    }
+
+    /// A controller, and a node of this much memory.
+    pub(crate) fn with_node(self, mem: i64) -> (Self, SessionId, SessionId) {
+        let (world, controller, [node]) = self.with_nodes([mem]);
+        (world, controller, node)
+    }
+
+    /// A controller, and nodes of this much memory, numbered from 1.
+    pub(crate) fn with_nodes<const N: usize>(
+        mut self,
+        mems: [i64; N],
+    ) -> (Self, SessionId, [SessionId; N]) {
+        let controller = self.controller();
+        let mut numbers = 1..;
+        let nodes = mems.map(|mem| {
+            let number = numbers.next().expect("there is always a next number");
+            self.node_with(number, mem)
+        });
+        (self, controller, nodes)
+    }
+
+    /// A controller, and a node of 100 MiB that was given `a`, which asks for all of it.
+    pub(crate) fn with_full_node(self) -> (Self, SessionId, SessionId) {
+        let (mut world, controller, node) = self.with_node(100);
+        world.place(controller, "a", 100);
+        (world, controller, node)
+    }
+
     /// A controller, and a node of 1,000 MiB and 4 CPUs on which these run; its launcher can suspend.
     pub(crate) fn with_running(
         mut self,
@@ -50,9 +92,7 @@ impl World {
 
     /// A controller, a node that runs `a` (600 MiB, movable), and an empty one.
     pub(crate) fn with_movable() -> (Self, SessionId, SessionId, SessionId) {
-        let mut world = Self::new();
-        let controller = world.controller();
-        let source = world.node_with(1, 1000);
+        let (mut world, controller, source) = Self::new().with_node(1000);
         world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
         let target = world.node_with(2, 1000);
         world.list(target, &[]);

@@ -11,7 +11,7 @@ use sched_core::{
     SessionId, StartRequest, StatsReport,
 };
 
-use crate::support::world::{Size, World, request};
+use crate::support::world::{Size, World, report, request};
 
 /// Expressions as a START writes them.
 pub(crate) fn expressions(texts: &[&str]) -> Vec<Expression> {
@@ -121,16 +121,9 @@ pub(crate) fn counts(failure: &StartFailure) -> Vec<(ReasonKind, i64)> {
 impl World {
     /// A READY whose figures are changed so.
     pub(crate) fn ready_as(&mut self, node: SessionId, change: impl FnOnce(&mut NodeReport)) {
-        let size = Size::default();
         let mut report = NodeReport {
-            mem_total_mib: size.mem,
-            mem_available_mib: size.mem,
-            disk_total_mb: size.disk,
-            disk_available_mb: size.disk,
-            load: 0,
-            cpus_online: size.cpus,
             hostname: format!("host-{}", node.0).into(),
-            extras: None,
+            ..report(Size::default())
         };
         change(&mut report);
         self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));

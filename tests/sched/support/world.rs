@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::store::Store;
 use bytes::Bytes;
-use proto_frames::payload::{InstanceView, NodeView, Query, QueryKind, StartFailureReason, Topic};
+use proto_frames::payload::{
+    InstanceView, NodeView, Query, QueryKind, QueryResult, StartFailureReason, Topic,
+};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use sched_core::{
-    Action, ClusterConfiguration, Config, ConfigurationFlags, Hello, Input, InstanceId,
-    InstanceReport, InstanceState, Meaning, Message, NewConfiguration, NodeExtras, NodeReport,
-    RefusedConnect, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport, Target,
+    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState,
+    Meaning, Message, NodeExtras, NodeReport, RefusedConnect, Resources, Rules, Scheduler,
+    SessionId, StartRequest, StatsReport, Target,
 };
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
@@ -55,6 +57,24 @@ impl Default for Size {
     }
 }
 
+impl Size {
+    /// So much memory, in MiB, and enough of everything else.
+    pub(crate) fn of_mem(mem: i64) -> Self {
+        Self {
+            mem,
+            ..Self::default()
+        }
+    }
+
+    /// So many CPUs, and enough of everything else.
+    pub(crate) fn of_cpus(cpus: i64) -> Self {
+        Self {
+            cpus,
+            ..Self::default()
+        }
+    }
+}
+
 pub(crate) fn config() -> Config {
     Config {
         cpu_ratio: 1.0,
@@ -73,21 +93,11 @@ pub(crate) fn node_uuid(number: u64) -> Uuid {
 /// A START for an instance with this name that asks for memory alone.
 pub(crate) fn request(name: &str, mem: i64) -> StartRequest {
     StartRequest {
-        instance: id(name),
         asked: Resources {
             mem_mib: mem,
-            vcpus: 0,
-            disk_mib: 0,
+            ..Resources::ZERO
         },
-        network_node: false,
-        node_id: None,
-        hostname: None,
-        restart: false,
-        tenant: None,
-        image: None,
-        vm_type: None,
-        scheduling: None,
-        avoid: Vec::new(),
+        ..StartRequest::plain(id(name))
     }
 }
 
@@ -291,13 +301,7 @@ impl World {
 
     /// A node that has this much memory, and enough of everything else.
     pub(crate) fn node_with(&mut self, number: u64, mem: i64) -> SessionId {
-        self.node(
-            number,
-            Size {
-                mem,
-                ..Size::default()
-            },
-        )
+        self.node(number, Size::of_mem(mem))
     }
 
     pub(crate) fn uuid_of(&self, session: SessionId) -> Uuid {
@@ -428,47 +432,32 @@ impl World {
 
     /// Other rules about nodes and placement, from a controller that is master.
     pub(crate) fn configure_rules(&mut self, controller: SessionId, rules: Rules) {
-        let new = NewConfiguration {
-            flags: ConfigurationFlags::default(),
-            rules: Some(rules),
-            ..NewConfiguration::default()
-        };
-        let meaning = Meaning::Configure(Box::new(new));
-        self.frame(controller, Kind::CONFIGURE, meaning);
+        self.configure(controller, Some(rules));
     }
 
     /// All nodes (up to a thousand) as an operator sees them.
     pub(crate) fn nodes(&mut self, operator: SessionId) -> Vec<NodeView> {
-        let query = Query {
-            what: QueryKind::Nodes,
-            limit: Some(1000),
-            ..Query::default()
-        };
-        let others = std::mem::take(&mut self.said);
-        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
-        let answers = std::mem::replace(&mut self.said, others);
-        let rows = |(_, message)| match message {
-            Message::QueryResult(result) => result.nodes,
-            other => panic!("{other:?}"),
-        };
-        answers.into_iter().flat_map(rows).collect()
+        self.all(operator, QueryKind::Nodes).nodes
     }
 
     /// All instances (up to a thousand) as an operator sees them.
     pub(crate) fn instances(&mut self, operator: SessionId) -> Vec<InstanceView> {
+        self.all(operator, QueryKind::Instances).instances
+    }
+
+    fn all(&mut self, operator: SessionId, what: QueryKind) -> QueryResult {
         let query = Query {
-            what: QueryKind::Instances,
+            what,
             limit: Some(1000),
             ..Query::default()
         };
         let others = std::mem::take(&mut self.said);
         self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
-        let answers = std::mem::replace(&mut self.said, others);
-        let rows = |(_, message)| match message {
-            Message::QueryResult(result) => result.instances,
-            other => panic!("{other:?}"),
-        };
-        answers.into_iter().flat_map(rows).collect()
+        let mut answers = std::mem::replace(&mut self.said, others);
+        match answers.pop() {
+            Some((_, Message::QueryResult(result))) if answers.is_empty() => *result,
+            other => panic!("{other:?}, {answers:?}"),
+        }
     }
 
     /// What a test took away before as said is still to be said.

@@ -37,10 +37,7 @@ fn named(names: &[&str], nodes: &[SessionId]) -> Vec<(String, SessionId)> {
 
 #[test]
 fn nothing_is_placed_before_the_last_of_a_batch_has_come() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let a = world.node_with(1, 1000);
-    let b = world.node_with(2, 1000);
+    let (mut world, controller, [a, b]) = World::new().with_nodes([1000, 1000]);
     world.look_away();
     world.start_as(controller, request("x", 1).of_batch("b", 3));
     world.start_as(controller, request("y", 1).of_batch("b", 3));
@@ -54,10 +51,7 @@ fn nothing_is_placed_before_the_last_of_a_batch_has_come() {
 
 #[test]
 fn if_one_of_a_batch_does_not_fit_none_is_placed_and_nothing_stays_claimed() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let a = world.node_with(1, 1000);
-    let b = world.node_with(2, 1000);
+    let (mut world, controller, [a, b]) = World::new().with_nodes([1000, 1000]);
     world.look_away();
     for name in ["x", "y", "z"] {
         world.start_as(controller, request(name, 600).of_batch("b", 3));
@@ -81,9 +75,7 @@ fn if_one_of_a_batch_does_not_fit_none_is_placed_and_nothing_stays_claimed() {
 
 #[test]
 fn a_batch_whose_last_starts_do_not_come_fails_in_time() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    let (mut world, controller, _) = World::new().with_node(1000);
     world.look_away();
     world.start_as(controller, request("x", 1).of_batch("b", 3));
     world.advance(BATCH_TIME / 2);
@@ -103,9 +95,7 @@ fn a_batch_whose_last_starts_do_not_come_fails_in_time() {
 
 #[test]
 fn a_start_that_counts_its_batch_otherwise_is_refused() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    let (mut world, controller, _) = World::new().with_node(1000);
     world.start_as(controller, request("x", 1).of_batch("b", 2));
     let failure = world.refused(controller, request("y", 1).of_batch("b", 3));
     assert_eq!(failure.reason, StartFailureReason::InvalidData);
@@ -120,9 +110,7 @@ fn a_start_that_counts_its_batch_otherwise_is_refused() {
 
 #[test]
 fn the_same_instance_twice_is_one_of_its_batch() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.look_away();
     world.start_as(controller, request("x", 2000).of_batch("b", 2));
     world.start_as(controller, request("x", 1).of_batch("b", 2));
@@ -134,9 +122,7 @@ fn the_same_instance_twice_is_one_of_its_batch() {
 
 #[test]
 fn an_instance_waits_in_one_batch_only() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    let (mut world, controller, _) = World::new().with_node(1000);
     world.start_as(controller, request("x", 1).of_batch("b", 2));
     let failure = world.refused(controller, request("x", 1).of_batch("c", 2));
     assert_eq!(failure.reason, StartFailureReason::InvalidData);
@@ -146,9 +132,7 @@ fn an_instance_waits_in_one_batch_only() {
 
 #[test]
 fn a_member_deleted_while_it_waits_ends_its_batch() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.look_away();
     world.start_as(controller, request("x", 1).of_batch("b", 3));
     world.start_as(controller, request("y", 1).of_batch("b", 3));
@@ -182,8 +166,7 @@ fn two_batches_come_together_side_by_side() {
 
 #[test]
 fn each_sender_hears_of_its_own_batch() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let operator = world.operator(&[]);
     world.node_with(1, 100);
     world.look_away();
@@ -205,9 +188,7 @@ fn each_sender_hears_of_its_own_batch() {
 
 #[test]
 fn a_batch_of_a_controller_that_has_left_is_placed_all_the_same() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start_as(controller, request("x", 1).of_batch("b", 2));
     world.cut(controller);
     let next = world.controller();
@@ -220,8 +201,7 @@ fn a_batch_of_a_controller_that_has_left_is_placed_all_the_same() {
 fn a_batch_keeps_the_rule_of_its_group() {
     let web = group("web", GroupPolicy::AntiAffinity);
     for count in [3, 4] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let nodes: Vec<_> = (1..4).map(|number| world.labelled(number, &[])).collect();
         world.look_away();
         let names: Vec<_> = (0..count).map(|number| format!("i-{number}")).collect();
@@ -246,8 +226,7 @@ fn a_batch_keeps_the_rule_of_its_group() {
 
 #[test]
 fn a_batch_with_affinity_goes_to_one_node_or_none() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.labelled(1, &[]);
     let large = world.silent_node(2);
     world.ready_as(large, |report| {
@@ -271,12 +250,11 @@ fn a_batch_with_affinity_goes_to_one_node_or_none() {
 
 #[test]
 fn after_a_restart_a_batch_waits_for_nodes_that_come_back() {
-    let mut world = World::with(Config {
+    let (mut world, controller, a) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
-    let a = world.node_with(1, 1000);
+    })
+    .with_node(1000);
     world.look_away();
     for name in ["x", "y"] {
         world.start_as(controller, request(name, 600).of_batch("b", 2));
@@ -295,11 +273,11 @@ fn after_a_restart_a_batch_waits_for_nodes_that_come_back() {
 
 #[test]
 fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     world.look_away();
     for name in ["x", "y"] {
         world.start_as(controller, request(name, 600).of_batch("b", 2));
@@ -318,11 +296,11 @@ fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
 #[test]
 fn batches_that_wait_for_nodes_take_turns() {
     const BATCHES: u64 = 40;
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: (1..=BATCHES).map(node_uuid).collect(),
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     for at in 0..BATCHES {
         // The first is too large for any node there will be.
         let mem = if at == 0 { 2000 } else { 1000 };
@@ -354,8 +332,7 @@ fn batches_that_wait_for_nodes_take_turns() {
 
 #[test]
 fn why_batches_do_not_fit_is_not_counted_for_each_of_a_flood() {
-    let mut world = World::new().check_every(10_000);
-    let controller = world.controller();
+    let (mut world, controller) = World::new().check_every(10_000).with_controller();
     for number in 0..500 {
         world.node_with(number, 1000);
     }
@@ -373,12 +350,11 @@ fn why_batches_do_not_fit_is_not_counted_for_each_of_a_flood() {
 
 #[test]
 fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
-    let mut world = World::with(Config {
+    let (mut world, controller, _) = World::with(Config {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..config()
-    });
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    })
+    .with_node(1000);
     world.look_away();
     for name in ["x", "y"] {
         world.start_as(controller, request(name, 600).of_batch("b", 2));
@@ -392,11 +368,11 @@ fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
 
 #[test]
 fn a_batch_does_not_wait_for_a_node_that_is_back_without_taking_work() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     world.look_away();
     for name in ["x", "y"] {
         world.start_as(controller, request(name, 1).of_batch("b", 2));
@@ -411,8 +387,7 @@ fn a_batch_does_not_wait_for_a_node_that_is_back_without_taking_work() {
 
 #[test]
 fn more_batches_than_may_wait_are_refused() {
-    let mut world = World::new().check_every(100);
-    let controller = world.controller();
+    let (mut world, controller) = World::new().check_every(100).with_controller();
     for number in 0..MAX_BATCHES {
         let name = number.to_string();
         world.start_as(controller, request(&name, 1).of_batch(&name, 2));
@@ -433,8 +408,7 @@ fn more_batches_than_may_wait_are_refused() {
 
 #[test]
 fn payloads_that_wait_in_batches_are_bounded() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.look_away();
     let start = |world: &mut World, name: &str, bytes: usize| {
         let payload = Bytes::from(vec![b' '; bytes]);
@@ -460,10 +434,7 @@ fn payloads_that_wait_in_batches_are_bounded() {
 #[test]
 fn an_instance_that_came_to_life_while_its_batch_waited_is_not_started_twice() {
     for way in ["listed", "started alone"] {
-        let mut world = World::new();
-        let controller = world.controller();
-        let a = world.node_with(1, 1000);
-        let b = world.node_with(2, 1000);
+        let (mut world, controller, [a, b]) = World::new().with_nodes([1000, 1000]);
         world.start_as(controller, request("x", 600).of_batch("b", 2));
         world.look_away();
         match way {
@@ -479,9 +450,7 @@ fn an_instance_that_came_to_life_while_its_batch_waited_is_not_started_twice() {
 
 #[test]
 fn a_batch_that_fails_leaves_what_lives_of_it_alone() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let a = world.node_with(1, 1000);
+    let (mut world, controller, a) = World::new().with_node(1000);
     world.look_away();
     world.start_as(controller, request("x", 600).of_batch("b", 2));
     world.start(controller, "x", 600);
@@ -503,9 +472,7 @@ fn a_batch_that_fails_leaves_what_lives_of_it_alone() {
 
 #[test]
 fn of_a_batch_an_instance_that_lives_already_is_its_nodes_affair() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let a = world.node_with(1, 1000);
+    let (mut world, controller, a) = World::new().with_node(1000);
     world.node_with(2, 1000);
     world.stats(a, vec![running("x", 1)]);
     world.look_away();

@@ -97,8 +97,7 @@ fn what_made_way_goes_on_although_its_node_says_so_only_after_it_was_lost() {
 
 #[test]
 fn what_was_cut_off_does_not_go_before_who_waits_for_the_same_room() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.run_on(controller, node, vec![request("low", 60).restarting()]);
     world.start_as(controller, sized("high", 90, 90).waiting(600));

@@ -11,9 +11,7 @@ use crate::support::world::{World, id, node_uuid, request};
 
 #[test]
 fn defect_1_start_and_delete_of_one_instance_keep_their_order() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.look_away();
     for number in 0..10 {
         let name = format!("i{number}");
@@ -116,9 +114,7 @@ fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
 
 #[test]
 fn defect_7_nobody_sends_what_is_not_for_its_role() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     let cnci = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Encoding::Native);
     let server = world.join(Role::SERVER, Uuid::from_u128(6), Encoding::Gob);
     world.look_away();
@@ -144,10 +140,7 @@ fn defect_7_nobody_sends_what_is_not_for_its_role() {
 
 #[test]
 fn defect_16_forged_reports_are_refused() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let liar = world.node_with(1, 100);
-    let victim = world.node_with(2, 100);
+    let (mut world, controller, [liar, victim]) = World::new().with_nodes([100, 100]);
     assert_eq!(world.place(controller, "a", 1), Some(liar));
     assert_eq!(world.place(controller, "b", 60), Some(victim));
     world.look_away();
@@ -179,8 +172,7 @@ fn defect_16_forged_reports_are_refused() {
 
 #[test]
 fn defect_17_bursts_are_spread_exactly() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (0..50)
         .map(|number| world.node_with(number, 1_000_000))
         .collect();
@@ -289,9 +281,7 @@ fn an_operator_gets_the_answers_to_its_own_commands() {
 
 #[test]
 fn concentrators_get_what_names_them() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Encoding::Gob);
     world.look_away();
     let to = |agent: Uuid| Meaning::Concentrator {

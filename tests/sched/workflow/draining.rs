@@ -52,9 +52,7 @@ fn states(progress: &[DrainProgress]) -> Vec<DrainState> {
 
 /// A controller, and a node with these instances of 100 MiB each, the later the more urgent.
 fn one_node(names: &[&str]) -> (World, SessionId, SessionId) {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     for (at, name) in names.iter().enumerate() {
         let start = request(name, 100).movable().priority(at as i64);
         assert_eq!(world.place_as(controller, start), Some(node));
@@ -79,8 +77,7 @@ fn a_cordoned_node_keeps_what_it_has_and_gets_no_more() {
 
 #[test]
 fn a_cordon_holds_for_a_node_that_comes_later_and_says_why_nothing_fits() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let evacuate = Evacuate {
         workload_agent_uuid: node_uuid(1).to_string(),
         mode: EvacuateMode::Cordon,
@@ -106,9 +103,7 @@ fn a_cordon_holds_for_a_node_that_comes_later_and_says_why_nothing_fits() {
 
 #[test]
 fn what_waits_is_served_when_a_cordon_is_lifted() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.evacuate(controller, node, EvacuateMode::Cordon);
     let scheduling = proto_frames::payload::Scheduling {
         queue: Some(Span::from_ms(60_000)),
@@ -258,9 +253,7 @@ fn a_drain_that_runs_out_of_time_ends_incomplete_and_says_what_is_left() {
 
 #[test]
 fn what_cannot_be_moved_at_all_ends_a_drain_at_once() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.node_with(2, 1000);
     assert_eq!(world.place(controller, "plain", 1), Some(node));
     world.list(node, &["plain"]);
@@ -336,9 +329,7 @@ fn an_instance_that_its_launcher_keeps_is_not_asked_for_over_and_over() {
 
 #[test]
 fn what_starts_on_a_node_when_its_drain_begins_is_moved_once_it_runs() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.list(node, &["x"]);
     assert_eq!(
         world.place_as(controller, request("a", 1).movable()),
@@ -367,9 +358,7 @@ fn a_drain_of_a_node_that_is_lost_does_not_say_that_it_is_done() {
 
 #[test]
 fn a_drain_goes_on_after_a_crash_once_its_node_has_said_what_it_has() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::with(durable()).with_node(1000);
     for (at, name) in ["a", "b"].into_iter().enumerate() {
         let start = request(name, 100).movable().priority(at as i64);
         assert_eq!(world.place_as(controller, start), Some(node));

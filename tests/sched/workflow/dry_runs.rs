@@ -31,8 +31,7 @@ fn found(
 
 #[test]
 fn a_dry_run_claims_nothing_and_starts_nothing() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     world.ready_with(node, resources(&[("gpu", 1)]));
     let ask = |name: &str| needing(name, 1000, "gpu", 1);
@@ -48,9 +47,7 @@ fn a_dry_run_claims_nothing_and_starts_nothing() {
 
 #[test]
 fn no_instance_has_a_name_that_a_dry_run_takes_for_its_own() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     let asked = request("", 600).asked;
     for name in ["\0trial-0", "trial 0", "trial-0"] {
         let large = InstanceReport {
@@ -67,8 +64,7 @@ fn no_instance_has_a_name_that_a_dry_run_takes_for_its_own() {
 
 #[test]
 fn a_dry_run_that_takes_too_long_says_how_far_it_came() {
-    let mut world = World::new().check_every(1000);
-    let controller = world.controller();
+    let (mut world, controller) = World::new().check_every(1000).with_controller();
     for number in 0..500 {
         world.labelled(number, &[]);
     }
@@ -93,8 +89,7 @@ fn a_dry_run_that_takes_too_long_says_how_far_it_came() {
 
 #[test]
 fn the_next_start_goes_where_the_dry_run_said() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (1..6)
         .map(|number| {
             world.labelled(
@@ -130,8 +125,7 @@ fn what_is_left_to_chance_is_not_used_up() {
         policy,
         ..Rules::default()
     };
-    let mut world = World::ruled(config(), rules);
-    let controller = world.controller();
+    let (mut world, controller) = World::ruled(config(), rules).with_controller();
     let nodes: Vec<_> = (1..9).map(|number| world.node_with(number, 1000)).collect();
     for round in 0..20 {
         let start = request(&round.to_string(), 1);
@@ -143,8 +137,7 @@ fn what_is_left_to_chance_is_not_used_up() {
 
 #[test]
 fn so_many_of_a_kind_are_counted_over_all_nodes_in_the_order_of_their_choice() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes = [
         world.node_with(1, 1000),
         world.node_with(2, 2500),
@@ -160,8 +153,7 @@ fn so_many_of_a_kind_are_counted_over_all_nodes_in_the_order_of_their_choice() {
 
 #[test]
 fn what_does_not_fit_any_more_is_explained() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes = [world.node_with(1, 1000), world.node_with(2, 700)];
     let decision = world.decided(controller, tried(request("x", 400), 10));
     assert_eq!((decision.count, decision.fits), (10, 3));
@@ -182,8 +174,7 @@ fn what_does_not_fit_any_more_is_explained() {
 
 #[test]
 fn a_group_of_at_most_so_many_on_a_node_is_kept_in_a_dry_run() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes: Vec<_> = (1..4).map(|number| world.labelled(number, &[])).collect();
     let web = Group {
         max: Some(2),
@@ -204,8 +195,7 @@ fn a_group_of_at_most_so_many_on_a_node_is_kept_in_a_dry_run() {
 
 #[test]
 fn operators_may_ask_as_controllers_may() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let operator = world.operator(&[]);
     let node = world.node_with(1, 1000);
     for session in [controller, operator] {
@@ -225,9 +215,7 @@ fn who_could_not_read_the_answer_is_refused_and_nothing_is_started() {
 
 #[test]
 fn a_dry_run_is_of_no_batch() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 1000);
+    let (mut world, controller, _) = World::new().with_node(1000);
     let scheduling = Scheduling {
         batch: Some(Batch {
             id: "b".to_owned(),
@@ -243,10 +231,7 @@ fn a_dry_run_is_of_no_batch() {
 
 #[test]
 fn an_instance_that_runs_is_not_disturbed_by_a_dry_run_of_it() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let holder = world.node_with(1, 1000);
-    let other = world.node_with(2, 1000);
+    let (mut world, controller, [holder, other]) = World::new().with_nodes([1000, 1000]);
     assert_eq!(world.place(controller, "x", 600), Some(holder));
     world.stats(holder, vec![running("x", 1)]);
     let decision = world.decided(controller, tried(request("x", 600), 1));
@@ -261,8 +246,7 @@ fn an_instance_that_runs_is_not_disturbed_by_a_dry_run_of_it() {
 
 #[test]
 fn a_dry_run_without_nodes_says_so() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     for (network_node, reason) in [
         (false, StartFailureReason::NoComputeNodes),
         (true, StartFailureReason::NoNetworkNodes),

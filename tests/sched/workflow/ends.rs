@@ -112,9 +112,7 @@ impl World {
 
 /// A controller, and a node on which this runs.
 fn with_running(name: &str) -> (World, SessionId, SessionId) {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, name, 10);
     world.ends(node, 1, vec![], vec![running(name, 0)]);
     world.look_away();
@@ -169,12 +167,11 @@ fn operators_that_deleted_it_and_originals_hear_of_it_too() {
 
 #[test]
 fn an_end_is_acknowledged_only_once_it_is_on_disk_and_nothing_else_waits_for_that() {
-    let mut world = World::with(sched_core::Config {
+    let (mut world, controller, node) = World::with(sched_core::Config {
         durable: true,
         ..config()
-    });
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    })
+    .with_node(1000);
     world.ends(node, 0, vec![], vec![running("a", 0), running("b", 0)]);
     world.look_away();
     world.store.be_slow();
@@ -345,9 +342,7 @@ fn after_stats_that_cannot_be_used_a_frame_does_not_stand_for_the_ends_before_it
 
 #[test]
 fn a_failure_that_was_lost_with_its_connection_reaches_the_sender_with_its_reason() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.ends(node, 0, vec![], vec![]);
     world.start(controller, "a", 10);
     world.cut(node);
@@ -362,9 +357,7 @@ fn a_failure_that_was_lost_with_its_connection_reaches_the_sender_with_its_reaso
 
 #[test]
 fn a_failure_that_comes_after_its_node_was_given_up_is_not_a_second_one() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start_as(controller, request("a", 10));
     world.cut(node);
     world.look_away();

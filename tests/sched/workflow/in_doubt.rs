@@ -7,6 +7,7 @@ use proto_frames::payload::StartFailureReason;
 use sched_core::{Meaning, Message, SessionId, StartRequest};
 
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::world::{Size, World, id, request, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
@@ -18,25 +19,17 @@ fn lost(name: &str) -> (String, StartFailureReason) {
 
 #[test]
 fn starts_that_were_not_written_are_placed_again_at_once() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     let other = world.silent_node(2);
     world.look_away();
     world.start(controller, "a", 60);
     world.start(controller, "b", 40);
-    world.ready(
-        other,
-        Size {
-            mem: 50,
-            ..Size::default()
-        },
-    );
+    world.ready(other, Size::of_mem(50));
     world.cut_unsent(node);
     assert_eq!(world.placements(), [("b".to_owned(), other)]);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("a", StartFailureReason::FullCloud)
     );
     world.advance(IN_DOUBT);
     assert_eq!(world.failures(controller), [], "their outcomes stand");
@@ -44,9 +37,7 @@ fn starts_that_were_not_written_are_placed_again_at_once() {
 
 #[test]
 fn a_written_start_fails_when_its_node_does_not_come_back() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 10);
     world.cut(node);
     world.look_away();
@@ -60,9 +51,7 @@ fn a_written_start_fails_when_its_node_does_not_come_back() {
 
 #[test]
 fn a_node_that_comes_back_settles_its_starts_with_its_first_stats() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "kept", 10);
     world.start(controller, "dropped", 10);
     world.cut(node);
@@ -85,9 +74,7 @@ fn a_node_that_comes_back_settles_its_starts_with_its_first_stats() {
 
 #[test]
 fn confirmed_instances_of_a_lost_node_are_no_failures() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 10);
     world.stats(node, vec![running("a", 0)]);
     world.cut(node);
@@ -98,9 +85,7 @@ fn confirmed_instances_of_a_lost_node_are_no_failures() {
 
 #[test]
 fn claims_of_a_node_that_comes_back_still_count() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 90);
     world.stats(node, vec![running("a", 0)]);
     world.cut(node);
@@ -111,10 +96,7 @@ fn claims_of_a_node_that_comes_back_still_count() {
 
 #[test]
 fn a_start_repeated_while_its_node_is_lost_shares_the_doubt() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    let other = world.node_with(2, 100);
+    let (mut world, controller, [node, other]) = World::new().with_nodes([100, 100]);
     world.start(controller, "a", 10);
     world.stats(node, vec![running("a", 0)]);
     world.cut(node);
@@ -146,20 +128,12 @@ fn the_failure_goes_to_all_controllers_once_its_sender_has_left() {
 
 #[test]
 fn a_newer_connection_puts_the_older_ones_starts_in_doubt() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 10);
     world.look_away();
     // Everything said so far was written to the older connection.
     let again = world.silent_node(1);
-    world.ready(
-        again,
-        Size {
-            mem: 100,
-            ..Size::default()
-        },
-    );
+    world.ready(again, Size::of_mem(100));
     assert_eq!(world.told(node), []);
     world.stats(again, vec![running("other", 0)]);
     assert_eq!(world.failures(controller), [lost("a")]);
@@ -167,32 +141,22 @@ fn a_newer_connection_puts_the_older_ones_starts_in_doubt() {
 
 #[test]
 fn what_the_replaced_connection_had_not_written_is_placed_again() {
-    let mut world = World::new();
-    let controller = world.controller();
-    world.node_with(1, 100);
+    let (mut world, controller, _) = World::new().with_node(100);
     world.look_away();
     world.start(controller, "a", 10);
     let again = world.silent_node(1);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("a", StartFailureReason::FullCloud)
     );
-    world.ready(
-        again,
-        Size {
-            mem: 100,
-            ..Size::default()
-        },
-    );
+    world.ready(again, Size::of_mem(100));
     world.stats(again, vec![running("other", 0)]);
     assert_eq!(world.failures(controller), [], "it has had its outcome");
 }
 
 #[test]
 fn a_start_and_its_delete_that_were_not_written_end_in_failures() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.node_with(2, 100);
     world.look_away();
     world.start(controller, "a", 10);
@@ -233,8 +197,7 @@ fn denied(world: &mut World, node: SessionId, name: &str) {
 fn a_start_in_doubt_fails_when_its_node_has_no_instance_to_delete() {
     let managed = request("a", 10).waiting(60).priority(50);
     for start in [request("a", 10), managed] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let node = deleted_in_doubt(&mut world, start, controller);
         let told = world.told(node);
         let is_delete = |message: &Message| matches!(message, Message::Targeted(_));
@@ -254,9 +217,7 @@ fn a_start_in_doubt_fails_when_its_node_has_no_instance_to_delete() {
 
 #[test]
 fn a_start_in_doubt_that_was_deleted_fails_when_its_node_does_not_list_it() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.stats_seen(node, Some(0), Vec::new());
     world.start_as(controller, request("a", 10).waiting(60).priority(50));
     world.delete(controller, "a", node);
@@ -269,9 +230,7 @@ fn a_start_in_doubt_that_was_deleted_fails_when_its_node_does_not_list_it() {
 
 #[test]
 fn what_ran_before_and_is_denied_when_it_is_deleted_is_no_failure() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 10);
     world.stats_seen(node, Some(1), vec![running("a", 0)]);
     world.delete(controller, "a", node);
@@ -283,9 +242,7 @@ fn what_ran_before_and_is_denied_when_it_is_deleted_is_no_failure() {
 
 #[test]
 fn an_unwritten_repetition_of_a_running_instances_start_is_no_news() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.node_with(2, 100);
     world.start(controller, "a", 10);
     world.stats(node, vec![running("a", 0)]);

@@ -93,9 +93,7 @@ fn a_move_to_where_the_instance_is_or_to_nowhere_is_refused() {
 
 #[test]
 fn what_nobody_knows_how_to_start_again_is_not_stopped() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let source = world.node_with(1, 1000);
+    let (mut world, controller, source) = World::new().with_node(1000);
     world.start(controller, "plain", 100);
     world.list(source, &["plain", "stranger"]);
     world.node_with(2, 1000);
@@ -111,8 +109,7 @@ fn what_nobody_knows_how_to_start_again_is_not_stopped() {
 
 #[test]
 fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::MIGRATE));
     world.start(controller, "plain", 100);
@@ -139,8 +136,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
 
 #[test]
 fn a_shipped_instance_may_leave_before_it_is_listed_and_is_started_anew_if_it_never_is() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::MIGRATE));
     world.run_movable(controller, source, request("a", 100).movable(), &["a"]);
@@ -265,10 +261,7 @@ fn an_instance_that_is_deleted_while_it_moves_is_gone() {
 
 #[test]
 fn one_that_waits_for_room_waits_for_that_of_the_node_it_is_to_go_to() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let first = world.node_with(1, 100);
-    let second = world.node_with(2, 1000);
+    let (mut world, controller, [first, second]) = World::new().with_nodes([100, 1000]);
     for node in [first, second] {
         let name = format!("on {}", node.0);
         let mem = if node == first { 100 } else { 1000 };
@@ -312,9 +305,7 @@ fn an_instance_that_is_on_its_way_already_is_not_moved_twice() {
 
 #[test]
 fn a_start_that_did_not_change_is_given_as_it_came() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.look_away();
     world.start_as(controller, request("a", 1).movable());
     assert_eq!(world.given(node).changes, None);
@@ -324,9 +315,7 @@ fn a_start_that_did_not_change_is_given_as_it_came() {
 
 #[test]
 fn the_holder_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
-    let source = world.node_with(1, 1000);
+    let (mut world, controller, source) = World::with(durable()).with_node(1000);
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     let target = world.node_with(2, 1000);
     world.look_away();
@@ -346,9 +335,7 @@ fn the_holder_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
 #[test]
 fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_nobody_has_it() {
     for has_stopped in [true, false] {
-        let mut world = World::with(durable());
-        let controller = world.controller();
-        let source = world.node_with(1, 1000);
+        let (mut world, controller, source) = World::with(durable()).with_node(1000);
         world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
         let target = world.node_with(2, 1000);
         world.migrate(controller, "a", Some(target));
@@ -390,8 +377,7 @@ fn a_holder_that_comes_back_without_what_it_was_told_to_stop_is_believed() {
 
 #[test]
 fn a_suspended_instance_moves_too_and_runs_then() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
@@ -412,8 +398,7 @@ fn a_suspended_instance_moves_too_and_runs_then() {
 
 #[test]
 fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
@@ -428,8 +413,7 @@ fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
 
 #[test]
 fn a_suspended_instance_whose_move_a_crash_cut_short_is_known_to_be_suspended() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);

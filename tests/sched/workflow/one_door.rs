@@ -45,8 +45,7 @@ fn refused(name: &str) -> Vec<(String, StartFailureReason)> {
 #[test]
 fn an_instance_that_will_be_restarted_when_its_lease_is_over_is_started_once_whatever_comes_in() {
     for (at, starts) in ways(&request("x", 50).restarting()).into_iter().enumerate() {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let node = leased(&mut world, 1, 100);
         assert_eq!(
             world.place_as(controller, request("x", 50).restarting()),
@@ -70,8 +69,7 @@ fn an_instance_that_will_be_restarted_when_its_lease_is_over_is_started_once_wha
 #[test]
 fn what_was_on_nodes_before_a_restart_is_not_started_before_they_have_said_what_they_have() {
     for (at, starts) in ways(&request("x", 50).restarting()).into_iter().enumerate() {
-        let mut world = World::with(durable());
-        let controller = world.controller();
+        let (mut world, controller) = World::with(durable()).with_controller();
         let node = leased(&mut world, 1, 100);
         assert_eq!(
             world.place_as(controller, request("x", 50).restarting()),
@@ -98,9 +96,7 @@ fn what_was_on_nodes_before_a_restart_is_not_started_before_they_have_said_what_
 #[test]
 fn a_start_of_an_instance_whose_node_is_expected_back_after_a_restart_waits_for_the_node() {
     for (at, starts) in ways(&request("x", 50).waiting(30)).into_iter().enumerate() {
-        let mut world = World::with(durable());
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
+        let (mut world, controller, node) = World::with(durable()).with_node(100);
         assert_eq!(
             world.place_as(controller, request("x", 50).waiting(30)),
             Some(node)
@@ -130,9 +126,7 @@ fn a_start_of_what_was_on_a_node_that_stays_away_after_a_restart_is_placed_elsew
         .into_iter()
         .enumerate()
     {
-        let mut world = World::with(durable());
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
+        let (mut world, controller, node) = World::with(durable()).with_node(100);
         world.start_as(controller, request("x", 50).waiting(3000));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         crash(&mut world, 2);
@@ -152,9 +146,7 @@ fn a_start_of_what_was_on_a_node_that_stays_away_after_a_restart_is_placed_elsew
 #[test]
 fn a_node_that_is_back_is_waited_for_until_it_has_said_what_it_has() {
     for (at, starts) in ways(&request("x", 50).waiting(30)).into_iter().enumerate() {
-        let mut world = World::new();
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
+        let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, request("x", 50).waiting(30));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         world.cut(node);
@@ -175,9 +167,7 @@ fn a_node_that_is_back_is_waited_for_until_it_has_said_what_it_has() {
 #[test]
 fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
     for (at, starts) in ways(&request("x", 50)).into_iter().enumerate() {
-        let mut world = World::new();
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
+        let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, request("x", 50).waiting(30));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         world.cut(node);
@@ -223,10 +213,7 @@ fn a_batch_does_not_start_what_was_lost_after_its_start_had_come() {
 #[test]
 fn a_batch_that_ends_does_not_give_a_node_what_is_not_on_disk() {
     for deletes in [false, true] {
-        let mut world = World::with(durable());
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
-        world.place(controller, "a", 100);
+        let (mut world, controller, node) = World::with(durable()).with_full_node();
         // It waits for room, and is one of a batch whose other STARTs do not come.
         world.start_as(controller, request("x", 50).waiting(300));
         world.start_as(controller, request("x", 50).waiting(300).of_batch("b", 3));
@@ -251,9 +238,7 @@ fn a_batch_that_ends_does_not_give_a_node_what_is_not_on_disk() {
 
 #[test]
 fn of_a_batch_an_instance_that_waits_for_room_goes_on_waiting() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.place(controller, "a", 60);
     world.start_as(controller, request("x", 50).waiting(300));
     world.look_away();
@@ -279,11 +264,11 @@ fn of_a_batch_an_instance_whose_victims_are_not_away_is_not_given_to_its_node() 
 
 #[test]
 fn an_instance_waits_for_the_settle_window_or_for_its_batch_and_not_for_both() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: (1..=2).map(node_uuid).collect(),
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     world.start(controller, "x", 50);
     world.start_as(controller, request("x", 50).of_batch("b", 2));
     let node = world.node_with(1, 100);
@@ -294,8 +279,7 @@ fn an_instance_waits_for_the_settle_window_or_for_its_batch_and_not_for_both() {
 
 #[test]
 fn a_dry_run_knows_what_the_scheduler_has_as_a_start_does() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("lost", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("lost", 1)]);
@@ -326,8 +310,7 @@ fn a_dry_run_knows_what_the_scheduler_has_as_a_start_does() {
 
 #[test]
 fn an_unwritten_start_of_an_instance_that_is_elsewhere_by_now_places_no_third_copy() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let first = leased(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());
     world.stats(first, vec![running("x", 1)]);
@@ -349,8 +332,7 @@ fn an_unwritten_start_of_an_instance_that_is_elsewhere_by_now_places_no_third_co
 
 #[test]
 fn a_launcher_that_reports_later_restarts_what_was_lost_although_a_batch_named_it() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());
     world.place_as(controller, request("y", 50).restarting());
@@ -370,17 +352,13 @@ fn a_launcher_that_reports_later_restarts_what_was_lost_although_a_batch_named_i
 #[test]
 fn a_shared_start_is_sized_by_what_its_node_says() {
     // A batch that names an instance which a node has is that node's affair, and claims nothing beside it.
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     let extras = NodeExtras {
         capabilities: Capabilities::SUSPEND,
         ..NodeExtras::default()
     };
-    let size = Size {
-        mem: 1000,
-        ..Size::default()
-    };
+    let size = Size::of_mem(1000);
     let said = NodeReport {
         extras: Some(Box::new(extras)),
         ..report(size)
@@ -394,10 +372,7 @@ fn a_shared_start_is_sized_by_what_its_node_says() {
 
 #[test]
 fn after_a_crash_a_batch_that_names_what_waits_in_the_queue_starts_it_once() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
-    world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, _) = World::with(durable()).with_full_node();
     world.start_as(controller, request("x", 50).waiting(300));
     world.crash(config(), Rules::default());
     let controller = world.controller();
@@ -410,8 +385,7 @@ fn after_a_crash_a_batch_that_names_what_waits_in_the_queue_starts_it_once() {
 
 #[test]
 fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_is_over() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());
     world.stats_seen(node, Some(1), vec![running("x", 1)]);
@@ -436,9 +410,7 @@ fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
         expected_nodes: (1..=2).map(node_uuid).collect(),
         ..durable()
     };
-    let mut world = World::with(durable());
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
     world.place(controller, "x", 50);
     world.stats_seen(node, Some(1), vec![running("x", 1)]);
     world.node_with(2, 100);
@@ -465,8 +437,7 @@ fn what_a_node_is_found_to_have_a_batch_knows_after_a_crash() {
         expected_nodes: vec![node_uuid(1), node_uuid(2)],
         ..durable()
     };
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     world.start_as(controller, request("x", 50).of_batch("b", 2));
     let node = world.node_with(1, 100);
     world.stats_seen(node, Some(0), vec![running("x", 1)]);

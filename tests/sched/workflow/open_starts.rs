@@ -8,6 +8,7 @@ use sched_core::{InstanceReport, InstanceState, SessionId};
 use crate::support::durability::{durable, leased, leased_able};
 use crate::support::preemption::{cpus, frozen};
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::world::{World, request, running};
 
 impl World {
@@ -26,8 +27,7 @@ impl World {
 
 /// A leased node that runs `x`, a second START of which is on its way to it; and another node with room.
 fn repeated() -> (World, SessionId, SessionId, SessionId) {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     assert_eq!(
         world.place_as(controller, request("x", 50).restarting()),
@@ -65,8 +65,7 @@ fn what_was_cut_off_is_placed_again_once_the_start_on_its_way_has_failed() {
 
 #[test]
 fn what_fails_after_it_was_listed_as_starting_is_not_started_elsewhere_while_a_start_is_open() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.listed(node, 0, &[]);
     let other = leased(&mut world, 2, 100);
@@ -104,8 +103,7 @@ fn the_failure_of_an_earlier_start_is_not_that_of_a_later_one() {
 
 #[test]
 fn what_was_cut_off_before_anybody_knew_that_it_ran_waits_for_the_start_on_its_way() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased(&mut world, 1, 100);
     world.listed(node, 0, &[]);
     leased(&mut world, 2, 100);
@@ -137,7 +135,7 @@ fn what_ended_by_itself_with_a_start_on_its_way_is_what_becomes_of_that() {
     let failures = world.failures(controller);
     assert_eq!(
         failures,
-        [("x".to_owned(), StartFailureReason::FullComputeNode)]
+        one_failure("x", StartFailureReason::FullComputeNode)
     );
     for name in ["y", "z"] {
         assert!(
@@ -150,8 +148,7 @@ fn what_ended_by_itself_with_a_start_on_its_way_is_what_becomes_of_that() {
 #[test]
 fn what_is_cut_off_while_it_is_about_to_be_suspended_is_placed_again() {
     for change in ["suspending", "suspended", "resuming"] {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (mut world, controller) = World::new().with_controller();
         let node = leased_able(&mut world, 1, 100);
         world.place_as(controller, request("x", 50).restarting());
         world.listed(node, 1, &["x"]);
@@ -175,8 +172,7 @@ fn what_is_cut_off_while_it_is_about_to_be_suspended_is_placed_again() {
 
 #[test]
 fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());
     world.listed(node, 1, &["x"]);
@@ -193,8 +189,7 @@ fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
 
 #[test]
 fn an_end_that_is_told_again_does_not_take_the_room_that_is_claimed_for_what_comes_next() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = leased(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());
     world.listed(node, 1, &["x"]);
@@ -210,8 +205,7 @@ fn an_end_that_is_told_again_does_not_take_the_room_that_is_claimed_for_what_com
 
 #[test]
 fn what_was_suspended_and_is_started_anew_where_it_was_cut_off_is_found_suspended() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = leased_able(&mut world, 1, 100);
     world.place_as(controller, request("x", 50).restarting());
     world.listed(node, 1, &["x"]);

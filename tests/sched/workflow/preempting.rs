@@ -4,6 +4,7 @@ use proto_frames::payload::{CommandFailureReason, LifeCommand, StartFailureReaso
 
 use crate::support::preemption::{TOO_LONG, cpus, frozen, preempting, sized};
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::words::resources;
 use crate::support::world::{World, running};
 
@@ -13,7 +14,7 @@ fn without_the_policy_nobody_makes_way() {
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(
         world.failures(controller),
-        [("high".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("high", StartFailureReason::FullCloud)
     );
     world.nothing_else();
 }
@@ -76,8 +77,7 @@ fn an_equal_priority_does_not_make_way() {
 
 #[test]
 fn what_says_no_priority_has_fifty() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    let (mut world, controller, node) = World::with_preemption().with_node(1000);
     world.start(controller, "usual", 1000);
     world.stats(node, vec![running("usual", 0)]);
     world.look_away();
@@ -89,8 +89,7 @@ fn what_says_no_priority_has_fifty() {
 
 #[test]
 fn what_was_started_before_the_policy_and_is_not_looked_after_does_not_make_way() {
-    let mut world = World::new();
-    let (controller, node) = (world.controller(), world.node_with(1, 1000));
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "plain", 1000);
     world.stats(node, vec![running("plain", 0)]);
     world.configure_rules(controller, preempting());
@@ -158,14 +157,13 @@ fn the_room_that_is_made_is_nobody_elses() {
     world.start_as(controller, sized("other", 600, 90));
     assert_eq!(
         world.failures(controller),
-        [("other".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("other", StartFailureReason::FullCloud)
     );
 }
 
 #[test]
 fn the_node_where_the_highest_priority_that_makes_way_is_lowest_is_taken() {
-    let mut world = World::with_preemption();
-    let controller = world.controller();
+    let (mut world, controller) = World::with_preemption().with_controller();
     let one = world.able(1, 1000, 4);
     world.run_on(controller, one, vec![cpus("middle", 4, 40)]);
     let two = world.able(2, 1000, 4);
@@ -177,9 +175,7 @@ fn the_node_where_the_highest_priority_that_makes_way_is_lowest_is_taken() {
 
 #[test]
 fn suspending_is_cheaper_than_stopping() {
-    let mut world = World::with_preemption();
-    let controller = world.controller();
-    let original = world.node_with(1, 1000);
+    let (mut world, controller, original) = World::with_preemption().with_node(1000);
     world.run_on(controller, original, vec![cpus("a", 100, 20)]);
     let able = world.able(2, 1000, 100);
     world.run_on(controller, able, vec![cpus("b", 50, 20), cpus("c", 50, 20)]);
@@ -190,8 +186,7 @@ fn suspending_is_cheaper_than_stopping() {
 
 #[test]
 fn the_least_work_is_lost() {
-    let mut world = World::with_preemption();
-    let controller = world.controller();
+    let (mut world, controller) = World::with_preemption().with_controller();
     let one = world.able(1, 1000, 4);
     world.run_on(controller, one, vec![sized("old", 1000, 20)]);
     world.advance(TOO_LONG);
@@ -512,8 +507,7 @@ impl World {
 
 #[test]
 fn a_start_that_asks_for_more_than_can_be_counted_is_refused() {
-    let mut world = World::with_preemption();
-    let controller = world.controller();
+    let (mut world, controller) = World::with_preemption().with_controller();
     let node = world.silent_node(1);
     world.ready_with(node, resources(&[("gpu", 2)]));
     let asking = |name: &str, gpus: i64, priority: i64| {
@@ -529,6 +523,6 @@ fn a_start_that_asks_for_more_than_can_be_counted_is_refused() {
     world.start_as(controller, asking("high", i64::MAX, 90));
     assert_eq!(
         world.failures(controller),
-        [("high".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("high", StartFailureReason::FullCloud)
     );
 }

@@ -38,8 +38,7 @@ impl Cluster {
             },
             ..ClusterConfiguration::default()
         };
-        let mut world = World::configured(config(), cluster);
-        let controller = world.controller();
+        let (mut world, controller) = World::configured(config(), cluster).with_controller();
         let operator = world.operator(&[]);
         let mut nodes = Vec::new();
         for number in 0..chance.u64(2..7) {

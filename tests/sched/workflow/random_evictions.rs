@@ -70,8 +70,7 @@ fn whoever_makes_way_nobody_is_forgotten_and_no_node_has_too_much() {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut world = World::with_preemption();
-        let controller = world.controller();
+        let (world, controller) = World::with_preemption().with_controller();
         let mut run = Self {
             world,
             chance: Rng::with_seed(seed),

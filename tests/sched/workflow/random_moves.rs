@@ -61,8 +61,7 @@ fn whatever_moves_nothing_is_lost_and_nothing_runs_twice() {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut world = World::new();
-        let controller = world.controller();
+        let (world, controller) = World::new().with_controller();
         let mut run = Self {
             world,
             chance: Rng::with_seed(seed),
@@ -89,10 +88,7 @@ impl Run {
     /// READY and STATS of a host.
     fn report(&mut self, at: usize) {
         let host = &self.hosts[at];
-        let size = Size {
-            mem: MEM,
-            ..Size::default()
-        };
+        let size = Size::of_mem(MEM);
         let capabilities = if host.number.is_multiple_of(2) {
             Capabilities::UPDATE
         } else {

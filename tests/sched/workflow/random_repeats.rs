@@ -121,8 +121,7 @@ fn expecting() -> Config {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut world = World::with(durable()).check_every(10);
-        let controller = world.controller();
+        let (world, controller) = World::with(durable()).check_every(10).with_controller();
         let host = |number| Host {
             number,
             ..Host::default()
@@ -536,10 +535,7 @@ impl Run {
 }
 
 fn ready(number: u64) -> NodeReport {
-    let size = Size {
-        mem: MEM,
-        ..Size::default()
-    };
+    let size = Size::of_mem(MEM);
     let extras = NodeExtras {
         capabilities: Capabilities::LEASE,
         lease: Some(LEASE),

@@ -6,6 +6,7 @@ use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Kind, Role, Uuid};
 use sched_core::{Backlog, Config, Hello, Input, Message, RefusedConnect};
 
+use crate::support::scenes::one_failure;
 use crate::support::world::{Size, World, config, node_uuid, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
@@ -23,9 +24,7 @@ fn a_peer_with_controller_and_agent_roles_may_leave() {
 
 #[test]
 fn first_empty_stats_of_an_original_launcher_settles_what_is_in_doubt() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 10);
     world.cut(node);
     let again = world.node_with(1, 100);
@@ -36,15 +35,13 @@ fn first_empty_stats_of_an_original_launcher_settles_what_is_in_doubt() {
     }
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+        one_failure("a", StartFailureReason::LaunchFailure)
     );
 }
 
 #[test]
 fn a_start_still_queued_for_a_stalled_node_is_not_failed_and_then_placed() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     let other = world.silent_node(2);
     world.stats(node, vec![running("other", 0)]);
     world.look_away();
@@ -69,20 +66,14 @@ fn a_start_still_queued_for_a_stalled_node_is_not_failed_and_then_placed() {
 
 #[test]
 fn a_start_that_waits_goes_to_the_node_that_lists_its_instance() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: (1..=3).map(node_uuid).collect(),
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     world.start(controller, "a", 50);
     let holder = world.silent_node(1);
-    world.ready(
-        holder,
-        Size {
-            mem: 10,
-            ..Size::default()
-        },
-    );
+    world.ready(holder, Size::of_mem(10));
     world.stats(holder, vec![running("a", 50)]);
     world.look_away();
     world.node_with(2, 100);
@@ -91,9 +82,7 @@ fn a_start_that_waits_goes_to_the_node_that_lists_its_instance() {
 
 #[test]
 fn a_command_not_yet_written_to_a_replaced_connection_reaches_the_newer_one() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.stats(node, vec![running("a", 0)]);
     world.look_away();
     world.delete(controller, "a", node);
@@ -119,15 +108,13 @@ fn a_failure_not_yet_written_to_its_sender_goes_to_the_others() {
     world.cut_unsent(sender);
     assert_eq!(
         world.failures(heir),
-        [("a".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("a", StartFailureReason::FullCloud)
     );
 }
 
 #[test]
 fn a_start_after_a_delete_that_were_not_written_is_placed_again() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     let other = world.silent_node(2);
     world.look_away();
     world.delete(controller, "a", node);
@@ -139,9 +126,7 @@ fn a_start_after_a_delete_that_were_not_written_is_placed_again() {
 
 #[test]
 fn an_explanation_is_not_hours_old() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.look_away();
     world.start(controller, "a", 1000);
     world.look_away();
@@ -157,9 +142,7 @@ fn an_explanation_is_not_hours_old() {
 
 #[test]
 fn what_the_latest_stats_do_not_list_counts_as_using_nothing() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "a", 600);
     world.stats(node, vec![running("a", 600)]);
     world.stats(node, vec![running("other", 0)]);
@@ -168,10 +151,7 @@ fn what_the_latest_stats_do_not_list_counts_as_using_nothing() {
 
 #[test]
 fn the_instance_that_two_nodes_listed_is_known_once_one_of_them_drops_it() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let first = world.node_with(1, 1000);
-    let second = world.node_with(2, 1000);
+    let (mut world, controller, [first, second]) = World::new().with_nodes([1000, 1000]);
     world.node_with(3, 1000);
     world.stats(first, vec![running("a", 0)]);
     world.stats(second, vec![running("a", 0)]);
@@ -182,11 +162,11 @@ fn the_instance_that_two_nodes_listed_is_known_once_one_of_them_drops_it() {
 
 #[test]
 fn a_full_node_that_is_back_is_back() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: vec![node_uuid(1)],
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     let node = world.silent_node(1);
     world.status(node, Kind::FULL);
     world.stats(node, Vec::new());
@@ -194,17 +174,17 @@ fn a_full_node_that_is_back_is_back() {
     world.start(controller, "a", 10);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("a", StartFailureReason::FullCloud)
     );
 }
 
 #[test]
 fn what_fits_does_not_wait_behind_what_does_not() {
-    let mut world = World::with(Config {
+    let (mut world, controller) = World::with(Config {
         expected_nodes: (1..=3).map(node_uuid).collect(),
         ..config()
-    });
-    let controller = world.controller();
+    })
+    .with_controller();
     for at in 0..16 {
         world.start(controller, &format!("large-{at}"), 1000);
     }
@@ -212,13 +192,7 @@ fn what_fits_does_not_wait_behind_what_does_not() {
     world.look_away();
     let node = world.node_with(1, 100);
     for _ in 0..5 {
-        world.ready(
-            node,
-            Size {
-                mem: 100,
-                ..Size::default()
-            },
-        );
+        world.ready(node, Size::of_mem(100));
     }
     assert_eq!(world.placements(), [("small".to_owned(), node)]);
 }
@@ -241,9 +215,7 @@ fn nobody_is_operator_and_controller_at_once() {
 
 #[test]
 fn a_repeated_start_of_a_running_instance_has_an_outcome_when_its_node_is_lost() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::new().with_node(100);
     world.start(controller, "a", 10);
     world.stats(node, vec![running("a", 0)]);
     world.start(controller, "a", 10);
@@ -252,15 +224,13 @@ fn a_repeated_start_of_a_running_instance_has_an_outcome_when_its_node_is_lost()
     world.advance(IN_DOUBT);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+        one_failure("a", StartFailureReason::LaunchFailure)
     );
 }
 
 #[test]
 fn duplicates_in_stats_do_not_hide_what_is_missing() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "a", 600);
     world.look_away();
     for _ in 0..3 {
@@ -268,14 +238,13 @@ fn duplicates_in_stats_do_not_hide_what_is_missing() {
     }
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+        one_failure("a", StartFailureReason::LaunchFailure)
     );
 }
 
 #[test]
 fn a_concentrator_that_is_also_a_launcher_is_found() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let uuid = Uuid::from_u128(0xcc);
     let both = world.join(Role::CNCIAGENT | Role::AGENT, uuid, Encoding::Native);
     world.look_away();

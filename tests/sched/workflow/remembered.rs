@@ -57,8 +57,7 @@ fn listed(prefix: &str, count: usize) -> Vec<sched_core::InstanceReport> {
 
 #[test]
 fn what_an_original_node_was_given_counts_after_a_crash() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = original_node(&mut world, 1);
     assert_eq!(places(&mut world, controller, "a"), 4);
     world.stats(node, listed("a", 4));
@@ -86,8 +85,7 @@ fn what_an_original_node_was_given_counts_after_a_crash() {
 
 #[test]
 fn what_a_node_does_not_have_after_a_crash_is_free_again_though_it_lists_nothing() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = original_node(&mut world, 1);
     assert_eq!(places(&mut world, controller, "a"), 4);
     world.stats(node, listed("a", 4));
@@ -107,11 +105,11 @@ fn what_a_node_does_not_have_after_a_crash_is_free_again_though_it_lists_nothing
 #[test]
 fn a_lost_node_that_comes_back_late_has_what_it_had() {
     for is_durable in [false, true] {
-        let mut world = World::with(Config {
+        let (mut world, controller) = World::with(Config {
             durable: is_durable,
             ..durable()
-        });
-        let controller = world.controller();
+        })
+        .with_controller();
         let node = original_node(&mut world, 1);
         assert_eq!(places(&mut world, controller, "a"), 4);
         world.stats(node, listed("a", 4));
@@ -132,8 +130,7 @@ fn a_lost_node_that_comes_back_late_has_what_it_had() {
 
 #[test]
 fn claims_on_native_launchers_are_not_put_on_disk() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = world.node(1, SIZE);
     assert_eq!(places(&mut world, controller, "a"), 4);
     world.stats_seen(node, Some(4), listed("a", 4));
@@ -143,8 +140,7 @@ fn claims_on_native_launchers_are_not_put_on_disk() {
 
 #[test]
 fn claims_are_written_once_for_many_starts_and_at_the_latest_when_it_leaves() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     for number in 1..=40 {
         original_node(&mut world, number);
     }
@@ -169,8 +165,7 @@ fn claims_are_written_once_for_many_starts_and_at_the_latest_when_it_leaves() {
 
 #[test]
 fn what_is_known_of_nothing_counts_as_what_it_uses_and_one_vcpu() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = original_node(&mut world, 1);
     world.stats(node, listed("a", 3));
     assert_eq!(places(&mut world, controller, "b"), 1);

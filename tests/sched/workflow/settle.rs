@@ -5,6 +5,7 @@ use std::time::Duration;
 use proto_frames::payload::StartFailureReason;
 use sched_core::Config;
 
+use crate::support::scenes::one_failure;
 use crate::support::world::{World, config, node_uuid};
 
 fn restarted(nodes: u64) -> World {
@@ -50,12 +51,12 @@ fn once_all_are_back_nothing_waits() {
     world.advance(Duration::ZERO);
     assert_eq!(
         world.failures(controller),
-        [("too large".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("too large", StartFailureReason::FullCloud)
     );
     world.start(controller, "b", 1000);
     assert_eq!(
         world.failures(controller),
-        [("b".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("b", StartFailureReason::FullCloud)
     );
 }
 
@@ -105,7 +106,7 @@ fn at_the_end_of_the_window_what_still_fits_nowhere_fails() {
     world.advance(Duration::from_secs(1));
     assert_eq!(
         world.failures(controller),
-        [("large".to_owned(), StartFailureReason::FullCloud)]
+        one_failure("large", StartFailureReason::FullCloud)
     );
     world.start(controller, "later", 1000);
     assert_eq!(world.failures(controller).len(), 1, "the window is closed");
@@ -121,7 +122,7 @@ fn a_waiting_start_can_be_deleted() {
     world.delete(controller, "a", other);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::LaunchFailure)]
+        one_failure("a", StartFailureReason::LaunchFailure)
     );
     world.node_with(1, 100);
     assert_eq!(world.placements(), []);
@@ -140,11 +141,10 @@ fn the_same_start_twice_waits_once() {
 
 #[test]
 fn without_a_list_of_nodes_nothing_waits() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     world.start(controller, "a", 10);
     assert_eq!(
         world.failures(controller),
-        [("a".to_owned(), StartFailureReason::NoComputeNodes)]
+        one_failure("a", StartFailureReason::NoComputeNodes)
     );
 }

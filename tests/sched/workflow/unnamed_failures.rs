@@ -16,8 +16,7 @@ fn original(world: &mut World, number: u64) -> SessionId {
 
 #[test]
 fn the_only_open_start_of_a_node_is_tried_elsewhere_when_it_fails_without_a_name() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let nodes = [original(&mut world, 1), original(&mut world, 2)];
     let first = world
         .place_as(controller, request("a", 1).attempts(3))
@@ -29,8 +28,7 @@ fn the_only_open_start_of_a_node_is_tried_elsewhere_when_it_fails_without_a_name
 
 #[test]
 fn a_start_that_cannot_be_read_fails_for_its_sender_under_its_name() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = original(&mut world, 1);
     world
         .place_as(controller, request("a", 1).attempts(3))
@@ -49,8 +47,7 @@ fn a_start_that_cannot_be_read_fails_for_its_sender_under_its_name() {
 
 #[test]
 fn of_two_open_starts_none_is_taken_for_the_one_that_failed_without_a_name() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = original(&mut world, 1);
     for name in ["a", "b"] {
         assert_eq!(

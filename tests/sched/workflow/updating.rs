@@ -98,8 +98,7 @@ fn asking_for(name: &str, mem: i64) -> InstanceReport {
 
 /// A controller, and a node of 1000 MiB whose launcher can change instances, with `a` of 400 MiB.
 fn one_node(capabilities: Capabilities) -> (World, SessionId, SessionId) {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     world.ready_with(node, able(capabilities));
     world.run_movable(controller, node, request("a", 400).movable(), &["a"]);
@@ -253,9 +252,7 @@ fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
 
 #[test]
 fn what_waits_may_ask_for_less_and_then_fit() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "big", 800);
     let scheduling = Scheduling {
         queue: Some(Span::from_ms(60_000)),
@@ -278,9 +275,7 @@ fn what_waits_may_ask_for_less_and_then_fit() {
 
 #[test]
 fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
-    let mut world = World::new();
-    let controller = world.controller();
-    let node = world.node_with(1, 1000);
+    let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "big", 1000);
     world.list(node, &["big"]);
     for name in ["a", "b"] {
@@ -368,8 +363,7 @@ fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_
 
 #[test]
 fn the_new_amounts_outlive_the_scheduler() {
-    let mut world = World::with(durable());
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = world.silent_node(1);
     world.ready_with(node, able(Capabilities::UPDATE));
     world.run_movable(controller, node, request("a", 400).movable(), &["a"]);
@@ -396,8 +390,7 @@ fn the_new_amounts_outlive_the_scheduler() {
 
 #[test]
 fn an_instance_that_is_listed_as_suspended_is_not_changed_as_if_it_ran() {
-    let mut world = World::new();
-    let controller = world.controller();
+    let (mut world, controller) = World::new().with_controller();
     let node = world.silent_node(1);
     let capabilities = Capabilities::UPDATE.and(Capabilities::SUSPEND);
     world.ready_with(node, able(capabilities));
