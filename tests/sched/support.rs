@@ -3,6 +3,7 @@
 
 pub(crate) mod any;
 pub(crate) mod durability;
+pub(crate) mod histories;
 pub(crate) mod launchers;
 pub(crate) mod migration;
 pub(crate) mod plain;

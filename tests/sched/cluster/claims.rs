@@ -7,8 +7,9 @@ use sched_core::{
     SessionId,
 };
 
+use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
-use crate::support::world::{Size, World, config, id, request, running};
+use crate::support::world::{Size, World, config, request, running};
 
 /// The most memory that a START is still given on this world's only node, found by trying.
 fn free(world: &mut World, controller: SessionId) -> i64 {
@@ -78,14 +79,12 @@ fn vcpus_are_held_whatever_is_used() {
     })
     .with_controller();
     let node = world.node(1, Size::of_cpus(2));
-    let mut asked = request("a", 0);
-    asked.asked.vcpus = 3;
-    assert_eq!(world.place_as(controller, asked.clone()), Some(node));
+    let placed = world.place_as(controller, request("a", 0).vcpus(3));
+    assert_eq!(placed, Some(node));
     world.stats(node, vec![running("a", 0)]);
-    asked.instance = id("b");
-    assert_eq!(world.place_as(controller, asked.clone()), None);
-    asked.asked.vcpus = 1;
-    assert_eq!(world.place_as(controller, asked), Some(node));
+    let mut place = |name, vcpus| world.place_as(controller, request(name, 0).vcpus(vcpus));
+    assert_eq!(place("b", 3), None);
+    assert_eq!(place("b", 1), Some(node));
 }
 
 #[test]

@@ -15,16 +15,9 @@ use crate::support::scenes::one_failure;
 use crate::support::words::asking;
 use crate::support::world::{World, config, node_uuid, request, running};
 
-fn world() -> World {
-    World::with(durable())
-}
-
 #[test]
 fn a_start_is_acknowledged_as_queued_once_it_is_on_disk() {
-    let mut world = world();
-    let controller = world.controller();
-    world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, _) = World::with(durable()).with_full_node();
     world.store.be_slow();
     world.start_as(controller, request("b", 50).waiting(30));
     assert_eq!(world.queued(controller).len(), 0);
@@ -35,9 +28,7 @@ fn a_start_is_acknowledged_as_queued_once_it_is_on_disk() {
 
 #[test]
 fn a_plain_start_puts_nothing_on_disk_and_does_not_wait_for_it() {
-    let mut world = world();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
     world.store.be_slow();
     assert_eq!(world.place(controller, "a", 50), Some(node));
     world.store.commit();
@@ -46,9 +37,7 @@ fn a_plain_start_puts_nothing_on_disk_and_does_not_wait_for_it() {
 
 #[test]
 fn a_start_that_has_room_at_once_is_not_waited_for_and_a_crash_forgets_what_it_said_of_later() {
-    let mut world = world();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
     world.store.be_slow();
     let scheduling = Scheduling {
         priority: Some(90),
@@ -68,10 +57,7 @@ fn a_start_that_has_room_at_once_is_not_waited_for_and_a_crash_forgets_what_it_s
 
 #[test]
 fn a_node_is_told_of_a_start_that_waited_once_the_choice_is_on_disk() {
-    let mut world = world();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::with(durable()).with_full_node();
     world.start_as(controller, request("b", 50).waiting(30));
     world.store.be_slow();
     world.gone(node, Kind::INSTANCE_DELETED, "a");
@@ -83,10 +69,7 @@ fn a_node_is_told_of_a_start_that_waited_once_the_choice_is_on_disk() {
 
 #[test]
 fn what_was_acknowledged_as_queued_is_queued_after_a_crash_in_its_order() {
-    let mut world = world();
-    let controller = world.controller();
-    world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, _) = World::with(durable()).with_full_node();
     world.start_as(controller, request("b", 60).waiting(30));
     world.start_as(controller, request("c", 40).waiting(30));
     crash(&mut world, 1);
@@ -99,10 +82,7 @@ fn what_was_acknowledged_as_queued_is_queued_after_a_crash_in_its_order() {
 
 #[test]
 fn what_waited_long_enough_across_a_crash_is_told_so() {
-    let mut world = world();
-    let controller = world.controller();
-    world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, _) = World::with(durable()).with_full_node();
     world.start_as(controller, request("b", 60).waiting(30));
     world.advance(Duration::from_secs(20));
     crash(&mut world, 1);
@@ -116,10 +96,7 @@ fn what_waited_long_enough_across_a_crash_is_told_so() {
 
 #[test]
 fn what_a_node_lists_after_a_crash_is_not_started_twice() {
-    let mut world = world();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::with(durable()).with_full_node();
     world.start_as(controller, request("b", 50).waiting(30));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     assert_eq!(world.placements().len(), 1);
@@ -135,10 +112,7 @@ fn what_a_node_lists_after_a_crash_is_not_started_twice() {
 
 #[test]
 fn a_start_whose_node_came_back_without_it_is_placed_again() {
-    let mut world = world();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
-    world.place(controller, "a", 100);
+    let (mut world, controller, node) = World::with(durable()).with_full_node();
     world.start_as(controller, request("b", 50).waiting(30));
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     crash(&mut world, 1);
@@ -151,9 +125,7 @@ fn a_start_whose_node_came_back_without_it_is_placed_again() {
 
 #[test]
 fn what_is_over_leaves_nothing_on_disk() {
-    let mut world = world();
-    let controller = world.controller();
-    let node = world.node_with(1, 100);
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
     world.start_as(controller, request("a", 50).waiting(30));
     world.stats(node, vec![running("a", 1)]);
     assert_eq!(world.store.len(), 1);
@@ -180,13 +152,9 @@ fn an_instance_of_a_lost_node_is_placed_again_only_after_its_lease() {
 
 #[test]
 fn a_node_that_comes_back_before_its_lease_is_over_keeps_its_instance() {
-    let (mut world, controller) = World::new().with_controller();
-    let node = leased(&mut world, 1, 100);
-    world.place_as(controller, request("a", 50).restarting());
-    world.stats_seen(node, Some(1), vec![running("a", 1)]);
+    let (mut world, _, node) = World::new().with_leased("a");
     leased(&mut world, 2, 100);
-    world.cut(node);
-    world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+    world.lose(node);
     let node = world.silent_node(1);
     world.look_away();
     world.advance(LEASE * 2);
@@ -203,10 +171,7 @@ fn a_node_that_comes_back_before_its_lease_is_over_keeps_its_instance() {
 
 #[test]
 fn what_a_launcher_stopped_because_it_was_cut_off_is_placed_again_at_once() {
-    let (mut world, controller) = World::new().with_controller();
-    let node = leased(&mut world, 1, 100);
-    world.place_as(controller, request("a", 50).restarting());
-    world.stats_seen(node, Some(1), vec![running("a", 1)]);
+    let (mut world, _, node) = World::new().with_leased("a");
     let other = leased(&mut world, 2, 200);
     world.look_away();
     world.cut_off(node, "a");
@@ -255,9 +220,7 @@ fn an_instance_that_was_deleted_while_its_node_was_lost_is_deleted_when_it_is_ba
 
 #[test]
 fn a_batch_that_waits_for_its_last_start_goes_on_after_a_crash() {
-    let mut world = world();
-    let controller = world.controller();
-    world.node_with(1, 100);
+    let (mut world, controller, _) = World::with(durable()).with_node(100);
     world.look_away();
     world.start_as(controller, request("a", 10).of_batch("b1", 2));
     crash(&mut world, 1);
@@ -294,11 +257,7 @@ fn what_waits_when_the_scheduler_stops_is_told_so_unless_it_outlives_it() {
 
 #[test]
 fn while_nodes_are_coming_back_nothing_is_said_never_to_fit() {
-    let (mut world, controller, _) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_node(10);
+    let (mut world, controller, _) = World::expecting(2).with_node(10);
     world.look_away();
     world.start_as(controller, request("a", 100).waiting(30));
     assert_eq!(world.failures(controller), []);
@@ -360,8 +319,7 @@ fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() 
 #[test]
 fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
     const LONGER: Duration = Duration::from_secs(120);
-    let mut world = world();
-    let controller = world.controller();
+    let (mut world, controller) = World::with(durable()).with_controller();
     let node = leased(&mut world, 1, 100);
     assert_eq!(
         world.place_as(controller, request("a", 50).restarting()),
@@ -429,7 +387,7 @@ fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<
 
 #[test]
 fn a_claim_that_no_node_was_told_of_is_not_made_again_on_the_node_that_is_lost() {
-    let mut world = world();
+    let mut world = World::with(durable());
     let (controller, node) = (world.controller(), world.node_with(1, 100));
     assert_eq!(world.place(controller, "taken", 100), Some(node));
     world.stats(node, vec![running("taken", 1)]);

@@ -77,10 +77,10 @@ impl Picture {
 
 impl World {
     /// A native controller that is master, and one that will be.
-    fn master_and_heir(&mut self) -> (SessionId, SessionId) {
+    fn with_heir(mut self) -> (Self, SessionId, SessionId) {
         let (master, heir) = (self.controller(), self.controller());
         self.look_away();
-        (master, heir)
+        (self, master, heir)
     }
 
     /// What an heir is told after the pages.
@@ -105,8 +105,7 @@ fn failed(told: &[Message]) -> Vec<(&str, StartFailureReason)> {
 
 #[test]
 fn the_promoted_is_told_its_standing_then_everything_there_is() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let node = world.node_with(1, 100);
     world.start_as(master, request("a", 100).waiting(60).priority(50));
     world.stats(node, vec![running("a", 100)]);
@@ -136,8 +135,7 @@ fn the_promoted_is_told_its_standing_then_everything_there_is() {
 
 #[test]
 fn pages_and_events_in_the_order_received_give_the_right_picture() {
-    let mut world = World::new().check_every(500);
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().check_every(500).with_heir();
     let nodes: Vec<_> = (0..1500)
         .map(|at| world.node(at, Size::default()))
         .collect();
@@ -183,8 +181,7 @@ fn pages_and_events_in_the_order_received_give_the_right_picture() {
 
 #[test]
 fn further_pages_wait_until_the_controller_has_read_the_ones_before() {
-    let mut world = World::new().check_every(500);
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().check_every(500).with_heir();
     for at in 0..2500 {
         world.silent_node(at);
     }
@@ -204,8 +201,7 @@ fn further_pages_wait_until_the_controller_has_read_the_ones_before() {
 
 #[test]
 fn a_connection_replaced_while_it_is_being_told_is_told_from_the_start() {
-    let mut world = World::new().check_every(500);
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().check_every(500).with_heir();
     for at in 0..1500 {
         world.silent_node(at);
     }
@@ -234,8 +230,7 @@ fn an_original_controller_is_promoted_without_a_word() {
 
 #[test]
 fn failures_that_only_a_dead_master_was_told_of_are_told_once_to_each_heir() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let last = world.controller();
     world.start(master, "a", 1);
     world.cut(master);
@@ -253,8 +248,7 @@ fn failures_that_only_a_dead_master_was_told_of_are_told_once_to_each_heir() {
 
 #[test]
 fn what_was_not_written_to_a_dead_master_is_told_once() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let other = world.controller();
     world.look_away();
     world.start(master, "a", 1);
@@ -271,8 +265,7 @@ fn what_was_not_written_to_a_dead_master_is_told_once() {
 
 #[test]
 fn an_outcome_is_not_told_again_once_the_instance_is_there() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     world.start(master, "a", 1);
     world.start(master, "b", 1);
     world.node_with(1, 100);
@@ -284,8 +277,7 @@ fn an_outcome_is_not_told_again_once_the_instance_is_there() {
 
 #[test]
 fn outcomes_are_forgotten_after_a_while_and_beyond_a_number() {
-    let mut world = World::new().check_every(500);
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().check_every(500).with_heir();
     let last = world.controller();
     for at in 0..=MAX_REPLAY {
         world.start(master, &format!("a{at}"), 1);
@@ -301,8 +293,7 @@ fn outcomes_are_forgotten_after_a_while_and_beyond_a_number() {
 
 #[test]
 fn who_waits_is_told_again_as_it_waits_now_and_not_once_it_is_placed() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let node = world.node_with(1, 100);
     for name in ["a", "b", "c"] {
         world.start_as(master, request(name, 100).waiting(60).priority(50));
@@ -318,8 +309,7 @@ fn who_waits_is_told_again_as_it_waits_now_and_not_once_it_is_placed() {
 
 #[test]
 fn the_heir_hears_how_a_wait_ends_that_the_dead_master_began() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     world.node_with(1, 100);
     world.start_as(master, request("a", 100).waiting(60).priority(50));
     world.start_as(master, request("b", 100).waiting(60).priority(50));
@@ -334,8 +324,7 @@ fn the_heir_hears_how_a_wait_ends_that_the_dead_master_began() {
 
 #[test]
 fn a_start_on_its_way_when_its_master_dies_runs_once() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let nodes = [world.node_with(1, 100), world.node_with(2, 100)];
     let first = world.place(master, "a", 10).expect("there is room");
     world.cut(master);
@@ -354,8 +343,7 @@ fn a_start_on_its_way_when_its_master_dies_runs_once() {
 
 #[test]
 fn a_start_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let node = world.node_with(1, 100);
     world.look_away();
     world.start(master, "a", 10);
@@ -371,8 +359,7 @@ fn a_start_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
 
 #[test]
 fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
-    let mut world = World::new();
-    let (master, heir) = world.master_and_heir();
+    let (mut world, master, heir) = World::new().with_heir();
     let node = world.node_with(1, 100);
     world.start(master, "a", 10);
     world.start_as(master, request("b", 10).waiting(60).priority(50));

@@ -13,8 +13,8 @@ use sched_core::{
     NodeReport, Resources, SessionId,
 };
 
+use crate::support::histories::{History, run_histories};
 use crate::support::requests::Asking;
-use crate::support::seeds::for_each_seed;
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
 const HONEST: u64 = 3;
@@ -38,17 +38,10 @@ struct Run {
 
 #[test]
 fn whatever_liars_say_honest_nodes_keep_what_they_have() {
-    for_each_seed(8, |seed| {
-        let mut run = Run::new(seed);
-        for _ in 0..STEPS {
-            run.step();
-        }
-        run.check_honest();
-        run.liars_leave();
-    });
+    run_histories::<Run>(&[], 8, STEPS);
 }
 
-impl Run {
+impl History for Run {
     fn new(seed: u64) -> Self {
         let (mut world, controller) = World::new().check_every(8).with_controller();
         let honest = (1..=HONEST).map(|number| world.node_with(number, 2000));
@@ -84,6 +77,13 @@ impl Run {
         self.collect();
     }
 
+    fn come_to_rest(&mut self) {
+        self.check_honest();
+        self.liars_leave();
+    }
+}
+
+impl Run {
     /// Honest nodes run what they are given, liars do what they like with it; nothing is told twice.
     fn collect(&mut self) {
         let mut seen = Vec::new();

@@ -4,6 +4,7 @@ use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Encoding, Kind, Role};
 use sched_core::{Backlog, Input, Resources};
 
+use crate::support::requests::Asking;
 use crate::support::world::{Size, World, node_uuid, request};
 
 #[test]
@@ -260,8 +261,7 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     );
     let third = world.silent_node(3);
     world.look_away();
-    let mut asked = request("a", 200);
-    asked.asked.vcpus = 2;
+    let asked = request("a", 200).vcpus(2);
     world.start_as(controller, asked);
     let detail = |world: &mut World| match world.told_once(controller) {
         sched_core::Message::StartFailure(failure) => failure.detail.unwrap(),

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{GroupPolicy, Near, ReasonKind, Scheduling, StartFailureReason};
+use proto_frames::payload::{
+    GroupPolicy, Near, ReasonKind, Scheduling, StartFailure, StartFailureReason,
+};
 use proto_frames::{Encoding, Kind, Role};
 use sched_core::{
     Aggregate, Backlog, FilterRule, Input, InstanceId, NodeName, PolicyRules, Rules, SessionId,
     StartRequest,
 };
 
+use crate::support::requests::Asking;
 use crate::support::words::{asking, counts, group, labels, member, needing, requiring, resources};
-use crate::support::world::{World, config, node_uuid, request};
+use crate::support::world::{Size, World, config, node_uuid, request};
 
 /// A world whose policy has every filter, and whose node 9 is reserved.
 fn filtering() -> World {
@@ -203,19 +206,22 @@ fn never_is_said_of_what_no_node_could_take_if_it_were_empty() {
     assert!(!failure.never && !failure.reasons[0].never);
 }
 
+/// Why 500 MiB and 8 vcpus are refused where nodes have so much memory and so many CPUs.
+fn refused_by(sizes: [(i64, i64); 2]) -> StartFailure {
+    let (mut world, controller) = World::new().with_controller();
+    for (number, (mem, cpus)) in (1..).zip(sizes) {
+        let size = Size {
+            cpus,
+            ..Size::of_mem(mem)
+        };
+        world.node(number, size);
+    }
+    world.refused(controller, request("x", 500).vcpus(8))
+}
+
 #[test]
 fn no_single_node_may_have_all_that_is_asked_though_each_amount_is_somewhere() {
-    let (mut world, controller) = World::new().with_controller();
-    let size = |mem, cpus| crate::support::world::Size {
-        mem,
-        cpus,
-        ..crate::support::world::Size::default()
-    };
-    world.node(1, size(1000, 1));
-    world.node(2, size(10, 64));
-    let mut start = request("x", 500);
-    start.asked.vcpus = 8;
-    let failure = world.refused(controller, start);
+    let failure = refused_by([(1000, 1), (10, 64)]);
     assert!(failure.never, "{failure:?}");
 }
 
@@ -453,17 +459,7 @@ fn of_a_node_that_has_said_nothing_yet_never_is_not_said() {
 
 #[test]
 fn what_nodes_of_one_reason_have_is_not_mixed_up_with_what_others_have() {
-    let (mut world, controller) = World::new().with_controller();
-    let size = |mem, cpus| crate::support::world::Size {
-        mem,
-        cpus,
-        ..crate::support::world::Size::default()
-    };
-    world.node(1, size(100, 64));
-    world.node(2, size(1000, 1));
-    let mut start = request("x", 500);
-    start.asked.vcpus = 8;
-    let failure = world.refused(controller, start);
+    let failure = refused_by([(100, 64), (1000, 1)]);
     let found: Vec<_> = failure
         .reasons
         .iter()

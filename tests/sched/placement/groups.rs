@@ -172,11 +172,7 @@ fn a_node_that_has_not_said_what_runs_on_it_takes_no_members() {
 
 #[test]
 fn while_nodes_are_still_coming_back_members_wait() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(2).with_controller();
     let first = world.labelled(1, &[]);
     world.look_away();
     let web = apart("web", 1);
@@ -194,11 +190,7 @@ fn while_nodes_are_still_coming_back_members_wait() {
 
 #[test]
 fn members_wait_until_the_last_node_has_said_what_runs_on_it() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(2).with_controller();
     let web = group("web", GroupPolicy::Affinity);
     world.start_as(controller, member("new", &web));
     world.labelled(1, &[]);
@@ -213,11 +205,7 @@ fn members_wait_until_the_last_node_has_said_what_runs_on_it() {
 
 #[test]
 fn members_that_waited_in_vain_are_placed_by_what_is_known() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(2).with_controller();
     let first = world.labelled(1, &[]);
     world.look_away();
     let web = apart("web", 1);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{Batch, GroupPolicy, LifeState, Scheduling, Span, StartFailureReason};
-use sched_core::{Config, InstanceReport, InstanceState, Message, NodeReport};
+use sched_core::{InstanceReport, InstanceState, Message, NodeReport};
 
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
 use crate::support::words::{asking, expressions, group, labels, member};
-use crate::support::world::{Size, World, config, node_uuid, report, request, running};
+use crate::support::world::{Size, World, report, request, running};
 
 #[test]
 fn a_start_that_fits_nowhere_waits_and_is_told_its_place() {
@@ -305,11 +305,7 @@ fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for
 
 #[test]
 fn what_a_node_that_is_back_has_goes_to_who_waits_before_a_batch_of_less_priority() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(2).with_controller();
     world.start_as(controller, request("waits", 100).waiting(300));
     let scheduling = Scheduling {
         priority: Some(10),

@@ -57,11 +57,10 @@ impl World {
 
     /// What a launcher was ordered to do since the test last looked.
     pub(crate) fn ordered(&mut self, node: SessionId) -> Vec<Order> {
-        let order = |message| match message {
+        self.told_of(node, |message| match message {
             Message::Order(order) => Some(*order),
             _ => None,
-        };
-        self.told(node).into_iter().filter_map(order).collect()
+        })
     }
 
     /// The instances that a node was ordered to stop since the test last looked.
@@ -95,10 +94,9 @@ impl World {
 
     /// The states that a peer was told an instance has come to since the test last looked.
     pub(crate) fn turns(&mut self, peer: SessionId, name: &str) -> Vec<LifeState> {
-        let turn = |message| match message {
+        self.told_of(peer, |message| match message {
             Message::InstanceState(event) if event.instance_uuid == name => Some(event.state),
             _ => None,
-        };
-        self.told(peer).into_iter().filter_map(turn).collect()
+        })
     }
 }

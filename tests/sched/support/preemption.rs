@@ -101,8 +101,7 @@ impl World {
 
     /// What a launcher was told to do since the test last looked, as `verb instance`.
     pub(crate) fn orders(&mut self, node: SessionId) -> Vec<String> {
-        let told = self.told(node).into_iter();
-        told.filter_map(|message| match message {
+        self.told_of(node, |message| match message {
             Message::Start(start) => Some(format!("start {}", start.request.instance)),
             Message::Targeted(command) => Some(format!("delete {}", command.target.instance)),
             Message::Order(order) => Some(match *order {
@@ -114,7 +113,6 @@ impl World {
             }),
             _ => None,
         })
-        .collect()
     }
 
     /// A launcher says that it has suspended an instance.
@@ -183,6 +181,26 @@ impl World {
         self.frame(node, Kind::COMMAND_FAILURE, meaning);
     }
 
+    /// A launcher says that it failed to suspend an instance.
+    pub(crate) fn cannot_suspend(&mut self, node: SessionId, name: &str) {
+        self.cannot(
+            node,
+            LifeCommand::Suspend,
+            name,
+            CommandFailureReason::Failed,
+        );
+    }
+
+    /// A launcher says that it failed to resume an instance.
+    pub(crate) fn cannot_resume(&mut self, node: SessionId, name: &str) {
+        self.cannot(
+            node,
+            LifeCommand::Resume,
+            name,
+            CommandFailureReason::Failed,
+        );
+    }
+
     /// SUSPEND, without a word about the node.
     pub(crate) fn ask_suspend(&mut self, from: SessionId, name: &str) {
         self.frame(from, Kind::SUSPEND, Meaning::Suspend(anywhere(name)));
@@ -195,44 +213,36 @@ impl World {
 
     /// What a peer was told of instances' lives since the test last looked, as `instance state`.
     pub(crate) fn lives(&mut self, session: SessionId) -> Vec<String> {
-        let told = self.told(session).into_iter();
-        told.filter_map(|message| match message {
+        self.told_of(session, |message| match message {
             Message::InstanceState(event) => {
                 Some(format!("{} {}", event.instance_uuid, event.state))
             }
             _ => None,
         })
-        .collect()
     }
 
     /// What a peer was told of STARTs that wait since the test last looked.
     pub(crate) fn queued(&mut self, session: SessionId) -> Vec<InstanceQueued> {
-        let told = self.told(session).into_iter();
-        told.filter_map(|message| match message {
+        self.told_of(session, |message| match message {
             Message::InstanceQueued(event) => Some(*event),
             _ => None,
         })
-        .collect()
     }
 
     /// The states that a peer was told of since the test last looked, by instance.
     pub(crate) fn states(&mut self, session: SessionId) -> Vec<(String, LifeState)> {
-        let told = self.told(session).into_iter();
-        told.filter_map(|message| match message {
+        self.told_of(session, |message| match message {
             Message::InstanceState(event) => Some((event.instance_uuid, event.state)),
             _ => None,
         })
-        .collect()
     }
 
     /// The failures of commands that a peer was told since the test last looked.
     pub(crate) fn command_failures(&mut self, session: SessionId) -> Vec<CommandFailure> {
-        let told = self.told(session).into_iter();
-        told.filter_map(|message| match message {
+        self.told_of(session, |message| match message {
             Message::CommandFailure(failure) => Some(*failure),
             _ => None,
         })
-        .collect()
     }
 }
 

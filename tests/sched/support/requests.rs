@@ -8,6 +8,9 @@ pub(crate) trait Asking: Sized {
     /// The same START, whose placement is changed so.
     fn placed_as(self, change: impl FnOnce(&mut Scheduling)) -> Self;
 
+    /// It asks for so many vcpus.
+    fn vcpus(self, vcpus: i64) -> Self;
+
     /// It has this priority.
     fn priority(self, priority: i64) -> Self {
         self.placed_as(|it| it.priority = Some(priority))
@@ -48,6 +51,11 @@ pub(crate) trait Asking: Sized {
 impl Asking for StartRequest {
     fn placed_as(mut self, change: impl FnOnce(&mut Scheduling)) -> Self {
         change(self.scheduling.get_or_insert_default());
+        self
+    }
+
+    fn vcpus(mut self, vcpus: i64) -> Self {
+        self.asked.vcpus = vcpus;
         self
     }
 }

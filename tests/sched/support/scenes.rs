@@ -1,11 +1,14 @@
 //! How scenes begin: clusters of a node or two on which something runs, waits, moves or was preempted already.
 
-use proto_frames::payload::StartFailureReason;
-use sched_core::{SessionId, StartRequest};
+use std::time::Duration;
 
+use proto_frames::payload::StartFailureReason;
+use sched_core::{Config, IN_DOUBT_TIME, SessionId, StartRequest};
+
+use super::durability::leased;
 use super::preemption::{cpus, frozen};
 use super::requests::Asking;
-use super::world::{World, request, running};
+use super::world::{World, config, node_uuid, request, running};
 
 /// The only StartFailure that a peer is told.
 pub(crate) fn one_failure(
@@ -40,6 +43,29 @@ impl World {
             self.node_with(number, mem)
         });
         (self, controller, nodes)
+    }
+
+    /// One that expects nodes 1 to `nodes` back, as after a restart.
+    pub(crate) fn expecting(nodes: u64) -> Self {
+        Self::with(Config {
+            expected_nodes: (1..=nodes).map(node_uuid).collect(),
+            ..config()
+        })
+    }
+
+    /// A controller, and a node with a lease that runs this instance, which is placed again once its node is lost.
+    pub(crate) fn with_leased(self, name: &str) -> (Self, SessionId, SessionId) {
+        let (mut world, controller) = self.with_controller();
+        let node = leased(&mut world, 1, 100);
+        world.place_as(controller, request(name, 50).restarting());
+        world.stats_seen(node, Some(1), vec![running(name, 1)]);
+        (world, controller, node)
+    }
+
+    /// A node's connection ends, and it does not come back in the time in which it may.
+    pub(crate) fn lose(&mut self, node: SessionId) {
+        self.cut(node);
+        self.advance(IN_DOUBT_TIME + Duration::from_secs(1));
     }
 
     /// A controller, and a node of 100 MiB that was given `a`, which asks for all of it.

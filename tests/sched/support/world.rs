@@ -493,6 +493,15 @@ impl World {
         self.take_unsent(session)
     }
 
+    /// What of it a test wants, of all that a peer was told since the test last looked.
+    pub(crate) fn told_of<T>(
+        &mut self,
+        session: SessionId,
+        pick: impl FnMut(Message) -> Option<T>,
+    ) -> Vec<T> {
+        self.told(session).into_iter().filter_map(pick).collect()
+    }
+
     /// The only thing a peer was told.
     pub(crate) fn told_once(&mut self, session: SessionId) -> Message {
         let mut told = self.told(session);
@@ -548,13 +557,11 @@ impl World {
 
     /// The reasons of the StartFailures a peer was told, by instance.
     pub(crate) fn failures(&mut self, session: SessionId) -> Vec<(String, StartFailureReason)> {
-        let told = self.told(session);
-        let failure = |message| match message {
+        self.told_of(session, |message| match message {
             Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
                 Some((failure.instance_uuid, failure.reason))
             }
             _ => None,
-        };
-        told.into_iter().filter_map(failure).collect()
+        })
     }
 }

@@ -4,22 +4,20 @@ use bytes::Bytes;
 use proto_frames::payload::{GroupPolicy, StartFailureReason};
 use proto_frames::{Frame, Kind};
 use sched_core::{
-    BATCH_TIME, Config, Input, MAX_BATCH_BYTES, MAX_BATCHES, Meaning, Message, SETTLE_TIME,
-    SessionId,
+    BATCH_TIME, Input, MAX_BATCH_BYTES, MAX_BATCHES, Meaning, Message, SETTLE_TIME, SessionId,
 };
 
 use std::time::Duration;
 
 use crate::support::requests::Asking;
 use crate::support::words::group;
-use crate::support::world::{World, config, node_uuid, request, running};
+use crate::support::world::{World, request, running};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The failures a peer was told, by instance, with what is said for people.
 fn failures(world: &mut World, session: SessionId) -> Vec<(String, StartFailureReason, String)> {
-    let told = world.told(session).into_iter();
-    told.filter_map(|message| match message {
+    world.told_of(session, |message| match message {
         Message::StartFailure(failure) => Some((
             failure.instance_uuid.clone(),
             failure.reason.clone(),
@@ -27,12 +25,18 @@ fn failures(world: &mut World, session: SessionId) -> Vec<(String, StartFailureR
         )),
         _ => None,
     })
-    .collect()
 }
 
 fn named(names: &[&str], nodes: &[SessionId]) -> Vec<(String, SessionId)> {
     let names = names.iter().map(|name| (*name).to_owned());
     names.zip(nodes.iter().copied()).collect()
+}
+
+/// Both STARTs of a batch of two.
+fn start_two(world: &mut World, controller: SessionId, mem: i64) {
+    for name in ["x", "y"] {
+        world.start_as(controller, request(name, mem).of_batch("b", 2));
+    }
 }
 
 #[test]
@@ -250,15 +254,9 @@ fn a_batch_with_affinity_goes_to_one_node_or_none() {
 
 #[test]
 fn after_a_restart_a_batch_waits_for_nodes_that_come_back() {
-    let (mut world, controller, a) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_node(1000);
+    let (mut world, controller, a) = World::expecting(2).with_node(1000);
     world.look_away();
-    for name in ["x", "y"] {
-        world.start_as(controller, request(name, 600).of_batch("b", 2));
-    }
+    start_two(&mut world, controller, 600);
     world.nothing_else();
     assert_eq!(
         world.place(controller, "other", 400),
@@ -273,15 +271,9 @@ fn after_a_restart_a_batch_waits_for_nodes_that_come_back() {
 
 #[test]
 fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(2).with_controller();
     world.look_away();
-    for name in ["x", "y"] {
-        world.start_as(controller, request(name, 600).of_batch("b", 2));
-    }
+    start_two(&mut world, controller, 600);
     let a = world.silent_node(1);
     world.stats(a, vec![running("x", 1)]);
     world.ready_as(a, |report| report.mem_available_mib = 10);
@@ -296,11 +288,7 @@ fn a_complete_batch_that_waits_takes_its_own_starts_again_and_no_others() {
 #[test]
 fn batches_that_wait_for_nodes_take_turns() {
     const BATCHES: u64 = 40;
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: (1..=BATCHES).map(node_uuid).collect(),
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(BATCHES).with_controller();
     for at in 0..BATCHES {
         // The first is too large for any node there will be.
         let mem = if at == 0 { 2000 } else { 1000 };
@@ -350,15 +338,9 @@ fn why_batches_do_not_fit_is_not_counted_for_each_of_a_flood() {
 
 #[test]
 fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
-    let (mut world, controller, _) = World::with(Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
-        ..config()
-    })
-    .with_node(1000);
+    let (mut world, controller, _) = World::expecting(2).with_node(1000);
     world.look_away();
-    for name in ["x", "y"] {
-        world.start_as(controller, request(name, 600).of_batch("b", 2));
-    }
+    start_two(&mut world, controller, 600);
     world.advance(SETTLE_TIME - SECOND);
     world.nothing_else();
     world.advance(SECOND);
@@ -368,15 +350,9 @@ fn when_the_settle_window_closes_a_batch_that_still_does_not_fit_fails() {
 
 #[test]
 fn a_batch_does_not_wait_for_a_node_that_is_back_without_taking_work() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(1).with_controller();
     world.look_away();
-    for name in ["x", "y"] {
-        world.start_as(controller, request(name, 1).of_batch("b", 2));
-    }
+    start_two(&mut world, controller, 1);
     let node = world.silent_node(1);
     world.stats(node, Vec::new());
     world.status(node, Kind::FULL);

@@ -38,11 +38,10 @@ impl World {
 
     /// What a peer was told of drains since the test last looked.
     fn progress(&mut self, peer: SessionId) -> Vec<DrainProgress> {
-        let progress = |message| match message {
+        self.told_of(peer, |message| match message {
             Message::DrainProgress(progress) => Some(*progress),
             _ => None,
-        };
-        self.told(peer).into_iter().filter_map(progress).collect()
+        })
     }
 }
 

@@ -375,14 +375,20 @@ fn a_holder_that_comes_back_without_what_it_was_told_to_stop_is_believed() {
     assert_eq!(world.placements(), [("a".to_owned(), source)]);
 }
 
-#[test]
-fn a_suspended_instance_moves_too_and_runs_then() {
-    let (mut world, controller) = World::new().with_controller();
+/// A node on which `a` is suspended, which may be moved.
+fn with_suspended_movable(world: World) -> (World, SessionId, SessionId) {
+    let (mut world, controller) = world.with_controller();
     let source = world.silent_node(1);
     world.ready_with(source, able(Capabilities::SUSPEND));
     world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
     world.ask_suspend(controller, "a");
     world.suspended(source, "a");
+    (world, controller, source)
+}
+
+#[test]
+fn a_suspended_instance_moves_too_and_runs_then() {
+    let (mut world, controller, source) = with_suspended_movable(World::new());
     let target = world.node_with(2, 1000);
     world.look_away();
     world.migrate(controller, "a", Some(target));
@@ -398,12 +404,7 @@ fn a_suspended_instance_moves_too_and_runs_then() {
 
 #[test]
 fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
-    let (mut world, controller) = World::new().with_controller();
-    let source = world.silent_node(1);
-    world.ready_with(source, able(Capabilities::SUSPEND));
-    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
-    world.ask_suspend(controller, "a");
-    world.suspended(source, "a");
+    let (mut world, controller, source) = with_suspended_movable(World::new());
     world.node_with(2, 1000);
     world.migrate(controller, "a", None);
     world.look_away();
@@ -413,12 +414,7 @@ fn a_suspended_instance_that_is_not_moved_after_all_stays_suspended() {
 
 #[test]
 fn a_suspended_instance_whose_move_a_crash_cut_short_is_known_to_be_suspended() {
-    let (mut world, controller) = World::with(durable()).with_controller();
-    let source = world.silent_node(1);
-    world.ready_with(source, able(Capabilities::SUSPEND));
-    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
-    world.ask_suspend(controller, "a");
-    world.suspended(source, "a");
+    let (mut world, controller, _) = with_suspended_movable(World::with(durable()));
     world.node_with(2, 1000);
     world.migrate(controller, "a", None);
     crash(&mut world, 2);

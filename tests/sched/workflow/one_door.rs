@@ -53,8 +53,7 @@ fn an_instance_that_will_be_restarted_when_its_lease_is_over_is_started_once_wha
         );
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         let other = leased(&mut world, 2, 200);
-        world.cut(node);
-        world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+        world.lose(node);
         world.look_away();
         for start in starts {
             world.start_as(controller, start);
@@ -149,8 +148,7 @@ fn a_node_that_is_back_is_waited_for_until_it_has_said_what_it_has() {
         let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, request("x", 50).waiting(30));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
-        world.cut(node);
-        world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+        world.lose(node);
         world.node_with(2, 200);
         let node = world.node_with(1, 100);
         world.look_away();
@@ -170,8 +168,7 @@ fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
         let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, request("x", 50).waiting(30));
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
-        world.cut(node);
-        world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+        world.lose(node);
         let other = world.node_with(2, 200);
         world.look_away();
         for start in starts {
@@ -190,9 +187,7 @@ fn of_an_instance_that_was_started_anew_the_copy_on_its_lost_node_is_stopped() {
 #[test]
 fn a_batch_does_not_start_what_was_lost_after_its_start_had_come() {
     for start in [request("x", 50), request("x", 50).waiting(30)] {
-        let mut world = World::new();
-        let controller = world.controller();
-        let node = world.node_with(1, 100);
+        let (mut world, controller, node) = World::new().with_node(100);
         world.start_as(controller, start.clone());
         world.stats_seen(node, Some(1), vec![running("x", 1)]);
         world.cut(node);
@@ -264,11 +259,7 @@ fn of_a_batch_an_instance_whose_victims_are_not_away_is_not_given_to_its_node() 
 
 #[test]
 fn an_instance_waits_for_the_settle_window_or_for_its_batch_and_not_for_both() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: (1..=2).map(node_uuid).collect(),
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(2).with_controller();
     world.start(controller, "x", 50);
     world.start_as(controller, request("x", 50).of_batch("b", 2));
     let node = world.node_with(1, 100);
@@ -279,12 +270,8 @@ fn an_instance_waits_for_the_settle_window_or_for_its_batch_and_not_for_both() {
 
 #[test]
 fn a_dry_run_knows_what_the_scheduler_has_as_a_start_does() {
-    let (mut world, controller) = World::new().with_controller();
-    let node = leased(&mut world, 1, 100);
-    world.place_as(controller, request("lost", 50).restarting());
-    world.stats_seen(node, Some(1), vec![running("lost", 1)]);
-    world.cut(node);
-    world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+    let (mut world, controller, node) = World::new().with_leased("lost");
+    world.lose(node);
     let node = leased(&mut world, 2, 100);
     world.place(controller, "a", 60);
     world.start_as(controller, request("waits", 50).waiting(300));
@@ -337,8 +324,7 @@ fn a_launcher_that_reports_later_restarts_what_was_lost_although_a_batch_named_i
     world.place_as(controller, request("x", 50).restarting());
     world.place_as(controller, request("y", 50).restarting());
     world.stats_seen(node, Some(2), vec![running("x", 1), running("y", 1)]);
-    world.cut(node);
-    world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+    world.lose(node);
     world.start_as(controller, request("x", 50).restarting().of_batch("b", 1));
     world.advance(LEASE_IS_OVER);
     world.look_away();
@@ -385,13 +371,9 @@ fn after_a_crash_a_batch_that_names_what_waits_in_the_queue_starts_it_once() {
 
 #[test]
 fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_is_over() {
-    let (mut world, controller) = World::new().with_controller();
-    let node = leased(&mut world, 1, 100);
-    world.place_as(controller, request("x", 50).restarting());
-    world.stats_seen(node, Some(1), vec![running("x", 1)]);
+    let (mut world, controller, node) = World::new().with_leased("x");
     let other = leased(&mut world, 2, 200);
-    world.cut(node);
-    world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+    world.lose(node);
     world.delete(controller, "x", node);
     world.look_away();
     world.start_as(controller, request("x", 50).restarting());

@@ -69,8 +69,7 @@ fn what_fails_after_it_was_listed_as_starting_is_not_started_elsewhere_while_a_s
     let node = leased(&mut world, 1, 100);
     world.listed(node, 0, &[]);
     let other = leased(&mut world, 2, 100);
-    let mut start = request("x", 50).restarting();
-    start.scheduling.get_or_insert_default().attempts = Some(3);
+    let start = request("x", 50).restarting().attempts(3);
     world.place_as(controller, start.clone());
     world.start_as(controller, start);
     let starting = InstanceReport {
@@ -172,10 +171,7 @@ fn what_is_cut_off_while_it_is_about_to_be_suspended_is_placed_again() {
 
 #[test]
 fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
-    let (mut world, controller) = World::with(durable()).with_controller();
-    let node = leased(&mut world, 1, 100);
-    world.place_as(controller, request("x", 50).restarting());
-    world.listed(node, 1, &["x"]);
+    let (mut world, controller, node) = World::with(durable()).with_leased("x");
     let other = leased(&mut world, 2, 100);
     world.store.be_slow();
     world.migrate(controller, "x", Some(other));
@@ -189,10 +185,7 @@ fn what_is_cut_off_before_its_move_has_begun_goes_to_the_target() {
 
 #[test]
 fn an_end_that_is_told_again_does_not_take_the_room_that_is_claimed_for_what_comes_next() {
-    let (mut world, controller) = World::with(durable()).with_controller();
-    let node = leased(&mut world, 1, 100);
-    world.place_as(controller, request("x", 50).restarting());
-    world.listed(node, 1, &["x"]);
+    let (mut world, _, node) = World::with(durable()).with_leased("x");
     world.look_away();
     world.store.be_slow();
     world.cut_off(node, "x");

@@ -1,6 +1,7 @@
 //! STARTs that fit nowhere take the room of lower priorities: who makes way, how, and what becomes of whom.
 
-use proto_frames::payload::{CommandFailureReason, LifeCommand, StartFailureReason};
+use proto_frames::payload::StartFailureReason;
+use sched_core::SessionId;
 
 use crate::support::preemption::{TOO_LONG, cpus, frozen, preempting, sized};
 use crate::support::requests::Asking;
@@ -209,13 +210,10 @@ fn nobody_makes_way_for_nothing() {
 
 #[test]
 fn only_those_whose_memory_is_needed_are_stopped() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    let mut fat = sized("fat", 900, 20);
-    fat.asked.vcpus = 1;
-    world.run_on(controller, node, vec![fat, cpus("quick", 3, 20)]);
-    let mut high = sized("high", 500, 90);
-    high.asked.vcpus = 3;
+    let fat = sized("fat", 900, 20).vcpus(1);
+    let (mut world, controller, node) =
+        World::with_preemption().with_running([fat, cpus("quick", 3, 20)]);
+    let high = sized("high", 500, 90).vcpus(3);
     world.start_as(controller, high);
     assert_eq!(world.orders(node), ["stop fat", "suspend quick"]);
     world.suspended(node, "quick");
@@ -226,14 +224,9 @@ fn only_those_whose_memory_is_needed_are_stopped() {
 
 #[test]
 fn a_suspended_one_is_stopped_where_its_memory_is_needed() {
-    let mut world = World::with_preemption();
-    let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    let mut low = sized("low", 800, 10);
-    low.asked.vcpus = 4;
-    world.run_on(controller, node, vec![low]);
-    world.start_as(controller, cpus("high", 4, 90));
-    world.suspended(node, "low");
-    world.stats(node, vec![frozen("low"), running("high", 0)]);
+    let low = sized("low", 800, 10).vcpus(4);
+    let (mut world, controller, node) = World::with_preemption().with_running([low]);
+    world.preempt(controller, node, "low", cpus("high", 4, 90));
     world.look_away();
     world.start_as(controller, sized("fat", 500, 50));
     assert_eq!(world.orders(node), ["stop low"]);
@@ -265,9 +258,7 @@ fn one_evicted_and_resumed_is_evicted_again() {
 #[test]
 fn a_preemptor_may_be_evicted_itself() {
     let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
-    world.start_as(controller, cpus("middle", 4, 50));
-    world.suspended(node, "low");
-    world.stats(node, vec![frozen("low"), running("middle", 0)]);
+    world.preempt(controller, node, "low", cpus("middle", 4, 50));
     world.look_away();
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(world.orders(node), ["suspend middle"]);
@@ -288,16 +279,22 @@ fn a_preemptor_may_be_evicted_itself() {
     assert_eq!(world.orders(node), ["resume low"]);
 }
 
-#[test]
-fn an_evicted_instance_never_resumes_before_a_waiting_higher_one() {
-    let (mut world, controller, node) =
-        World::with_preemption().with_running([cpus("low", 2, 10), cpus("steady", 2, 95)]);
+/// Two vcpus are `steady`'s, for the other two of them `low` was suspended, and `wide` waits for more than will be free at
+/// once.
+fn beside_steady() -> (World, SessionId, SessionId) {
+    let starts = [cpus("low", 2, 10), cpus("steady", 2, 95)];
+    let (mut world, controller, node) = World::with_preemption().with_running(starts);
     world.start_as(controller, cpus("high", 2, 90));
     world.suspended(node, "low");
     let all = vec![frozen("low"), running("steady", 0), running("high", 0)];
     world.stats(node, all);
-    // It waits for more than will be free at once.
     world.start_as(controller, cpus("wide", 4, 80).waiting(600));
+    (world, controller, node)
+}
+
+#[test]
+fn an_evicted_instance_never_resumes_before_a_waiting_higher_one() {
+    let (mut world, _, node) = beside_steady();
     world.look_away();
     world.stopped(node, "high");
     assert_eq!(
@@ -314,13 +311,7 @@ fn an_evicted_instance_never_resumes_before_a_waiting_higher_one() {
 
 #[test]
 fn once_nobody_higher_waits_any_more_an_evicted_one_is_resumed() {
-    let (mut world, controller, node) =
-        World::with_preemption().with_running([cpus("low", 2, 10), cpus("steady", 2, 95)]);
-    world.start_as(controller, cpus("high", 2, 90));
-    world.suspended(node, "low");
-    let all = vec![frozen("low"), running("steady", 0), running("high", 0)];
-    world.stats(node, all);
-    world.start_as(controller, cpus("wide", 4, 80).waiting(600));
+    let (mut world, controller, node) = beside_steady();
     world.stopped(node, "high");
     world.look_away();
     world.delete(controller, "wide", node);
@@ -375,12 +366,7 @@ fn when_one_refuses_to_make_way_the_others_are_resumed_and_the_preemptor_goes_el
     world.start_as(controller, cpus("high", 4, 90));
     world.suspended(node, "a");
     world.look_away();
-    world.cannot(
-        node,
-        LifeCommand::Suspend,
-        "b",
-        CommandFailureReason::Failed,
-    );
+    world.cannot_suspend(node, "b");
     assert_eq!(world.orders(node), ["resume a"]);
     assert_eq!(world.orders(other), ["suspend c"]);
     world.suspended(other, "c");
@@ -394,12 +380,7 @@ fn a_preemptor_for_which_nobody_makes_way_fails_or_waits() {
             World::with_preemption().with_running([cpus("low", 4, 10)]);
         world.start_as(controller, cpus("high", 4, 90).waiting(seconds));
         world.look_away();
-        world.cannot(
-            node,
-            LifeCommand::Suspend,
-            "low",
-            CommandFailureReason::Failed,
-        );
+        world.cannot_suspend(node, "low");
         assert_eq!(world.failures(controller).len(), failures);
         assert_eq!(world.orders(node), [""; 0], "it is not asked again at once");
     }
@@ -435,8 +416,7 @@ fn a_preemptor_that_its_node_cannot_start_is_tried_on_another() {
     let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     let other = world.able(2, 1000, 4);
     world.run_on(controller, other, vec![cpus("middle", 4, 20)]);
-    let mut high = cpus("high", 4, 90);
-    high.scheduling.get_or_insert_default().attempts = Some(2);
+    let high = cpus("high", 4, 90).attempts(2);
     world.start_as(controller, high);
     world.suspended(node, "low");
     world.look_away();
@@ -487,12 +467,7 @@ fn a_resume_that_failed_is_tried_again_later() {
     let (mut world, _, node) = World::preempted();
     world.stopped(node, "high");
     world.look_away();
-    world.cannot(
-        node,
-        LifeCommand::Resume,
-        "low",
-        CommandFailureReason::Failed,
-    );
+    world.cannot_resume(node, "low");
     assert_eq!(world.orders(node), [""; 0], "not at once");
     world.advance(TOO_LONG);
     assert_eq!(world.orders(node), ["resume low"]);
@@ -500,7 +475,7 @@ fn a_resume_that_failed_is_tried_again_later() {
 
 impl World {
     /// A launcher was told nothing that the test did not look at.
-    fn nothing_for(&mut self, node: sched_core::SessionId) {
+    fn nothing_for(&mut self, node: SessionId) {
         assert_eq!(self.orders(node), [""; 0]);
     }
 }

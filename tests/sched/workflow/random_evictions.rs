@@ -2,7 +2,7 @@
 //! cut off and come back: no node is ever given more than it has, no instance runs twice, and in the end nobody has been
 //! forgotten.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -12,29 +12,20 @@ use sched_core::{
     InstanceReport, Message, Order, Resources, SessionId, StartRequest, TargetedCommand,
 };
 
+use crate::support::histories::{History, Host, run_histories};
 use crate::support::preemption::{frozen, sized};
 use crate::support::requests::Asking;
-use crate::support::seeds::for_each_seed_and;
 use crate::support::world::{Size, World, running};
 
 const MEM: i64 = 1000;
 const CPUS: i64 = 8;
+/// So many of the three launchers, the first ones, can suspend.
+const ABLE: u64 = 2;
 const STEPS: usize = 250;
 /// What a node can hold after all has come to rest, many times over.
 const ROUNDS: usize = 400;
 /// Seeds that found a defect once.
 const FOUND: [u64; 6] = [334, 369, 711, 1606, 1816, 7698];
-
-/// A launcher, as simple as can be.
-struct Host {
-    number: u64,
-    session: SessionId,
-    /// Whether it can suspend.
-    is_able: bool,
-    has: BTreeMap<String, Guest>,
-    told: VecDeque<Message>,
-    starts_seen: u64,
-}
 
 /// An instance on a launcher.
 struct Guest {
@@ -46,7 +37,7 @@ struct Run {
     world: World,
     chance: Rng,
     controller: SessionId,
-    hosts: Vec<Host>,
+    hosts: Vec<Host<Guest>>,
     /// Started, and not known to be gone, with their priorities.
     open: BTreeMap<String, i64>,
     /// How far each of them is, as the controller was told.
@@ -58,17 +49,10 @@ struct Run {
 
 #[test]
 fn whoever_makes_way_nobody_is_forgotten_and_no_node_has_too_much() {
-    for_each_seed_and(&FOUND, 25, |seed| {
-        let mut run = Run::new(seed);
-        for _ in 0..STEPS {
-            run.step();
-            run.check();
-        }
-        run.come_to_rest();
-    });
+    run_histories::<Run>(&FOUND, 25, STEPS);
 }
 
-impl Run {
+impl History for Run {
     fn new(seed: u64) -> Self {
         let (world, controller) = World::with_preemption().with_controller();
         let mut run = Self {
@@ -82,34 +66,11 @@ impl Run {
             count: 0,
         };
         for number in 1..=3 {
-            let is_able = number < 3;
-            let session = run.connect(number, is_able);
-            run.hosts.push(Host {
-                number,
-                session,
-                is_able,
-                has: BTreeMap::new(),
-                told: VecDeque::new(),
-                starts_seen: 0,
-            });
+            let session = run.connect(number);
+            run.hosts.push(Host::new(number, session));
             run.report(run.hosts.len() - 1);
         }
         run
-    }
-
-    fn connect(&mut self, number: u64, is_able: bool) -> SessionId {
-        let session = self.world.silent_node(number);
-        if is_able {
-            self.world.ready_able(session, MEM, CPUS);
-        } else {
-            let size = Size {
-                mem: MEM,
-                cpus: CPUS,
-                ..Size::default()
-            };
-            self.world.ready(session, size);
-        }
-        session
     }
 
     fn step(&mut self) {
@@ -127,6 +88,63 @@ impl Run {
             _ => self.world.advance(Duration::from_millis(1)),
         }
         self.listen();
+    }
+
+    /// No launcher has more than it can hold, and nothing runs twice.
+    fn check(&self) {
+        let mut seen = BTreeSet::new();
+        for host in &self.hosts {
+            let (mut mem, mut cpus) = (0, 0);
+            for (name, guest) in &host.has {
+                assert!(seen.insert(name), "{name} is on two nodes");
+                mem += guest.asked.mem_mib;
+                cpus += if guest.is_suspended {
+                    0
+                } else {
+                    guest.asked.vcpus
+                };
+            }
+            assert!(mem <= MEM && cpus <= CPUS, "{mem} MiB, {cpus} vcpus");
+        }
+    }
+
+    /// Whatever runs ends, whatever waits has its turn.
+    fn come_to_rest(&mut self) {
+        for _ in 0..ROUNDS {
+            for at in 0..self.hosts.len() {
+                while !self.hosts[at].told.is_empty() {
+                    self.work(at);
+                    self.listen();
+                    self.check();
+                }
+                self.report(at);
+                self.end_one(at);
+                self.listen();
+            }
+            self.world.advance(Duration::from_secs(5));
+            self.listen();
+            if self.open.is_empty() && self.hosts.iter().all(|host| host.has.is_empty()) {
+                return;
+            }
+        }
+        panic!("{:?} never came to an end", self.open);
+    }
+}
+
+impl Run {
+    fn connect(&mut self, number: u64) -> SessionId {
+        let session = self.world.silent_node(number);
+        if number <= ABLE {
+            self.world.ready_able(session, MEM, CPUS);
+        } else {
+            let size = Size {
+                mem: MEM,
+                cpus: CPUS,
+                ..Size::default()
+            };
+            self.world.ready(session, size);
+        }
+        session
     }
 
     fn start(&mut self) {
@@ -186,7 +204,7 @@ impl Run {
         match host.told.pop_front() {
             Some(Message::Start(start)) => {
                 let name = start.request.instance.to_string();
-                host.starts_seen += 1;
+                host.seen += 1;
                 if fails {
                     self.refused.insert(name.clone());
                     let reason = StartFailureReason::LaunchFailure;
@@ -259,8 +277,7 @@ impl Run {
             }
         };
         let rows = host.has.iter().map(row).collect();
-        self.world
-            .stats_seen(host.session, Some(host.starts_seen), rows);
+        self.world.stats_seen(host.session, Some(host.seen), rows);
     }
 
     /// Something that runs ends by itself.
@@ -285,57 +302,14 @@ impl Run {
     /// A launcher's connection ends: what it was told and has not done is lost or was never written.
     fn cut_off(&mut self, at: usize) {
         self.listen();
-        let (session, number, is_able) = {
-            let host = &self.hosts[at];
-            (host.session, host.number, host.is_able)
-        };
+        let (session, number) = (self.hosts[at].session, self.hosts[at].number);
         let told: Vec<Message> = self.hosts[at].told.drain(..).collect();
         let unsent = if self.chance.bool() { told } else { Vec::new() };
         self.world.cut_returning(session, unsent);
         self.listen();
-        let new = self.connect(number, is_able);
+        let new = self.connect(number);
         let host = &mut self.hosts[at];
-        (host.session, host.starts_seen) = (new, 0);
+        (host.session, host.seen) = (new, 0);
         self.report(at);
-    }
-
-    /// No launcher has more than it can hold, and nothing runs twice.
-    fn check(&self) {
-        let mut seen = BTreeSet::new();
-        for host in &self.hosts {
-            let (mut mem, mut cpus) = (0, 0);
-            for (name, guest) in &host.has {
-                assert!(seen.insert(name), "{name} is on two nodes");
-                mem += guest.asked.mem_mib;
-                cpus += if guest.is_suspended {
-                    0
-                } else {
-                    guest.asked.vcpus
-                };
-            }
-            assert!(mem <= MEM && cpus <= CPUS, "{mem} MiB, {cpus} vcpus");
-        }
-    }
-
-    /// Whatever runs ends, whatever waits has its turn.
-    fn come_to_rest(&mut self) {
-        for _ in 0..ROUNDS {
-            for at in 0..self.hosts.len() {
-                while !self.hosts[at].told.is_empty() {
-                    self.work(at);
-                    self.listen();
-                    self.check();
-                }
-                self.report(at);
-                self.end_one(at);
-                self.listen();
-            }
-            self.world.advance(Duration::from_secs(5));
-            self.listen();
-            if self.open.is_empty() && self.hosts.iter().all(|host| host.has.is_empty()) {
-                return;
-            }
-        }
-        panic!("{:?} never came to an end", self.open);
     }
 }

@@ -1,7 +1,7 @@
 //! Random moves, drains, updates and deletions, with launchers that take their time, refuse, lose their connection and
 //! come back: nothing runs twice, no node has more than fits, and in the end everything runs that was not deleted.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -14,9 +14,9 @@ use sched_core::{
     Capabilities, InstanceReport, Meaning, Message, NodeReport, Order, Resources, SessionId,
 };
 
+use crate::support::histories::{History, Host, run_histories};
 use crate::support::migration::able;
 use crate::support::requests::Asking;
-use crate::support::seeds::for_each_seed_and;
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
 const HOSTS: u64 = 4;
@@ -29,19 +29,11 @@ const ROUNDS: usize = 200;
 /// Seeds that found a defect once.
 const FOUND: [u64; 1] = [3243];
 
-struct Host {
-    number: u64,
-    session: SessionId,
-    has: BTreeMap<String, i64>,
-    told: VecDeque<Message>,
-    seen: u64,
-}
-
 struct Run {
     world: World,
     chance: Rng,
     controller: SessionId,
-    hosts: Vec<Host>,
+    hosts: Vec<Host<i64>>,
     open: BTreeSet<String>,
     count: usize,
     batches: usize,
@@ -49,17 +41,10 @@ struct Run {
 
 #[test]
 fn whatever_moves_nothing_is_lost_and_nothing_runs_twice() {
-    for_each_seed_and(&FOUND, 25, |seed| {
-        let mut run = Run::new(seed);
-        for _ in 0..STEPS {
-            run.step();
-            run.check();
-        }
-        run.come_to_rest();
-    });
+    run_histories::<Run>(&FOUND, 25, STEPS);
 }
 
-impl Run {
+impl History for Run {
     fn new(seed: u64) -> Self {
         let (world, controller) = World::new().with_controller();
         let mut run = Self {
@@ -73,18 +58,68 @@ impl Run {
         };
         for number in 1..=HOSTS {
             let session = run.world.silent_node(number);
-            run.hosts.push(Host {
-                number,
-                session,
-                has: BTreeMap::new(),
-                told: VecDeque::new(),
-                seen: 0,
-            });
+            run.hosts.push(Host::new(number, session));
             run.report(number as usize - 1);
         }
         run
     }
 
+    fn step(&mut self) {
+        let at = self.chance.usize(..self.hosts.len());
+        match self.chance.u8(..16) {
+            0 => self.start(),
+            1 => self.start_again(),
+            2..7 => self.take_in(at, true),
+            7..9 => self.report(at),
+            9 => self.migrate(at),
+            10 => self.evacuate(at),
+            11 => self.uncordon(at),
+            12 => self.update(),
+            13 => self.delete(at),
+            14 => self.reconnect(at),
+            _ => {
+                let time = Duration::from_secs(self.chance.u64(..90));
+                self.world.advance(time);
+            }
+        }
+        self.collect();
+    }
+
+    fn check(&self) {
+        let mut seen = BTreeSet::new();
+        for host in &self.hosts {
+            let sum: i64 = host.has.values().sum();
+            assert!(sum <= MEM, "host {} has {sum}", host.number);
+            for name in host.has.keys() {
+                assert!(seen.insert(name.clone()), "{name} runs twice");
+            }
+        }
+    }
+
+    fn come_to_rest(&mut self) {
+        for at in 0..self.hosts.len() {
+            self.uncordon(at);
+        }
+        for round in 0..ROUNDS {
+            self.collect();
+            for at in 0..self.hosts.len() {
+                while !self.hosts[at].told.is_empty() {
+                    self.take_in(at, false);
+                }
+                self.report(at);
+                self.check();
+            }
+            let long = if round % 20 == 0 { 400 } else { 1 };
+            self.world.advance(Duration::from_secs(long));
+        }
+        let hosts = self.hosts.iter();
+        let there: BTreeSet<_> = hosts.flat_map(|host| host.has.keys().cloned()).collect();
+        let lost: Vec<_> = self.open.difference(&there).collect();
+        assert!(lost.is_empty(), "lost: {lost:?}");
+    }
+}
+
+impl Run {
     /// READY and STATS of a host.
     fn report(&mut self, at: usize) {
         let host = &self.hosts[at];
@@ -109,27 +144,6 @@ impl Run {
         let (session, seen, listed) = (host.session, host.seen, listed.collect());
         self.world.report(session, ready);
         self.world.stats_seen(session, Some(seen), listed);
-    }
-
-    fn step(&mut self) {
-        let at = self.chance.usize(..self.hosts.len());
-        match self.chance.u8(..16) {
-            0 => self.start(),
-            1 => self.start_again(),
-            2..7 => self.take_in(at, true),
-            7..9 => self.report(at),
-            9 => self.migrate(at),
-            10 => self.evacuate(at),
-            11 => self.uncordon(at),
-            12 => self.update(),
-            13 => self.delete(at),
-            14 => self.reconnect(at),
-            _ => {
-                let time = Duration::from_secs(self.chance.u64(..90));
-                self.world.advance(time);
-            }
-        }
-        self.collect();
     }
 
     /// Takes what everybody was told.
@@ -326,38 +340,5 @@ impl Run {
             no_instance: true,
         };
         self.world.frame(session, Kind::DELETE_FAILURE, meaning);
-    }
-
-    fn check(&self) {
-        let mut seen = BTreeSet::new();
-        for host in &self.hosts {
-            let sum: i64 = host.has.values().sum();
-            assert!(sum <= MEM, "host {} has {sum}", host.number);
-            for name in host.has.keys() {
-                assert!(seen.insert(name.clone()), "{name} runs twice");
-            }
-        }
-    }
-
-    fn come_to_rest(&mut self) {
-        for at in 0..self.hosts.len() {
-            self.uncordon(at);
-        }
-        for round in 0..ROUNDS {
-            self.collect();
-            for at in 0..self.hosts.len() {
-                while !self.hosts[at].told.is_empty() {
-                    self.take_in(at, false);
-                }
-                self.report(at);
-                self.check();
-            }
-            let long = if round % 20 == 0 { 400 } else { 1 };
-            self.world.advance(Duration::from_secs(long));
-        }
-        let hosts = self.hosts.iter();
-        let there: BTreeSet<_> = hosts.flat_map(|host| host.has.keys().cloned()).collect();
-        let lost: Vec<_> = self.open.difference(&there).collect();
-        assert!(lost.is_empty(), "lost: {lost:?}");
     }
 }

@@ -16,8 +16,8 @@ use sched_core::{
 };
 
 use crate::support::durability::durable;
+use crate::support::histories::{History, run_histories};
 use crate::support::requests::Asking;
-use crate::support::seeds::for_each_seed_and;
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
 const HOSTS: u64 = 4;
@@ -86,14 +86,7 @@ struct Run {
 
 #[test]
 fn whatever_is_started_again_nothing_runs_twice() {
-    for_each_seed_and(&FOUND, 150, |seed| {
-        let mut run = Run::new(seed);
-        for _ in 0..STEPS {
-            run.step();
-            run.check();
-        }
-        run.come_to_rest();
-    });
+    run_histories::<Run>(&FOUND, 150, STEPS);
 }
 
 fn is_restarted(name: &str) -> bool {
@@ -119,7 +112,7 @@ fn expecting() -> Config {
     }
 }
 
-impl Run {
+impl History for Run {
     fn new(seed: u64) -> Self {
         let (world, controller) = World::with(durable()).check_every(10).with_controller();
         let host = |number| Host {
@@ -167,6 +160,48 @@ impl Run {
         self.listen();
     }
 
+    fn check(&self) {
+        let mut seen = BTreeMap::new();
+        for host in &self.hosts {
+            for name in &host.has {
+                let other = seen.insert(name, host.number);
+                assert_eq!(other, None, "{name} runs on {} as well", host.number);
+            }
+        }
+    }
+
+    /// Everything is done and said; then what is to be restarted runs, unless it was deleted, ended or failed.
+    fn come_to_rest(&mut self) {
+        for _ in 0..ROUNDS {
+            self.commit();
+            for at in 0..self.hosts.len() {
+                if self.hosts[at].session.is_none() {
+                    self.connect(at);
+                }
+                self.report(at);
+                while !self.hosts[at].inbox.is_empty() || !self.hosts[at].outbox.is_empty() {
+                    self.take_in(at, false);
+                    self.hear(at);
+                    self.listen();
+                    self.check();
+                }
+            }
+            self.pass(Duration::from_secs(5));
+            self.listen();
+        }
+        self.world.check();
+        let hosts = self.hosts.iter();
+        let there: BTreeSet<_> = hosts.flat_map(|host| host.has.iter().cloned()).collect();
+        let lost = self.open.intersection(&self.known);
+        let lost = lost.filter(|name| !there.contains(*name));
+        // What it knew nothing of it did not know how to start again.
+        let is_its_own = |name: &&String| is_restarted(name) && !self.forgotten.contains(*name);
+        let lost: Vec<_> = lost.filter(is_its_own).collect();
+        assert!(lost.is_empty(), "lost: {lost:?}");
+    }
+}
+
+impl Run {
     fn start(&mut self) {
         let kind = ["r", "r", "q", "p"][self.chance.usize(..4)];
         let name = format!("{kind}{}", self.chance.u32(..NAMES));
@@ -491,46 +526,6 @@ impl Run {
                 }
             }
         }
-    }
-
-    fn check(&self) {
-        let mut seen = BTreeMap::new();
-        for host in &self.hosts {
-            for name in &host.has {
-                let other = seen.insert(name, host.number);
-                assert_eq!(other, None, "{name} runs on {} as well", host.number);
-            }
-        }
-    }
-
-    /// Everything is done and said; then what is to be restarted runs, unless it was deleted, ended or failed.
-    fn come_to_rest(&mut self) {
-        for _ in 0..ROUNDS {
-            self.commit();
-            for at in 0..self.hosts.len() {
-                if self.hosts[at].session.is_none() {
-                    self.connect(at);
-                }
-                self.report(at);
-                while !self.hosts[at].inbox.is_empty() || !self.hosts[at].outbox.is_empty() {
-                    self.take_in(at, false);
-                    self.hear(at);
-                    self.listen();
-                    self.check();
-                }
-            }
-            self.pass(Duration::from_secs(5));
-            self.listen();
-        }
-        self.world.check();
-        let hosts = self.hosts.iter();
-        let there: BTreeSet<_> = hosts.flat_map(|host| host.has.iter().cloned()).collect();
-        let lost = self.open.intersection(&self.known);
-        let lost = lost.filter(|name| !there.contains(*name));
-        // What it knew nothing of it did not know how to start again.
-        let is_its_own = |name: &&String| is_restarted(name) && !self.forgotten.contains(*name);
-        let lost: Vec<_> = lost.filter(is_its_own).collect();
-        assert!(lost.is_empty(), "lost: {lost:?}");
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proto_frames::payload::StartFailureReason;
 use proto_frames::{Encoding, Kind, Role, Uuid};
-use sched_core::{Backlog, Config, Hello, Input, Message, RefusedConnect};
+use sched_core::{Backlog, Hello, Input, Message, RefusedConnect};
 
 use crate::support::scenes::one_failure;
-use crate::support::world::{Size, World, config, node_uuid, running};
+use crate::support::world::{Size, World, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
 
@@ -66,11 +66,7 @@ fn a_start_still_queued_for_a_stalled_node_is_not_failed_and_then_placed() {
 
 #[test]
 fn a_start_that_waits_goes_to_the_node_that_lists_its_instance() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: (1..=3).map(node_uuid).collect(),
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(3).with_controller();
     world.start(controller, "a", 50);
     let holder = world.silent_node(1);
     world.ready(holder, Size::of_mem(10));
@@ -162,11 +158,7 @@ fn the_instance_that_two_nodes_listed_is_known_once_one_of_them_drops_it() {
 
 #[test]
 fn a_full_node_that_is_back_is_back() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: vec![node_uuid(1)],
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(1).with_controller();
     let node = world.silent_node(1);
     world.status(node, Kind::FULL);
     world.stats(node, Vec::new());
@@ -180,11 +172,7 @@ fn a_full_node_that_is_back_is_back() {
 
 #[test]
 fn what_fits_does_not_wait_behind_what_does_not() {
-    let (mut world, controller) = World::with(Config {
-        expected_nodes: (1..=3).map(node_uuid).collect(),
-        ..config()
-    })
-    .with_controller();
+    let (mut world, controller) = World::expecting(3).with_controller();
     for at in 0..16 {
         world.start(controller, &format!("large-{at}"), 1000);
     }

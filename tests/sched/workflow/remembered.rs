@@ -55,8 +55,8 @@ fn listed(prefix: &str, count: usize) -> Vec<sched_core::InstanceReport> {
         .collect()
 }
 
-#[test]
-fn what_an_original_node_was_given_counts_after_a_crash() {
+/// After a crash an original node is back on which `a0` to `a3` have all vcpus, and has not listed anything yet.
+fn crashed_with_four() -> (World, SessionId, SessionId) {
     let (mut world, controller) = World::with(durable()).with_controller();
     let node = original_node(&mut world, 1);
     assert_eq!(places(&mut world, controller, "a"), 4);
@@ -65,8 +65,14 @@ fn what_an_original_node_was_given_counts_after_a_crash() {
 
     crash(&mut world, 1);
     let controller = world.controller();
-    // Before it lists anything, and after.
     let node = original_node(&mut world, 1);
+    (world, controller, node)
+}
+
+#[test]
+fn what_an_original_node_was_given_counts_after_a_crash() {
+    let (mut world, controller, node) = crashed_with_four();
+    // Before it lists anything, and after.
     assert_eq!(places(&mut world, controller, "b"), 0);
     world.stats(node, listed("a", 4));
     world.advance(WRITTEN);
@@ -85,15 +91,7 @@ fn what_an_original_node_was_given_counts_after_a_crash() {
 
 #[test]
 fn what_a_node_does_not_have_after_a_crash_is_free_again_though_it_lists_nothing() {
-    let (mut world, controller) = World::with(durable()).with_controller();
-    let node = original_node(&mut world, 1);
-    assert_eq!(places(&mut world, controller, "a"), 4);
-    world.stats(node, listed("a", 4));
-    world.advance(WRITTEN);
-
-    crash(&mut world, 1);
-    let controller = world.controller();
-    let node = original_node(&mut world, 1);
+    let (mut world, controller, node) = crashed_with_four();
     for _ in 0..3 {
         assert_eq!(places(&mut world, controller, "b"), 0);
         world.stats(node, Vec::new());

@@ -3,21 +3,13 @@
 use std::time::Duration;
 
 use proto_frames::payload::StartFailureReason;
-use sched_core::Config;
 
 use crate::support::scenes::one_failure;
-use crate::support::world::{World, config, node_uuid};
-
-fn restarted(nodes: u64) -> World {
-    World::with(Config {
-        expected_nodes: (1..=nodes).map(node_uuid).collect(),
-        ..config()
-    })
-}
+use crate::support::world::{World, node_uuid};
 
 #[test]
 fn a_start_waits_for_a_node_that_comes_back() {
-    let mut world = restarted(2);
+    let mut world = World::expecting(2);
     let controller = world.controller();
     world.look_away();
     world.start(controller, "a", 10);
@@ -28,7 +20,7 @@ fn a_start_waits_for_a_node_that_comes_back() {
 
 #[test]
 fn a_node_that_is_back_and_not_ready_is_known_once() {
-    let mut world = restarted(2);
+    let mut world = World::expecting(2);
     world.silent_node(1);
     let mut known = world.scheduler.known_nodes();
     known.sort();
@@ -37,7 +29,7 @@ fn a_node_that_is_back_and_not_ready_is_known_once() {
 
 #[test]
 fn once_all_are_back_nothing_waits() {
-    let mut world = restarted(1);
+    let mut world = World::expecting(1);
     let controller = world.controller();
     world.start(controller, "too large", 1000);
     let node = world.node_with(1, 100);
@@ -64,7 +56,7 @@ fn once_all_are_back_nothing_waits() {
 /// 17 s.
 #[test]
 fn the_window_lasts_for_launchers_that_come_back_late_and_ends_with_the_last_of_them() {
-    let mut world = restarted(3);
+    let mut world = World::expecting(3);
     let controller = world.controller();
     for number in 1..=2 {
         let node = world.node_with(number, 100);
@@ -91,7 +83,7 @@ fn the_window_lasts_for_launchers_that_come_back_late_and_ends_with_the_last_of_
 
 #[test]
 fn at_the_end_of_the_window_what_still_fits_nowhere_fails() {
-    let mut world = restarted(2);
+    let mut world = World::expecting(2);
     let controller = world.controller();
     let node = world.node_with(1, 100);
     world.start(controller, "large", 1000);
@@ -114,7 +106,7 @@ fn at_the_end_of_the_window_what_still_fits_nowhere_fails() {
 
 #[test]
 fn a_waiting_start_can_be_deleted() {
-    let mut world = restarted(1);
+    let mut world = World::expecting(1);
     let controller = world.controller();
     let other = world.silent_node(9);
     world.start(controller, "a", 10);
@@ -130,7 +122,7 @@ fn a_waiting_start_can_be_deleted() {
 
 #[test]
 fn the_same_start_twice_waits_once() {
-    let mut world = restarted(1);
+    let mut world = World::expecting(1);
     let controller = world.controller();
     world.start(controller, "a", 10);
     world.start(controller, "a", 10);

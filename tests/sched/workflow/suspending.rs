@@ -8,6 +8,7 @@ use sched_core::{IN_DOUBT_TIME, Meaning, Rules};
 
 use crate::support::durability::{crash, durable};
 use crate::support::preemption::{TOO_LONG, cpus, frozen};
+use crate::support::requests::Asking;
 use crate::support::world::{Size, World, request, running};
 
 #[test]
@@ -29,8 +30,7 @@ fn a_plain_instance_is_looked_after_once_it_is_suspended() {
     let mut world = World::new();
     let operator = world.operator(&[Topic::Instances]);
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
-    let mut plain = request("plain", 100);
-    plain.asked.vcpus = 4;
+    let plain = request("plain", 100).vcpus(4);
     world.run_on(controller, node, vec![plain]);
     world.ask_suspend(operator, "plain");
     world.stats(node, vec![frozen("plain")]);
@@ -208,8 +208,7 @@ fn what_may_be_resumed_any_moment_keeps_its_vcpus_until_its_launcher_answers() {
     world.look_away();
     world.start_as(controller, cpus("other", 1, 50));
     assert_eq!(world.failures(controller).len(), 1);
-    let reason = CommandFailureReason::Failed;
-    world.cannot(node, LifeCommand::Resume, "it", reason);
+    world.cannot_resume(node, "it");
     world.look_away();
     world.start_as(controller, cpus("other", 4, 50));
     assert_eq!(world.orders(node), ["start other"]);
@@ -284,8 +283,7 @@ fn a_launcher_speaks_for_its_own_instances_alone() {
     };
     let meaning = Meaning::InstanceState(Box::new(event));
     world.frame(other, Kind::INSTANCE_STATE, meaning);
-    let reason = CommandFailureReason::Failed;
-    world.cannot(other, LifeCommand::Suspend, "it", reason);
+    world.cannot_suspend(other, "it");
     world.nothing_else();
 }
 
