@@ -62,8 +62,7 @@ async fn is_cut_in_tls(dialer: &Dialer) {
 
 #[tokio::test]
 async fn every_role_that_its_certificate_grants_is_let_in_in_both_encodings() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     for encoding in ENCODINGS {
         for role in [
             Role::CONTROLLER,
@@ -82,8 +81,7 @@ async fn every_role_that_its_certificate_grants_is_let_in_in_both_encodings() {
 
 #[tokio::test]
 async fn a_subset_of_the_granted_roles_may_be_claimed() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let dialer = site.dialer(&daemon, Role::AGENT | Role::NETAGENT, Encoding::Gob);
     for role in [Role::AGENT, Role::NETAGENT] {
         Dialer {
@@ -98,8 +96,7 @@ async fn a_subset_of_the_granted_roles_may_be_claimed() {
 
 #[tokio::test]
 async fn a_role_that_the_certificate_does_not_grant_is_refused_for_good() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     for encoding in ENCODINGS {
         let agent = site.dialer(&daemon, Role::AGENT, encoding);
         for role in [
@@ -126,8 +123,7 @@ async fn a_role_that_the_certificate_does_not_grant_is_refused_for_good() {
 
 #[tokio::test]
 async fn role_0_is_refused() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     for encoding in ENCODINGS {
         let nobody = Dialer {
             role: Role::default(),
@@ -139,16 +135,14 @@ async fn role_0_is_refused() {
 
 #[tokio::test]
 async fn the_operator_role_is_there_in_the_native_encoding_only() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let operator = site.dialer(&daemon, Role::OPERATOR, Encoding::Gob);
     assert_eq!(operator.refusal().await, Kind::CONNECTION_ABORTED);
 }
 
 #[tokio::test]
 async fn a_certificate_without_a_role_does_not_get_through_tls() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let dialer = Dialer {
         tls: presenting(&site.ca, &without_role(&site.ca)),
         ..site.dialer(&daemon, Role::AGENT, Encoding::Gob)
@@ -172,8 +166,7 @@ async fn a_certificate_of_another_authority_does_not_get_through_tls() {
 
 #[tokio::test]
 async fn a_first_frame_that_is_not_connect_is_refused_with_leave_to_try_again() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     for encoding in ENCODINGS {
         let dialer = site.dialer(&daemon, Role::AGENT, encoding);
         let mut wire = within(dialer.tls()).await.unwrap();
@@ -193,8 +186,7 @@ async fn a_first_frame_that_is_not_connect_is_refused_with_leave_to_try_again() 
 
 #[tokio::test]
 async fn a_connect_that_cannot_be_read_is_refused_with_leave_to_try_again() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     // A message of no bytes; one of eight that are none; a descriptor that lies about its length.
     let malformed: [&[u8]; 3] = [
         &[1, 0],
@@ -217,8 +209,7 @@ async fn a_connect_that_cannot_be_read_is_refused_with_leave_to_try_again() {
 
 #[tokio::test]
 async fn a_uuid_bound_by_a_certificate_is_that_certificates_alone() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let uuid = Uuid::new_v4();
     let owner = bound(&site, &daemon, uuid);
 

@@ -206,8 +206,7 @@ async fn a_key_that_others_can_read_is_warned_of() {
 
 #[tokio::test]
 async fn sighup_is_logged_and_ends_nothing() {
-    let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let (_site, mut daemon) = Site::running().await;
     daemon.hang_up();
     daemon.logged("SIGHUP is ignored").await;
     // It still serves, and stops in order when it is asked to.

@@ -11,13 +11,8 @@ use crate::words::{PLENTY, attach_volume, delete, instance, start, start_of};
 
 #[tokio::test]
 async fn the_first_controller_is_master_and_the_next_is_promoted_when_it_leaves() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let master = site.master(&daemon).await;
-    let mut backup = site
-        .connect(&daemon, Role::CONTROLLER, Encoding::Native)
-        .await;
-    backup.expect_standing(Standing::Backup).await;
+    let (site, daemon, master) = Site::with_master().await;
+    let mut backup = site.backup(&daemon).await;
     master.close().await;
     backup.expect_standing(Standing::Master).await;
     let page = backup.expect(Kind::SNAPSHOT).await;
@@ -32,18 +27,10 @@ async fn the_first_controller_is_master_and_the_next_is_promoted_when_it_leaves(
 
 #[tokio::test]
 async fn a_backups_commands_are_refused_in_the_native_encoding_and_ignored_in_gob() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
-    let mut node = site.node(&daemon).await;
-    master.expect_node().await;
-    node.ready(PLENTY).await;
+    let (site, daemon, mut master, mut node) = Site::with_ready_node().await;
     node.nothing_else().await;
 
-    let mut native = site
-        .connect(&daemon, Role::CONTROLLER, Encoding::Native)
-        .await;
-    native.expect_standing(Standing::Backup).await;
+    let mut native = site.backup(&daemon).await;
     native.expect_node().await;
     let mut gob = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     gob.expect_node().await;
@@ -73,12 +60,7 @@ async fn a_backups_commands_are_refused_in_the_native_encoding_and_ignored_in_go
 
 #[tokio::test]
 async fn a_launcher_may_not_command_and_is_told_so_in_the_native_encoding() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
-    let mut node = site.node(&daemon).await;
-    master.expect_node().await;
-    node.ready(PLENTY).await;
+    let (_site, daemon, mut master, mut node) = Site::with_ready_node().await;
     for _ in 0..3 {
         node.start(instance(1), 1).await;
         let refused = node.expect_refused().await;
@@ -96,8 +78,7 @@ async fn a_launcher_may_not_command_and_is_told_so_in_the_native_encoding() {
 
 #[tokio::test]
 async fn a_late_controller_is_told_of_every_node_there() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut nodes = Vec::new();
     for role in [Role::AGENT, Role::NETAGENT, Role::AGENT | Role::NETAGENT] {
         let mut node = site.connect(&daemon, role, Encoding::Gob).await;
@@ -115,13 +96,9 @@ async fn a_late_controller_is_told_of_every_node_there() {
 
 #[tokio::test]
 async fn stats_go_to_every_controller_byte_for_byte_and_to_nobody_else() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut first = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
-    let mut second = site
-        .connect(&daemon, Role::CONTROLLER, Encoding::Native)
-        .await;
-    second.expect_standing(Standing::Backup).await;
+    let mut second = site.backup(&daemon).await;
     let mut operator = site.operator(&daemon).await;
     let mut node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
     first.expect_node().await;
@@ -138,9 +115,7 @@ async fn stats_go_to_every_controller_byte_for_byte_and_to_nobody_else() {
 
 #[tokio::test]
 async fn stats_of_another_node_are_not_carried_on() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let (mut node, victim) = (site.node(&daemon).await, site.node(&daemon).await);
     master.expect_node().await;
     master.expect_node().await;
@@ -159,8 +134,7 @@ async fn stats_of_another_node_are_not_carried_on() {
 
 #[tokio::test]
 async fn an_operator_sees_nodes_instances_and_controllers() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut operator = site.operator(&daemon).await;
     let mut master = site.master(&daemon).await;
     let mut node = site.node(&daemon).await;
@@ -200,8 +174,7 @@ async fn an_operator_sees_nodes_instances_and_controllers() {
 
 #[tokio::test]
 async fn a_query_is_for_peers_of_the_native_encoding() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut gob = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     gob.send(Kind::QUERY, "query: {id: 1, what: nodes}\n").await;
     gob.nothing_else().await;
@@ -209,8 +182,7 @@ async fn a_query_is_for_peers_of_the_native_encoding() {
 
 #[tokio::test]
 async fn an_operator_commands_beside_the_master_and_gets_its_own_answers() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut operator = site.operator(&daemon).await;
     operator.start(instance(1), 10).await;
     operator
@@ -234,8 +206,7 @@ async fn an_operator_commands_beside_the_master_and_gets_its_own_answers() {
 
 #[tokio::test]
 async fn an_operator_hears_what_it_watches_and_no_longer_once_it_stops() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut operator = site.operator(&daemon).await;
     operator
         .watch(&[Topic::Nodes, Topic::Placements, Topic::Stats])
@@ -266,8 +237,7 @@ async fn an_operator_hears_what_it_watches_and_no_longer_once_it_stops() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_answered_in_the_words_of_its_kind() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut gob = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     gob.send(Kind::START, "start: [\n").await;
     gob.expect_failure(StartFailureReason::InvalidPayload).await;
@@ -287,8 +257,7 @@ async fn what_cannot_be_read_is_answered_in_the_words_of_its_kind() {
 
 #[tokio::test]
 async fn commands_for_a_node_that_is_not_there_are_answered() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut gob = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let nobody = proto_frames::Uuid::from_u128(0xdead);
     gob.send(Kind::DELETE, delete(instance(1), nobody)).await;

@@ -174,8 +174,7 @@ async fn it_listens_on_every_address_given() {
 
 #[tokio::test]
 async fn it_may_open_as_many_files_as_the_system_lets_it() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     site.node(&daemon).await;
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
     let files = limits
@@ -243,8 +242,7 @@ async fn when_told_to_stop_it_does_not_wait_for_ever_for_one_that_does_not_read(
 
 #[tokio::test]
 async fn once_told_to_stop_it_lets_nobody_in() {
-    let site = Site::new();
-    let mut daemon = site.start(&[]).await;
+    let (site, mut daemon) = Site::running().await;
     let node = site.node(&daemon).await;
     daemon.interrupt();
     assert!(daemon.ended().await.success());

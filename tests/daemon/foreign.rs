@@ -129,8 +129,7 @@ fn stats(node: Uuid, listed: &[(Uuid, InstanceState)]) -> Stats {
 #[tokio::test]
 async fn no_controller_hears_a_launcher_end_what_another_has() {
     for launchers in [Encoding::Native, Encoding::Gob] {
-        let site = Site::new();
-        let daemon = site.start(&[]).await;
+        let (site, daemon) = Site::running().await;
         let mut cluster = Cluster::new(&site, &daemon, launchers).await;
         let liar = cluster.liar.uuid;
         for (kind, lie) in lies(liar, instance(1)) {
@@ -168,8 +167,7 @@ async fn no_controller_hears_a_launcher_end_what_another_has() {
 #[tokio::test]
 async fn a_stats_reaches_controllers_without_the_instances_of_other_nodes() {
     for launchers in [Encoding::Native, Encoding::Gob] {
-        let site = Site::new();
-        let daemon = site.start(&[]).await;
+        let (site, daemon) = Site::running().await;
         let mut cluster = Cluster::new(&site, &daemon, launchers).await;
         let liar = cluster.liar.uuid;
         let own = (instance(7), InstanceState::Active);

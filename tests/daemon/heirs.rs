@@ -77,8 +77,7 @@ fn patient(number: u128) -> Bytes {
 
 #[tokio::test]
 async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_heir() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let (mut master, mut heir, mut node) = with_heir(&site, &daemon).await;
     let starts = (0..4 * ROOM).map(|number| (Kind::START, start(instance(number), MEM_MB)));
     master.pour(starts).await;
@@ -109,8 +108,7 @@ async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_heir(
 
 #[tokio::test]
 async fn an_heir_sees_what_waits_and_what_a_dead_masters_delete_came_to() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let (mut master, mut heir, mut node) = with_heir(&site, &daemon).await;
     let all: Vec<Uuid> = (0..ROOM).map(instance).collect();
     let starts = (0..ROOM).map(|number| (Kind::START, start(instance(number), MEM_MB)));

@@ -151,8 +151,7 @@ async fn a_start_that_is_too_long_fails_by_its_name_and_those_behind_it_are_plac
 
 #[tokio::test]
 async fn random_bytes_instead_of_frames_end_that_connection_alone() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let (mut master, mut node) = established(&site, &daemon).await;
     let mut random = fastrand::Rng::with_seed(7);
     let seen = format!("seed {}", random.get_seed());

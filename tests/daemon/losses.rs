@@ -1,7 +1,7 @@
 //! Connections that are cut with STARTs on their way: each START still ends in exactly one way.
 
 use proto_frames::payload::{PlacementState, QueryKind, StartFailureReason};
-use proto_frames::{Encoding, Kind, Role};
+use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::peer::{Dialer, NARROW, Peer};
 use crate::site::{Daemon, Site};
@@ -60,30 +60,14 @@ async fn a_start_in_doubt_is_settled_when_the_node_is_back_and_lists_it() {
     master.nothing_else().await;
 }
 
-#[tokio::test]
-async fn a_start_in_doubt_fails_also_when_the_node_is_back_with_nothing_at_all() {
+/// The node of a START in doubt is back and lists these: the START has failed, and nothing else is said.
+async fn fails_once_back_with(listed: &[Uuid]) {
     let site = Site::new();
     let daemon = site.start(LONG).await;
     let (mut master, dialer) = with_one_start(&site, &daemon, Encoding::Gob).await;
     let mut node = dialer.connect().await;
     node.ready(PLENTY).await;
-    node.stats(&[]).await;
-    master.expect_node().await;
-    master.expect(Kind::STATS).await;
-    let failed = master
-        .expect_failure(StartFailureReason::LaunchFailure)
-        .await;
-    assert_eq!(failed, instance(1));
-}
-
-#[tokio::test]
-async fn a_start_in_doubt_fails_as_soon_as_the_node_is_back_without_it() {
-    let site = Site::new();
-    let daemon = site.start(LONG).await;
-    let (mut master, dialer) = with_one_start(&site, &daemon, Encoding::Gob).await;
-    let mut node = dialer.connect().await;
-    node.ready(PLENTY).await;
-    node.stats(&[instance(2)]).await;
+    node.stats(listed).await;
     master.expect_node().await;
     master.expect(Kind::STATS).await;
     let failed = master
@@ -91,6 +75,16 @@ async fn a_start_in_doubt_fails_as_soon_as_the_node_is_back_without_it() {
         .await;
     assert_eq!(failed, instance(1));
     master.nothing_else().await;
+}
+
+#[tokio::test]
+async fn a_start_in_doubt_fails_also_when_the_node_is_back_with_nothing_at_all() {
+    fails_once_back_with(&[]).await;
+}
+
+#[tokio::test]
+async fn a_start_in_doubt_fails_as_soon_as_the_node_is_back_without_it() {
+    fails_once_back_with(&[instance(2)]).await;
 }
 
 /// A master, and its only node, which is ready and reads nothing until its connection is full: how many STARTs it was

@@ -30,6 +30,7 @@ mod placement;
 mod privacy;
 mod replacement;
 mod restart;
+mod scenes;
 mod scheduling;
 mod slow;
 mod texts;

@@ -31,12 +31,8 @@ async fn starts_and_deletes_of_one_instance_never_overtake_each_other() {
         (Encoding::Gob, Encoding::Native),
         (Encoding::Native, Encoding::Gob),
     ] {
-        let site = Site::new();
-        let daemon = site.start(&[]).await;
-        let mut controller = site.connect(&daemon, Role::CONTROLLER, from).await;
-        let mut node = site.connect(&daemon, Role::AGENT, to).await;
-        node.ready(PLENTY).await;
-        node.nothing_else().await;
+        let (site, daemon) = Site::running().await;
+        let (mut controller, mut node) = site.pair(&daemon, from, to).await;
         let uuid = node.uuid;
         let frames = (0..PAIRS).flat_map(|n| {
             [
@@ -57,8 +53,7 @@ async fn starts_and_deletes_of_one_instance_never_overtake_each_other() {
 async fn a_burst_of_starts_is_spread_evenly_and_nothing_is_lost_or_doubled() {
     const NODES: usize = 8;
     const EACH: u128 = 200;
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let mut nodes = Vec::new();
     for _ in 0..NODES {
@@ -92,8 +87,7 @@ async fn a_burst_of_starts_is_spread_evenly_and_nothing_is_lost_or_doubled() {
 #[tokio::test]
 async fn several_launchers_reports_reach_a_controller_each_in_its_order() {
     const COUNT: usize = 300;
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let mut writers = Vec::new();
     for encoding in [Encoding::Native, Encoding::Gob, Encoding::Native] {
@@ -142,12 +136,8 @@ async fn a_frame_crosses_from_one_encoding_to_the_other_byte_for_byte() {
         (Encoding::Gob, Encoding::Gob),
         (Encoding::Native, Encoding::Native),
     ] {
-        let site = Site::new();
-        let daemon = site.start(&[]).await;
-        let mut controller = site.connect(&daemon, Role::CONTROLLER, from).await;
-        let mut node = site.connect(&daemon, Role::AGENT, to).await;
-        node.ready(PLENTY).await;
-        node.nothing_else().await;
+        let (site, daemon) = Site::running().await;
+        let (mut controller, mut node) = site.pair(&daemon, from, to).await;
         controller.send(Kind::START, large.clone()).await;
         let frame = node.expect(Kind::START).await;
         assert!(frame.payload == large, "{from:?} to {to:?}");

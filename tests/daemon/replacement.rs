@@ -11,9 +11,7 @@ use crate::words::{PLENTY, instance};
 
 #[tokio::test]
 async fn a_newer_connection_of_a_node_replaces_the_older_and_controllers_hear_nothing_of_it() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
     let mut older = dialer.connect().await;
     assert_eq!(master.expect_node().await, dialer.uuid);
@@ -35,9 +33,7 @@ async fn a_newer_connection_of_a_node_replaces_the_older_and_controllers_hear_no
 
 #[tokio::test]
 async fn a_newer_connection_gets_nothing_before_its_first_ready() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Native);
     let mut older = dialer.connect().await;
     master.expect_node().await;
@@ -53,15 +49,11 @@ async fn a_newer_connection_gets_nothing_before_its_first_ready() {
 
 #[tokio::test]
 async fn a_newer_connection_of_the_master_is_master() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let dialer = site.dialer(&daemon, Role::CONTROLLER, Encoding::Native);
     let mut older = dialer.connect().await;
     older.expect_standing(Standing::Master).await;
-    let mut backup = site
-        .connect(&daemon, Role::CONTROLLER, Encoding::Native)
-        .await;
-    backup.expect_standing(Standing::Backup).await;
+    let mut backup = site.backup(&daemon).await;
 
     let mut newer = dialer.connect().await;
     newer.expect_standing(Standing::Master).await;
@@ -72,9 +64,7 @@ async fn a_newer_connection_of_the_master_is_master() {
 
 #[tokio::test]
 async fn a_node_that_connects_over_and_over_is_announced_once() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let dialer = site.dialer(&daemon, Role::AGENT | Role::NETAGENT, Encoding::Gob);
     let mut connections: Vec<Peer> = Vec::new();
     for _ in 0..5 {
@@ -97,9 +87,7 @@ async fn a_node_that_connects_over_and_over_is_announced_once() {
 
 #[tokio::test]
 async fn whoever_is_replaced_was_answered_before() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let mut connections = Vec::new();
     for encoding in [Encoding::Gob, Encoding::Native] {
         let dialer = site.dialer(&daemon, Role::AGENT, encoding);
@@ -118,8 +106,7 @@ async fn whoever_is_replaced_was_answered_before() {
 
 #[tokio::test]
 async fn two_machines_with_one_uuid_are_named_and_slowed_down() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
     let mut older = dialer.connect().await;
     let mut newer = dialer.connect().await;
@@ -155,9 +142,7 @@ async fn two_machines_with_one_uuid_are_named_and_slowed_down() {
 
 #[tokio::test]
 async fn nodes_that_come_and_go_are_told_once_each_and_in_order() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let mut there = HashSet::new();
     for _ in 0..10 {
         let node = site.node(&daemon).await;

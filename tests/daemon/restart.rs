@@ -160,9 +160,7 @@ async fn what_an_original_launcher_was_given_is_known_after_a_restart() {
 
 #[tokio::test]
 async fn what_nothing_is_known_of_is_told() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
+    let (site, daemon, mut master) = Site::with_master().await;
     let dialer = site.dialer(&daemon, Role::AGENT, Encoding::Gob);
     let mut node = dialer.connect().await;
     master.expect_node().await;
@@ -175,8 +173,7 @@ async fn what_nothing_is_known_of_is_told() {
 
 #[tokio::test]
 async fn without_a_state_directory_it_says_that_state_ends_with_the_process() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (_site, daemon) = Site::running().await;
     daemon.logged("state is in memory only").await;
 }
 

@@ -186,8 +186,7 @@ async fn a_dry_run_is_answered_with_the_decision_and_starts_nothing() {
 
 #[tokio::test]
 async fn an_original_controller_is_told_no_more_than_it_knows() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
+    let (site, daemon) = Site::running().await;
     let mut original = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let mut node = site.node(&daemon).await;
     original.expect_node().await;

@@ -21,11 +21,7 @@ fn is_clean(daemon: &Daemon) {
 
 #[tokio::test]
 async fn texts_of_peers_forge_no_line_of_the_log() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
-    let mut node = site.node(&daemon).await;
-    master.expect_node().await;
+    let (_site, daemon, mut master, mut node) = Site::with_node().await;
     for (kind, payload) in [
         // An identifier of its own, and another node's.
         (Kind::STATS, format!("node_uuid: \"{EVIL}\"\n")),
@@ -59,11 +55,7 @@ async fn texts_of_peers_forge_no_line_of_the_log() {
 
 #[tokio::test]
 async fn identifiers_and_host_names_with_control_characters_are_refused_by_their_key() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut master = site.master(&daemon).await;
-    let mut node = site.node(&daemon).await;
-    master.expect_node().await;
+    let (_site, daemon, mut master, mut node) = Site::with_node().await;
     // A node whose host name cannot be shown takes nothing, and the log says why.
     node.send(
         Kind::READY,

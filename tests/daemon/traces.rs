@@ -3,7 +3,7 @@
 use proto_frames::{Encoding, Frame, Kind, Role, Timestamp, Trace, TraceNode};
 
 use crate::site::Site;
-use crate::words::{PLENTY, instance, start};
+use crate::words::{instance, start};
 
 fn traced(sender: &crate::peer::Peer, path: Option<Vec<TraceNode>>) -> Frame {
     let trace = Trace {
@@ -25,12 +25,8 @@ async fn a_traced_frame_gets_one_node_more_with_both_times_set() {
         (Encoding::Gob, Encoding::Native),
         (Encoding::Native, Encoding::Gob),
     ] {
-        let site = Site::new();
-        let daemon = site.start(&[]).await;
-        let mut controller = site.connect(&daemon, Role::CONTROLLER, from).await;
-        let mut node = site.connect(&daemon, Role::AGENT, to).await;
-        node.ready(PLENTY).await;
-        node.nothing_else().await;
+        let (site, daemon) = Site::running().await;
+        let (mut controller, mut node) = site.pair(&daemon, from, to).await;
         let sent = TraceNode {
             uuid: controller.uuid,
             role: Role::CONTROLLER,
@@ -55,12 +51,8 @@ async fn a_traced_frame_gets_one_node_more_with_both_times_set() {
 
 #[tokio::test]
 async fn a_label_without_a_path_stays_without_one() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
-    let mut node = site.node(&daemon).await;
-    node.ready(PLENTY).await;
-    node.nothing_else().await;
+    let (site, daemon) = Site::running().await;
+    let (mut controller, mut node) = site.pair(&daemon, Encoding::Gob, Encoding::Native).await;
     let frame = traced(&controller, None);
     controller.send_frame(frame.clone()).await;
     assert_eq!(node.expect(Kind::START).await, frame);
@@ -68,12 +60,8 @@ async fn a_label_without_a_path_stays_without_one() {
 
 #[tokio::test]
 async fn a_path_that_is_full_is_carried_on_as_it_is() {
-    let site = Site::new();
-    let daemon = site.start(&[]).await;
-    let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
-    let mut node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
-    node.ready(PLENTY).await;
-    node.nothing_else().await;
+    let (site, daemon) = Site::running().await;
+    let (mut controller, mut node) = site.pair(&daemon, Encoding::Gob, Encoding::Gob).await;
     let one = TraceNode {
         uuid: controller.uuid,
         role: Role::CONTROLLER,
