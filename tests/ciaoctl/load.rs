@@ -59,6 +59,11 @@ fn fail(peers: &Peers, to: usize, instance_uuid: String) {
     peers.send(to, Kind::START_FAILURE, failure.encode());
 }
 
+/// The arguments of a command line without quotes.
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
 #[tokio::test]
 async fn every_start_arrives_in_both_encodings_closed_loop_and_pipelined() {
     let scheduler = Scheduler::playing(broker(|_| Fate::Place)).await;
@@ -104,17 +109,7 @@ async fn the_account_tells_lost_failed_and_doubled_starts_apart() {
         _ => Fate::Place,
     };
     let scheduler = Scheduler::playing(broker(fate)).await;
-    let args = [
-        "load",
-        "--json",
-        "--launchers",
-        "2",
-        "--starts",
-        "100",
-        "--pipeline",
-        "--grace",
-        "500ms",
-    ];
+    let args = words("load --json --launchers 2 --starts 100 --pipeline --grace 500ms");
     let ran = scheduler.ctl(&args).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let json = ran.json();
@@ -150,15 +145,7 @@ async fn starts_that_arrive_out_of_order_are_counted() {
     })
     .await;
     let ran = scheduler
-        .ctl(&[
-            "load",
-            "--json",
-            "--launchers",
-            "1",
-            "--starts",
-            "20",
-            "--pipeline",
-        ])
+        .ctl(&words("load --json --launchers 1 --starts 20 --pipeline"))
         .await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(ran.json()["inversions"], 10);
@@ -190,18 +177,7 @@ async fn launchers_that_are_cut_are_told_from_those_that_stay() {
         _ => {}
     })
     .await;
-    let args = [
-        "load",
-        "--json",
-        "--launchers",
-        "3",
-        "--starts",
-        "100",
-        "--kill",
-        "1",
-        "--grace",
-        "500ms",
-    ];
+    let args = words("load --json --launchers 3 --starts 100 --kill 1 --grace 500ms");
     let ran = scheduler.ctl(&args).await;
     assert_eq!(
         ran.code,
@@ -231,15 +207,7 @@ async fn a_controller_that_is_not_master_is_told_so_instead_of_measured() {
     })
     .await;
     let ran = scheduler
-        .ctl(&[
-            "load",
-            "--launchers",
-            "1",
-            "--starts",
-            "10",
-            "--encoding",
-            "gob",
-        ])
+        .ctl(&words("load --launchers 1 --starts 10 --encoding gob"))
         .await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("another controller is master"), "{ran:?}");
@@ -266,7 +234,7 @@ async fn the_servers_cost_is_reported_where_its_process_is_named() {
     );
     assert!(server["rss_after_kib"].as_u64().unwrap() > 0, "{server}");
     let text = scheduler
-        .ctl(&["load", "--launchers", "2", "--starts", "50"])
+        .ctl(&words("load --launchers 2 --starts 50"))
         .await
         .out;
     assert!(
@@ -288,16 +256,7 @@ async fn a_scheduler_that_goes_away_ends_the_run_with_the_account_so_far() {
         }
     })
     .await;
-    let args = [
-        "load",
-        "--json",
-        "--launchers",
-        "2",
-        "--starts",
-        "100",
-        "--grace",
-        "500ms",
-    ];
+    let args = words("load --json --launchers 2 --starts 100 --grace 500ms");
     let ran = scheduler.ctl(&args).await;
     assert_eq!(ran.code, Some(3), "{ran:?}");
     let json = ran.json();

@@ -298,39 +298,29 @@ impl Peer {
         self.next(&answers).await
     }
 
+    /// The next frame that is not part of a report, which must be of this kind.
+    async fn answer_of(&mut self, kind: Kind) -> Frame {
+        let frame = self.answer().await;
+        let payload = String::from_utf8_lossy(&frame.payload);
+        assert_eq!(frame.kind, kind, "{payload}");
+        frame
+    }
+
     /// The next frame that is not part of a report, which says that an instance stopped: which one, with what code.
     pub(crate) async fn stopped(&mut self) -> (String, Option<i64>) {
-        let frame = self.answer().await;
-        assert_eq!(
-            frame.kind,
-            Kind::INSTANCE_STOPPED,
-            "{}",
-            String::from_utf8_lossy(&frame.payload)
-        );
+        let frame = self.answer_of(Kind::INSTANCE_STOPPED).await;
         let event = InstanceStopped::decode(&frame.payload).unwrap();
         (event.instance_uuid, event.exit_code)
     }
 
     pub(crate) async fn deleted(&mut self) -> (String, Option<i64>) {
-        let frame = self.answer().await;
-        assert_eq!(
-            frame.kind,
-            Kind::INSTANCE_DELETED,
-            "{}",
-            String::from_utf8_lossy(&frame.payload)
-        );
+        let frame = self.answer_of(Kind::INSTANCE_DELETED).await;
         let event = InstanceDeleted::decode(&frame.payload).unwrap();
         (event.instance_uuid, event.exit_code)
     }
 
     pub(crate) async fn failure(&mut self) -> StartFailure {
-        let frame = self.answer().await;
-        assert_eq!(
-            frame.kind,
-            Kind::START_FAILURE,
-            "{}",
-            String::from_utf8_lossy(&frame.payload)
-        );
+        let frame = self.answer_of(Kind::START_FAILURE).await;
         StartFailure::decode(&frame.payload).unwrap()
     }
 
@@ -403,13 +393,7 @@ impl Peer {
 
     /// The next frame that is not part of a report, which says what an instance is now.
     pub(crate) async fn turned(&mut self) -> (String, LifeState) {
-        let frame = self.answer().await;
-        assert_eq!(
-            frame.kind,
-            Kind::INSTANCE_STATE,
-            "{}",
-            String::from_utf8_lossy(&frame.payload)
-        );
+        let frame = self.answer_of(Kind::INSTANCE_STATE).await;
         let event = InstanceStateEvent::decode(&frame.payload).unwrap();
         assert_eq!(event.node_uuid, self.connect.source.to_string());
         (event.instance_uuid, event.state)
@@ -417,13 +401,7 @@ impl Peer {
 
     /// The next frame that is not part of a report, which says that a command was not done.
     pub(crate) async fn refused(&mut self) -> CommandFailure {
-        let frame = self.answer().await;
-        assert_eq!(
-            frame.kind,
-            Kind::COMMAND_FAILURE,
-            "{}",
-            String::from_utf8_lossy(&frame.payload)
-        );
+        let frame = self.answer_of(Kind::COMMAND_FAILURE).await;
         CommandFailure::decode(&frame.payload).unwrap()
     }
 
