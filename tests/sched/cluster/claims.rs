@@ -3,8 +3,7 @@
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
 use sched_core::{
-    Accounting, Config, ConfigurationFlags, InstanceReport, Meaning, NewConfiguration, Resources,
-    SessionId,
+    Accounting, Config, ConfigurationFlags, InstanceReport, NewConfiguration, Resources, SessionId,
 };
 
 use crate::support::requests::Asking;
@@ -236,11 +235,7 @@ fn a_configuration_without_memory_limit_means_measured_memory() {
         flags,
         ..NewConfiguration::default()
     };
-    world.frame(
-        controller,
-        Kind::CONFIGURE,
-        Meaning::Configure(Box::new(new)),
-    );
+    world.configure_as(controller, new);
     assert_eq!(free(&mut world, controller), 990);
 }
 

@@ -431,12 +431,8 @@ fn commands_that_have_to_outlive_a_restart_are_refused() {
         instance_uuid,
         ..Update::default()
     };
-    world.frame(
-        controller,
-        Kind::MIGRATE,
-        Meaning::Migrate(Box::new(migrate)),
-    );
-    world.frame(controller, Kind::UPDATE, Meaning::Update(Box::new(update)));
+    world.migrate_as(controller, migrate);
+    world.update_as(controller, update);
     world.delete_at(controller, "waits", Uuid::nil());
     for mode in [EvacuateMode::Cordon, EvacuateMode::Relocate] {
         let evacuate = Evacuate {

@@ -210,7 +210,7 @@ fn an_instance_cannot_come_to_ask_for_more_resources_than_one_start_may() {
             resources,
             ..Update::default()
         };
-        world.frame(controller, Kind::UPDATE, Meaning::Update(Box::new(update)));
+        world.update_as(controller, update);
     }
     let failed = world
         .told(controller)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{StartFailureReason, Update};
-use sched_core::{Backlog, Input, Meaning, SessionId};
+use sched_core::{Backlog, Input, SessionId};
 
 use crate::support::preemption::sized;
 use crate::support::requests::Asking;
@@ -143,8 +143,7 @@ fn update(world: &mut World, controller: SessionId, name: &str, mem: i64, priori
         priority: Some(priority),
         ..Update::default()
     };
-    let meaning = Meaning::Update(Box::new(update));
-    world.frame(controller, Kind::UPDATE, meaning);
+    world.update_as(controller, update);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! after, and what peers were told of it all.
 
 use proto_frames::Kind;
-use proto_frames::payload::{CommandFailure, LifeState, Migrate};
+use proto_frames::payload::{CommandFailure, LifeState, Migrate, Update};
 use sched_core::{
     Capabilities, InstanceReport, Meaning, Message, NodeExtras, Order, PlacedStart, SessionId,
     StartRequest,
@@ -41,7 +41,19 @@ impl World {
             target_node_uuid: target.unwrap_or_default(),
             ..Migrate::default()
         };
-        self.frame(asker, Kind::MIGRATE, Meaning::Migrate(Box::new(migrate)));
+        self.migrate_as(asker, migrate);
+    }
+
+    /// This MIGRATE.
+    pub(crate) fn migrate_as(&mut self, asker: SessionId, migrate: Migrate) {
+        let meaning = Meaning::Migrate(Box::new(migrate));
+        self.frame(asker, Kind::MIGRATE, meaning);
+    }
+
+    /// This UPDATE.
+    pub(crate) fn update_as(&mut self, asker: SessionId, update: Update) {
+        let meaning = Meaning::Update(Box::new(update));
+        self.frame(asker, Kind::UPDATE, meaning);
     }
 
     /// A node says that these instances run on it.

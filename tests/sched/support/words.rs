@@ -155,6 +155,12 @@ impl World {
         self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
     }
 
+    /// This CONFIGURE.
+    pub(crate) fn configure_as(&mut self, controller: SessionId, new: NewConfiguration) {
+        let meaning = Meaning::Configure(Box::new(new));
+        self.frame(controller, Kind::CONFIGURE, meaning);
+    }
+
     /// A CONFIGURE with these rules, or without any.
     pub(crate) fn configure(&mut self, controller: SessionId, rules: Option<Rules>) {
         let new = NewConfiguration {
@@ -162,11 +168,7 @@ impl World {
             rules,
             ..NewConfiguration::default()
         };
-        self.frame(
-            controller,
-            Kind::CONFIGURE,
-            Meaning::Configure(Box::new(new)),
-        );
+        self.configure_as(controller, new);
     }
 
     /// The StartFailure that a START is answered with, which must be all that is said.

@@ -432,7 +432,7 @@ fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
             target_node_uuid: node_uuid(2).to_string(),
             ..Migrate::default()
         };
-        world.frame(native, Kind::MIGRATE, Meaning::Migrate(Box::new(migrate)));
+        world.migrate_as(native, migrate);
         let (native, target) = if forgets {
             crash(&mut world, 2);
             let native = world.controller();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::LifeState;
-use sched_core::{MISSED_STATS, Message};
+use sched_core::{MISSED_STATS, Message, SessionId};
 
 use crate::support::preemption::{TOO_LONG, cpus, frozen, sized};
 use crate::support::requests::Asking;
@@ -13,11 +13,17 @@ use crate::support::world::{World, running};
 /// Longer than a move may take.
 const A_MOVE: Duration = Duration::from_secs(600);
 
-#[test]
-fn a_victim_that_its_launcher_cannot_stop_stays_and_who_waited_for_it_is_told() {
+/// A node that runs `low`, which was told to stop for `high`.
+fn with_victim() -> (World, SessionId, SessionId) {
     let (mut world, controller, node) =
         World::with_preemption().with_running([sized("low", 600, 10)]);
     world.start_as(controller, sized("high", 600, 90));
+    (world, controller, node)
+}
+
+#[test]
+fn a_victim_that_its_launcher_cannot_stop_stays_and_who_waited_for_it_is_told() {
+    let (mut world, controller, node) = with_victim();
     world.look_away();
     world.cannot_delete(node, "low");
     let said = world.told(controller);
@@ -32,9 +38,7 @@ fn a_victim_that_its_launcher_cannot_stop_stays_and_who_waited_for_it_is_told() 
 
 #[test]
 fn what_could_not_be_stopped_in_time_nor_later_ends_by_itself() {
-    let (mut world, controller, node) =
-        World::with_preemption().with_running([sized("low", 600, 10)]);
-    world.start_as(controller, sized("high", 600, 90));
+    let (mut world, controller, node) = with_victim();
     world.advance(TOO_LONG);
     world.cannot_delete(node, "low");
     world.look_away();
@@ -44,9 +48,7 @@ fn what_could_not_be_stopped_in_time_nor_later_ends_by_itself() {
 
 #[test]
 fn a_victim_that_is_stopped_too_late_is_placed_again() {
-    let (mut world, controller, node) =
-        World::with_preemption().with_running([sized("low", 600, 10)]);
-    world.start_as(controller, sized("high", 600, 90));
+    let (mut world, controller, node) = with_victim();
     assert_eq!(world.orders(node), ["stop low"]);
     world.advance(TOO_LONG);
     world.look_away();

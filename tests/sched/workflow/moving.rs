@@ -7,7 +7,7 @@ use proto_frames::payload::{
     StartFailureReason,
 };
 use proto_frames::{Encoding, Kind, Role};
-use sched_core::{Capabilities, Input, Meaning, Message, Order, SessionId, StartRequest};
+use sched_core::{Capabilities, Input, Message, Order, SessionId, StartRequest};
 
 use crate::support::durability::{crash, durable};
 use crate::support::migration::able;
@@ -76,11 +76,7 @@ fn a_move_to_where_the_instance_is_or_to_nowhere_is_refused() {
         target_node_uuid: node_uuid(99).to_string(),
         ..Migrate::default()
     };
-    world.frame(
-        controller,
-        Kind::MIGRATE,
-        Meaning::Migrate(Box::new(migrate)),
-    );
+    world.migrate_as(controller, migrate);
     assert_eq!(
         world.failed_command(controller).reason,
         CommandFailureReason::InvalidData
@@ -182,11 +178,7 @@ fn a_move_that_takes_too_long_is_undone_and_what_ends_late_is_started_again() {
         deadline: Some(Span::from_ms(10_000)),
         ..Migrate::default()
     };
-    world.frame(
-        controller,
-        Kind::MIGRATE,
-        Meaning::Migrate(Box::new(migrate)),
-    );
+    world.migrate_as(controller, migrate);
     world.look_away();
     world.advance(Duration::from_secs(10));
     let failure = world.failed_command(controller);

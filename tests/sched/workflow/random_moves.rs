@@ -210,8 +210,7 @@ impl Run {
             },
             ..Migrate::default()
         };
-        let meaning = Meaning::Migrate(Box::new(migrate));
-        self.world.frame(self.controller, Kind::MIGRATE, meaning);
+        self.world.migrate_as(self.controller, migrate);
     }
 
     fn evacuate(&mut self, at: usize) {
@@ -247,8 +246,7 @@ impl Run {
             may_move: self.chance.bool(),
             ..Update::default()
         };
-        let meaning = Meaning::Update(Box::new(update));
-        self.world.frame(self.controller, Kind::UPDATE, meaning);
+        self.world.update_as(self.controller, update);
     }
 
     fn delete(&mut self, at: usize) {

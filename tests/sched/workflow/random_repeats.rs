@@ -431,8 +431,7 @@ impl Run {
             target_node_uuid: node_uuid(self.hosts[at].number).to_string(),
             ..Migrate::default()
         };
-        let meaning = Meaning::Migrate(Box::new(migrate));
-        self.world.frame(self.controller, Kind::MIGRATE, meaning);
+        self.world.migrate_as(self.controller, migrate);
     }
 
     fn delete(&mut self, at: usize) {

@@ -17,10 +17,6 @@ use crate::support::words::asking;
 use crate::support::world::{World, request, running};
 
 impl World {
-    fn update(&mut self, asker: SessionId, update: Update) {
-        self.frame(asker, Kind::UPDATE, Meaning::Update(Box::new(update)));
-    }
-
     /// A launcher says that it has changed an instance.
     fn updated(&mut self, node: SessionId, name: &str) {
         let event = InstanceStateEvent {
@@ -108,7 +104,7 @@ fn one_node(capabilities: Capabilities) -> (World, SessionId, SessionId) {
 #[test]
 fn more_is_claimed_before_the_launcher_is_told() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     let order = world.ordered_update(node);
     assert_eq!(
         (order.mem_mb, order.vcpus, order.disk_mb),
@@ -132,7 +128,7 @@ fn more_is_claimed_before_the_launcher_is_told() {
 #[test]
 fn less_is_free_for_others_only_when_the_launcher_says_so() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 100));
+    world.update_as(controller, memory("a", 100));
     assert_eq!(world.ordered_update(node).mem_mb, Some(100));
     assert_eq!(world.place(controller, "b", 900), None);
     world.updated(node, "a");
@@ -142,14 +138,14 @@ fn less_is_free_for_others_only_when_the_launcher_says_so() {
 #[test]
 fn what_the_launcher_refuses_or_does_not_do_is_undone() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     world.look_away();
     world.update_fails(node, "a");
     let failure = world.failed_command(controller);
     assert_eq!(failure.command, LifeCommand::Update);
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
     assert_eq!(world.asks("a"), 400);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     world.look_away();
     world.advance(Duration::from_secs(60));
     let failure = world.failed_command(controller);
@@ -160,7 +156,7 @@ fn what_the_launcher_refuses_or_does_not_do_is_undone() {
 #[test]
 fn a_launcher_that_lists_the_new_amounts_has_made_the_change() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     world.stats(node, vec![asking_for("a", 700)]);
     world.look_away();
     world.advance(Duration::from_secs(60));
@@ -171,7 +167,7 @@ fn a_launcher_that_lists_the_new_amounts_has_made_the_change() {
 #[test]
 fn without_room_for_the_difference_the_figures_are_said() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 1200));
+    world.update_as(controller, memory("a", 1200));
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
     let needs = "memory (needs 800 MiB more, 600 MiB free)";
@@ -186,7 +182,7 @@ fn without_room_an_instance_that_may_goes_to_another_node_with_the_new_amounts()
     world.start(controller, "b", 600);
     let other = world.node_with(2, 1000);
     world.look_away();
-    world.update(controller, moving("a", 700));
+    world.update_as(controller, moving("a", 700));
     assert_eq!(world.stops(node), ["a"]);
     assert_eq!(world.place(controller, "c", 400), None);
     world.look_away();
@@ -200,14 +196,14 @@ fn without_room_an_instance_that_may_goes_to_another_node_with_the_new_amounts()
 #[test]
 fn a_move_that_fails_leaves_the_old_amounts() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, moving("a", 1200));
+    world.update_as(controller, moving("a", 1200));
     assert_eq!(
         world.failed_command(controller).reason,
         CommandFailureReason::NoRoom
     );
     world.node_with(2, 2000);
     world.look_away();
-    world.update(controller, moving("a", 1200));
+    world.update_as(controller, moving("a", 1200));
     assert_eq!(world.stops(node), ["a"]);
     world.look_away();
     world.advance(Duration::from_secs(300));
@@ -220,19 +216,19 @@ fn a_move_that_fails_leaves_the_old_amounts() {
 #[test]
 fn a_launcher_that_cannot_change_instances_is_not_asked_to() {
     let (mut world, controller, node) = one_node(Capabilities::default());
-    world.update(controller, memory("a", 500));
+    world.update_as(controller, memory("a", 500));
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::NotSupported);
     assert!(world.ordered(node).is_empty());
     world.node_with(2, 1000);
-    world.update(controller, moving("a", 500));
+    world.update_as(controller, moving("a", 500));
     assert_eq!(world.stops(node), ["a"]);
 }
 
 #[test]
 fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     world.updated(node, "a");
     let other = world.node_with(2, 1000);
     world.look_away();
@@ -240,11 +236,7 @@ fn the_new_amounts_are_asked_for_wherever_it_is_placed_from_then_on() {
         instance_uuid: "a".to_owned(),
         ..Migrate::default()
     };
-    world.frame(
-        controller,
-        Kind::MIGRATE,
-        Meaning::Migrate(Box::new(migrate)),
-    );
+    world.migrate_as(controller, migrate);
     world.has_stopped(node, "a");
     world.told(node);
     assert_eq!(world.given(other).request.asked.mem_mib, 700);
@@ -260,11 +252,11 @@ fn what_waits_may_ask_for_less_and_then_fit() {
     };
     world.start_as(controller, asking("a", 500, scheduling));
     world.look_away();
-    world.update(controller, memory("a", 5000));
+    world.update_as(controller, memory("a", 5000));
     let failure = world.failed_command(controller);
     assert_eq!(failure.reason, CommandFailureReason::NoRoom);
     world.look_away();
-    world.update(controller, memory("a", 200));
+    world.update_as(controller, memory("a", 200));
     let placed = world.told(node);
     let [Message::Start(start)] = &placed[..] else {
         panic!("{placed:?}");
@@ -291,7 +283,7 @@ fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
         priority: Some(90),
         ..Update::default()
     };
-    world.update(controller, update);
+    world.update_as(controller, update);
     assert_eq!(world.turns(controller, "b"), [LifeState::Updated]);
     world.has_stopped(node, "big");
     assert_eq!(world.placements(), [("b".to_owned(), node)]);
@@ -304,18 +296,18 @@ fn an_update_that_says_nothing_or_is_about_nobody_is_refused() {
         instance_uuid: "a".to_owned(),
         ..Update::default()
     };
-    world.update(controller, empty);
+    world.update_as(controller, empty);
     assert_eq!(
         world.failed_command(controller).reason,
         CommandFailureReason::InvalidData
     );
-    world.update(controller, memory("nobody", 1));
+    world.update_as(controller, memory("nobody", 1));
     assert_eq!(
         world.failed_command(controller).reason,
         CommandFailureReason::NoInstance
     );
     world.start_as(controller, request("early", 1));
-    world.update(controller, memory("early", 2));
+    world.update_as(controller, memory("early", 2));
     assert_eq!(
         world.failed_command(controller).reason,
         CommandFailureReason::WrongState
@@ -325,11 +317,11 @@ fn an_update_that_says_nothing_or_is_about_nobody_is_refused() {
 #[test]
 fn one_that_is_being_changed_can_be_deleted_and_ends_as_any_other() {
     let (mut world, controller, node) = one_node(Capabilities::UPDATE);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     world.delete(controller, "a", node);
     world.updated(node, "a");
     world.gone(node, Kind::INSTANCE_DELETED, "a");
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     assert_eq!(
         world.failed_command(controller).reason,
         CommandFailureReason::NoInstance
@@ -342,7 +334,7 @@ fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_
     // Its launcher does not come to the DELETE, or was never told.
     for is_written in [true, false] {
         let (mut world, controller, mut node) = one_node(Capabilities::UPDATE);
-        world.update(controller, memory("a", 200));
+        world.update_as(controller, memory("a", 200));
         world.look_away();
         world.delete(controller, "a", node);
         if is_written {
@@ -367,7 +359,7 @@ fn the_new_amounts_outlive_the_scheduler() {
     let node = world.silent_node(1);
     world.ready_with(node, able(Capabilities::UPDATE));
     world.run_movable(controller, node, request("a", 400).movable(), &["a"]);
-    world.update(controller, memory("a", 700));
+    world.update_as(controller, memory("a", 700));
     world.updated(node, "a");
     crash(&mut world, 1);
     let controller = world.controller();
@@ -379,8 +371,7 @@ fn the_new_amounts_outlive_the_scheduler() {
         instance_uuid: "a".to_owned(),
         ..Migrate::default()
     };
-    let meaning = Meaning::Migrate(Box::new(migrate));
-    world.frame(controller, Kind::MIGRATE, meaning);
+    world.migrate_as(controller, migrate);
     world.has_stopped(node, "a");
     world.told(node);
     let start = world.given(other);
@@ -397,7 +388,7 @@ fn an_instance_that_is_listed_as_suspended_is_not_changed_as_if_it_ran() {
     // Nobody here started it, and it is not managed yet.
     world.stats(node, vec![frozen("a")]);
     world.look_away();
-    world.update(
+    world.update_as(
         controller,
         Update {
             instance_uuid: "a".to_owned(),
@@ -410,7 +401,7 @@ fn an_instance_that_is_listed_as_suspended_is_not_changed_as_if_it_ran() {
     assert!(failure.detail.contains("suspended"), "{failure:?}");
     assert!(world.ordered(node).is_empty());
     // Its priority may change, and it is what it is.
-    world.update(
+    world.update_as(
         controller,
         Update {
             instance_uuid: "a".to_owned(),
