@@ -6,7 +6,8 @@ use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::NodeKey;
 use crate::api::input::Backlog;
 use crate::api::resources::Resources;
-use crate::cluster::node::{Node, NodeStatus, NodeStore};
+use crate::cluster::node::{Node, NodeStatus};
+use crate::cluster::nodes::NodeStore;
 
 impl Node {
     /// Whether a START may be tried on it although it called itself full: room was released since.

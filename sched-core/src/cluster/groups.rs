@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 
 use crate::api::ids::NodeKey;
 use crate::cluster::labels::values_of;
-use crate::cluster::node::NodeStore;
+use crate::cluster::nodes::NodeStore;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Slot;
 

@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use indexmap::IndexMap;
 use proto_frames::{Role, Uuid};
 
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
-use crate::api::ids::{NodeKey, SessionId};
-use crate::api::input::{Backlog, Capabilities, NodeExtras, NodeReport, StartRequest};
+use crate::api::ids::SessionId;
+use crate::api::input::{Backlog, Capabilities, NodeReport, StartRequest};
 use crate::api::resources::{MAX_REPORTED, Resources};
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advised;
@@ -17,7 +16,6 @@ use crate::cluster::ledger::{Claims, Ledger, Measured};
 use crate::cluster::questions::Questions;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
-use crate::maps::Map;
 
 /// Nodes that may share the resources of one: each change of one of them is a change of all. Far more than a machine has
 /// NUMA nodes.
@@ -102,7 +100,7 @@ pub(crate) enum IsOther {
 }
 
 impl IsOther {
-    fn new(is_other: bool) -> Self {
+    pub(super) fn new(is_other: bool) -> Self {
         if is_other { Self::Yes } else { Self::No }
     }
 }
@@ -217,7 +215,7 @@ impl Node {
     /// than its capacity less all that was asked for. Where reports of what is available and of what is used were made
     /// at the same moment the second says nothing new. But they come one after the other, and what an instance began
     /// or ceased to use between them would be counted in neither.
-    fn free(&self, claims: &Claims) -> Resources {
+    pub(super) fn free(&self, claims: &Claims) -> Resources {
         let Some(report) = &self.report else {
             return Resources::NEVER;
         };
@@ -345,263 +343,8 @@ impl Node {
     }
 }
 
-/// All nodes known: connected, or lost with claims in doubt.
-#[derive(Debug, Default)]
-pub(crate) struct NodeStore {
-    slots: Vec<Option<Node>>,
-    vacant: Vec<NodeKey>,
-    by_uuid: Map<Uuid, NodeKey>,
-    by_hostname: IndexMap<Box<str>, Vec<NodeKey>>,
-    /// The nodes that share the resources of another, by that one's UUID.
-    sharers: IndexMap<Uuid, Vec<NodeKey>>,
-}
-
-impl NodeStore {
-    /// The node with this key.
-    ///
-    /// # Panics
-    /// If the node was removed: keys are dropped everywhere when a node is.
-    pub(crate) fn node(&self, key: NodeKey) -> &Node {
-        self.slots[key.0 as usize]
-            .as_ref()
-            .expect("a node's key is dropped with it")
-    }
-
-    /// The node with this key, to be changed. Panics as [`NodeStore::node`].
-    pub(super) fn node_mut(&mut self, key: NodeKey) -> &mut Node {
-        self.slots[key.0 as usize]
-            .as_mut()
-            .expect("a node's key is dropped with it")
-    }
-
-    /// Whether a node with this key is known.
-    pub(crate) fn contains(&self, key: NodeKey) -> bool {
-        self.slots.get(key.0 as usize).is_some_and(Option::is_some)
-    }
-
-    /// The node with this UUID.
-    pub(crate) fn by_uuid(&self, uuid: Uuid) -> Option<NodeKey> {
-        self.by_uuid.get(&uuid).copied()
-    }
-
-    /// The nodes whose latest report has this host name.
-    pub(crate) fn by_hostname(&self, hostname: &str) -> &[NodeKey] {
-        self.by_hostname.get(hostname).map_or(&[], Vec::as_slice)
-    }
-
-    /// Every node from a key on, in order of keys.
-    pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = (NodeKey, &Node)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .skip(start)
-            .filter_map(|(at, slot)| Some((key(at), slot.as_ref()?)))
-    }
-
-    /// Adds a node.
-    pub(super) fn insert(&mut self, node: Node) -> NodeKey {
-        let key = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            key(self.slots.len() - 1)
-        });
-        self.by_uuid.insert(node.uuid, key);
-        self.slots[key.0 as usize] = Some(node);
-        key
-    }
-
-    /// Takes a node out.
-    pub(super) fn remove(&mut self, key: NodeKey) -> Option<Node> {
-        self.set_shares(key, None);
-        let node = self.slots[key.0 as usize].take()?;
-        self.by_uuid.swap_remove(&node.uuid);
-        self.forget_hostname(key, node.hostname());
-        self.vacant.push(key);
-        if self.by_uuid.is_empty() {
-            *self = Self::default();
-        }
-        Some(node)
-    }
-
-    /// Takes in a node's report; whether the node is another by it: its labels, name or size.
-    pub(super) fn set_report(&mut self, key: NodeKey, mut report: Box<NodeReport>) -> IsOther {
-        let node = self.node_mut(key);
-        if let Some(extras) = &mut report.extras {
-            extras.available = None;
-        }
-        let old = node.report.replace(report);
-        if let Some(new) = &mut node.report {
-            if let Some(old) = &old
-                && node.has_extras
-                && new.extras.is_none()
-            {
-                new.extras.clone_from(&old.extras);
-            }
-            node.has_extras |= new.extras.is_some();
-        }
-        let is_other = match (&old, &node.report) {
-            (Some(old), Some(new)) => IsOther::new(old.differs_from(new)),
-            _ => IsOther::Yes,
-        };
-        let old_name = old.as_ref().map_or("", |report| &*report.hostname);
-        let new_name = node.hostname();
-        if old_name == new_name {
-            return is_other;
-        }
-        let new_name: Box<str> = new_name.into();
-        self.forget_hostname(key, old_name);
-        self.by_hostname.entry(new_name).or_default().push(key);
-        is_other
-    }
-
-    /// Takes in labels and the like alone; whether the node is another by it.
-    pub(super) fn set_extras(&mut self, key: NodeKey, mut extras: Box<NodeExtras>) -> IsOther {
-        let node = self.node_mut(key);
-        let available = extras.available.take();
-        // FULL has no figures: what a node has that is full is told by its STATS alone.
-        if node.status == NodeStatus::Full
-            && let (Some(report), Some(available)) = (&mut node.report, available)
-        {
-            report.take_in(available);
-        }
-        node.has_extras = true;
-        match &mut node.report {
-            Some(report) if report.extras.as_ref() != Some(&extras) => {
-                report.extras = Some(extras);
-                IsOther::Yes
-            }
-            // Without figures it takes no work; the READY to come says its labels as well.
-            _ => IsOther::No,
-        }
-    }
-
-    /// Says whose resources a node shares. Beyond [`MAX_PARTS`] of one whole it shares nothing.
-    pub(super) fn set_shares(&mut self, key: NodeKey, with: Option<Uuid>) {
-        let has_place = |with: &Uuid| {
-            let keys = self.sharers.get(with);
-            keys.is_none_or(|keys| keys.len() < MAX_PARTS || keys.contains(&key))
-        };
-        let with = with.filter(has_place);
-        let node = self.node_mut(key);
-        let old = std::mem::replace(&mut node.traits.shares, with);
-        if old == with {
-            return;
-        }
-        if let Some(old) = old
-            && let Some(keys) = self.sharers.get_mut(&old)
-        {
-            keys.retain(|&other| other != key);
-            if keys.is_empty() {
-                self.sharers.swap_remove(&old);
-            }
-        }
-        if let Some(with) = with {
-            self.sharers.entry(with).or_default().push(key);
-        }
-    }
-
-    /// Whether a node says that another shares its resources; `None` while it has said nothing of itself.
-    pub(crate) fn lets_share(&self, whole: Uuid, part: Uuid) -> Option<bool> {
-        let report = self.node(self.by_uuid(whole)?).report.as_ref()?;
-        let extras = report.extras.as_ref();
-        Some(extras.is_some_and(|extras| extras.shared_by.contains(&part)))
-    }
-
-    /// The nodes whose part in a node's resources hangs on what that one says: those it names, and those that share them
-    /// so far.
-    pub(crate) fn said_parts(&self, key: NodeKey) -> Vec<NodeKey> {
-        let node = self.node(key);
-        let extras = node.report.as_ref().and_then(|it| it.extras.as_ref());
-        let named = extras.map_or(&[][..], |extras| &extras.shared_by);
-        let named = named.iter().filter_map(|&uuid| self.by_uuid(uuid));
-        let sharers = self.sharers.get(&node.uuid).into_iter().flatten().copied();
-        let mut parts: Vec<NodeKey> = named.chain(sharers).filter(|&part| part != key).collect();
-        parts.sort_unstable();
-        parts.dedup();
-        parts
-    }
-
-    /// The whole node that this one shares resources with, if it is there and is no part itself.
-    fn whole_of(&self, node: &Node) -> Option<NodeKey> {
-        let whole = self.by_uuid(node.traits.shares?)?;
-        let is_whole = self.node(whole).traits.shares.is_none();
-        is_whole.then_some(whole)
-    }
-
-    /// The nodes that share this one's resources.
-    fn parts_of(&self, node: &Node) -> &[NodeKey] {
-        if self.sharers.is_empty() || node.traits.shares.is_some() {
-            return &[];
-        }
-        self.sharers.get(&node.uuid).map_or(&[], Vec::as_slice)
-    }
-
-    /// The other nodes whose free resources change with this one's.
-    pub(crate) fn relatives(&self, key: NodeKey) -> Vec<NodeKey> {
-        if self.sharers.is_empty() {
-            return Vec::new();
-        }
-        let whole = self.whole_of(self.node(key));
-        let parts = self.parts_of(self.node(whole.unwrap_or(key)));
-        whole
-            .into_iter()
-            .chain(parts.iter().copied())
-            .filter(|&other| other != key)
-            .collect()
-    }
-
-    /// What is free on a node, whether or not it takes work now. Of a node that shares its resources, what the others
-    /// hold is not free either: all of it counts against the whole, and what the whole holds against every part, because
-    /// nobody knows which part it will use.
-    pub(crate) fn free(&self, key: NodeKey) -> Resources {
-        let node = self.node(key);
-        let mut claims = node.ledger.claims();
-        for &part in self.parts_of(node) {
-            claims += self.node(part).ledger.claims();
-        }
-        let own = node.free(&claims);
-        match self.whole_of(node) {
-            Some(whole) if self.node(whole).report.is_some() => {
-                let claims = self.node(whole).ledger.claims();
-                (own - claims.held).min(self.free(whole))
-            }
-            _ => own,
-        }
-    }
-
-    /// How much of a custom resource is free on a node; shared as [`NodeStore::free`] says.
-    pub(crate) fn free_custom(&self, key: NodeKey, column: ColumnId) -> i64 {
-        let node = self.node(key);
-        let held = |node: &Node| amount_of(node.ledger.held_custom(), column);
-        let own = node.custom_total(column).saturating_sub(held(node));
-        let parts = self.parts_of(node).iter();
-        let own = parts.fold(own, |free, &part| {
-            free.saturating_sub(held(self.node(part)))
-        });
-        match self.whole_of(node) {
-            Some(whole) if self.node(whole).custom_total(column) > 0 => own
-                .saturating_sub(held(self.node(whole)))
-                .min(self.free_custom(whole, column)),
-            _ => own,
-        }
-    }
-
-    fn forget_hostname(&mut self, key: NodeKey, hostname: &str) {
-        let Some(keys) = self.by_hostname.get_mut(hostname) else {
-            return;
-        };
-        keys.retain(|&other| other != key);
-        if keys.is_empty() {
-            self.by_hostname.swap_remove(hostname);
-        }
-    }
-}
-
-fn key(at: usize) -> NodeKey {
-    NodeKey(u32::try_from(at).expect("fewer than 2^32 nodes: sessions are bounded by open files"))
-}
-
 /// The amount of one custom resource among amounts in order.
-fn amount_of(amounts: &[(ColumnId, i64)], column: ColumnId) -> i64 {
+pub(super) fn amount_of(amounts: &[(ColumnId, i64)], column: ColumnId) -> i64 {
     match amounts.binary_search_by_key(&column, |(column, _)| *column) {
         Ok(at) => amounts[at].1,
         Err(_) => 0,

@@ -15,7 +15,8 @@ use crate::cluster::facts;
 use crate::cluster::groups::{Group, Groups};
 use crate::cluster::index::Need;
 use crate::cluster::labels::{self, LabelIndex};
-use crate::cluster::node::{Node, NodeStore, Pool};
+use crate::cluster::node::{Node, Pool};
+use crate::cluster::nodes::NodeStore;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Table;
 

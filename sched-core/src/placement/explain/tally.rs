@@ -1,0 +1,430 @@
+//! The count of nodes that fail, by reason, and what is told of it.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+
+use proto_frames::payload::{Reason, ReasonKind};
+
+use super::Explanation;
+use crate::api::ids::NodeKey;
+use crate::api::input::Backlog;
+use crate::api::resources::Resources;
+use crate::cluster::index::ColumnId;
+use crate::cluster::node::NodeStatus;
+use crate::cluster::view::{Asked, Candidate};
+use crate::placement::choose::Search;
+use crate::placement::filters::Miss;
+
+/// Why a node does not fit, in the order of looking: what stays as it is comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Failed {
+    /// A filter that waiting does not help, by its place among those asked.
+    Lasting(u16, Miss),
+    NotReady(Unready),
+    Faulty,
+    Cordoned,
+    BackedUp,
+    UnknownFigures,
+    /// Another filter.
+    Filter(u16, Miss),
+    Memory,
+    Vcpus,
+    Disk,
+    Custom(ColumnId),
+}
+
+/// What a node that is not READY said last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Unready {
+    /// Nothing yet of what it has.
+    Silent,
+    Offline,
+    Maintenance,
+    /// That it is full: of this, as far as its figures tell.
+    Full(Option<&'static str>),
+}
+
+impl Unready {
+    /// What a node is full of, by what is free on it.
+    fn full(free: &Resources) -> Self {
+        let amounts = [
+            ("memory", free.mem_mib),
+            ("vcpus", free.vcpus),
+            ("disk", free.disk_mib),
+        ];
+        let used_up = amounts.into_iter().find(|(_, free)| *free <= 0);
+        Self::Full(used_up.map(|(name, _)| name))
+    }
+
+    /// For programs.
+    fn what(self) -> String {
+        match self {
+            Self::Silent => "no report".to_owned(),
+            Self::Offline => "offline".to_owned(),
+            Self::Maintenance => "maintenance".to_owned(),
+            Self::Full(Some(name)) => format!("full of {name}"),
+            Self::Full(None) => "full".to_owned(),
+        }
+    }
+
+    /// For people, behind a number of nodes.
+    fn words(self) -> String {
+        match self {
+            Self::Silent => "that have not reported yet".to_owned(),
+            Self::Offline => "going offline".to_owned(),
+            Self::Maintenance => "in maintenance".to_owned(),
+            Self::Full(Some(name)) => format!("full (of {name})"),
+            Self::Full(None) => {
+                "full (by their own word, although their figures leave room)".to_owned()
+            }
+        }
+    }
+}
+
+/// The nodes that fail for one reason.
+#[derive(Debug, Default)]
+struct Count {
+    nodes: usize,
+    /// The node that lacks the least, and what it has free.
+    nearest: Option<(i64, NodeKey)>,
+    /// The most of what they are short of that any of them is known to have in all.
+    capacity: Option<i64>,
+    /// Whether one of them might have enough in all.
+    could_ever: bool,
+}
+
+/// All reasons, and whether waiting could help.
+pub(super) struct Tally<'a> {
+    search: &'a Search<'a>,
+    /// By reason. There are few of them, and neighbours mostly fail for the same one.
+    counts: Vec<(Failed, Count)>,
+    /// Where in `counts` the latest node's is.
+    latest: usize,
+    eligible: usize,
+    could_ever: bool,
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(search: &'a Search<'a>) -> Self {
+        Self {
+            search,
+            counts: Vec::new(),
+            latest: 0,
+            eligible: 0,
+            could_ever: false,
+        }
+    }
+
+    pub(super) fn count(&mut self, key: NodeKey) {
+        let (failed, free) = self.look_at(key);
+        let (asked, total) = (self.amount(failed), self.total(failed, key));
+        let count = self.count_of(failed);
+        count.nodes += 1;
+        let Some(free) = free else { return };
+        if count.nearest.is_none_or(|(most, _)| free > most) {
+            count.nearest = Some((free, key));
+        }
+        let known = (total >= 0).then_some(total);
+        count.capacity = count.capacity.max(known);
+        count.could_ever |= known.is_none_or(|total| total >= asked);
+    }
+
+    /// The nodes counted so far that fail for a reason.
+    fn count_of(&mut self, failed: Failed) -> &mut Count {
+        let is_it = |(other, _): &(Failed, Count)| *other == failed;
+        if !self.counts.get(self.latest).is_some_and(is_it) {
+            let found = self.counts.iter().position(is_it);
+            self.latest = found.unwrap_or(self.counts.len());
+            if found.is_none() {
+                self.counts.push((failed, Count::default()));
+            }
+        }
+        &mut self.counts[self.latest].1
+    }
+
+    /// A node, with what it has free: the table knows that of those that it offers.
+    fn candidate(&self, key: NodeKey) -> Candidate<'a> {
+        let view = self.search.view;
+        let node = view.nodes.node(key);
+        match node.slots[view.pool as usize] {
+            Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table.offer(slot)),
+            _ => view.candidate(key),
+        }
+    }
+
+    /// Why a node does not fit, and if it lacks something, how much of it is there.
+    fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
+        let (asked, view) = (self.search.asked, self.search.view);
+        let node = view.nodes.node(key);
+        if node.report.is_none() {
+            // It may yet say that it is and has whatever is asked for.
+            self.could_ever = true;
+            return (Failed::NotReady(Unready::Silent), None);
+        }
+        let candidate = self.candidate(key);
+        let filters = self.search.filters.iter().enumerate();
+        let mut passing = None;
+        for (at, filter) in filters {
+            let at = u16::try_from(at).unwrap_or(u16::MAX);
+            match filter.admits(&candidate, asked) {
+                Err(miss) if filter.is_lasting(miss, asked) => {
+                    return (Failed::Lasting(at, miss), None);
+                }
+                Err(miss) => passing = passing.or(Some(Failed::Filter(at, miss))),
+                Ok(()) => {}
+            }
+        }
+        self.count_eligible(key);
+        let free = candidate.free();
+        // Of one that calls itself full, it is better to know of what.
+        let is_full = node.status == NodeStatus::Full;
+        let unready = match node.status {
+            NodeStatus::Ready | NodeStatus::Full => None,
+            NodeStatus::Connected => Some(Unready::Silent),
+            NodeStatus::Offline => Some(Unready::Offline),
+            NodeStatus::Maintenance => Some(Unready::Maintenance),
+        };
+        if let Some(unready) = unready {
+            return (Failed::NotReady(unready), None);
+        } else if node.fault().is_some() {
+            return (Failed::Faulty, None);
+        } else if node.is_cordoned {
+            return (Failed::Cordoned, None);
+        } else if node.backlog == Backlog::Stalled || !is_full && !node.takes_work() {
+            return (Failed::BackedUp, None);
+        } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
+            return (Failed::UnknownFigures, None);
+        } else if let Some(failed) = passing {
+            return (failed, None);
+        }
+        let wants = &asked.request.asked;
+        if free.mem_mib < wants.mem_mib {
+            return (Failed::Memory, Some(free.mem_mib));
+        } else if free.vcpus < wants.vcpus {
+            return (Failed::Vcpus, Some(free.vcpus));
+        } else if free.disk_mib < wants.disk_mib {
+            return (Failed::Disk, Some(free.disk_mib));
+        }
+        for &(column, amount) in &asked.custom {
+            let free = view.nodes.free_custom(key, column);
+            if free < amount {
+                return (Failed::Custom(column), Some(free));
+            }
+        }
+        if is_full {
+            return (Failed::NotReady(Unready::full(&free)), None);
+        }
+        // Custom resources that nobody has, whose name has no number.
+        (Failed::Custom(ColumnId(u16::MAX)), Some(0))
+    }
+
+    fn count_eligible(&mut self, key: NodeKey) {
+        self.eligible += 1;
+        if self.could_ever {
+            return;
+        }
+        let asked = self.search.asked;
+        let node = self.search.view.nodes.node(key);
+        let whole = node.capacity();
+        let wants = &asked.request.asked;
+        let base = [
+            (whole.mem_mib, wants.mem_mib),
+            (whole.vcpus, wants.vcpus),
+            (whole.disk_mib, wants.disk_mib),
+        ];
+        let custom = asked.custom.iter();
+        let custom = custom.map(|&(column, amount)| (node.custom_total(column), amount));
+        // A figure nobody knows yet may be any.
+        let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
+        let has_all = base.into_iter().chain(custom).all(is_enough);
+        self.could_ever = asked.unheard_of.is_empty() && has_all;
+    }
+
+    pub(super) fn explanation(mut self) -> Explanation {
+        let asked = self.search.asked;
+        let table = self.search.view.table;
+        let what = if asked.request.network_node {
+            "network"
+        } else {
+            "compute"
+        };
+        if table.len() == 0 {
+            return Explanation::of(&format!("no {what} node is connected"));
+        }
+        if let Some(list) = &self.search.list
+            && list.len() < table.len()
+            && let Some(at) = self.pin()
+        {
+            let miss = Miss(u16::from(asked.request.node_id.is_none()));
+            let others = table.len() - list.len();
+            self.count_of(Failed::Lasting(at, miss)).nodes += others;
+            // The host that is asked for may be one that has not said its name yet.
+            let nodes = self.search.view.nodes;
+            let is_silent = |key| nodes.node(key).report.is_none();
+            self.could_ever |= asked.request.node_id.is_none() && table.iter().any(is_silent);
+        }
+        let mut text = format!("none of {} {what} nodes fits:", table.len());
+        let mut counts: Vec<_> = self.counts.iter().collect();
+        counts.sort_by_key(|(failed, count)| (Reverse(count.nodes), *failed));
+        let mut reasons = Vec::with_capacity(counts.len());
+        for &(failed, ref count) in counts {
+            let (words, reason) = self.reason(failed, count);
+            let _ = write!(text, " {} {words};", count.nodes);
+            reasons.push(reason);
+        }
+        text.pop();
+        let never = !self.could_ever;
+        if never {
+            text.push_str(self.why_never());
+        }
+        Explanation {
+            text,
+            reasons,
+            never,
+        }
+    }
+
+    /// The place of the filter that looks at names, which alone gives a list of nodes.
+    fn pin(&self) -> Option<u16> {
+        let mut filters = self.search.filters.iter();
+        let at = filters.position(|filter| filter.reason() == ReasonKind::Pinned)?;
+        u16::try_from(at).ok()
+    }
+
+    fn why_never(&self) -> &'static str {
+        if self.eligible == 0 {
+            "; it never can with the nodes there are: none is what it asks for"
+        } else {
+            "; it never can: it asks for more than the largest of them has in all"
+        }
+    }
+
+    /// One reason, in words that follow the number of nodes, and as a record.
+    fn reason(&self, failed: Failed, count: &Count) -> (String, Reason) {
+        let view = self.search.view;
+        let mut reason = Reason {
+            nodes: count.nodes as i64,
+            ..Reason::default()
+        };
+        let words = match failed {
+            Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
+                let filter = self.search.filters[usize::from(at)];
+                reason.reason = filter.reason();
+                reason.what = filter.what(miss, self.search.asked);
+                reason.never = filter.is_lasting(miss, self.search.asked);
+                filter.describe(miss, self.search.asked)
+            }
+            Failed::NotReady(unready) => {
+                reason.what = unready.what();
+                plain(&mut reason, ReasonKind::NotReady, &unready.words())
+            }
+            Failed::Faulty => {
+                let kind = ReasonKind::Other("fault".to_owned());
+                let words = "that take no work, for a fault of theirs (ciaoctl nodes --wide)";
+                plain(&mut reason, kind, words)
+            }
+            Failed::Cordoned => {
+                let kind = ReasonKind::Other("cordoned".to_owned());
+                plain(&mut reason, kind, "cordoned")
+            }
+            Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, "with a full queue"),
+            Failed::UnknownFigures => plain(
+                &mut reason,
+                ReasonKind::UnknownFigures,
+                "with unknown figures",
+            ),
+            Failed::Memory | Failed::Vcpus | Failed::Disk | Failed::Custom(_) => {
+                self.shortage(failed, count, &mut reason)
+            }
+        };
+        if let Some((_, key)) = count.nearest {
+            let node = view.nodes.node(key);
+            reason.node_uuid = node.uuid.to_string();
+            reason.hostname = node.hostname().to_owned();
+        }
+        (words, reason)
+    }
+
+    /// How much is asked for of what a node is short of.
+    fn amount(&self, failed: Failed) -> i64 {
+        let asked: &Asked<'_> = self.search.asked;
+        let wants = &asked.request.asked;
+        let Failed::Custom(column) = failed else {
+            return match failed {
+                Failed::Memory => wants.mem_mib,
+                Failed::Vcpus => wants.vcpus,
+                Failed::Disk => wants.disk_mib,
+                _ => 0,
+            };
+        };
+        let mut custom = asked.custom.iter();
+        if let Some(&(_, amount)) = custom.find(|(other, _)| *other == column) {
+            return amount;
+        }
+        let amounts = asked.scheduling().map(|scheduling| &scheduling.resources);
+        let amount = amounts.and_then(|amounts| amounts.get(self.name_of(column)));
+        amount.copied().unwrap_or_default()
+    }
+
+    /// How much of what it is short of a node has in all; -1 if that is not known.
+    fn total(&self, failed: Failed, key: NodeKey) -> i64 {
+        let node = self.search.view.nodes.node(key);
+        match failed {
+            Failed::Memory => node.capacity().mem_mib,
+            Failed::Vcpus => node.capacity().vcpus,
+            Failed::Disk => node.capacity().disk_mib,
+            Failed::Custom(column) => node.custom_total(column),
+            _ => -1,
+        }
+    }
+
+    /// The name of a custom resource, which has no number if nobody ever had any.
+    fn name_of(&self, column: ColumnId) -> &'a str {
+        let asked = self.search.asked;
+        let mut custom = asked.custom.iter();
+        if custom.any(|(other, _)| *other == column) {
+            self.search.view.columns.name(column)
+        } else {
+            asked.unheard_of.first().copied().unwrap_or_default()
+        }
+    }
+
+    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> String {
+        let (kind, name, unit) = match failed {
+            Failed::Memory => (ReasonKind::Memory, "memory", " MiB"),
+            Failed::Vcpus => (ReasonKind::Vcpus, "vcpus", ""),
+            Failed::Disk => (ReasonKind::Disk, "disk", " MiB"),
+            Failed::Custom(column) => (ReasonKind::Resource, self.name_of(column), ""),
+            _ => return String::new(),
+        };
+        let amount = self.amount(failed);
+        let best = count.nearest.map_or(0, |(free, _)| free.max(0));
+        reason.asked = Some(amount);
+        reason.best = Some(best);
+        reason.capacity = count.capacity;
+        reason.never = !count.could_ever;
+        if kind == ReasonKind::Resource {
+            reason.what = name.to_owned();
+        }
+        reason.reason = kind;
+        let mut words = format!("short of {name} (asks {amount}{unit}, most free {best}");
+        let host = count
+            .nearest
+            .map_or("", |(_, key)| self.search.view.nodes.node(key).hostname());
+        if !host.is_empty() {
+            let _ = write!(words, " on {host}");
+        }
+        if reason.never
+            && let Some(capacity) = count.capacity
+        {
+            let _ = write!(words, ", never: the largest has {capacity}");
+        }
+        words.push(')');
+        words
+    }
+}
+
+fn plain(reason: &mut Reason, kind: ReasonKind, words: &str) -> String {
+    reason.reason = kind;
+    words.to_owned()
+}
