@@ -320,7 +320,7 @@ impl OfferIndex {
     }
 
     /// Bytes on the heap.
-    #[cfg(any(test, feature = "test-support"))]
+    #[cfg(feature = "test-support")]
     pub(crate) fn size(&self) -> usize {
         self.exact.capacity() * size_of::<[Resources; BLOCK]>()
             + self.packed.capacity() * size_of::<PackedBlock>()

@@ -175,7 +175,7 @@ impl Table {
     }
 
     /// Bytes on the heap.
-    #[cfg(any(test, feature = "test-support"))]
+    #[cfg(feature = "test-support")]
     pub(crate) fn size(&self) -> usize {
         self.slots.capacity() * size_of::<Option<NodeKey>>() + self.offers.size()
     }

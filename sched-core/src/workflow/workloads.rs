@@ -186,11 +186,11 @@ impl Scheduler {
         if old_flags == flags && new_rules.is_none() {
             return;
         }
-        if let Some(rules) = &new_rules {
-            if let Err(error) = self.placement.set_rules(&rules.policy) {
-                self.notice(Notice::BadRules(error));
-                new_rules = None;
-            }
+        if let Some(rules) = &new_rules
+            && let Err(error) = self.placement.set_rules(&rules.policy)
+        {
+            self.notice(Notice::BadRules(error));
+            new_rules = None;
         }
         self.cluster.configure(flags, new_rules, self.now);
         self.note_changes();
