@@ -37,7 +37,7 @@ impl<'t> Audience<'t> {
         for place in self.places.by_ref() {
             let (id, topic) = match peers.controllers.get(place) {
                 Some(&id) => (id, None),
-                None => (peers.subscribers[place - controllers], self.topic),
+                None => (*peers.subscribers.get(place - controllers)?, self.topic),
             };
             let session = peers.session(id);
             let is_told = topic.is_none_or(|topic| session.topics.contains(topic));
