@@ -1,4 +1,276 @@
-//! What must be on disk before what, and what is taken up again from there.
+//! What must be on disk before what. Changes are collected while one input is handled and handed out as one [`Change`] at
+//! its end; what must not happen before a change is on disk waits here for that.
+//!
+//! [`Journal`] knows which instances, nodes, bindings and claims have changed, not what they are: records are made by
+//! whoever has the data, and what waited is done by whoever had it wait. Without a state directory nothing is handed out
+//! and nothing waits. Files are not touched here.
 
+mod claims;
 pub(crate) mod disk;
-pub(crate) mod durable;
+mod recorded;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use indexmap::IndexSet;
+use proto_frames::Uuid;
+
+use crate::api::ids::InstanceId;
+use crate::api::record::{Change, EndsRecord, Record, RecordKey, Ticket};
+use crate::journal::claims::Claims;
+use crate::journal::disk::Disk;
+use crate::journal::recorded::Recorded;
+
+/// What has changed, what waits for it to be on disk, and how the disk is.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    is_on: bool,
+    /// Whether the scheduler is about to end: what would be done later is done at once.
+    is_leaving: bool,
+    instances: IndexSet<InstanceId>,
+    nodes: IndexSet<Uuid>,
+    bindings: IndexSet<Uuid>,
+    claims: Claims,
+    /// The latest change that was handed out.
+    last: u64,
+    /// The latest change that is on disk.
+    committed: u64,
+    waiting: VecDeque<Waiting>,
+    /// What nodes are to be told of their ends and the change that has to be on disk before, one for each node at most.
+    acknowledgements: VecDeque<(u64, Uuid, EndsRecord)>,
+    recorded: Recorded,
+    disk: Disk,
+}
+
+/// What is to be done once something is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The instance's START is given to its node.
+    Give,
+    /// Those who follow it are told that it waits.
+    TellWaiting,
+    /// Its sender is told that it waits.
+    TellQueued,
+    /// Its move begins.
+    Move,
+    /// Its launcher is told that it has to make way.
+    MakeWay,
+}
+
+/// Something that waited for the disk and need wait no longer.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) instance: InstanceId,
+    /// The instance's state that this is about.
+    pub(crate) epoch: u64,
+    pub(crate) next: Next,
+}
+
+/// Something that waits for a change to be on disk.
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    ready: Ready,
+}
+
+/// What has changed since the change before.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    pub(crate) instances: IndexSet<InstanceId>,
+    /// What an operator decided about them, or which of their ends are dealt with.
+    pub(crate) nodes: IndexSet<Uuid>,
+    pub(crate) bindings: IndexSet<Uuid>,
+    /// Nodes with other claims.
+    pub(crate) claims: Vec<Uuid>,
+}
+
+impl Changed {
+    /// How many records that makes.
+    pub(crate) fn len(&self) -> usize {
+        self.instances.len() + self.nodes.len() + self.bindings.len() + self.claims.len()
+    }
+}
+
+impl Journal {
+    /// A journal without changes; one that is not on keeps nothing.
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self {
+            is_on,
+            ..Self::default()
+        }
+    }
+
+    /// Has an instance, as it is at the end of this input, put on disk, or what is there of it taken away.
+    pub(crate) fn note_instance(&mut self, instance: &InstanceId) {
+        if self.is_on {
+            self.instances.insert(instance.clone());
+        }
+    }
+
+    /// Has what is kept of a node put on disk.
+    pub(crate) fn note_node(&mut self, node: Uuid) {
+        if self.is_on {
+            self.nodes.insert(node);
+        }
+    }
+
+    /// Has it put on disk that a UUID is bound. Nothing waits for that: until it is on disk, what a crash undoes is that
+    /// one claim.
+    pub(crate) fn note_binding(&mut self, uuid: Uuid) {
+        if self.is_on {
+            self.bindings.insert(uuid);
+        }
+    }
+
+    /// Notes that something of an instance was found on disk.
+    pub(crate) fn note_found(&mut self, instance: &InstanceId) {
+        if self.is_on {
+            self.recorded.note_put(instance, self.last);
+        }
+    }
+
+    /// The scheduler is about to end.
+    pub(crate) fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Whether something can be done now, or is to be handed out.
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
+        self.has_changes()
+            || self.are_claims_due(now)
+            || self
+                .waiting
+                .front()
+                .is_some_and(|first| first.ticket <= self.committed)
+            || self.has_acknowledgement()
+            || self.has_failure()
+    }
+
+    /// When there is something to do because time has passed.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        [self.disk.due(), self.claims.due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What is to be handed out now, if anything. `claims_on` = how many claims there are on a node.
+    pub(crate) fn take_changed(
+        &mut self,
+        now: Instant,
+        claims_on: impl Fn(Uuid) -> usize,
+    ) -> Option<Changed> {
+        let claims = if self.are_claims_due(now) {
+            self.claims.take_changed(now, self.is_leaving, claims_on)
+        } else {
+            Vec::new()
+        };
+        if !self.has_changes() && claims.is_empty() {
+            return None;
+        }
+        Some(Changed {
+            instances: std::mem::take(&mut self.instances),
+            nodes: std::mem::take(&mut self.nodes),
+            bindings: std::mem::take(&mut self.bindings),
+            claims,
+        })
+    }
+
+    /// Notes whether the next change puts a record of an instance on disk or takes it off.
+    pub(crate) fn note_record(&mut self, instance: &InstanceId, record: Option<&Record>) {
+        let ticket = self.last + 1;
+        match record {
+            Some(_) => self.recorded.note_put(instance, ticket),
+            None => self.recorded.note_removed(instance, ticket),
+        }
+    }
+
+    /// These records as the next change, which is waited for from now on.
+    pub(crate) fn hand_out(
+        &mut self,
+        now: Instant,
+        entries: Vec<(RecordKey, Option<Record>)>,
+    ) -> Change {
+        self.last += 1;
+        self.disk.waits(now);
+        Change {
+            ticket: Ticket(self.last),
+            entries,
+        }
+    }
+
+    /// The change with which all that changed so far will be on disk. Tickets never go back.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.last + u64::from(self.has_changes())
+    }
+
+    /// Whether this change is on disk, as far as anything is to be.
+    pub(crate) fn is_on_disk(&self, ticket: u64) -> bool {
+        !self.is_on || ticket <= self.committed
+    }
+
+    /// Everything up to this change is on disk; whether a disk that had been silent answers again.
+    pub(crate) fn committed(&mut self, now: Instant, ticket: Ticket) -> bool {
+        self.committed = self.committed.max(ticket.0);
+        self.recorded.settle(self.committed);
+        self.disk
+            .progressed(now, self.committed, self.committed < self.last)
+    }
+
+    /// Has something done about an instance once all that changed so far is on disk.
+    pub(crate) fn wait(&mut self, instance: &InstanceId, epoch: u64, next: Next) {
+        let ticket = self.ticket();
+        let ready = Ready {
+            instance: instance.clone(),
+            epoch,
+            next,
+        };
+        self.waiting.push_back(Waiting { ticket, ready });
+    }
+
+    /// The next of what can be done by now.
+    pub(crate) fn take_ready(&mut self) -> Option<Ready> {
+        let first = self.waiting.front()?;
+        let waiting = (first.ticket <= self.committed).then(|| self.waiting.pop_front())?;
+        waiting.map(|waiting| waiting.ready)
+    }
+
+    /// Has a node told of its ends once all that changed so far is on disk.
+    pub(crate) fn acknowledge(&mut self, node: Uuid, ends: EndsRecord) {
+        self.acknowledgements.push_back((self.ticket(), node, ends));
+    }
+
+    /// What a node can be told by now.
+    pub(crate) fn take_acknowledgement(&mut self) -> Option<(Uuid, EndsRecord)> {
+        let first = self
+            .has_acknowledgement()
+            .then(|| self.acknowledgements.pop_front())?;
+        first.map(|(_, node, ends)| (node, ends))
+    }
+
+    fn has_acknowledgement(&self) -> bool {
+        let first = self.acknowledgements.front();
+        first.is_some_and(|&(ticket, ..)| ticket <= self.committed)
+    }
+
+    /// Whether something may be on disk of an instance. What is known of it now is not what a crash would leave then, until
+    /// that is on disk as well.
+    pub(crate) fn is_recorded(&self, instance: &InstanceId) -> bool {
+        self.is_on && self.recorded.put_with(instance).is_some()
+    }
+
+    /// Whether what is known of an instance is not on disk.
+    pub(crate) fn is_unwritten(&self, instance: &InstanceId) -> bool {
+        let put = self.recorded.put_with(instance);
+        put.is_some_and(|ticket| ticket > self.committed)
+    }
+
+    /// STARTs that are not on disk, failures of such as still are, and records to be taken off it.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.disk.unwritten() + self.recorded.removals()
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.instances.is_empty() || !self.nodes.is_empty() || !self.bindings.is_empty()
+    }
+}

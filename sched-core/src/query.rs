@@ -40,7 +40,7 @@ impl Scheduler {
             QueryKind::Instances => self.query_instances(now, query, &mut result),
             QueryKind::Controllers => {
                 result.controllers = self.controller_rows(now);
-                result.store = Some(self.store_view());
+                result.store = Some(self.journal.view(self.now));
             }
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),

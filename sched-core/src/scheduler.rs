@@ -14,7 +14,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
 use crate::cluster::Cluster;
 use crate::instance::Instances;
-use crate::journal::durable::Durable;
+use crate::journal::Journal;
 use crate::peers::Peers;
 use crate::peers::outcomes::{self, Outcomes};
 use crate::peers::session::Session;
@@ -27,7 +27,6 @@ use crate::workflow::cordons::Cordons;
 use crate::workflow::ends::Ends;
 use crate::workflow::evictions::Evictions;
 use crate::workflow::recovery::Settling;
-use crate::workflow::remembered::Remembered;
 use crate::workflow::tries::Tries;
 use crate::workflow::waiting::Sweep;
 
@@ -58,9 +57,7 @@ pub struct Scheduler {
     /// When to see whether a launcher with a lease still reports.
     pub(crate) leases: BTreeSet<(Instant, NodeKey)>,
     pub(crate) evictions: Evictions,
-    pub(crate) durable: Durable,
-    /// Claims on original launchers, for when they or the scheduler were away.
-    pub(crate) remembered: Remembered,
+    pub(crate) journal: Journal,
     /// Which ends of each node are dealt with.
     pub(crate) ends: Ends,
     pub(crate) outcomes: Outcomes,
@@ -120,7 +117,7 @@ impl Scheduler {
         let restored = std::mem::take(&mut config.restored);
         let config = Arc::new(config);
         let cluster = Cluster::new(Arc::clone(&config), cluster.flags, cluster.rules);
-        let durable = Durable::new(config.durable);
+        let journal = Journal::new(config.durable);
         let mut scheduler = Self {
             placement,
             configuration,
@@ -136,8 +133,7 @@ impl Scheduler {
             sweep: Sweep::default(),
             leases: BTreeSet::new(),
             evictions: Evictions::default(),
-            durable,
-            remembered: Remembered::default(),
+            journal,
             ends: Ends::default(),
             outcomes: Outcomes::default(),
             briefing: Briefing::default(),
@@ -171,11 +167,10 @@ impl Scheduler {
             Input::Tick => self.tick(now),
         }
         self.note_changes();
-        let has_work = self.durable.has_work()
+        let has_work = self.journal.has_work(self.now)
             || !self.woken.is_empty()
             || self.evictions.has_work()
-            || self.cordons.is_stirred()
-            || self.are_claims_due();
+            || self.cordons.is_stirred();
         if has_work {
             self.end_turn();
         }
@@ -216,7 +211,7 @@ impl Scheduler {
         let due = [
             lost,
             self.settling.due(),
-            self.durable.disk.due(),
+            self.journal.due(),
             self.batches.due(),
             batches,
             self.instances.due(),
@@ -224,7 +219,6 @@ impl Scheduler {
             self.sweep_due(),
             self.leases.first().map(|(due, _)| *due),
             self.evictions.due(),
-            self.remembered.due(),
             self.cordons.due(self.now),
             (!self.woken.is_empty() || self.evictions.has_work()).then_some(self.now),
             self.briefing.is_page_due(&self.peers).then_some(self.now),

@@ -29,6 +29,9 @@ pub const MAX_SETTLING: usize = 16_384;
 /// Bytes of payload that may wait in the settle window at once.
 pub const MAX_SETTLING_BYTES: usize = 64 * 1024 * 1024;
 
+/// How long what ran on a lost node is remembered for the case that it comes back with it.
+pub(crate) const LOST_TIME: Duration = Duration::from_secs(3600);
+
 /// Instances one node may hold entries for: beyond that nothing fits it, and what else it lists is left out. Four times what
 /// one STATS may list, and far above what a machine can run.
 pub const MAX_INSTANCES_PER_NODE: usize = 1 << 16;

@@ -1,27 +1,14 @@
-//! A disk that takes no writes, or is too slow: what needs it is told so within [`DISK_PATIENCE`], what does not goes on.
-//!
-//! Nothing is taken in that would have to survive a restart while nothing can be written: such a START waits at the door
-//! ([`Scheduler::hold_for_disk`]) and fails when its time is up; commands are refused. A START that had been taken in
-//! when the disk failed fails the same, unless it is on disk or its node has it. What was acknowledged is never given up:
-//! instances that are to start again or to move wait for the disk, and nothing is stopped for them meanwhile.
+//! How the disk is, and what waits for it while it takes no writes, or is too slow.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use proto_frames::payload::{
-    EvacuateMode, RefusalReason, StartFailure, StartFailureReason, StoreState, StoreView,
-};
-use proto_frames::{Frame, Kind};
+use proto_frames::payload::{StartFailure, StoreState, StoreView};
 
-use crate::Scheduler;
-use crate::api::action::{Notice, PlacedStart};
-use crate::api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
+use crate::api::action::PlacedStart;
+use crate::api::disk::{DISK_PATIENCE, DiskState};
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::Meaning;
-use crate::instance::{Awaits, Placing, State};
-use crate::placement::explain::Explanation;
-use crate::workflow::admission::Known;
-use crate::workflow::start::Refusal;
+use crate::journal::Journal;
 
 /// STARTs that wait for the disk at once: beyond that they fail at once.
 pub const MAX_HELD_FOR_DISK: usize = 1024;
@@ -35,15 +22,15 @@ pub const MAX_UNWRITTEN: usize = 1 << 18;
 
 /// How the disk is, and what waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct Disk {
+pub(super) struct Disk {
     trouble: Option<Trouble>,
     /// Since when a change waits to be on disk and no other came to be there.
     waits_since: Option<Instant>,
     /// STARTs at the door, with the moment their time is up.
     held: VecDeque<(Instant, PlacedStart)>,
     held_bytes: usize,
-    /// STARTs that were taken in and are not on disk.
-    unwritten: VecDeque<Unwritten>,
+    /// STARTs that were taken in and are not on disk, with the moment their time is up.
+    unwritten: VecDeque<(Instant, Unwritten)>,
     /// STARTs that were on disk and have failed: a crash would have them tried again, until that is on disk.
     failed: VecDeque<Failed>,
 }
@@ -58,13 +45,12 @@ struct Trouble {
 
 /// A START that is not acknowledged before it is on disk.
 #[derive(Debug)]
-struct Unwritten {
-    due: Instant,
+pub(crate) struct Unwritten {
     /// The change with which it will be there.
-    ticket: u64,
-    instance: InstanceId,
+    pub(crate) ticket: u64,
+    pub(crate) instance: InstanceId,
     /// Which START of the instance it is.
-    arrived: Instant,
+    pub(crate) arrived: Instant,
 }
 
 /// A START whose failure is told once it is on disk with this change.
@@ -75,40 +61,193 @@ struct Failed {
     failure: StartFailure,
 }
 
+/// The disk itself.
+impl Journal {
+    /// Whether nothing can be written at the moment.
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        self.disk.trouble.is_some()
+    }
+
+    /// What is said of the trouble to those whom it concerns.
+    pub(crate) fn trouble_detail(&self) -> String {
+        let trouble = self.disk.trouble.as_ref();
+        let why = trouble.map_or(Trouble::SILENT, Trouble::why);
+        format!(
+            "the scheduler cannot record it, so that it would be lost in a restart: its state directory takes no \
+             writes: {why}"
+        )
+    }
+
+    /// The disk takes writes no longer, or again.
+    pub(crate) fn disk_is(&mut self, now: Instant, state: DiskState) {
+        self.disk.trouble = match state {
+            DiskState::Writes => None,
+            DiskState::Refuses(why) => {
+                let since = self.disk.trouble.as_ref().map_or(now, |it| it.since);
+                let why = Some(why);
+                Some(Trouble { since, why })
+            }
+        };
+    }
+
+    /// Takes the disk for one that takes no writes if it has not answered in time; whether that is new.
+    pub(crate) fn note_silence(&mut self, now: Instant) -> bool {
+        let since = self.disk.waits_since.filter(|_| !self.is_in_trouble());
+        let Some(since) = since.filter(|since| *since + DISK_PATIENCE <= now) else {
+            return false;
+        };
+        self.disk.trouble = Some(Trouble { since, why: None });
+        true
+    }
+
+    /// Whether so many records wait to be taken off the disk that no START may leave a further one.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.recorded.removals() >= MAX_UNWRITTEN
+    }
+
+    /// How the disk is, for people.
+    pub(crate) fn view(&self, now: Instant) -> StoreView {
+        let waiting = self.disk.held.len() + self.waiting.len();
+        let mut view = StoreView {
+            state: StoreState::Written,
+            waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
+            ..StoreView::default()
+        };
+        if !self.is_on {
+            view.state = StoreState::Memory;
+        } else if let Some(trouble) = &self.disk.trouble {
+            view.state = StoreState::Refused;
+            view.since_s = Some(now.saturating_duration_since(trouble.since).as_secs());
+            view.detail = trouble.why().to_owned();
+        }
+        view
+    }
+}
+
+/// What waits for the disk.
+impl Journal {
+    /// Has a START wait at the door until the disk takes writes; gives it back if as many wait as may.
+    pub(crate) fn hold(&mut self, now: Instant, start: PlacedStart) -> Option<PlacedStart> {
+        let bytes = self.disk.held_bytes + start.frame.payload.len();
+        if self.disk.held.len() >= MAX_HELD_FOR_DISK || bytes > MAX_HELD_FOR_DISK_BYTES {
+            return Some(start);
+        }
+        self.disk.held_bytes = bytes;
+        self.disk.held.push_back((now + DISK_PATIENCE, start));
+        None
+    }
+
+    /// Takes out the START of an instance: it was deleted, or sent again.
+    pub(crate) fn take_held_of(&mut self, instance: &InstanceId) -> Option<PlacedStart> {
+        let is_it = |(_, start): &(Instant, PlacedStart)| start.request.instance == *instance;
+        let at = self.disk.held.iter().position(is_it)?;
+        self.disk.release(at)
+    }
+
+    /// Takes out a START whose time is up.
+    pub(crate) fn take_late_held(&mut self, now: Instant) -> Option<PlacedStart> {
+        let (due, _) = self.disk.held.front()?;
+        (*due <= now).then(|| self.disk.release(0))?
+    }
+
+    /// Takes out all STARTs at the door, in the order they came.
+    pub(crate) fn take_held(&mut self) -> Vec<PlacedStart> {
+        self.disk.held_bytes = 0;
+        let held = std::mem::take(&mut self.disk.held);
+        held.into_iter().map(|(_, start)| start).collect()
+    }
+
+    /// STARTs at the door, and their bytes.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.disk.held.len(), self.disk.held_bytes)
+    }
+
+    /// Notes a START that is kept from this input on.
+    pub(crate) fn note_kept(&mut self, now: Instant, instance: &InstanceId) {
+        if self.is_on {
+            let unwritten = Unwritten {
+                ticket: self.last + 1,
+                instance: instance.clone(),
+                arrived: now,
+            };
+            self.look_later(now, unwritten);
+        }
+    }
+
+    /// Has a START looked at again if it is not on disk in time.
+    pub(crate) fn look_later(&mut self, now: Instant, start: Unwritten) {
+        let due = now + DISK_PATIENCE;
+        self.disk.unwritten.push_back((due, start));
+    }
+
+    /// Takes out a START that was taken in and has not come to be on disk in time.
+    pub(crate) fn take_late_unwritten(&mut self, now: Instant) -> Option<Unwritten> {
+        let (due, _) = self.disk.unwritten.front()?;
+        let first = (*due <= now).then(|| self.disk.unwritten.pop_front())?;
+        first.map(|(_, start)| start)
+    }
+
+    /// Takes out all STARTs that were taken in and are not on disk.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        let unwritten = std::mem::take(&mut self.disk.unwritten);
+        unwritten.into_iter().map(|(_, start)| start).collect()
+    }
+
+    /// Has the failure of a START that is still on disk wait until it is not. Gives back one that can be told.
+    pub(crate) fn hold_failure(
+        &mut self,
+        instance: &InstanceId,
+        sender: SessionId,
+        failure: StartFailure,
+    ) -> Option<StartFailure> {
+        let is_new = |(_, it): &(Instant, Unwritten)| it.instance == *instance;
+        if !self.is_recorded(instance) || self.disk.unwritten.iter().any(is_new) {
+            return Some(failure);
+        }
+        let ticket = self.ticket();
+        self.disk.failed.push_back(Failed {
+            ticket,
+            sender,
+            failure,
+        });
+        None
+    }
+
+    /// A failure that is on disk by now, and to whom it is told.
+    pub(crate) fn take_failure(&mut self) -> Option<(SessionId, StartFailure)> {
+        let first = self.has_failure().then(|| self.disk.failed.pop_front())?;
+        first.map(|first| (first.sender, first.failure))
+    }
+
+    /// Whether a failure can be told that waited to be on disk.
+    pub(super) fn has_failure(&self) -> bool {
+        let first = self.disk.failed.front();
+        first.is_some_and(|first| first.ticket <= self.committed)
+    }
+}
+
+impl Trouble {
+    /// What is said of a disk that says nothing.
+    const SILENT: &str = "its disk has not answered in time";
+
+    fn why(&self) -> &str {
+        self.why.as_deref().unwrap_or(Self::SILENT)
+    }
+}
+
 impl Disk {
-    /// Whether a failure can be told that waited for this change.
-    pub(crate) fn has_failures(&self, committed: u64) -> bool {
-        let first = self.failed.front();
-        first.is_some_and(|first| first.ticket <= committed)
-    }
-
-    /// STARTs that wait at the door.
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
-    }
-
-    /// What they take, in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
-
-    /// STARTs that were taken in and are not on disk, and those that have failed and still are.
-    pub(crate) fn unwritten(&self) -> usize {
-        self.unwritten.len() + self.failed.len()
-    }
-
     /// A change was handed out.
-    pub(crate) fn waits(&mut self, now: Instant) {
+    pub(super) fn waits(&mut self, now: Instant) {
         self.waits_since.get_or_insert(now);
     }
 
     /// Something came to be on disk; whether that ends a trouble. `more` = there are changes that are not yet.
-    pub(crate) fn progressed(&mut self, now: Instant, committed: u64, more: bool) -> bool {
+    pub(super) fn progressed(&mut self, now: Instant, committed: u64, more: bool) -> bool {
         self.waits_since = more.then_some(now);
         while self
             .unwritten
             .front()
-            .is_some_and(|first| first.ticket <= committed)
+            .is_some_and(|(_, first)| first.ticket <= committed)
         {
             self.unwritten.pop_front();
         }
@@ -120,21 +259,11 @@ impl Disk {
         is_over
     }
 
-    /// Notes a START that is kept from now on.
-    pub(crate) fn note_kept(&mut self, now: Instant, ticket: u64, instance: &InstanceId) {
-        self.unwritten.push_back(Unwritten {
-            due: now + DISK_PATIENCE,
-            ticket,
-            instance: instance.clone(),
-            arrived: now,
-        });
-    }
-
     /// When something is due.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         let is_silent = self.waits_since.filter(|_| self.trouble.is_none());
         let held = self.held.front().map(|(due, _)| *due);
-        let unwritten = self.unwritten.front().map(|it| it.due);
+        let unwritten = self.unwritten.front().map(|(due, _)| *due);
         let due = [
             is_silent.map(|since| since + DISK_PATIENCE),
             held,
@@ -143,321 +272,14 @@ impl Disk {
         due.into_iter().flatten().min()
     }
 
-    /// Whether one more START may wait at the door.
-    fn has_room(&self, start: &PlacedStart) -> bool {
-        self.held.len() < MAX_HELD_FOR_DISK
-            && self.held_bytes + start.frame.payload.len() <= MAX_HELD_FOR_DISK_BYTES
-    }
-
-    fn hold(&mut self, due: Instant, start: PlacedStart) {
-        self.held_bytes += start.frame.payload.len();
-        self.held.push_back((due, start));
+    /// STARTs that were taken in and are not on disk, and those that have failed and still are.
+    pub(super) fn unwritten(&self) -> usize {
+        self.unwritten.len() + self.failed.len()
     }
 
     fn release(&mut self, at: usize) -> Option<PlacedStart> {
         let (_, start) = self.held.remove(at)?;
         self.held_bytes -= start.frame.payload.len();
         Some(start)
-    }
-
-    /// Takes out a START by its instance: it was deleted, or sent again.
-    fn take(&mut self, instance: &InstanceId) -> Option<PlacedStart> {
-        let is_it = |(_, start): &(Instant, PlacedStart)| start.request.instance == *instance;
-        let at = self.held.iter().position(is_it)?;
-        self.release(at)
-    }
-}
-
-impl Scheduler {
-    /// Whether nothing can be written at the moment.
-    pub(crate) fn is_disk_in_trouble(&self) -> bool {
-        self.durable.disk.trouble.is_some()
-    }
-
-    /// The disk takes writes no longer, or again.
-    pub(crate) fn disk_is(&mut self, state: DiskState) {
-        match state {
-            DiskState::Writes => {
-                self.durable.disk.trouble = None;
-                self.disk_is_back();
-            }
-            DiskState::Refuses(why) => {
-                let disk = &mut self.durable.disk;
-                let since = disk.trouble.as_ref().map_or(self.now, |it| it.since);
-                let why = Some(why);
-                disk.trouble = Some(Trouble { since, why });
-                if self.is_leaving {
-                    self.fail_unwritten();
-                }
-            }
-        }
-    }
-
-    /// Lets in what waited at the door, higher priorities first, and goes on with what was not begun.
-    pub(crate) fn disk_is_back(&mut self) {
-        let mut held = Vec::with_capacity(self.durable.disk.held());
-        while let Some(start) = self.durable.disk.release(0) {
-            held.push(start);
-        }
-        held.sort_by_key(|start| self.rank_of(&start.request));
-        for start in held {
-            self.let_in(self.now, start);
-        }
-        if !self.queue.is_empty() {
-            let nodes: Vec<_> = self
-                .cluster
-                .nodes()
-                .iter_from(0)
-                .map(|(key, _)| key)
-                .collect();
-            nodes.into_iter().for_each(|key| self.wake(key));
-        }
-    }
-
-    /// Has a START wait at the door if it needs a disk that takes no writes; gives it back if it does not.
-    pub(crate) fn hold_for_disk(&mut self, start: PlacedStart) -> Option<PlacedStart> {
-        if !self.is_disk_in_trouble() || !self.needs_disk(&start) {
-            return Some(start);
-        }
-        // The newer one takes its place.
-        self.durable.disk.take(&start.request.instance);
-        if self.is_leaving || !self.durable.disk.has_room(&start) {
-            self.fail_unrecorded(&start);
-        } else {
-            self.durable.disk.hold(self.now + DISK_PATIENCE, start);
-        }
-        None
-    }
-
-    /// Whether a START would have to survive a restart, or what is on disk of its instance is not so any more.
-    fn needs_disk(&self, start: &PlacedStart) -> bool {
-        let request = &start.request;
-        let asked = request.scheduling.as_deref();
-        if asked.is_some_and(|asked| asked.dry_run)
-            || self.known(&request.instance) != Known::Nowhere
-        {
-            return false;
-        }
-        let is_crowded = self.durable.unsettled() >= MAX_UNWRITTEN;
-        self.asks_to_be_kept(request)
-            || asked.is_some_and(|asked| asked.batch.is_some())
-            || self.durable.is_recorded(&request.instance)
-            || (is_crowded && self.is_to_keep(request))
-    }
-
-    /// Fails a START that waits at the door because its instance was deleted.
-    pub(crate) fn undo_held(&mut self, instance: &InstanceId) {
-        if self.durable.disk.held() > 0
-            && let Some(start) = self.durable.disk.take(instance)
-        {
-            self.fail_start(&start, Refusal::Undone);
-        }
-    }
-
-    /// Fails, because time has passed, what has waited long enough.
-    pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
-        let disk = &mut self.durable.disk;
-        if let Some(since) = disk.waits_since
-            && disk.trouble.is_none()
-            && since + DISK_PATIENCE <= now
-        {
-            disk.trouble = Some(Trouble { since, why: None });
-            self.notice(Notice::Disk(DiskSilence::Begun));
-        }
-        for _ in 0..most {
-            let held = &self.durable.disk.held;
-            if held.front().is_none_or(|(due, _)| *due > now) {
-                break;
-            }
-            if let Some(start) = self.durable.disk.release(0) {
-                self.fail_unrecorded(&start);
-            }
-        }
-        for _ in 0..most {
-            let first = self.durable.disk.unwritten.front();
-            if first.is_none_or(|first| first.due > now) {
-                break;
-            }
-            if let Some(first) = self.durable.disk.unwritten.pop_front() {
-                self.look_at_unwritten(first);
-            }
-        }
-    }
-
-    /// Fails a START that was taken in and is not on disk, unless its node has it by now.
-    fn look_at_unwritten(&mut self, start: Unwritten) {
-        let Unwritten {
-            ticket,
-            instance,
-            arrived,
-            ..
-        } = start;
-        let kept = self.instances.get(&instance);
-        let Some(kept) = kept.filter(|kept| kept.arrived == arrived && !kept.has_run) else {
-            return;
-        };
-        if self.is_on_disk(ticket) {
-            return;
-        }
-        match kept.state() {
-            State::Waiting => {}
-            State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
-                let node = *node;
-                self.release(node, &instance);
-            }
-            // Its node may yet refuse it.
-            State::Placing(_) => {
-                let due = self.now + DISK_PATIENCE;
-                return self.durable.disk.unwritten.push_back(Unwritten {
-                    due,
-                    ticket,
-                    instance,
-                    arrived,
-                });
-            }
-            _ => return,
-        }
-        let why = Explanation::of(&self.disk_trouble());
-        self.fail_kept(&instance, StartFailureReason::NotRecorded, None, why);
-    }
-
-    /// Fails all STARTs that were not acknowledged, because the scheduler leaves.
-    pub(crate) fn fail_unwritten(&mut self) {
-        while let Some(start) = self.durable.disk.release(0) {
-            self.fail_unrecorded(&start);
-        }
-        let unwritten = std::mem::take(&mut self.durable.disk.unwritten);
-        unwritten
-            .into_iter()
-            .for_each(|start| self.look_at_unwritten(start));
-        self.fail_unwritten_batches(&self.disk_trouble());
-    }
-
-    /// Has the failure of a START that is still on disk wait until it is not: a crash before would have it tried, and told
-    /// as failed, a second time. Gives back one that can be told.
-    pub(crate) fn hold_failure(
-        &mut self,
-        sender: SessionId,
-        failure: StartFailure,
-    ) -> Option<StartFailure> {
-        let instance = InstanceId::new(&failure.instance_uuid);
-        let disk = &self.durable.disk;
-        let is_over =
-            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
-        let waits = failure.reason != StartFailureReason::NotRecorded
-            && is_over
-            && self.durable.is_recorded(&instance)
-            && !disk.unwritten.iter().any(|it| it.instance == instance);
-        if !waits {
-            return Some(failure);
-        }
-        let ticket = self.durable.ticket();
-        self.durable.disk.failed.push_back(Failed {
-            ticket,
-            sender,
-            failure,
-        });
-        None
-    }
-
-    /// Tells failures that are on disk by now; whether there was any.
-    pub(crate) fn tell_recorded_failures(&mut self) -> bool {
-        let mut any = false;
-        while self.durable.has_failures()
-            && let Some(Failed {
-                sender, failure, ..
-            }) = self.durable.disk.failed.pop_front()
-        {
-            any = true;
-            self.tell_failure_now(sender, failure);
-        }
-        any
-    }
-
-    fn fail_unrecorded(&mut self, start: &PlacedStart) {
-        let (request, reason) = (&start.request, StartFailureReason::NotRecorded);
-        let why = Explanation::of(&self.disk_trouble());
-        self.answer_start(
-            start.sender,
-            &request.instance,
-            reason,
-            request.restart,
-            why,
-        );
-    }
-
-    /// What is said of the trouble to those whom it concerns.
-    pub(crate) fn disk_trouble(&self) -> String {
-        let trouble = self.durable.disk.trouble.as_ref();
-        let why = trouble.and_then(|trouble| trouble.why.as_deref());
-        let why = why.unwrap_or("its disk has not answered in time");
-        format!(
-            "the scheduler cannot record it, so that it would be lost in a restart: its state directory takes no \
-             writes: {why}"
-        )
-    }
-
-    /// Refuses a command whose outcome would have to survive a restart, while nothing can be written; whether it did. Peers
-    /// of the original have no word for that: theirs are carried out.
-    pub(crate) fn is_refused_for_disk(
-        &mut self,
-        id: SessionId,
-        frame: &Frame,
-        meaning: &Meaning,
-    ) -> bool {
-        let is_native = || self.peers.is_native(id);
-        if !self.is_disk_in_trouble() || !is_native() {
-            return false;
-        }
-        let instance = match meaning {
-            Meaning::Delete(target) if self.is_here_alone(&target.instance) => {
-                Some(target.instance.clone())
-            }
-            Meaning::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
-            Meaning::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
-            Meaning::Evacuate(it) => match it.mode {
-                EvacuateMode::Cordon | EvacuateMode::Relocate | EvacuateMode::Abort => None,
-                EvacuateMode::Check | EvacuateMode::Other(_) => return false,
-            },
-            Meaning::Restore(_) if frame.kind == Kind::RESTORE => None,
-            _ => return false,
-        };
-        let (reason, detail) = (RefusalReason::NotRecorded, self.disk_trouble());
-        self.refuse(id, frame.kind, reason, detail, instance.as_ref());
-        true
-    }
-
-    /// Whether an instance is known to the scheduler and to no node, and on disk: it would be back after a restart.
-    fn is_here_alone(&self, instance: &InstanceId) -> bool {
-        let kept = self.instances.get(instance);
-        self.durable.is_recorded(instance)
-            && kept.is_some_and(|kept| match kept.state() {
-                State::Waiting | State::Lost { .. } => true,
-                State::Placing(placing) => placing.pending_on != Awaits::Node,
-                _ => false,
-            })
-    }
-
-    /// How the disk is, for people.
-    pub(crate) fn store_view(&self) -> StoreView {
-        let disk = &self.durable.disk;
-        let waiting = disk.held.len() + self.durable.waiting_for_disk();
-        let mut view = StoreView {
-            state: StoreState::Written,
-            waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
-            ..StoreView::default()
-        };
-        if !self.config.durable {
-            view.state = StoreState::Memory;
-        } else if let Some(trouble) = &disk.trouble {
-            view.state = StoreState::Refused;
-            view.since_s = Some(self.now.saturating_duration_since(trouble.since).as_secs());
-            view.detail = trouble
-                .why
-                .as_deref()
-                .unwrap_or("its disk has not answered in time")
-                .to_owned();
-        }
-        view
     }
 }

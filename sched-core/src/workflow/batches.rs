@@ -326,7 +326,7 @@ impl Scheduler {
         // The same START again while the first one waits for nodes: the newer takes its place.
         self.settling.take_instance(&instance);
         let added = self.batches.add(&id, &asked, start, now);
-        self.remember(&instance);
+        self.journal.note_instance(&instance);
         match added {
             Ok(true) => {
                 let starts = self.take_batch(&id);
@@ -341,7 +341,7 @@ impl Scheduler {
     /// before that node is back, should the scheduler crash.
     pub(crate) fn note_had(&mut self, instance: &InstanceId) {
         if self.batches.instances.contains_key(instance) {
-            self.remember(instance);
+            self.journal.note_instance(instance);
         }
     }
 
@@ -349,14 +349,14 @@ impl Scheduler {
     fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let starts = self.batches.take(id);
         for start in &starts {
-            self.remember(&start.request.instance);
+            self.journal.note_instance(&start.request.instance);
         }
         starts
     }
 
     /// Fails the batches of which a START is not on disk: its sender would not hear of it again.
     pub(crate) fn fail_unwritten_batches(&mut self, why: &str) {
-        let is_unwritten = |start: &PlacedStart| self.durable.is_unwritten(&start.request.instance);
+        let is_unwritten = |start: &PlacedStart| self.journal.is_unwritten(&start.request.instance);
         let waiting = self.batches.waiting.iter();
         let unwritten = waiting.filter(|(_, batch)| batch.starts.iter().any(is_unwritten));
         let unwritten: Vec<BatchId> = unwritten.map(|(id, _)| id.clone()).collect();
@@ -542,7 +542,7 @@ impl Scheduler {
     pub(crate) fn fail_late_batches(&mut self, now: Instant) {
         while let Some((id, count, starts)) = self.batches.take_due(now) {
             for start in &starts {
-                self.remember(&start.request.instance);
+                self.journal.note_instance(&start.request.instance);
             }
             self.notice(Notice::LateBatch(id.name.clone(), starts.len(), count));
             let text = format!(

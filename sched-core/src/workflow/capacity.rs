@@ -25,11 +25,7 @@ impl Scheduler {
         match change {
             Change::Capacity(key) => self.capacity_changed(key),
             Change::Altered(key, tables) => self.reconsider_reservations(key, tables),
-            Change::Claims(node) => {
-                if self.durable.is_on() {
-                    self.remembered.note_changed(node, self.now);
-                }
-            }
+            Change::Claims(node) => self.journal.note_claims(node, self.now),
             Change::TwoZones(node, zone) => self.notice(Notice::TwoZones(node, zone)),
             Change::LeftOut(session, node, advice) => {
                 let kind = match advice {

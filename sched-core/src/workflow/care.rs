@@ -20,7 +20,7 @@ use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
 use crate::instance::tried::Tried;
 use crate::instance::{Awaits, Event, Instance, OnLoss, Placing, State};
-use crate::journal::durable::Next;
+use crate::journal::Next;
 use crate::peers::owner::Owner;
 use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
@@ -79,7 +79,7 @@ impl Scheduler {
                 detail: detail.into(),
             });
         });
-        self.remember(instance);
+        self.journal.note_instance(instance);
         if what == LifeState::Waiting {
             self.tell_unsaid_pause(instance);
         }
@@ -117,7 +117,7 @@ impl Scheduler {
         if let Some(key) = self.cluster.placement(instance) {
             self.cluster.ledger_mut(key).set_kept(instance, false);
         }
-        self.remember(instance);
+        self.journal.note_instance(instance);
         self.tell_state(instance, what, None, detail);
         self.evictions.forget(instance);
         self.is_out_of_the_way(instance);
@@ -197,7 +197,7 @@ impl Scheduler {
         let request = start.request();
         self.is_to_keep(request)
             || self.instances.contains(&request.instance)
-            || self.durable.is_recorded(&request.instance)
+            || self.journal.is_recorded(&request.instance)
     }
 
     /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
@@ -228,7 +228,7 @@ impl Scheduler {
         kept.start = Some(Box::new(start));
         let place = self.instances.vacant(instance.clone())?;
         place.insert(kept);
-        self.note_kept(&instance);
+        self.journal.note_kept(self.now, &instance);
         Some(instance)
     }
 
@@ -382,7 +382,7 @@ impl Scheduler {
         let unconfirmed = self.cluster.number_start(key, start.sender, restart);
         self.cluster.ledger_mut(key).give(instance, unconfirmed);
         self.instances.turn(instance, placing(key, Awaits::Node));
-        self.remember(instance);
+        self.journal.note_instance(instance);
         self.hand_over(key, *start);
     }
 

@@ -53,7 +53,7 @@ impl Scheduler {
     /// Has it remembered that a UUID is its certificate's alone, where that is new.
     fn note_bound(&mut self, uuid: Uuid, bound: Option<Bound>) {
         match bound {
-            Some(Bound::Now) => self.remember_binding(uuid),
+            Some(Bound::Now) => self.journal.note_binding(uuid),
             Some(Bound::NoRoom) => self.notice(Notice::NotBound(uuid)),
             Some(Bound::Already) | None => {}
         }

@@ -124,7 +124,7 @@ impl Scheduler {
     }
 
     fn set_cordoned(&mut self, uuid: Uuid, is_cordoned: bool) {
-        self.remember_node(uuid);
+        self.journal.note_node(uuid);
         if let Some(key) = self.cluster.nodes().by_uuid(uuid) {
             self.cluster.set_cordoned(key, is_cordoned);
         }
@@ -225,7 +225,7 @@ impl Scheduler {
         };
         let progress = self.check_drain(key);
         self.cordons.begin_drain(uuid, drain);
-        self.remember_node(uuid);
+        self.journal.note_node(uuid);
         self.tell_drain(uuid, progress);
     }
 
@@ -428,7 +428,7 @@ impl Scheduler {
         let key = self.cluster.nodes().by_uuid(uuid);
         let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
         if self.cordons.end_drain(uuid).is_some() {
-            self.remember_node(uuid);
+            self.journal.note_node(uuid);
             debug_assert!(key.is_some() || progress.state != DrainState::Done);
             self.tell_progress(asker, &progress);
         }

@@ -353,7 +353,7 @@ impl Scheduler {
         let entry = self.cluster.nodes().node(key).ledger.get(instance);
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
-        let was_told = may_stop || !self.durable.is_unwritten(instance);
+        let was_told = may_stop || !self.journal.is_unwritten(instance);
         self.rolled_back(key, instance, by, detail);
         match then {
             Then::Wait(_) | Then::Again if was_told => {

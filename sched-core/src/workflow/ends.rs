@@ -51,16 +51,6 @@ enum Acknowledged {
     SoonAndAgain,
 }
 
-/// What is to be told to a node once it is on disk.
-#[derive(Debug)]
-pub(crate) struct Acknowledgement {
-    /// The change that has to be on disk.
-    pub(crate) ticket: u64,
-    node: Uuid,
-    incarnation: Uuid,
-    seq: u64,
-}
-
 impl Ends {
     /// What is remembered of a node across restarts.
     pub(crate) fn record(&self, node: Uuid) -> Option<EndsRecord> {
@@ -106,16 +96,14 @@ impl Ends {
     }
 
     /// A node wants to be told what is dealt with; what to tell it, unless that waits for something told before.
-    fn ask(&mut self, node: Uuid, ticket: u64) -> Option<Acknowledgement> {
+    fn ask(&mut self, node: Uuid) -> Option<EndsRecord> {
         let heard = self.by_node.get_mut(&node)?;
         if heard.acknowledged != Acknowledged::Yes {
             heard.acknowledged = Acknowledged::SoonAndAgain;
             return None;
         }
         heard.acknowledged = Acknowledged::Soon;
-        Some(Acknowledgement {
-            ticket,
-            node,
+        Some(EndsRecord {
             incarnation: heard.incarnation,
             seq: heard.seq,
         })
@@ -159,7 +147,7 @@ impl Scheduler {
             if !self.ends.note(uuid, end.seq) {
                 continue;
             }
-            self.remember_node(uuid);
+            self.journal.note_node(uuid);
             if listed.contains(&end.instance) {
                 self.ended_before(key, &end.instance);
             } else if !self.is_of_earlier(key, &end.instance, starts_seen) {
@@ -184,7 +172,7 @@ impl Scheduler {
             if !self.ends.note(uuid, seq) {
                 return;
             }
-            self.remember_node(uuid);
+            self.journal.note_node(uuid);
         }
         self.frame(now, id, frame, told);
     }
@@ -235,23 +223,16 @@ impl Scheduler {
 
     /// Tells a node which of its ends are dealt with, once all that changed so far is on disk.
     fn acknowledge_ends(&mut self, node: Uuid) {
-        let ticket = self.durable.ticket();
-        if let Some(acknowledgement) = self.ends.ask(node, ticket) {
-            self.durable.acknowledge(acknowledgement);
+        if let Some(ends) = self.ends.ask(node) {
+            self.journal.acknowledge(node, ends);
         }
     }
 
     /// Tells nodes what is on disk by now; whether there was anything.
     pub(crate) fn acknowledge_recorded(&mut self) -> bool {
         let mut any = false;
-        while let Some(recorded) = self.durable.take_recorded() {
+        while let Some((node, ends)) = self.journal.take_acknowledgement() {
             any = true;
-            let Acknowledgement {
-                node,
-                incarnation,
-                seq,
-                ..
-            } = recorded;
             let key = self.cluster.nodes().by_uuid(node);
             let session = key.and_then(|key| self.cluster.nodes().node(key).session());
             // Another connection than the one it was told on serves as well: the number says all.
@@ -259,8 +240,8 @@ impl Scheduler {
                 && self.peers.get(session).is_some_and(Session::numbers_ends)
             {
                 let recorded = EndsRecorded {
-                    incarnation: incarnation.to_string(),
-                    seq,
+                    incarnation: ends.incarnation.to_string(),
+                    seq: ends.seq,
                 };
                 self.send(session, Message::EndsRecorded(recorded));
             }
@@ -285,7 +266,7 @@ impl Scheduler {
             stays
         });
         for uuid in forgotten {
-            self.remember_node(uuid);
+            self.journal.note_node(uuid);
         }
     }
 }

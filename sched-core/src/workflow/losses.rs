@@ -12,6 +12,7 @@ use proto_frames::payload::{Delete, LeaseRenewed, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Action, DisconnectReason, Message, Order};
+use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::cluster::ledger::Phase;
@@ -20,9 +21,6 @@ use crate::instance::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use crate::placement::explain::Explanation;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::start::Refusal;
-
-/// How long what ran on a lost node is remembered for the case that it comes back with it.
-pub(crate) const LOST_TIME: Duration = Duration::from_secs(3600);
 
 /// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
 /// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
@@ -42,7 +40,7 @@ impl Scheduler {
             return;
         }
         let waits_for = self.cluster.nodes().node(key).lease_ticket;
-        if !self.is_on_disk(waits_for) {
+        if !self.journal.is_on_disk(waits_for) {
             return;
         }
         self.send(id, Message::LeaseRenewed(LeaseRenewed { seq }));
@@ -76,11 +74,11 @@ impl Scheduler {
             {
                 kept.lease = Some(announced);
                 has_grown = true;
-                self.remember(instance);
+                self.journal.note_instance(instance);
             }
         }
         if has_grown {
-            let ticket = self.next_ticket();
+            let ticket = self.journal.ticket();
             self.cluster.set_lease_ticket(key, ticket);
         }
     }

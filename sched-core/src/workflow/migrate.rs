@@ -19,7 +19,7 @@ use crate::api::input::{Capabilities, StartRequest};
 use crate::api::record::Demand;
 use crate::cluster::ledger::{Entry, Phase, Unconfirmed};
 use crate::instance::{Awaits, By, Move, State, Then};
-use crate::journal::durable::Next;
+use crate::journal::Next;
 use crate::workflow::care::{COMMAND_TIME, placing};
 use crate::workflow::endings::Heard;
 

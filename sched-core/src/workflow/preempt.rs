@@ -20,7 +20,7 @@ use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
 use crate::cluster::view::Asked;
 use crate::instance::{Awaits, By, Instance, Placing, State, Then};
-use crate::journal::durable::Next;
+use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::Purpose;
 use crate::workflow::care::{COMMAND_TIME, placing};
@@ -69,7 +69,7 @@ impl Scheduler {
         request: &StartRequest,
     ) -> bool {
         // Nothing is stopped for what could not start then.
-        if self.is_disk_in_trouble() {
+        if self.journal.is_in_trouble() {
             return false;
         }
         count_group(&mut self.cluster, request);

@@ -11,13 +11,14 @@ use proto_frames::{Frame, Kind, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::StartRequest;
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
-use crate::workflow::losses::{LOST_TIME, fence};
+use crate::workflow::losses::fence;
 
 impl Scheduler {
     /// What is put on disk of an instance; `None` if nothing is to be there.
@@ -113,7 +114,7 @@ impl Scheduler {
                 (RecordKey::Instance(name), Record::Instance(record)) => {
                     count += 1;
                     let instance = InstanceId::new(&name);
-                    self.durable.note_found(&instance);
+                    self.journal.note_found(&instance);
                     self.restore_instance(&instance, *record, request);
                 }
                 (RecordKey::Node(uuid), Record::Node(record)) => {

@@ -129,7 +129,7 @@ impl Scheduler {
         sender: SessionId,
         request: &StartRequest,
     ) {
-        let entry = if self.durable.is_recorded(&request.instance) {
+        let entry = if self.journal.is_recorded(&request.instance) {
             // What a crash would leave of it says that no node has it: its node is told once that is not so any more.
             self.claimed(request)
         } else {
@@ -213,13 +213,14 @@ impl Scheduler {
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(crate) fn fail_waiting(&mut self) {
         self.is_leaving = true;
+        self.journal.leave();
         self.settling.close();
         while let Some(start) = self.settling.take() {
             self.fail_start(&start, Refusal::Leaving);
         }
         if self.config.durable {
             // What waits is on disk, and goes on waiting when the scheduler is back.
-            if self.is_disk_in_trouble() {
+            if self.journal.is_in_trouble() {
                 self.fail_unwritten();
             }
             return;

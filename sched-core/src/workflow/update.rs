@@ -95,7 +95,7 @@ impl Scheduler {
             return;
         };
         kept.priority = priority;
-        self.remember(instance);
+        self.journal.note_instance(instance);
         let reserved = self.kept_for(instance);
         if let Some(mut waiter) = self.queue.remove(instance) {
             waiter.priority = priority;
@@ -406,7 +406,7 @@ impl Scheduler {
             node,
             detail: detail.into(),
         });
-        self.remember(instance);
+        self.journal.note_instance(instance);
         self.tell_state(instance, LifeState::Updated, node, detail);
         if let Some(asker) = asker {
             self.copy_state(asker, instance, LifeState::Updated, node, detail);

@@ -14,7 +14,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
 use crate::instance::{By, State};
-use crate::journal::durable::Next;
+use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Place, Purpose, Rank, Room, Shape, Waiter};
 use crate::workflow::admission::NewStart;
@@ -185,7 +185,7 @@ impl Scheduler {
 
     /// Has it told that an instance waits, once that is on disk: who hears of it counts on it.
     pub(crate) fn tell_queued_once_on_disk(&mut self, instance: &InstanceId) {
-        let ticket = self.next_ticket();
+        let ticket = self.journal.ticket();
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.waits_with = ticket;
         }
@@ -199,10 +199,10 @@ impl Scheduler {
         if self.waits_on_disk(instance) {
             return self.tell_queued(instance);
         }
-        if self.is_disk_in_trouble() {
+        if self.journal.is_in_trouble() {
             let text = format!(
                 "the instance waits here already, and {}",
-                self.disk_trouble()
+                self.journal.trouble_detail()
             );
             let why = Explanation::of(&text);
             let (reason, restart) = (StartFailureReason::InstanceExists, start.request.restart);
@@ -213,7 +213,7 @@ impl Scheduler {
     /// Whether it is on disk that an instance waits, as far as anything is to be.
     pub(crate) fn waits_on_disk(&self, instance: &InstanceId) -> bool {
         let kept = self.instances.get(instance);
-        kept.is_some_and(|kept| self.is_on_disk(kept.waits_with))
+        kept.is_some_and(|kept| self.journal.is_on_disk(kept.waits_with))
     }
 
     /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.

@@ -1,0 +1,205 @@
+//! Claims on nodes with original launchers: of which nodes they are to be put on disk, and those of nodes that are away.
+//!
+//! They are put on disk behind the STARTs, one record for each node, [`WRITE_DELAY`] later unless many nodes are before it,
+//! and no START waits for that: however many there are, writing takes a few per cent of one processor
+//! ([`CLAIMS_PER_WRITE`]).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use proto_frames::Uuid;
+
+use crate::api::config::LOST_TIME;
+use crate::api::record::ClaimRecord;
+use crate::journal::Journal;
+
+/// How long after a change the claims on a node are put on disk. A crash loses the claims of STARTs younger than that:
+/// they count as what nothing is known of.
+const WRITE_DELAY: Duration = Duration::from_millis(250);
+
+/// Claims put on disk at once, if not one node alone has more: about 0.2 ms in which nothing else is done.
+const CLAIMS_PER_WRITE: usize = 1024;
+
+/// How long after that the next are put there.
+const WRITE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Most claims remembered of nodes that are away, of all of them together; the node that has been away longest is
+/// forgotten first.
+const MAX_REMEMBERED: usize = 1 << 20;
+
+/// Which claims are to be written, and those of nodes that are away.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// Nodes whose claims have changed since they were put on disk, in that order.
+    changed: VecDeque<Uuid>,
+    /// The same.
+    is_changed: BTreeSet<Uuid>,
+    /// When they are put there.
+    due: Option<Instant>,
+    away: IndexMap<Uuid, Away>,
+    /// The nodes that are away and when they were noted, oldest first; some may be back since.
+    in_order: VecDeque<(Instant, Uuid)>,
+    /// Claims of all that are away.
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Away {
+    since: Instant,
+    claims: Vec<ClaimRecord>,
+}
+
+impl Journal {
+    /// Has the claims on a node put on disk in a while.
+    pub(crate) fn note_claims(&mut self, node: Uuid, now: Instant) {
+        if self.is_on {
+            self.claims.note_changed(node, now);
+        }
+    }
+
+    /// Remembers the claims on a node that is away, for the case that it comes back with its instances.
+    pub(crate) fn keep_claims(&mut self, node: Uuid, claims: Vec<ClaimRecord>, now: Instant) {
+        self.claims.keep(node, claims, now);
+    }
+
+    /// The claims on a node that is away.
+    pub(crate) fn claims_away(&self, node: Uuid) -> Option<&[ClaimRecord]> {
+        self.claims.away.get(&node).map(|away| &*away.claims)
+    }
+
+    /// The claims on a node that is there again: they are remembered no longer.
+    pub(crate) fn take_claims(&mut self, node: Uuid, now: Instant) -> Option<Vec<ClaimRecord>> {
+        let claims = self.claims.take(node)?;
+        self.note_claims(node, now);
+        Some(claims)
+    }
+
+    /// Forgets the claims on a node that has been away for too long, or for which there is no room: which node, and how
+    /// many they were.
+    pub(crate) fn forget_claims(&mut self, now: Instant) -> Option<(Uuid, usize)> {
+        let (node, count) = self.claims.take_expired(now)?;
+        self.note_claims(node, now);
+        Some((node, count))
+    }
+
+    /// Claims that are remembered of nodes that are away.
+    pub(crate) fn remembered_claims(&self) -> usize {
+        self.claims.count
+    }
+
+    /// Whether claims are to be handed out for the disk with this input.
+    pub(super) fn are_claims_due(&self, now: Instant) -> bool {
+        let due = self.claims.due;
+        due.is_some_and(|due| due <= now || self.is_leaving)
+    }
+}
+
+impl Claims {
+    /// When something is to be done next.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let expires = self.in_order.front().map(|(since, _)| *since + LOST_TIME);
+        [self.due, expires].into_iter().flatten().min()
+    }
+
+    /// Nodes whose claims are put on disk now: all of them if what is put off may never be done, because the scheduler is
+    /// about to end.
+    pub(super) fn take_changed(
+        &mut self,
+        now: Instant,
+        is_leaving: bool,
+        claims_on: impl Fn(Uuid) -> usize,
+    ) -> Vec<Uuid> {
+        let (mut nodes, mut claims) = (Vec::new(), 0);
+        while (claims < CLAIMS_PER_WRITE || is_leaving)
+            && let Some(node) = self.changed.pop_front()
+        {
+            self.is_changed.remove(&node);
+            claims += claims_on(node);
+            nodes.push(node);
+        }
+        let is_more = !self.changed.is_empty();
+        self.due = is_more.then(|| now + WRITE_PAUSE);
+        nodes
+    }
+
+    fn note_changed(&mut self, node: Uuid, now: Instant) {
+        if self.is_changed.insert(node) {
+            self.changed.push_back(node);
+        }
+        self.due.get_or_insert(now + WRITE_DELAY);
+    }
+
+    fn keep(&mut self, node: Uuid, claims: Vec<ClaimRecord>, now: Instant) {
+        self.take(node);
+        if claims.is_empty() {
+            return;
+        }
+        self.count += claims.len();
+        self.away.insert(node, Away { since: now, claims });
+        self.in_order.push_back((now, node));
+    }
+
+    fn take(&mut self, node: Uuid) -> Option<Vec<ClaimRecord>> {
+        let away = self.away.swap_remove(&node)?;
+        self.count -= away.claims.len();
+        Some(away.claims)
+    }
+
+    /// A node that is to be forgotten now, if there is one.
+    fn take_expired(&mut self, now: Instant) -> Option<(Uuid, usize)> {
+        while let Some(&(since, node)) = self.in_order.front() {
+            let is_current = self.away.get(&node).is_some_and(|it| it.since == since);
+            if is_current && since + LOST_TIME > now && self.count <= MAX_REMEMBERED {
+                return None;
+            }
+            self.in_order.pop_front();
+            if is_current && let Some(claims) = self.take(node) {
+                return Some((node, claims.len()));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use proto_frames::Uuid;
+
+    use super::{ClaimRecord, Claims, LOST_TIME, MAX_REMEMBERED};
+
+    fn claims(count: usize) -> Vec<ClaimRecord> {
+        vec![ClaimRecord::default(); count]
+    }
+
+    #[test]
+    fn beyond_the_limit_the_node_that_has_been_away_longest_is_forgotten() {
+        let (mut remembered, now) = (Claims::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        let node = Uuid::from_u128;
+        remembered.keep(node(1), claims(2), now);
+        remembered.keep(node(2), claims(MAX_REMEMBERED - 3), now + second);
+        assert_eq!(remembered.take_expired(now + second), None);
+        remembered.keep(node(3), claims(2), now + 2 * second);
+        assert_eq!(
+            remembered.take_expired(now + 2 * second),
+            Some((node(1), 2))
+        );
+        assert_eq!(remembered.take_expired(now + 2 * second), None);
+        assert_eq!(remembered.count, MAX_REMEMBERED - 1);
+        assert_eq!(remembered.due(), Some(now + second + LOST_TIME));
+        // One that is back is not in its way.
+        assert_eq!(
+            remembered.take(node(2)).map(|it| it.len()),
+            Some(MAX_REMEMBERED - 3)
+        );
+        assert_eq!(remembered.take_expired(now + second + LOST_TIME), None);
+        assert_eq!(
+            remembered.take_expired(now + 2 * second + LOST_TIME),
+            Some((node(3), 2))
+        );
+        assert_eq!((remembered.count, remembered.due()), (0, None));
+    }
+}

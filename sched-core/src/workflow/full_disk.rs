@@ -1,0 +1,225 @@
+//! A disk that takes no writes, or is too slow: what needs it is told so within [`crate::DISK_PATIENCE`], what does not goes on.
+//!
+//! Nothing is taken in that would have to survive a restart while nothing can be written: such a START waits at the door
+//! ([`Scheduler::hold_for_disk`]) and fails when its time is up; commands are refused. A START that had been taken in
+//! when the disk failed fails the same, unless it is on disk or its node has it. What was acknowledged is never given up:
+//! instances that are to start again or to move wait for the disk, and nothing is stopped for them meanwhile.
+
+use std::time::Instant;
+
+use proto_frames::payload::{EvacuateMode, RefusalReason, StartFailure, StartFailureReason};
+use proto_frames::{Frame, Kind};
+
+use crate::Scheduler;
+use crate::api::action::{Notice, PlacedStart};
+use crate::api::disk::{DiskSilence, DiskState};
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::input::Meaning;
+use crate::instance::{Awaits, Placing, State};
+use crate::journal::disk::Unwritten;
+use crate::placement::explain::Explanation;
+use crate::workflow::admission::Known;
+use crate::workflow::start::Refusal;
+
+impl Scheduler {
+    /// The disk takes writes no longer, or again.
+    pub(crate) fn disk_is(&mut self, state: DiskState) {
+        self.journal.disk_is(self.now, state);
+        if !self.journal.is_in_trouble() {
+            self.disk_is_back();
+        } else if self.is_leaving {
+            self.fail_unwritten();
+        }
+    }
+
+    /// Lets in what waited at the door, higher priorities first, and goes on with what was not begun.
+    pub(crate) fn disk_is_back(&mut self) {
+        let mut held = self.journal.take_held();
+        held.sort_by_key(|start| self.rank_of(&start.request));
+        for start in held {
+            self.let_in(self.now, start);
+        }
+        if !self.queue.is_empty() {
+            let nodes: Vec<_> = self
+                .cluster
+                .nodes()
+                .iter_from(0)
+                .map(|(key, _)| key)
+                .collect();
+            nodes.into_iter().for_each(|key| self.wake(key));
+        }
+    }
+
+    /// Has a START wait at the door if it needs a disk that takes no writes; gives it back if it does not.
+    pub(crate) fn hold_for_disk(&mut self, start: PlacedStart) -> Option<PlacedStart> {
+        if !self.journal.is_in_trouble() || !self.needs_disk(&start) {
+            return Some(start);
+        }
+        // The newer one takes its place.
+        self.journal.take_held_of(&start.request.instance);
+        let refused = if self.is_leaving {
+            Some(start)
+        } else {
+            self.journal.hold(self.now, start)
+        };
+        if let Some(start) = refused {
+            self.fail_unrecorded(&start);
+        }
+        None
+    }
+
+    /// Whether a START would have to survive a restart, or what is on disk of its instance is not so any more.
+    fn needs_disk(&self, start: &PlacedStart) -> bool {
+        let request = &start.request;
+        let asked = request.scheduling.as_deref();
+        if asked.is_some_and(|asked| asked.dry_run)
+            || self.known(&request.instance) != Known::Nowhere
+        {
+            return false;
+        }
+        self.asks_to_be_kept(request)
+            || asked.is_some_and(|asked| asked.batch.is_some())
+            || self.journal.is_recorded(&request.instance)
+            || (self.journal.is_crowded() && self.is_to_keep(request))
+    }
+
+    /// Fails a START that waits at the door because its instance was deleted.
+    pub(crate) fn undo_held(&mut self, instance: &InstanceId) {
+        if let Some(start) = self.journal.take_held_of(instance) {
+            self.fail_start(&start, Refusal::Undone);
+        }
+    }
+
+    /// Fails, because time has passed, what has waited long enough.
+    pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
+        if self.journal.note_silence(now) {
+            self.notice(Notice::Disk(DiskSilence::Begun));
+        }
+        for _ in 0..most {
+            let Some(start) = self.journal.take_late_held(now) else {
+                break;
+            };
+            self.fail_unrecorded(&start);
+        }
+        for _ in 0..most {
+            let Some(start) = self.journal.take_late_unwritten(now) else {
+                break;
+            };
+            self.look_at_unwritten(start);
+        }
+    }
+
+    /// Fails a START that was taken in and is not on disk, unless its node has it by now.
+    fn look_at_unwritten(&mut self, start: Unwritten) {
+        let instance = &start.instance;
+        let kept = self.instances.get(instance);
+        let Some(kept) = kept.filter(|kept| kept.arrived == start.arrived && !kept.has_run) else {
+            return;
+        };
+        if self.journal.is_on_disk(start.ticket) {
+            return;
+        }
+        match kept.state() {
+            State::Waiting => {}
+            State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
+                let node = *node;
+                self.release(node, instance);
+            }
+            // Its node may yet refuse it.
+            State::Placing(_) => return self.journal.look_later(self.now, start),
+            _ => return,
+        }
+        let why = Explanation::of(&self.journal.trouble_detail());
+        self.fail_kept(instance, StartFailureReason::NotRecorded, None, why);
+    }
+
+    /// Fails all STARTs that were not acknowledged, because the scheduler leaves.
+    pub(crate) fn fail_unwritten(&mut self) {
+        for start in self.journal.take_held() {
+            self.fail_unrecorded(&start);
+        }
+        for start in self.journal.take_unwritten() {
+            self.look_at_unwritten(start);
+        }
+        self.fail_unwritten_batches(&self.journal.trouble_detail());
+    }
+
+    /// Has the failure of a START that is still on disk wait until it is not: a crash before would have it tried, and told
+    /// as failed, a second time. Gives back one that can be told.
+    pub(crate) fn hold_failure(
+        &mut self,
+        sender: SessionId,
+        failure: StartFailure,
+    ) -> Option<StartFailure> {
+        let instance = InstanceId::new(&failure.instance_uuid);
+        let is_over =
+            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
+        if failure.reason == StartFailureReason::NotRecorded || !is_over {
+            return Some(failure);
+        }
+        self.journal.hold_failure(&instance, sender, failure)
+    }
+
+    /// Tells failures that are on disk by now; whether there was any.
+    pub(crate) fn tell_recorded_failures(&mut self) -> bool {
+        let mut any = false;
+        while let Some((sender, failure)) = self.journal.take_failure() {
+            any = true;
+            self.tell_failure_now(sender, failure);
+        }
+        any
+    }
+
+    fn fail_unrecorded(&mut self, start: &PlacedStart) {
+        let (request, reason) = (&start.request, StartFailureReason::NotRecorded);
+        let why = Explanation::of(&self.journal.trouble_detail());
+        self.answer_start(
+            start.sender,
+            &request.instance,
+            reason,
+            request.restart,
+            why,
+        );
+    }
+
+    /// Refuses a command whose outcome would have to survive a restart, while nothing can be written; whether it did. Peers
+    /// of the original have no word for that: theirs are carried out.
+    pub(crate) fn is_refused_for_disk(
+        &mut self,
+        id: SessionId,
+        frame: &Frame,
+        meaning: &Meaning,
+    ) -> bool {
+        let is_native = || self.peers.is_native(id);
+        if !self.journal.is_in_trouble() || !is_native() {
+            return false;
+        }
+        let instance = match meaning {
+            Meaning::Delete(target) if self.is_here_alone(&target.instance) => {
+                Some(target.instance.clone())
+            }
+            Meaning::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
+            Meaning::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
+            Meaning::Evacuate(it) => match it.mode {
+                EvacuateMode::Cordon | EvacuateMode::Relocate | EvacuateMode::Abort => None,
+                EvacuateMode::Check | EvacuateMode::Other(_) => return false,
+            },
+            Meaning::Restore(_) if frame.kind == Kind::RESTORE => None,
+            _ => return false,
+        };
+        let (reason, detail) = (RefusalReason::NotRecorded, self.journal.trouble_detail());
+        self.refuse(id, frame.kind, reason, detail, instance.as_ref());
+        true
+    }
+
+    /// Whether an instance is known to the scheduler and to no node, and on disk: it would be back after a restart.
+    fn is_here_alone(&self, instance: &InstanceId) -> bool {
+        let kept = self.instances.get(instance);
+        self.journal.is_recorded(instance)
+            && kept.is_some_and(|kept| match kept.state() {
+                State::Waiting | State::Lost { .. } => true,
+                State::Placing(placing) => placing.pending_on != Awaits::Node,
+                _ => false,
+            })
+    }
+}
