@@ -87,7 +87,7 @@ pub(crate) struct Instance {
     pub(crate) lease: Option<Duration>,
     /// What became of it so far, oldest first.
     pub(crate) history: History,
-    /// Counts its changes of state: what was to be done about an earlier one is then not done.
+    /// Which change of state was its last: what was to be done about an earlier one is then not done.
     pub(crate) epoch: u64,
     /// The operator or controller whose command is being carried out on it.
     pub(crate) asker: Option<SessionId>,

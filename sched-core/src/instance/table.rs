@@ -31,6 +31,8 @@ pub(crate) struct Instances {
     /// What became of those that are gone, oldest first.
     past: Past,
     size: Size,
+    /// Counts the changes of state of all, so that an epoch of one instance is none of a later one of the same name.
+    epochs: u64,
 }
 
 impl Instances {
@@ -81,6 +83,7 @@ impl Instances {
             nowhere,
             lost,
             size,
+            epochs,
             ..
         } = self;
         let Entry::Vacant(place) = kept.entry(instance) else {
@@ -92,6 +95,7 @@ impl Instances {
             nowhere,
             lost,
             size,
+            epochs,
         })
     }
 
@@ -128,7 +132,8 @@ impl Instances {
         );
         let nodes = (lost_node(&kept.state), lost_node(&state));
         kept.state = state;
-        kept.epoch += 1;
+        self.epochs += 1;
+        kept.epoch = self.epochs;
         self.size.count(kept);
         self.note_lost(instance, nodes.0, nodes.1);
         if let Some(due) = before {
@@ -258,11 +263,14 @@ pub(crate) struct Vacant<'a> {
     nowhere: &'a mut BTreeSet<InstanceId>,
     lost: &'a mut IndexMap<Uuid, IndexSet<InstanceId>>,
     size: &'a mut Size,
+    epochs: &'a mut u64,
 }
 
 impl Vacant<'_> {
     /// Manages it from now on.
     pub(crate) fn insert(self, mut kept: Instance) {
+        *self.epochs += 1;
+        kept.epoch = *self.epochs;
         self.size.count(&mut kept);
         let instance = self.place.key();
         if kept.state.node().is_none() {
