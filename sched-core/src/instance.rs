@@ -24,6 +24,7 @@
 
 pub(crate) mod dues;
 mod history;
+pub(crate) mod lifecycle;
 mod size;
 mod table;
 pub(crate) mod tried;
@@ -43,6 +44,7 @@ use crate::instance::tried::AllTried;
 
 pub(crate) use self::history::{Event, History};
 pub use self::history::{MAX_HISTORY_BYTES, MAX_PAST_BYTES};
+pub use self::lifecycle::TRANSITIONS;
 pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};
 pub(crate) use self::table::Instances;
 

@@ -26,6 +26,12 @@ impl Scheduler {
         ensure(self.instances.is_consistent(), || {
             "what is due, and who is on no node, is not what the states of instances say".to_owned()
         })?;
+        let illegal = self.counters.illegal_transitions;
+        ensure(illegal == 0, || {
+            format!(
+                "{illegal} transitions of instances were refused that their lifecycle does not have"
+            )
+        })?;
         ensure(self.tries.is_consistent(), || {
             "what is tried on full nodes is not what is counted".to_owned()
         })?;

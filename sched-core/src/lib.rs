@@ -39,6 +39,8 @@ pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, NodeStatus};
 pub use cluster::questions::MAX_QUESTIONS;
 pub use footprint::Footprint;
+#[doc(hidden)]
+pub use instance::TRANSITIONS;
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,
 };
@@ -50,6 +52,7 @@ pub use workflow::batches::{
 };
 pub use workflow::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
+pub use api::phase::{IllegalTransition, Phase};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
     Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, Ticket,

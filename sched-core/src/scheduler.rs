@@ -101,6 +101,8 @@ pub struct Counters {
     pub malformed: u64,
     /// Instances that nodes spoke of and that are placed on other nodes.
     pub foreign: u64,
+    /// Transitions of instances that were refused because their lifecycle does not have them: each is a defect here.
+    pub illegal_transitions: u64,
 }
 
 impl Scheduler {

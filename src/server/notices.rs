@@ -124,6 +124,7 @@ fn class_of(notice: &Notice) -> Option<(Class, Who)> {
         Notice::ClaimsUnknown(node, _) => (Class::ClaimsUnknown, Who::Peer(*node)),
         Notice::UnmatchedFailure(node) => (Class::Unmatched, Who::Peer(*node)),
         Notice::LateBatch(..) => (Class::Batch, Who::Nobody),
+        Notice::IllegalTransition(_) => (Class::Defect, Who::Nobody),
         Notice::TwoZones(..) | Notice::BadRules(_) => (Class::Configuration, Who::Nobody),
     })
 }

@@ -3,6 +3,7 @@
 //! The folders are those of the core (`sched-core/src`); `support` has what they share.
 
 mod cluster;
+mod instance;
 mod journal;
 mod peers;
 mod placement;

@@ -18,6 +18,7 @@ use crate::api::config::MAX_BINDINGS;
 use crate::api::disk::DiskSilence;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{StartRequest, Target};
+use crate::api::phase::IllegalTransition;
 use crate::api::record::{Change, Demand};
 use crate::api::rules::RuleError;
 use crate::api::text::ShortText;
@@ -303,6 +304,8 @@ pub enum Notice {
     LeftOut(Uuid, ShortText),
     /// Rules that do not hold together came with a configuration, and were left out.
     BadRules(RuleError),
+    /// A transition of an instance was refused, because its lifecycle does not have it.
+    IllegalTransition(IllegalTransition),
 }
 
 impl Notice {
@@ -411,6 +414,7 @@ impl fmt::Display for Notice {
             ),
             Self::LeftOut(node, why) => write!(f, "node {node}: {why}"),
             Self::BadRules(error) => write!(f, "configuration left out: {error}"),
+            Self::IllegalTransition(illegal) => illegal.fmt(f),
             Self::Settling(instance) => write!(
                 f,
                 "START {instance} waits for nodes that are still coming back"

@@ -10,9 +10,11 @@ use indexmap::{IndexMap, IndexSet};
 use proto_frames::Uuid;
 
 use super::history::Past;
+use super::lifecycle::check;
 use super::size::Size;
 use super::{Event, Instance, State};
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::phase::{IllegalTransition, Phase};
 use crate::instance::dues::Dues;
 use crate::maps::Map;
 
@@ -54,7 +56,7 @@ impl Instances {
         self.kept.get(instance).map(|kept| &**kept)
     }
 
-    /// One that is looked after, to be changed; its state is changed by [`Instances::turn`] alone.
+    /// One that is looked after, to be changed; its state is changed by [`Instances::transition`] alone.
     pub(crate) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
         self.kept.get_mut(instance).map(|kept| &mut **kept)
     }
@@ -122,9 +124,19 @@ impl Instances {
         lost.cloned().collect()
     }
 
-    /// Changes the state of one.
-    pub(crate) fn turn(&mut self, instance: &InstanceId, state: State) -> Option<&mut Instance> {
-        let kept = self.kept.get_mut(instance)?;
+    /// Changes the state of one, the only way to do so; `None` if it is not managed.
+    ///
+    /// # Errors
+    /// The lifecycle has no such transition; nothing has changed.
+    pub(crate) fn transition(
+        &mut self,
+        instance: &InstanceId,
+        state: State,
+    ) -> Result<Option<&mut Instance>, IllegalTransition> {
+        let Some(kept) = self.kept.get_mut(instance) else {
+            return Ok(None);
+        };
+        check(instance, kept.state.phase(), state.phase())?;
         let (before, after) = (kept.state.due(), state.due());
         let (place, is_moved) = (
             state.node(),
@@ -146,7 +158,7 @@ impl Instances {
         if is_moved {
             self.note_place(instance, place);
         }
-        self.get_mut(instance)
+        Ok(self.get_mut(instance))
     }
 
     fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
@@ -157,9 +169,22 @@ impl Instances {
         }
     }
 
-    /// No longer looks after one; its history is kept for a while.
-    pub(crate) fn remove(&mut self, instance: &InstanceId) -> Option<Box<Instance>> {
-        let mut kept = self.kept.swap_remove(instance)?;
+    /// No longer manages one; its history, with this last event, is kept for a while.
+    ///
+    /// # Errors
+    /// The lifecycle does not end in its phase; nothing has changed.
+    pub(crate) fn remove(
+        &mut self,
+        instance: &InstanceId,
+        last: Event,
+    ) -> Result<(), IllegalTransition> {
+        if let Some(kept) = self.kept.get(instance) {
+            check(instance, kept.state.phase(), Phase::Gone)?;
+        }
+        let Some(mut kept) = self.kept.swap_remove(instance) else {
+            return Ok(());
+        };
+        kept.note(last);
         self.size.forget(&mut kept);
         self.nowhere.remove(instance);
         self.again.forget(instance);
@@ -173,7 +198,7 @@ impl Instances {
         if self.kept.capacity() > SHRINK_ABOVE && self.kept.len() < self.kept.capacity() / 4 {
             self.kept.shrink_to(2 * self.kept.len());
         }
-        Some(kept)
+        Ok(())
     }
 
     /// What all take.
@@ -268,7 +293,11 @@ pub(crate) struct Vacant<'a> {
 
 impl Vacant<'_> {
     /// Manages it from now on.
-    pub(crate) fn insert(self, mut kept: Instance) {
+    ///
+    /// # Errors
+    /// The lifecycle does not begin in its phase; it is not managed.
+    pub(crate) fn insert(self, mut kept: Instance) -> Result<(), IllegalTransition> {
+        check(self.place.key(), Phase::New, kept.state.phase())?;
         *self.epochs += 1;
         kept.epoch = *self.epochs;
         self.size.count(&mut kept);
@@ -284,6 +313,7 @@ impl Vacant<'_> {
             lost.insert(instance.clone());
         }
         self.place.insert(Box::new(kept));
+        Ok(())
     }
 }
 
@@ -300,12 +330,128 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::instance::AfterLoss;
+    use crate::instance::lifecycle::TRANSITIONS;
+    use crate::instance::{AfterLoss, Awaits, By, Move, Placing, Then};
 
     fn lost(until: Instant) -> Instance {
         let node = Uuid::from_u128(1);
         let then = AfterLoss::Restart;
         Instance::adopted(State::Lost { node, until, then }, node, 0, until)
+    }
+
+    /// A state of this phase; `None` for the two that have none.
+    fn state_in(phase: Phase, due: Instant) -> Option<State> {
+        let (node, uuid) = (NodeKey(0), Uuid::from_u128(1));
+        let by = By::Command;
+        let placing = |pending_on| State::Placing(Placing { node, pending_on });
+        let stopping = |then| State::Stopping { node, then, due };
+        let moving = |how| State::Migrating {
+            from: node,
+            to: node,
+            how,
+            due,
+        };
+        let lost = |then| State::Lost {
+            node: uuid,
+            until: due,
+            then,
+        };
+        Some(match phase {
+            Phase::New | Phase::Gone => return None,
+            Phase::Waiting => State::Waiting,
+            Phase::Claimed => placing(Awaits::Commit),
+            Phase::Preempting => placing(Awaits::Victims(BTreeSet::new(), due)),
+            Phase::Starting => placing(Awaits::Node),
+            Phase::Running => State::Running { node },
+            Phase::Updating => {
+                let before = Box::default();
+                State::Updating { node, before, due }
+            }
+            Phase::Suspending => State::Suspending { node, by, due },
+            Phase::Suspended => State::Suspended { node, by },
+            Phase::Resuming => State::Resuming { node, by, due },
+            Phase::Preempted => stopping(Then::Wait(InstanceId::new("b"))),
+            Phase::Relocating => stopping(Then::Again),
+            Phase::Deleting => stopping(Then::End),
+            Phase::MoveClaimed => moving(Move::Claimed),
+            Phase::MoveStopping => moving(Move::Cold),
+            Phase::Shipping => moving(Move::Shipped),
+            Phase::Lost => lost(AfterLoss::Forget),
+            Phase::LostDeleted => lost(AfterLoss::Delete),
+        })
+    }
+
+    fn gone(at: Instant) -> Event {
+        Event {
+            at,
+            what: proto_frames::payload::LifeState::Gone,
+            node: None,
+            detail: "".into(),
+        }
+    }
+
+    /// A table with one instance, which was put into this state past all checks.
+    fn table_with(name: &InstanceId, state: Option<State>, now: Instant) -> Instances {
+        let mut instances = Instances::default();
+        if let Some(state) = state {
+            let waiting = Instance::new(State::Waiting, 0, now);
+            let place = instances.vacant(name.clone()).expect("none has it");
+            place.insert(waiting).expect("it may wait at first");
+            let kept = instances.get_mut(name).expect("it is managed");
+            kept.state = state;
+        }
+        instances
+    }
+
+    #[test]
+    fn every_transition_is_done_if_it_is_in_the_table_of_the_lifecycle_and_else_changes_nothing() {
+        let (now, name) = (some_moment(), InstanceId::new("a"));
+        let mut legal = 0;
+        for from in Phase::ALL {
+            for to in Phase::ALL {
+                let mut instances = table_with(&name, state_in(from, now), now);
+                let done = match (from, state_in(to, now)) {
+                    (Phase::New, Some(state)) => {
+                        let place = instances.vacant(name.clone()).expect("none has it");
+                        place.insert(Instance::new(state, 0, now))
+                    }
+                    (_, None) if to == Phase::Gone && from != Phase::New && from != Phase::Gone => {
+                        instances.remove(&name, gone(now))
+                    }
+                    (Phase::Gone, _) | (_, None) => {
+                        assert!(!from.may_become(to), "{from} to {to} is no transition");
+                        continue;
+                    }
+                    (_, Some(state)) => instances.transition(&name, state).map(|_| ()),
+                };
+                let found = instances.get(&name).map(|kept| kept.state.phase());
+                let outside = |phase| [Phase::New, Phase::Gone].contains(&phase);
+                let expected = match (from.may_become(to), from, to) {
+                    (true, _, phase) | (false, phase, _) => Some(phase).filter(|it| !outside(*it)),
+                };
+                assert_eq!(found, expected, "{from} to {to}");
+                let instance = name.clone();
+                let refused = IllegalTransition { instance, from, to };
+                let expected = from.may_become(to).then_some(()).ok_or(refused);
+                assert_eq!(done, expected, "{from} to {to}");
+                legal += usize::from(done.is_ok());
+            }
+        }
+        let all: usize = Phase::ALL
+            .map(|phase| phase.transitions().len())
+            .iter()
+            .sum();
+        assert_eq!(legal, all);
+    }
+
+    #[test]
+    fn each_phase_has_one_row_in_the_table_of_the_lifecycle_and_names_each_transition_once() {
+        let rows: Vec<Phase> = TRANSITIONS.iter().map(|(from, _)| *from).collect();
+        assert_eq!(rows, Phase::ALL);
+        for (from, row) in TRANSITIONS {
+            let to: Vec<Phase> = row.iter().map(|(to, _)| *to).collect();
+            assert!(to.is_sorted_by(|one, next| one < next), "{from}: {to:?}");
+        }
     }
 
     /// Any moment will do.
@@ -315,11 +461,30 @@ mod tests {
     }
 
     #[test]
+    fn no_state_of_an_instance_has_the_number_of_one_of_an_earlier_instance_of_its_name() {
+        let (now, name) = (some_moment(), InstanceId::new("a"));
+        let mut instances = Instances::default();
+        let mut epochs = BTreeSet::new();
+        for _ in 0..2 {
+            let place = instances.vacant(name.clone()).expect("none has it");
+            let waiting = Instance::new(State::Waiting, 0, now);
+            place.insert(waiting).expect("it may wait at first");
+            epochs.extend(instances.get(&name).map(|kept| kept.epoch));
+            let claimed = state_in(Phase::Claimed, now).expect("it is a state");
+            let kept = instances.transition(&name, claimed);
+            epochs.extend(kept.expect("there is room").map(|kept| kept.epoch));
+            instances.remove(&name, gone(now)).expect("it is deleted");
+        }
+        assert_eq!(epochs.len(), 4);
+    }
+
+    #[test]
     fn one_that_is_managed_has_no_vacant_place() {
         let (mut instances, now) = (Instances::default(), some_moment());
         let name = InstanceId::new("a");
         let place = instances.vacant(name.clone());
-        place.expect("nobody has it").insert(lost(now));
+        let place = place.expect("none has it");
+        place.insert(lost(now)).expect("it may be lost at first");
         assert!(instances.vacant(name).is_none());
         assert!(instances.is_consistent());
     }
@@ -330,7 +495,8 @@ mod tests {
         let later = now + Duration::from_secs(1);
         for (name, due) in [("a", now), ("b", now)] {
             let place = instances.vacant(InstanceId::new(name));
-            place.expect("nobody has it").insert(lost(due));
+            let place = place.expect("none has it");
+            place.insert(lost(due)).expect("it may be lost at first");
         }
         // One that no state has.
         instances.due.insert((now, InstanceId::new("a stale one")));
@@ -342,7 +508,8 @@ mod tests {
         let Some(state) = instances.get(&due[0]).map(|kept| kept.state.clone()) else {
             panic!("it is managed");
         };
-        instances.turn(&due[0], state);
+        let done = instances.transition(&due[0], state);
+        assert!(done.is_ok_and(|kept| kept.is_some()));
         assert_eq!(instances.take_due(later), Some(due[0].clone()));
     }
 }

@@ -12,9 +12,10 @@ use proto_frames::payload::{
 };
 
 use crate::Scheduler;
-use crate::api::action::Message;
+use crate::api::action::{Message, Notice};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StartRequest};
+use crate::api::phase::IllegalTransition;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
@@ -54,15 +55,33 @@ impl Scheduler {
         })
     }
 
-    /// Changes the state of an instance; what does not wait any more is not in the queue.
+    /// Changes the state of an instance and nothing else; whether that was done.
+    pub(crate) fn transition(&mut self, instance: &InstanceId, state: State) -> bool {
+        match self.instances.transition(instance, state) {
+            Ok(kept) => kept.is_some(),
+            Err(illegal) => {
+                self.note_illegal(illegal);
+                false
+            }
+        }
+    }
+
+    /// A transition was refused, which is a defect of the scheduler.
+    pub(crate) fn note_illegal(&mut self, illegal: IllegalTransition) {
+        self.counters.illegal_transitions += 1;
+        self.notice(Notice::IllegalTransition(illegal));
+    }
+
+    /// Changes the state of an instance; what does not wait any more is not in the queue. A transition that the lifecycle
+    /// does not have is refused.
     pub(crate) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
-        if !state.waits() {
+        let (waits, what, key) = (state.waits(), state.word(), state.node());
+        if !self.transition(instance, state) {
+            return;
+        }
+        if !waits {
             self.leave_queue(instance);
         }
-        let Some(kept) = self.instances.turn(instance, state) else {
-            return;
-        };
-        let (what, key) = (kept.state().word(), kept.state().node());
         let node = key.map(|key| self.cluster.nodes().node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
         self.cordons.note_turn(instance, node);
@@ -101,18 +120,20 @@ impl Scheduler {
 
     /// No longer looks after an instance: it is on no node any more, or needs it no longer.
     pub(crate) fn let_go(&mut self, instance: &InstanceId, detail: &str) {
-        let Some(kept) = self.instances.get_mut(instance) else {
+        if !self.instances.contains(instance) {
             return;
-        };
+        }
         let what = LifeState::Gone;
-        kept.note(Event {
+        let last = Event {
             at: self.now,
             what: what.clone(),
             node: None,
             detail: detail.into(),
-        });
+        };
+        if let Err(illegal) = self.instances.remove(instance, last) {
+            return self.note_illegal(illegal);
+        }
         self.leave_queue(instance);
-        self.instances.remove(instance);
         self.cordons.note_turn(instance, None);
         if let Some(key) = self.cluster.placement(instance) {
             self.cluster.ledger_mut(key).set_kept(instance, false);
@@ -227,7 +248,10 @@ impl Scheduler {
         kept.is_operators = self.peers.owner(start.sender) != Owner::Controllers;
         kept.start = Some(Box::new(start));
         let place = self.instances.vacant(instance.clone())?;
-        place.insert(kept);
+        if let Err(illegal) = place.insert(kept) {
+            self.note_illegal(illegal);
+            return None;
+        }
         self.journal.note_kept(self.now, &instance);
         Some(instance)
     }
@@ -381,7 +405,7 @@ impl Scheduler {
         let restart = start.request.restart;
         let unconfirmed = self.cluster.number_start(key, start.sender, restart);
         self.cluster.ledger_mut(key).give(instance, unconfirmed);
-        self.instances.turn(instance, placing(key, Awaits::Node));
+        self.transition(instance, placing(key, Awaits::Node));
         self.journal.note_instance(instance);
         self.hand_over(key, *start);
     }

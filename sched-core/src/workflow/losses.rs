@@ -353,8 +353,7 @@ impl Scheduler {
         if is_there {
             // It is back, and its launcher may have its lease extended any time: its STATS will tell.
             let until = self.now + LEASE_MARGIN;
-            self.instances
-                .turn(instance, State::Lost { node, until, then });
+            self.transition(instance, State::Lost { node, until, then });
             return;
         }
         match then {

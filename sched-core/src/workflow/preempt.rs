@@ -323,7 +323,7 @@ impl Scheduler {
             self.after_commit(&preemptor, Next::Give);
         } else {
             let state = placing(node, Awaits::Victims(set, due));
-            self.instances.turn(&preemptor, state);
+            self.transition(&preemptor, state);
         }
     }
 

@@ -157,7 +157,9 @@ impl Scheduler {
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return;
         };
-        place.insert(kept);
+        if let Err(illegal) = place.insert(kept) {
+            return self.note_illegal(illegal);
+        }
         if !waits {
             return;
         }

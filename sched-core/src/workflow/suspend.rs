@@ -151,7 +151,10 @@ impl Scheduler {
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return true;
         };
-        place.insert(kept);
+        if let Err(illegal) = place.insert(kept) {
+            self.note_illegal(illegal);
+            return false;
+        }
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_kept(instance, true);
         if is_suspended {

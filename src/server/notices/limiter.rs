@@ -88,6 +88,8 @@ pub(in crate::server) enum Class {
     Batch,
     /// A configuration that was left out, in part.
     Configuration,
+    /// The scheduler refused itself something that must not be.
+    Defect,
     /// What was there at the start.
     Restored,
     /// The disk of the state directory.
@@ -133,6 +135,7 @@ impl Class {
             Self::Unmatched => "StartFailures without a START",
             Self::Batch => "batches given up",
             Self::Configuration => "parts of configurations left out",
+            Self::Defect => "illegal transitions refused",
             Self::Restored => "restorations",
             Self::Disk => "silences of the disk",
         }

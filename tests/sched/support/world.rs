@@ -11,7 +11,7 @@ use proto_frames::payload::{
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use sched_core::{
     Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState,
-    Meaning, Message, NodeExtras, NodeReport, RefusedConnect, Resources, Rules, Scheduler,
+    Meaning, Message, NodeExtras, NodeReport, Notice, RefusedConnect, Resources, Rules, Scheduler,
     SessionId, StartRequest, StatsReport, Target,
 };
 
@@ -215,6 +215,7 @@ impl World {
                         .handle(self.now, Input::Disconnected { session, unsent });
                 }
                 Action::Persist(change) => self.store.take(change),
+                Action::Notice(Notice::IllegalTransition(illegal)) => panic!("{illegal}"),
                 Action::RememberNodes | Action::Notice(_) => {}
             }
         }

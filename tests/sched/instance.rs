@@ -1,0 +1,3 @@
+//! Managed instances.
+
+mod lifecycle;
