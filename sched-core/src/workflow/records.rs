@@ -58,6 +58,7 @@ impl Scheduler {
             max_attempts: kept.max_attempts,
             lease_ms: kept.lease.map(ms),
             is_deleted: is_deleted(kept.state()),
+            told_to_stop: kept.told_to_stop,
             relocate: kept.relocates,
             restart_on_loss: kept.on_loss == OnLoss::Restart,
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
@@ -215,11 +216,12 @@ impl Scheduler {
         kept.history = record.history.iter().map(|it| self.event_of(it)).collect();
         // What is on no node has a target only if it waits for that one alone.
         kept.pinned = record.target.filter(|_| record.life == Life::Waiting);
-        kept.told_to_stop = match record.life {
-            Life::Migrating => true,
-            Life::Stopping => !record.is_deleted,
-            _ => false,
-        };
+        kept.told_to_stop = record.told_to_stop
+            || match record.life {
+                Life::Migrating => true,
+                Life::Stopping => !record.is_deleted,
+                _ => false,
+            };
         if *kept.state() == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
             // Nobody was told that it waits: it has as long as nodes have to come back.
             kept.waits_until = Some(self.now + self.config.settle_time);
@@ -251,6 +253,7 @@ impl Scheduler {
                 (AfterLoss::Replace, time)
             }
             (Life::Migrating | Life::Stopping, None) => (AfterLoss::Replace, LOST_TIME),
+            (_, None) if record.told_to_stop => (AfterLoss::Replace, LOST_TIME),
             _ => (AfterLoss::Forget, LOST_TIME),
         };
         State::Lost {

@@ -110,6 +110,7 @@ fn full() -> [(RecordKey, Record); 2] {
         max_attempts: 3,
         lease_ms: Some(10),
         is_deleted: true,
+        told_to_stop: true,
         updated: Some(Demand {
             mem_mib: 6,
             vcpus: 7,

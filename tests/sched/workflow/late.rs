@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::LifeState;
-use sched_core::{MISSED_STATS, Message, SessionId};
+use proto_frames::payload::{CommandFailureReason, LifeState};
+use sched_core::{InstanceReport, MISSED_STATS, Message, SessionId};
 
+use crate::support::durability::{crash, durable};
 use crate::support::preemption::{TOO_LONG, cpus, frozen, sized};
 use crate::support::requests::Asking;
-use crate::support::world::{World, running};
+use crate::support::world::{World, request, running};
 
 /// Longer than a move may take.
 const A_MOVE: Duration = Duration::from_secs(600);
@@ -170,4 +171,37 @@ fn of_several_that_their_node_does_not_have_the_higher_is_placed_first() {
     world.look_away();
     world.stats_seen(node, Some(0), vec![]);
     assert_eq!(world.placements(), [("high".to_owned(), other)]);
+}
+
+/// A world with a store in which the holder of `a` was told to stop it for a move that took too long; and what it says of it
+/// after a crash of the scheduler.
+fn undone_before_a_crash(says: Vec<InstanceReport>) -> (World, SessionId) {
+    let (mut world, controller, source) = World::with(durable()).with_node(1000);
+    world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
+    let target = world.node_with(2, 1000);
+    world.migrate(controller, "a", Some(target));
+    assert_eq!(world.stops(source), ["a"]);
+    world.advance(A_MOVE);
+    let failure = world.failed_command(controller);
+    assert_eq!(failure.reason, CommandFailureReason::Timeout);
+    crash(&mut world, 2);
+    world.controller();
+    let source = world.node_with(1, 1000);
+    world.look_away();
+    world.stats_seen(source, Some(0), says);
+    (world, source)
+}
+
+#[test]
+fn what_was_told_to_stop_for_a_move_that_was_undone_is_started_again_if_it_ends_after_a_crash() {
+    let (mut world, source) = undone_before_a_crash(vec![running("a", 0)]);
+    assert_eq!(world.placements(), []);
+    world.has_stopped(source, "a");
+    assert_eq!(world.placements(), [("a".to_owned(), source)]);
+}
+
+#[test]
+fn what_was_told_to_stop_for_a_move_that_was_undone_is_started_again_if_a_crash_hid_its_end() {
+    let (mut world, source) = undone_before_a_crash(vec![]);
+    assert_eq!(world.placements(), [("a".to_owned(), source)]);
 }
