@@ -188,7 +188,7 @@ impl Scheduler {
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.told_to_stop |= goes_on;
                 }
-                self.remember(instance);
+                self.journal.note_instance(instance);
             }
             state if state.node() == Some(key) => {}
             _ => return Heard::Originals,

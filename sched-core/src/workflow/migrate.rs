@@ -373,7 +373,7 @@ impl Scheduler {
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.told_to_stop &= is_told_again;
                 }
-                self.remember(instance);
+                self.journal.note_instance(instance);
                 return false;
             }
         };
