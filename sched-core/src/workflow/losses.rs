@@ -193,6 +193,13 @@ impl Scheduler {
                     self.unclaim(key, &instance);
                     self.target_is_lost(&instance);
                 }
+                // It was to move to a node that was lost by then, and the disk was slow.
+                Some(State::Placing(Placing { node, pending_on }))
+                    if node == key && pending_on != Awaits::Node =>
+                {
+                    self.release(key, &instance);
+                    self.seek(&instance, "its node was lost before it was told");
+                }
                 Some(state) if state.node() == Some(key) => {
                     self.lost_with_node(key, &instance, &state);
                 }
