@@ -16,13 +16,13 @@ mod consistent;
 
 use std::time::Instant;
 
-use indexmap::IndexMap;
 use proto_frames::payload::Topic;
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::api::action::RefusedConnect;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Hello};
+use crate::maps::Map;
 use crate::peers::answers::Answers;
 use crate::peers::audience::Audience;
 use crate::peers::bindings::{Bindings, Bound};
@@ -32,8 +32,8 @@ use crate::peers::session::{Identity, Session, identity};
 /// All sessions, and what is known of peers beyond them.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    sessions: IndexMap<SessionId, Session>,
-    identities: IndexMap<Identity, SessionId>,
+    sessions: Map<SessionId, Session>,
+    identities: Map<Identity, SessionId>,
     /// UUIDs that were claimed with a certificate bound to them.
     bindings: Bindings,
     /// Controllers in order; the first is master.

@@ -47,7 +47,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indexmap::IndexMap;
 use proto_frames::Uuid;
 
 use self::line::Line;
@@ -58,6 +57,7 @@ use self::slots::Slots;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
+use crate::maps::Map;
 
 use self::reservation::Turns;
 pub(crate) use self::shape::Shape;
@@ -232,7 +232,7 @@ pub(crate) enum Found {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Slots<Waiting>,
-    by_instance: IndexMap<InstanceId, u32>,
+    by_instance: Map<InstanceId, u32>,
     /// Those of the compute and the network pool.
     lines: [Line; 2],
     turns: [Turns; 2],
@@ -319,7 +319,7 @@ impl Queue {
         }
         if self.is_empty() {
             // A burst of waiters is not paid for for ever.
-            self.by_instance = IndexMap::new();
+            self.by_instance = Map::default();
         }
         Some(waiter)
     }

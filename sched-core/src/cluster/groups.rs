@@ -12,6 +12,7 @@ use crate::cluster::labels::values_of;
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Slot;
+use crate::maps::Map;
 
 /// The groups that have members.
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ pub(crate) struct Groups(IndexMap<Arc<str>, Group>);
 /// One group's members by node.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    members: IndexMap<NodeKey, Member>,
+    members: Map<NodeKey, Member>,
     /// The slots of nodes with a member, in the compute and the network table.
     slots: [Arc<SlotSet>; 2],
     /// Members by the values of labels that somebody asked for, the latest last.

@@ -2,15 +2,14 @@
 
 use std::collections::VecDeque;
 
-use indexmap::IndexMap;
-
 use crate::api::ids::InstanceId;
+use crate::maps::Map;
 
 /// Instances of which something may be on disk.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     /// With the latest change that put it there.
-    put: IndexMap<InstanceId, u64>,
+    put: Map<InstanceId, u64>,
     /// Those that were taken off the disk by changes that may not be there yet.
     removals: VecDeque<(u64, InstanceId)>,
 }

@@ -1,10 +1,10 @@
 //! Commands of operators whose answer is still to come: launchers answer all controllers, and nobody else could tell whose
 //! command it was.
 
-use indexmap::IndexMap;
 use proto_frames::Kind;
 
 use crate::api::ids::{InstanceId, SessionId};
+use crate::maps::Map;
 
 /// Commands of one operator whose answer may be still to come; further ones are refused meanwhile.
 pub const MAX_AWAITED_BY_OPERATOR: usize = 4096;
@@ -15,8 +15,8 @@ pub const MAX_AWAITED: usize = 16 * MAX_AWAITED_BY_OPERATOR;
 /// Who waits for which answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    open: IndexMap<(Kind, InstanceId), SessionId>,
-    by_operator: IndexMap<SessionId, usize>,
+    open: Map<(Kind, InstanceId), SessionId>,
+    by_operator: Map<SessionId, usize>,
 }
 
 impl Answers {

@@ -12,6 +12,7 @@ use proto_frames::payload::{Batch as BatchAsked, StartFailureReason};
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::maps::Map;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
@@ -44,7 +45,7 @@ pub(crate) const BATCHES_PER_TICK: usize = 16;
 pub(crate) struct Batches {
     waiting: IndexMap<BatchId, Batch>,
     /// The batch of each instance that waits.
-    instances: IndexMap<InstanceId, BatchId>,
+    instances: Map<InstanceId, BatchId>,
     bytes: usize,
     /// How many of operators wait, and their bytes.
     of_operators: IndexMap<Uuid, (usize, usize)>,
@@ -216,7 +217,7 @@ impl Batches {
         if self.waiting.is_empty() {
             // A burst of them is not paid for for ever.
             self.waiting = IndexMap::new();
-            self.instances = IndexMap::new();
+            self.instances = Map::default();
             self.of_operators = IndexMap::new();
         }
         batch.starts

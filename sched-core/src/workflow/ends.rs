@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use proto_frames::payload::EndsRecorded;
 use proto_frames::{Frame, Uuid};
 
@@ -19,6 +19,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{EndHow, EndReport, EndsReport, Meaning, StatsReport};
 use crate::api::record::EndsRecord;
 use crate::cluster::ledger::Ended;
+use crate::maps::Map;
 use crate::peers::session::Session;
 
 /// Nodes whose number is remembered while they are away. Beyond it those are forgotten that are not known otherwise, and
@@ -28,7 +29,7 @@ const MAX_NODES_REMEMBERED: usize = 65_536;
 /// Which ends of each node are dealt with.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
-    by_node: IndexMap<Uuid, Heard>,
+    by_node: Map<Uuid, Heard>,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -5,12 +5,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use proto_frames::Uuid;
 
 use crate::api::action::PlacedStart;
 use crate::api::config::{Config, MAX_SETTLING, MAX_SETTLING_BYTES};
 use crate::api::ids::InstanceId;
+use crate::maps::Map;
 
 /// STARTs tried again when one node becomes ready: all of them would make the return of a large cluster quadratic.
 pub(crate) const RETRIES_PER_READY: usize = 16;
@@ -21,7 +22,7 @@ pub(crate) struct Settling {
     missing: IndexSet<Uuid>,
     /// Instances that missing nodes had when STARTs of them came to wait in batches: no more than there are such STARTs on
     /// disk.
-    had: IndexMap<InstanceId, Uuid>,
+    had: Map<InstanceId, Uuid>,
     window: Window,
     waiting: VecDeque<PlacedStart>,
     /// The instances of `waiting`.
@@ -49,7 +50,7 @@ impl Settling {
         };
         Self {
             missing,
-            had: IndexMap::new(),
+            had: Map::default(),
             window,
             waiting: VecDeque::new(),
             instances: IndexSet::new(),
@@ -120,7 +121,7 @@ impl Settling {
     /// Lets nothing wait any more.
     pub(crate) fn close(&mut self) {
         self.window = Window::Absent;
-        self.had = IndexMap::new();
+        self.had = Map::default();
     }
 
     /// Takes out the START whose turn it is.
@@ -167,7 +168,7 @@ impl Settling {
     pub(crate) fn is_back(&mut self, node: Uuid, now: Instant) {
         if self.missing.swap_remove(&node) && self.missing.is_empty() {
             self.window = Window::Closed(now);
-            self.had = IndexMap::new();
+            self.had = Map::default();
         }
     }
 
@@ -177,7 +178,7 @@ impl Settling {
         if is_due {
             self.window = Window::Closed(now);
             self.missing.clear();
-            self.had = IndexMap::new();
+            self.had = Map::default();
         }
         is_due
     }

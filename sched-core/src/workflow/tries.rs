@@ -6,8 +6,6 @@
 //! An addition to the rule of first fit, in which only READY nodes fit. Not for moves: what runs is not sent to a node
 //! that may refuse it.
 
-use indexmap::IndexMap;
-
 use crate::Scheduler;
 use crate::api::action::PlacedStart;
 use crate::api::ids::{InstanceId, NodeKey};
@@ -15,6 +13,7 @@ use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
 use crate::instance::Awaits;
+use crate::maps::Map;
 use crate::workflow::care::placing;
 
 /// STARTs that are tried at once on nodes that called themselves full. Further ones are answered as if there were no
@@ -30,7 +29,7 @@ pub const MAX_REFUSALS: u8 = 16;
 /// What is tried on such nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
-    tries: IndexMap<InstanceId, Try>,
+    tries: Map<InstanceId, Try>,
     /// Bytes of payloads in `tries`.
     bytes: usize,
     /// The START that is placed again just now, and how often it was refused.
@@ -108,7 +107,7 @@ impl Tries {
             stays
         });
         if self.tries.is_empty() {
-            self.tries = IndexMap::new();
+            self.tries = Map::default();
         }
     }
 
