@@ -23,6 +23,9 @@ use crate::words::{instance, start_of};
 /// Memory of the node here, MiB.
 const MEM: i64 = 1000;
 
+/// Queries until the scheduler has heard what its store has logged: far more than it takes.
+const MAX_QUERIES: usize = 1000;
+
 /// A file system of its own, which goes with the test.
 struct Disk {
     /// Where it is seen from outside the namespace in which it is mounted.
@@ -298,8 +301,20 @@ async fn while_nothing_can_be_written_plain_starts_go_on_and_the_rest_is_told_wh
 
     set_limit(&daemon, None);
     daemon.logged("the store is written again").await;
-    let answer = master.query(QueryKind::Controllers).await;
-    assert_eq!(answer.store.unwrap().state, StoreState::Written);
+    // The store logs it, and the scheduler hears of it next.
+    let mut state = StoreState::Refused;
+    for _ in 0..MAX_QUERIES {
+        state = master
+            .query(QueryKind::Controllers)
+            .await
+            .store
+            .unwrap()
+            .state;
+        if state == StoreState::Written {
+            break;
+        }
+    }
+    assert_eq!(state, StoreState::Written);
     master.send(Kind::START, queued(6, 10, 50).encode()).await;
     assert_eq!(node.expect_start().await, instance(6));
     master.send(Kind::START, queued(7, MEM, 45).encode()).await;
