@@ -297,14 +297,20 @@ fn written_to(file: impl Write + Send + 'static) -> (NonBlocking, Logs) {
 /// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones.
 fn filter(flags: &LogFlags) -> Result<EnvFilter, LogError> {
     let mut filter = EnvFilter::new(format!(
-        "warn,ciao_scheduler={0},proto_frames={0}",
+        "warn,ciao_scheduler={0},sched_core={0},proto_frames={0}",
         level(flags.verbosity)
     ));
     for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
         let directive = part.split_once('=').and_then(|(module, level_text)| {
             let module = module.trim_end_matches(".go").trim_matches('*');
             let level = level(level_text.parse().ok()?);
-            format!("ciao_scheduler::{module}={level}").parse().ok()
+            let target = match module {
+                // The core is a crate of its own.
+                "sched" | "sched_core" => "sched_core".to_owned(),
+                "proto_frames" => module.to_owned(),
+                module => format!("ciao_scheduler::{module}"),
+            };
+            format!("{target}={level}").parse().ok()
         });
         filter = filter.add_directive(directive.ok_or_else(|| LogError::Vmodule(part.to_owned()))?);
     }
