@@ -14,6 +14,8 @@ async fn a_low_priority_stands_still_for_a_high_one_and_goes_on_by_itself() {
     low.beats().await;
     // A node without vcpus calls itself full, and has room made on it all the same.
     cluster.until_node("node-a", |it| it.status == "FULL").await;
+    // It may say so before it lists the instance as running, and only what runs can be preempted.
+    cluster.until(&id, "running").await;
 
     let high = Program::new(&cluster, "high");
     let other = cluster
