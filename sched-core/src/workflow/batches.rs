@@ -98,6 +98,7 @@ impl Batches {
 
     /// The node of an instance is given up: a START of it that waits came before.
     pub(crate) fn note_lost(&mut self, instance: &InstanceId) {
+        self.forget_lost();
         if self.instances.contains_key(instance) {
             self.lost.insert(instance.clone());
         }
@@ -202,6 +203,8 @@ impl Batches {
         }
         let is_complete = batch.is_complete();
         self.count(id, 0, -replaced.cast_signed());
+        // A START that comes now was sent after the loss.
+        self.lost.swap_remove(&instance);
         self.instances.insert(instance, id.clone());
         Ok(is_complete)
     }

@@ -199,9 +199,29 @@ fn a_batch_does_not_start_what_was_lost_after_its_start_had_come() {
         world.start_as(controller, request("z", 1).of_batch("b", 3));
         assert_eq!(starts_of(&mut world, "x"), [], "its lost node may run it");
         assert_eq!(world.failures(controller), refused("x"));
-        // Whoever sends it again knows of the loss.
+        // Who sends it again knows of the loss.
         world.start_as(controller, request("x", 50).of_batch("b", 1));
         assert_eq!(starts_of(&mut world, "x"), [other]);
+    }
+}
+
+#[test]
+fn a_start_that_comes_after_the_loss_is_placed_also_where_an_earlier_batch_failed_or_waits() {
+    for waits in [false, true] {
+        let (mut world, controller, node) = World::new().with_node(100);
+        world.place_as(controller, request("x", 50));
+        world.stats_seen(node, Some(1), vec![running("x", 1)]);
+        world.cut(node);
+        let other = world.node_with(2, 200);
+        world.start_as(controller, request("x", 50).of_batch("b", 2));
+        world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
+        if !waits {
+            world.advance(sched_core::BATCH_TIME);
+        }
+        world.look_away();
+        world.start_as(controller, request("x", 50).of_batch("b", 2));
+        world.start_as(controller, request("y", 1).of_batch("b", 2));
+        assert_eq!(starts_of(&mut world, "x"), [other], "waits: {waits}");
     }
 }
 
