@@ -98,7 +98,6 @@ impl Batches {
 
     /// The node of an instance is given up: a START of it that waits came before.
     pub(crate) fn note_lost(&mut self, instance: &InstanceId) {
-        self.forget_lost();
         if self.instances.contains_key(instance) {
             self.lost.insert(instance.clone());
         }
@@ -529,6 +528,7 @@ impl Scheduler {
                 known => self.answer_known(known, start),
             }
         }
+        self.batches.forget_lost();
         failed
     }
 
