@@ -1,7 +1,9 @@
 //! The program `ciao-cert`: the original's flags, and what it prints.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -142,7 +144,7 @@ enum CliError {
     #[error("cannot read {}: {source}", path.display())]
     Read {
         path: PathBuf,
-        source: std::io::Error,
+        source: io::Error,
     },
     #[error("{}: {source}", path.display())]
     Anchor { path: PathBuf, source: CertError },
@@ -160,12 +162,25 @@ enum CliError {
     #[error("cannot make the directory {}: {source}", path.display())]
     Directory {
         path: PathBuf,
-        source: std::io::Error,
+        source: io::Error,
     },
     #[error("{0:?} is no IP address")]
     BadIp(String),
     #[error("{0}")]
     NotVerified(String),
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+}
+
+/// Prints a line on standard output. That nothing reads it any more (`ciao-cert -all | head -1`) is no failure.
+///
+/// # Errors
+/// [`CliError::Output`]: it cannot be written for another reason.
+fn print_line(line: impl Display) -> Result<(), CliError> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CliError::Output(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Runs the program with these arguments, the first being its name.

@@ -417,3 +417,21 @@ fn openssl_accepts_the_chain_where_it_is_installed() {
         assert!(said.contains(": OK"), "{name}: {said}");
     }
 }
+
+#[test]
+fn a_closed_standard_output_costs_no_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Plain::new(assert_cmd::cargo::cargo_bin("ciao-cert"))
+        .current_dir(dir.path())
+        .arg("-all")
+        .stdout(writer)
+        .output()
+        .unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    for (name, _) in FULL_SET {
+        assert!(dir.path().join(name).exists(), "{name}: {err}");
+    }
+}

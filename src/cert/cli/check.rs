@@ -5,7 +5,7 @@ use std::path::Path;
 use rustls::pki_types::UnixTime;
 
 use crate::cert::CertError;
-use crate::cert::cli::{Cli, CliError, read};
+use crate::cert::cli::{Cli, CliError, print_line, read};
 use crate::cert::describe::describe;
 use crate::cert::spec::role_names;
 use crate::net::identity::PeerIdentity;
@@ -19,10 +19,10 @@ impl Cli {
         let mut failed = 0;
         for path in &self.certificates {
             match verify_one(&anchors, path)? {
-                Ok(roles) => println!("{}: verified ({roles})", path.display()),
+                Ok(roles) => print_line(format_args!("{}: verified ({roles})", path.display()))?,
                 Err(reason) => {
                     failed += 1;
-                    println!("{}: NOT verified: {reason}", path.display());
+                    print_line(format_args!("{}: NOT verified: {reason}", path.display()))?;
                 }
             }
         }
@@ -59,12 +59,9 @@ fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, Stri
 /// Prints what a certificate file holds.
 pub(super) fn dump(path: &Path) -> Result<(), CliError> {
     let described = describe(&path.display().to_string(), &read(path)?);
-    print!(
-        "{}",
-        described.map_err(|source| CliError::Describe {
-            path: path.into(),
-            source
-        })?
-    );
-    Ok(())
+    let text = described.map_err(|source| CliError::Describe {
+        path: path.into(),
+        source,
+    })?;
+    print_line(text.trim_end_matches('\n'))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use proto_frames::{Role, Uuid};
 use rustls::pki_types::UnixTime;
 
-use crate::cert::cli::{Cli, CliError, read};
+use crate::cert::cli::{Cli, CliError, print_line, read};
 use crate::cert::files::{self, Existing, PRIVATE_MODE, PUBLIC_MODE, WriteError};
 use crate::cert::spec::role_names;
 use crate::cert::{Anchor, CertifiedPem, Spec};
@@ -175,10 +175,14 @@ impl Cli {
         };
         for output in outputs {
             files::write(&output.path, &output.contents, output.mode, existing)?;
-            println!("{}\n    {}", output.path.display(), output.remark);
+        }
+        // Once all are there: what is printed may not be read.
+        for output in outputs {
+            let path = output.path.display();
+            print_line(format_args!("{path}\n    {}", output.remark))?;
         }
         if self.verify {
-            println!("verified");
+            print_line("verified")?;
         }
         Ok(())
     }
