@@ -2,7 +2,7 @@
 //!
 //! [`Cluster`] owns all of it and keeps it in step: every change of a node or of its claims goes through one of its
 //! verbs, after which tables, labels and groups say what is so. What others have to know of a change (a node offers
-//! more, claims are to be remembered) it notes as a [`Change`], for [`Cluster::take_changes`].
+//! more, claims are to be remembered) it notes as a [`Change`], for [`Cluster::take_change`].
 
 pub(crate) mod advice;
 pub(crate) mod columns;
@@ -26,6 +26,7 @@ pub(crate) mod view;
 mod consistent;
 mod reports;
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +34,7 @@ use std::time::Instant;
 use indexmap::IndexSet;
 use proto_frames::Uuid;
 
-use crate::api::config::Config;
+use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::ConfigurationFlags;
 use crate::api::rules::Rules;
@@ -73,8 +74,8 @@ pub(crate) struct Cluster {
     failing: IndexSet<NodeKey>,
     /// The node that has, or was given, each instance.
     placements: Map<InstanceId, NodeKey>,
-    /// What happened since [`Cluster::take_changes`].
-    changes: Vec<Change>,
+    /// What happened and was not taken by [`Cluster::take_change`] yet, in order.
+    changes: VecDeque<Change>,
 }
 
 /// A change of the cluster that concerns others.
@@ -110,21 +111,21 @@ impl Cluster {
             full: IndexSet::new(),
             failing: IndexSet::new(),
             placements: Map::default(),
-            changes: Vec::new(),
+            changes: VecDeque::new(),
         };
         cluster.fix_columns();
         cluster
     }
 
-    /// What happened since this was asked last, in order.
-    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.changes)
-    }
-
-    /// Whether anything happened since then.
+    /// The next of what happened, if any.
     #[inline]
-    pub(crate) fn has_changes(&self) -> bool {
-        !self.changes.is_empty()
+    pub(crate) fn take_change(&mut self) -> Option<Change> {
+        const KEEP_CHANGES: usize = 4096;
+        let change = self.changes.pop_front();
+        if change.is_none() && self.changes.capacity() > KEEP_CHANGES {
+            self.changes.shrink_to(KEEP_CHANGES);
+        }
+        change
     }
 
     /// The nodes, to be looked at.
@@ -238,6 +239,25 @@ impl Cluster {
     #[inline]
     pub(crate) fn ledger_mut(&mut self, key: NodeKey) -> LedgerMut<'_> {
         LedgerMut { cluster: self, key }
+    }
+
+    /// Makes claims on a node of what its instances asked for before it was away.
+    pub(crate) fn restore_claims(
+        &mut self,
+        key: NodeKey,
+        claims: impl IntoIterator<Item = (InstanceId, Entry)>,
+    ) {
+        let mut ledger = self.ledger_mut(key);
+        for (instance, entry) in claims {
+            if ledger.len() < MAX_INSTANCES_PER_NODE {
+                ledger.insert(instance, entry);
+            }
+        }
+    }
+
+    /// Notes that a node's launcher says which STARTs it has seen.
+    pub(crate) fn note_counting(&mut self, key: NodeKey) {
+        self.nodes.node_mut(key).ledger.note_counting();
     }
 
     /// Notes that a node has an instance, or was given it.

@@ -142,10 +142,7 @@ enum KeyType {
 #[derive(Debug, thiserror::Error)]
 enum CliError {
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     #[error("{}: {source}", path.display())]
     Anchor { path: PathBuf, source: CertError },
     #[error(transparent)]
@@ -160,10 +157,7 @@ enum CliError {
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("cannot make the directory {}: {source}", path.display())]
-    Directory {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Directory { path: PathBuf, source: io::Error },
     #[error("{0:?} is no IP address")]
     BadIp(String),
     #[error("{0}")]

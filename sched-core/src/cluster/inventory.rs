@@ -22,7 +22,7 @@ impl Cluster {
         let are_claims_changed = ledger.take_claims_changed();
         let node = self.nodes.node(key);
         if are_claims_changed && !node.is_native {
-            self.changes.push(Change::Claims(node.uuid));
+            self.changes.push_back(Change::Claims(node.uuid));
         }
         for (group, change) in changes {
             self.groups
@@ -64,7 +64,7 @@ impl Cluster {
         has_grown |= !earlier.covers(&last_resort);
         *earlier = last_resort;
         if has_grown {
-            self.changes.push(Change::Capacity(key));
+            self.changes.push_back(Change::Capacity(key));
         }
     }
 
@@ -119,7 +119,7 @@ impl Cluster {
             left_out,
         } = traits::derive(&candidate, rules, &mut self.columns);
         if let Some(zone) = second_zone {
-            self.changes.push(Change::TwoZones(uuid, zone));
+            self.changes.push_back(Change::TwoZones(uuid, zone));
         }
         if let Some(whole) = says_shares {
             match self.nodes.lets_share(whole, uuid) {
@@ -169,7 +169,7 @@ impl Cluster {
             .into_iter()
             .for_each(|relative| self.offer(relative));
         // It may be what somebody waits for now.
-        self.changes.push(Change::Capacity(key));
+        self.changes.push_back(Change::Capacity(key));
     }
 
     /// Puts a node into the tables of its roles. It takes no work yet, but one that is back has what it had.
@@ -242,13 +242,13 @@ impl Cluster {
         };
         if node.advised.is_first(&advice) {
             self.changes
-                .push(Change::LeftOut(session, node.uuid, advice));
+                .push_back(Change::LeftOut(session, node.uuid, advice));
         }
     }
 
     fn note_altered(&mut self, key: NodeKey) {
         let tables = self.nodes.node(key).slots.map(|slot| slot.is_some());
-        self.changes.push(Change::Altered(key, tables));
+        self.changes.push_back(Change::Altered(key, tables));
     }
 
     /// Puts new settings into force: how instances are limited, and if given, the rules about nodes and placement.
@@ -270,7 +270,7 @@ impl Cluster {
             self.nodes.node_mut(key).ledger.set_measured(measured);
             if are_rules_new {
                 self.refresh_traits(key, now);
-                self.changes.push(Change::Capacity(key));
+                self.changes.push_back(Change::Capacity(key));
             }
             self.refresh_offer(key);
         }

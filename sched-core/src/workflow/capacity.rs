@@ -14,10 +14,8 @@ use crate::cluster::node::Pool;
 impl Scheduler {
     /// Deals with what has changed in the cluster since this was called last.
     pub(crate) fn note_changes(&mut self) {
-        while self.cluster.has_changes() {
-            for change in self.cluster.take_changes() {
-                self.note_change(change);
-            }
+        while let Some(change) = self.cluster.take_change() {
+            self.note_change(change);
         }
     }
 

@@ -134,7 +134,7 @@ impl Scheduler {
         let uuid = self.cluster.nodes().node(key).uuid;
         self.ends.begin(uuid, incarnation, seq);
         if report.starts_seen.is_some() {
-            self.cluster.ledger_mut(key).note_counting();
+            self.cluster.note_counting(key);
         }
         self.peers.set_numbers_ends(id, true);
         if ended.is_empty() {

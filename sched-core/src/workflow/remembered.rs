@@ -10,7 +10,6 @@ use proto_frames::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::Notice;
-use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record::{ClaimRecord, ClaimsRecord, Record};
 use crate::api::resources::Resources;
@@ -84,13 +83,14 @@ impl Scheduler {
         if is_native {
             return;
         }
+        let mut restored = Vec::with_capacity(claims.len());
         for claim in claims {
             let instance = InstanceId::new(&claim.instance);
             let ledger = &self.cluster.nodes().node(key).ledger;
             let is_elsewhere = self.cluster.placement(&instance).is_some()
                 || self.instances.contains(&instance)
                 || ledger.get(&instance).is_some();
-            if is_elsewhere || ledger.len() >= MAX_INSTANCES_PER_NODE {
+            if is_elsewhere {
                 continue;
             }
             let asked = Resources {
@@ -105,8 +105,8 @@ impl Scheduler {
                     .amounts(amounts.map(|(name, amount)| (&**name, *amount))),
                 group: claim.group.as_deref().map(Into::into),
             };
-            let entry = Entry::remembered(asked, extras, self.now);
-            self.cluster.ledger_mut(key).insert(instance, entry);
+            restored.push((instance, Entry::remembered(asked, extras, self.now)));
         }
+        self.cluster.restore_claims(key, restored);
     }
 }

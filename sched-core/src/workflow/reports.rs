@@ -123,7 +123,7 @@ impl Scheduler {
         let missed_stats = self.config.missed_stats;
         self.cluster.note_listed(key);
         if report.starts_seen.is_some() {
-            self.cluster.ledger_mut(key).note_counting();
+            self.cluster.note_counting(key);
         }
         self.note_back(now, key);
         if let Some(seq) = report.lease_seq {
