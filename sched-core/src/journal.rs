@@ -1,8 +1,8 @@
 //! What must be on disk before what. Changes are collected while one input is handled and handed out as one [`Change`] at
 //! its end; what must not happen before a change is on disk waits here for that.
 //!
-//! [`Journal`] knows which instances, nodes, bindings and claims have changed, not what they are: records are made by
-//! whoever has the data, and what waited is done by whoever had it wait. Without a state directory nothing is handed out
+//! [`Journal`] knows which instances, nodes, bindings and claims have changed, not what they are: records are made
+//! where the data is, and what waited is done by the caller. Without a state directory nothing is handed out
 //! and nothing waits. Files are not touched here.
 
 mod claims;
@@ -53,7 +53,7 @@ pub(crate) enum Next {
     TellQueued,
     /// Its move begins.
     Move,
-    /// Its launcher is told that it has to make way.
+    /// Its launcher is told to suspend or stop it: it is preempted.
     MakeWay,
 }
 

@@ -239,7 +239,7 @@ impl Peers {
         (!is_inside).then_some(session)
     }
 
-    /// An operator is to be told of these topics and no others. Each counts once, and those that nobody knows not at all,
+    /// An operator is to be told of these topics and no others. Each counts once, and those that are not known not at all,
     /// however many there are.
     pub(crate) fn subscribe(&mut self, id: SessionId, topics: &[Topic]) {
         let Some(session) = self.sessions.get_mut(&id) else {

@@ -12,6 +12,7 @@ mod site;
 mod words;
 
 mod admission;
+mod backups;
 mod binding;
 mod boot;
 mod burst;
@@ -22,7 +23,6 @@ mod flags;
 mod foreign;
 mod full_disk;
 mod gates;
-mod heirs;
 mod hostile;
 mod losses;
 mod order;

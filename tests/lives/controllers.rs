@@ -56,8 +56,8 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
     };
     let mut master = controller().await;
     master.skip_to(Kind::CONTROLLER_STATUS).await;
-    let mut heir = controller().await;
-    heir.expect_standing(Standing::Backup).await;
+    let mut backup = controller().await;
+    backup.expect_standing(Standing::Backup).await;
     let ids: Vec<Uuid> = (0..STARTS).map(|_| Uuid::new_v4()).collect();
     let starts = ids
         .iter()
@@ -66,14 +66,14 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
     drop(master);
 
     loop {
-        let frame = heir.skip_to(Kind::CONTROLLER_STATUS).await;
+        let frame = backup.skip_to(Kind::CONTROLLER_STATUS).await;
         if String::from_utf8_lossy(&frame.payload).contains("master") {
             break;
         }
     }
     let mut known: Vec<InstanceView> = Vec::new();
     loop {
-        let page = heir.expect(Kind::SNAPSHOT).await;
+        let page = backup.expect(Kind::SNAPSHOT).await;
         let page = Snapshot::decode(&page.payload).unwrap();
         known.extend(page.instances);
         if page.last {
@@ -82,7 +82,7 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
     }
     assert!(known.iter().any(|it| it.instance_uuid == early));
     let mut failed = BTreeSet::new();
-    let told = heir.settle().await;
+    let told = backup.settle().await;
     for frame in told.iter().filter(|it| it.kind == Kind::START_FAILURE) {
         let failure = StartFailure::decode(&frame.payload).unwrap();
         assert!(failed.insert(failure.instance_uuid), "told once");
@@ -105,8 +105,10 @@ async fn the_backup_takes_over_with_a_picture_of_all_and_nothing_is_done_twice()
 
     // It commands now, and a START that was carried out is not carried out again.
     if let Some(id) = ids.iter().find(|id| placed.contains(&id.to_string())) {
-        heir.send(Kind::START, start(&cluster, *id).encode()).await;
-        let frame = heir.skip_to(Kind::START_FAILURE).await;
+        backup
+            .send(Kind::START, start(&cluster, *id).encode())
+            .await;
+        let frame = backup.skip_to(Kind::START_FAILURE).await;
         let failure = StartFailure::decode(&frame.payload).unwrap();
         assert_eq!(failure.instance_uuid, id.to_string());
         assert_eq!(begun(&cluster)[&id.to_string()], 1);

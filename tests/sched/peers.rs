@@ -1,9 +1,9 @@
 //! Peers: who is master, what each may say, what one of them can make the core hold, and what a new master is told.
 
+mod backups;
 mod bounds;
 mod connections;
 mod floods;
-mod heirs;
 mod matrix;
 mod random_hostile;
 mod standing;

@@ -113,7 +113,7 @@ pub struct InstanceRecord {
     pub lease_ms: Option<u64>,
     /// Whether it was deleted while its node was lost.
     pub is_deleted: bool,
-    /// Whether its node was told to stop it, in vain as it seems: if it ends there after all, it is placed again.
+    /// Whether its node was told to stop it and has not: if it ends there after all, it is placed again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub told_to_stop: bool,
     /// Whether it may be moved to another node.

@@ -26,7 +26,7 @@ impl Cluster {
 
     /// Retracts the latest failure of a node.
     pub(crate) fn retract_failure(&mut self, key: NodeKey, now: Instant) {
-        self.nodes.node_mut(key).failures.forgive(now);
+        self.nodes.node_mut(key).failures.retract(now);
     }
 
     /// The nodes that are avoided now; those that did well for a while are forgotten.

@@ -33,7 +33,7 @@ impl Failures {
     }
 
     /// Takes one back that was counted.
-    pub(crate) fn forgive(&mut self, now: Instant) {
+    pub(crate) fn retract(&mut self, now: Instant) {
         self.count = (self.at(now) - 1.0).max(0.0);
         self.at = now;
     }

@@ -84,7 +84,8 @@ const NODE_GIVEN_UP: &str = "its node is given up";
 const ENDED: &str = "it ended, or its node has it no more";
 const DELETE: &str = "DELETE";
 const NO_START: &str = "it has left its node, and its START is not known";
-const NOT_STOPPED: &str = "it was not stopped: too late, in vain, or not needed any more";
+const NOT_STOPPED: &str =
+    "it was not stopped: too late, it could not be, or it was not needed any more";
 const NOT_DELETED: &str = "the DELETE was not written, or not carried out in time";
 const STAYS: &str = "the move was undone";
 const UNTOLD: &str = "its node was lost or is drained before it was told: placed again";

@@ -56,7 +56,7 @@ impl Instances {
         self.kept.get(instance).map(|kept| &**kept)
     }
 
-    /// One that is looked after, to be changed; its state is changed by [`Instances::transition`] alone.
+    /// A managed instance, to be changed; its state is changed by [`Instances::transition`] alone.
     pub(crate) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
         self.kept.get_mut(instance).map(|kept| &mut **kept)
     }

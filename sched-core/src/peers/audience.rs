@@ -8,7 +8,7 @@ use crate::api::ids::SessionId;
 use crate::peers::Peers;
 use crate::peers::session::Session;
 
-/// Those who are to be told of something and were not yet. Nobody is to come or go before all of them were.
+/// Those who are to be told of something and were not yet. No peer may come or go before all of them were.
 #[derive(Debug)]
 pub(crate) struct Audience<'t> {
     /// Their places among controllers and then subscribers.

@@ -106,7 +106,7 @@ impl Outcome {
 }
 
 impl Outcomes {
-    /// Notes how a command ended, if a message says that, and who alone is told; `None` if nobody is for certain.
+    /// Notes how a command ended, if a message says that, and who alone is told; `None` if that is not certain.
     pub(crate) fn note_told(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
         if let Some(outcome) = Outcome::of(message) {
             self.note(now, to, outcome);

@@ -22,7 +22,7 @@ impl Scheduler {
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let is_kept = self.instances.contains(instance);
         let in_doubt = self.cluster.nodes().node(key).ledger.in_doubt(instance);
-        // That it is not there says nothing of a START to whoever sent it, unlike every other word on an end.
+        // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
         let unanswered = in_doubt.filter(|_| how == Ended::NotThere);
         match self.end_entry(key, instance, how) {
             EntryEnd::Unknown | EntryEnd::Over if is_kept => {
@@ -90,7 +90,7 @@ impl Scheduler {
         self.cluster.ledger_mut(key).end(instance, how)
     }
 
-    /// A launcher says that an instance that is looked after has ended on it, while the outcome of its START `is_open`
+    /// A launcher says that a managed instance has ended on it, while the outcome of its START `is_open`
     /// because it never arrived, or not; whether original controllers alone are to hear of it, because it is not its end.
     fn kept_ended(
         &mut self,
@@ -234,7 +234,7 @@ impl Scheduler {
         self.fail_kept(instance, reason, Some(uuid), why);
     }
 
-    /// A node does not list an instance that is looked after any more, without having said that it ended; the outcome of its
+    /// A node does not list a managed instance any more, without having said that it ended; the outcome of its
     /// START `is_open`, or not.
     pub(crate) fn kept_vanished(&mut self, key: NodeKey, instance: &InstanceId, is_open: bool) {
         let Some(kept) = self.instances.get(instance) else {

@@ -1,7 +1,7 @@
 //! A START that fits nowhere takes the room of instances of strictly lower priority, if the policy allows it.
 //!
 //! The room is claimed for it in the same step, beside the claims of those that make way ([`Awaits::Victims`]), so that
-//! nobody else gets it. They are suspended where that is enough, and else stopped, to wait for room again; their launcher
+//! no other START gets it. They are suspended where that is enough, and else stopped, to wait for room again; their launcher
 //! is told once it is on disk that they go on ([`Scheduler::make_way`]). Its START
 //! leaves once all of them are out of the way and the choice is on disk. If one of them stays, it looks for another
 //! node; the others are resumed or placed again by themselves.
@@ -216,8 +216,8 @@ impl Scheduler {
         true
     }
 
-    /// Has an instance make way, now that it is on disk that it does: after a crash before, its end would be taken for its
-    /// own. If nobody waits for its room any more, it stays.
+    /// Suspends or stops a preempted instance, now that it is on disk that it is preempted: after a crash before, its end
+    /// would be taken for its own. If no START waits for its room any more, it stays.
     pub(crate) fn make_way(&mut self, victim: &InstanceId) {
         let (key, by) = match self.state_of(victim) {
             Some(State::Stopping {

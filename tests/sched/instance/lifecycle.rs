@@ -32,7 +32,7 @@ fn the_documents_transitions_are_these() {
     }
     assert!(
         text == current,
-        "the table is out of date: WRITE_TRANSITIONS=1 cargo test --test sched lifecycle writes it anew"
+        "the table is out of date: WRITE_TRANSITIONS=1 cargo test --test sched lifecycle writes it"
     );
 }
 

@@ -357,7 +357,7 @@ fn nothing_is_stopped_for_what_waited_before() {
     world.advance(2 * DISK_PATIENCE);
     assert_eq!(world.told(node).len(), 0, "it is told nothing");
     world.disk_writes();
-    assert_eq!(world.told(node).len(), 1, "now it makes way");
+    assert_eq!(world.told(node).len(), 1, "now it is told to stop");
 }
 
 #[test]
@@ -368,14 +368,14 @@ fn nothing_is_stopped_before_it_is_on_disk_that_it_goes_on() {
     assert_eq!(world.told(node).len(), 0, "it is told nothing");
     world.store.be_fast();
     world.handle(Input::Tick);
-    assert_eq!(world.told(node).len(), 1, "it makes way");
+    assert_eq!(world.told(node).len(), 1, "it is told to stop");
 }
 
 #[test]
 fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
-    assert_eq!(world.told(node).len(), 1, "it makes way");
+    assert_eq!(world.told(node).len(), 1, "it is told to stop");
     crash(&mut world, 1);
     let node = world.node_with(1, 100);
     world.gone(node, Kind::INSTANCE_STOPPED, "taken");
@@ -399,7 +399,7 @@ fn nothing_is_stopped_for_what_could_not_be_recorded() {
     world.handle(Input::Tick);
     assert_eq!(world.told(node).len(), 0, "it is told nothing");
     world.start_as(controller, request("next", 100).waiting(600).priority(90));
-    assert_eq!(world.told(node).len(), 1, "now it makes way");
+    assert_eq!(world.told(node).len(), 1, "now it is told to stop");
 }
 
 #[test]

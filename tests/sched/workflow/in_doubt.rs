@@ -116,14 +116,14 @@ fn a_start_repeated_while_its_node_is_lost_shares_the_doubt() {
 fn the_failure_goes_to_all_controllers_once_its_sender_has_left() {
     let mut world = World::new();
     let sender = world.controller();
-    let heir = world.controller();
+    let backup = world.controller();
     let node = world.node_with(1, 100);
     world.start(sender, "a", 10);
     world.cut(node);
     world.cut(sender);
     world.look_away();
     world.advance(IN_DOUBT);
-    assert_eq!(world.failures(heir), [lost("a")]);
+    assert_eq!(world.failures(backup), [lost("a")]);
 }
 
 #[test]

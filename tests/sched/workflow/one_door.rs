@@ -216,7 +216,7 @@ fn a_start_that_comes_after_the_loss_is_placed_also_where_an_earlier_batch_faile
         world.start_as(controller, request("x", 50).of_batch("b", 2));
         world.advance(IN_DOUBT_TIME + Duration::from_secs(1));
         if !waits {
-            world.advance(sched_core::BATCH_TIME);
+            world.advance(BATCH_TIME);
         }
         world.look_away();
         world.start_as(controller, request("x", 50).of_batch("b", 2));

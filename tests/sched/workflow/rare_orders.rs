@@ -97,13 +97,13 @@ fn a_command_not_yet_written_to_a_replaced_connection_reaches_the_newer_one() {
 fn a_failure_not_yet_written_to_its_sender_goes_to_the_others() {
     let mut world = World::new();
     let sender = world.controller();
-    let heir = world.controller();
+    let backup = world.controller();
     world.node_with(1, 100);
     world.look_away();
     world.start(sender, "a", 1000);
     world.cut_unsent(sender);
     assert_eq!(
-        world.failures(heir),
+        world.failures(backup),
         one_failure("a", StartFailureReason::FullCloud)
     );
 }

@@ -15,10 +15,10 @@ use crate::world::World;
 /// does not fit, and the big one has the room reserved in the end.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Instances that are looked after, in the order in which they came. What is on disk keeps its place over a crash.
+    /// Managed instances, in the order in which they came. What is on disk keeps its place over a crash.
     came: BTreeMap<u32, u64>,
     count: u64,
-    /// Those that ended since the scheduler started: where one is on disk all the same, nobody can say which START of it.
+    /// Those that ended since the scheduler started: where one is on disk all the same, it is not known which START of it.
     ended: BTreeSet<u32>,
     /// Those that a scheduler found on its disk and of which it is not known when they came.
     unknown: BTreeSet<u32>,
@@ -170,7 +170,7 @@ fn of_what_ended_and_is_on_disk_nobody_says_when_it_came() {
         Fact::SchedulerStarted { restored },
         turned(1, LifeState::Placing),
     ] {
-        order.learn(&fact).expect("nobody is given room");
+        order.learn(&fact).expect("no instance is given room");
     }
     assert_eq!(order.learn(&given), Ok(()), "it may have come before");
     order.learn(&turned(1, LifeState::Gone)).expect("an end");

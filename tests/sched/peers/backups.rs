@@ -77,15 +77,15 @@ impl Picture {
 
 impl World {
     /// A native controller that is master, and one that will be.
-    fn with_heir(mut self) -> (Self, SessionId, SessionId) {
-        let (master, heir) = (self.controller(), self.controller());
+    fn with_backup(mut self) -> (Self, SessionId, SessionId) {
+        let (master, backup) = (self.controller(), self.controller());
         self.look_away();
-        (self, master, heir)
+        (self, master, backup)
     }
 
-    /// What an heir is told after the pages.
-    fn told_after_pages(&mut self, heir: SessionId) -> Vec<Message> {
-        let mut told = self.told(heir);
+    /// What a backup is told after the pages.
+    fn told_after_pages(&mut self, backup: SessionId) -> Vec<Message> {
+        let mut told = self.told(backup);
         let is_last = |message: &Message| matches!(message, Message::Snapshot(page) if page.last);
         let last = told.iter().position(is_last).expect("there is a last page");
         told.split_off(last + 1)
@@ -105,14 +105,14 @@ fn failed(told: &[Message]) -> Vec<(&str, StartFailureReason)> {
 
 #[test]
 fn the_promoted_is_told_its_standing_then_everything_there_is() {
-    let (mut world, master, heir) = World::new().with_heir();
+    let (mut world, master, backup) = World::new().with_backup();
     let node = world.node_with(1, 100);
     world.start_as(master, request("a", 100).waiting(60).priority(50));
     world.stats(node, vec![running("a", 100)]);
     world.start_as(master, request("b", 100).waiting(60).priority(50));
     world.look_away();
     world.cut(master);
-    let told = world.told(heir);
+    let told = world.told(backup);
     let Message::ControllerStatus(status) = &told[0] else {
         panic!("{told:#?}");
     };
@@ -135,7 +135,7 @@ fn the_promoted_is_told_its_standing_then_everything_there_is() {
 
 #[test]
 fn pages_and_events_in_the_order_received_give_the_right_picture() {
-    let (mut world, master, heir) = World::new().check_every(500).with_heir();
+    let (mut world, master, backup) = World::new().check_every(500).with_backup();
     let nodes: Vec<_> = (0..1500)
         .map(|at| world.node(at, Size::default()))
         .collect();
@@ -157,20 +157,20 @@ fn pages_and_events_in_the_order_received_give_the_right_picture() {
         world.gone(nodes[low], Kind::INSTANCE_DELETED, &format!("i{low:04}"));
         world.gone(nodes[high], Kind::INSTANCE_DELETED, &format!("i{high:04}"));
         world.start_as(
-            heir,
+            backup,
             request(&format!("n{step}"), 900).waiting(60).priority(50),
         );
         world.node(5000 + step as u64, Size::default());
         world.handle(Input::Tick);
         step += 1;
-        picture.take_in(world.told(heir));
+        picture.take_in(world.told(backup));
     }
     assert!(picture.pages >= 3, "{} pages", picture.pages);
     world.check();
 
     // Who is promoted now is told the same in one go.
     world.look_away();
-    world.cut(heir);
+    world.cut(backup);
     world.advance(Duration::ZERO);
     let mut whole = Picture::default();
     whole.take_in(world.told(late));
@@ -181,33 +181,33 @@ fn pages_and_events_in_the_order_received_give_the_right_picture() {
 
 #[test]
 fn further_pages_wait_until_the_controller_has_read_the_ones_before() {
-    let (mut world, master, heir) = World::new().check_every(500).with_heir();
+    let (mut world, master, backup) = World::new().check_every(500).with_backup();
     for at in 0..2500 {
         world.silent_node(at);
     }
     world.cut(master);
-    let session = heir;
+    let session = backup;
     let backlog = Backlog::Filling;
     world.look_away();
     world.handle(Input::Backlog { session, backlog });
     world.advance(Duration::from_secs(1));
-    assert_eq!(world.told(heir), []);
+    assert_eq!(world.told(backup), []);
     let backlog = Backlog::Clear;
     world.handle(Input::Backlog { session, backlog });
     world.advance(Duration::ZERO);
-    let told = world.told(heir);
+    let told = world.told(backup);
     assert!(matches!(&told[1], Message::Snapshot(page) if page.page == 2 && page.last));
 }
 
 #[test]
 fn a_connection_replaced_while_it_is_being_told_is_told_from_the_start() {
-    let (mut world, master, heir) = World::new().check_every(500).with_heir();
+    let (mut world, master, backup) = World::new().check_every(500).with_backup();
     for at in 0..1500 {
         world.silent_node(at);
     }
     assert_eq!(world.place(master, "a", 1), None);
     world.cut(master);
-    let again = world.join(Role::CONTROLLER, world.uuid_of(heir), Encoding::Native);
+    let again = world.join(Role::CONTROLLER, world.uuid_of(backup), Encoding::Native);
     world.advance(Duration::ZERO);
     let mut picture = Picture::default();
     let told = world.told(again);
@@ -221,40 +221,40 @@ fn a_connection_replaced_while_it_is_being_told_is_told_from_the_start() {
 fn an_original_controller_is_promoted_without_a_word() {
     let mut world = World::new();
     let master = world.controller();
-    let heir = world.original_controller();
+    let backup = world.original_controller();
     assert_eq!(world.place(master, "a", 1), None);
     world.cut(master);
-    assert_eq!(failed(&world.told(heir)), []);
+    assert_eq!(failed(&world.told(backup)), []);
     world.nothing_else();
 }
 
 #[test]
-fn failures_that_only_a_dead_master_was_told_of_are_told_once_to_each_heir() {
-    let (mut world, master, heir) = World::new().with_heir();
+fn failures_that_only_a_dead_master_was_told_of_are_told_once_to_each_backup() {
+    let (mut world, master, backup) = World::new().with_backup();
     let last = world.controller();
     world.start(master, "a", 1);
     world.cut(master);
     let no_nodes = StartFailureReason::NoComputeNodes;
     assert_eq!(
-        failed(&world.told_after_pages(heir)),
+        failed(&world.told_after_pages(backup)),
         [("a", no_nodes.clone())]
     );
     assert_eq!(failed(&world.told(last)), []);
-    world.start(heir, "b", 1);
-    world.cut(heir);
+    world.start(backup, "b", 1);
+    world.cut(backup);
     let told = world.told_after_pages(last);
     assert_eq!(failed(&told), [("a", no_nodes.clone()), ("b", no_nodes)]);
 }
 
 #[test]
 fn what_was_not_written_to_a_dead_master_is_told_once() {
-    let (mut world, master, heir) = World::new().with_heir();
+    let (mut world, master, backup) = World::new().with_backup();
     let other = world.controller();
     world.look_away();
     world.start(master, "a", 1);
     world.delete_at(master, "b", node_uuid(1));
     world.cut_unsent(master);
-    let told = world.told_after_pages(heir);
+    let told = world.told_after_pages(backup);
     assert_eq!(failed(&told).len(), 1, "{told:#?}");
     let deletes = told
         .iter()
@@ -265,42 +265,42 @@ fn what_was_not_written_to_a_dead_master_is_told_once() {
 
 #[test]
 fn an_outcome_is_not_told_again_once_the_instance_is_there() {
-    let (mut world, master, heir) = World::new().with_heir();
+    let (mut world, master, backup) = World::new().with_backup();
     world.start(master, "a", 1);
     world.start(master, "b", 1);
     world.node_with(1, 100);
     world.start(master, "a", 1);
     world.cut(master);
-    let told = world.told_after_pages(heir);
+    let told = world.told_after_pages(backup);
     assert_eq!(failed(&told), [("b", StartFailureReason::NoComputeNodes)]);
 }
 
 #[test]
 fn outcomes_are_forgotten_after_a_while_and_beyond_a_number() {
-    let (mut world, master, heir) = World::new().check_every(500).with_heir();
+    let (mut world, master, backup) = World::new().check_every(500).with_backup();
     let last = world.controller();
     for at in 0..=MAX_REPLAY {
         world.start(master, &format!("a{at}"), 1);
     }
     world.cut(master);
-    let told = world.told_after_pages(heir);
+    let told = world.told_after_pages(backup);
     let told = failed(&told);
     assert_eq!((told.len(), told[0].0), (MAX_REPLAY, "a1"));
     world.advance(REPLAY_TIME + Duration::from_millis(1));
-    world.cut(heir);
+    world.cut(backup);
     assert_eq!(world.told_after_pages(last), []);
 }
 
 #[test]
 fn who_waits_is_told_again_as_it_waits_now_and_not_once_it_is_placed() {
-    let (mut world, master, heir) = World::new().with_heir();
+    let (mut world, master, backup) = World::new().with_backup();
     let node = world.node_with(1, 100);
     for name in ["a", "b", "c"] {
         world.start_as(master, request(name, 100).waiting(60).priority(50));
     }
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     world.cut(master);
-    let told = world.told_after_pages(heir);
+    let told = world.told_after_pages(backup);
     let [Message::InstanceQueued(event)] = &*told else {
         panic!("{told:#?}");
     };
@@ -308,8 +308,8 @@ fn who_waits_is_told_again_as_it_waits_now_and_not_once_it_is_placed() {
 }
 
 #[test]
-fn the_heir_hears_how_a_wait_ends_that_the_dead_master_began() {
-    let (mut world, master, heir) = World::new().with_heir();
+fn the_backup_hears_how_a_wait_ends_that_the_dead_master_began() {
+    let (mut world, master, backup) = World::new().with_backup();
     world.node_with(1, 100);
     world.start_as(master, request("a", 100).waiting(60).priority(50));
     world.start_as(master, request("b", 100).waiting(60).priority(50));
@@ -317,33 +317,33 @@ fn the_heir_hears_how_a_wait_ends_that_the_dead_master_began() {
     world.look_away();
     world.advance(Duration::from_secs(61));
     assert_eq!(
-        world.failures(heir),
+        world.failures(backup),
         one_failure("b", StartFailureReason::QueueTimeout)
     );
 }
 
 #[test]
 fn a_start_on_its_way_when_its_master_dies_runs_once() {
-    let (mut world, master, heir) = World::new().with_heir();
+    let (mut world, master, backup) = World::new().with_backup();
     let nodes = [world.node_with(1, 100), world.node_with(2, 100)];
     let first = world.place(master, "a", 10).expect("there is room");
     world.cut(master);
     world.look_away();
-    // The heir asks for it as well: the node that has it answers.
-    assert_eq!(world.place(heir, "a", 10), Some(first));
+    // The backup asks for it as well: the node that has it answers.
+    assert_eq!(world.place(backup, "a", 10), Some(first));
     let scheduling = Scheduling {
         attempts: Some(2),
         ..Scheduling::default()
     };
-    let kept = world.place_as(heir, asking("b", 10, scheduling.clone()));
-    let again = world.place_as(heir, asking("b", 10, scheduling));
+    let kept = world.place_as(backup, asking("b", 10, scheduling.clone()));
+    let again = world.place_as(backup, asking("b", 10, scheduling));
     assert_eq!(kept, again);
     assert!(nodes.contains(&first));
 }
 
 #[test]
-fn a_start_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
-    let (mut world, master, heir) = World::new().with_heir();
+fn a_start_that_no_node_was_told_of_when_its_master_died_fails_for_the_backup() {
+    let (mut world, master, backup) = World::new().with_backup();
     let node = world.node_with(1, 100);
     world.look_away();
     world.start(master, "a", 10);
@@ -352,14 +352,14 @@ fn a_start_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
     world.look_away();
     world.cut_returning(node, start);
     assert_eq!(
-        world.failures(heir),
+        world.failures(backup),
         one_failure("a", StartFailureReason::NoComputeNodes)
     );
 }
 
 #[test]
-fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
-    let (mut world, master, heir) = World::new().with_heir();
+fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_backup() {
+    let (mut world, master, backup) = World::new().with_backup();
     let node = world.node_with(1, 100);
     world.start(master, "a", 10);
     world.start_as(master, request("b", 10).waiting(60).priority(50));
@@ -372,7 +372,7 @@ fn a_delete_that_no_node_was_told_of_when_its_master_died_fails_for_the_heir() {
     assert_eq!(deletes.len(), 2);
     world.look_away();
     world.cut_returning(node, deletes);
-    let told = world.told(heir);
+    let told = world.told(backup);
     let failure = |message: &Message| match message {
         Message::DeleteFailure(it) => Some((it.instance_uuid.clone(), it.reason.clone())),
         _ => None,

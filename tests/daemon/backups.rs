@@ -19,18 +19,18 @@ const MEM_MB: i64 = 10;
 const ROOM: u128 = 100;
 
 /// A master, a backup, and a node with room for [`ROOM`] STARTs.
-async fn with_heir(site: &Site, daemon: &Daemon) -> (Peer, Peer, Peer) {
+async fn with_backup(site: &Site, daemon: &Daemon) -> (Peer, Peer, Peer) {
     let mut master = site.master(daemon).await;
-    let mut heir = site
+    let mut backup = site
         .connect(daemon, Role::CONTROLLER, Encoding::Native)
         .await;
-    heir.expect_standing(Standing::Backup).await;
+    backup.expect_standing(Standing::Backup).await;
     let mut node = site.node(daemon).await;
     master.expect_node().await;
-    heir.expect_node().await;
+    backup.expect_node().await;
     node.ready(MEM_MB * i64::try_from(ROOM).unwrap()).await;
     node.nothing_else().await;
-    (master, heir, node)
+    (master, backup, node)
 }
 
 /// The instances in the pages among these frames; there must be a last page, and nothing before the first.
@@ -76,15 +76,15 @@ fn patient(number: u128) -> Bytes {
 }
 
 #[tokio::test]
-async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_heir() {
+async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_backup() {
     let (site, daemon) = Site::running().await;
-    let (mut master, mut heir, mut node) = with_heir(&site, &daemon).await;
+    let (mut master, mut backup, mut node) = with_backup(&site, &daemon).await;
     let starts = (0..4 * ROOM).map(|number| (Kind::START, start(instance(number), MEM_MB)));
     master.pour(starts).await;
     // Killed, with most answers unread.
     drop(master);
-    heir.expect_standing(Standing::Master).await;
-    let told = heir.settle().await;
+    backup.expect_standing(Standing::Master).await;
+    let told = backup.settle().await;
     let mut runs = BTreeMap::new();
     for frame in node.settle().await {
         *runs.entry(started(&frame.payload)).or_insert(0) += 1;
@@ -107,9 +107,9 @@ async fn every_start_of_a_master_that_dies_runs_once_or_has_failed_for_its_heir(
 }
 
 #[tokio::test]
-async fn an_heir_sees_what_waits_and_what_a_dead_masters_delete_came_to() {
+async fn a_backup_sees_what_waits_and_what_a_dead_masters_delete_came_to() {
     let (site, daemon) = Site::running().await;
-    let (mut master, mut heir, mut node) = with_heir(&site, &daemon).await;
+    let (mut master, mut backup, mut node) = with_backup(&site, &daemon).await;
     let all: Vec<Uuid> = (0..ROOM).map(instance).collect();
     let starts = (0..ROOM).map(|number| (Kind::START, start(instance(number), MEM_MB)));
     master.pour(starts).await;
@@ -118,14 +118,14 @@ async fn an_heir_sees_what_waits_and_what_a_dead_masters_delete_came_to() {
     node.settle().await;
     node.stats(&all).await;
     node.nothing_else().await;
-    heir.skip_to(Kind::STATS).await;
+    backup.skip_to(Kind::STATS).await;
     master
         .send(Kind::DELETE, delete(instance(0), node.uuid))
         .await;
     node.expect(Kind::DELETE).await;
     drop(master);
-    heir.expect_standing(Standing::Master).await;
-    let told = heir.settle().await;
+    backup.expect_standing(Standing::Master).await;
+    let told = backup.settle().await;
     let rows = pages(&told);
     let waiting: Vec<_> = rows
         .iter()
@@ -142,6 +142,6 @@ async fn an_heir_sees_what_waits_and_what_a_dead_masters_delete_came_to() {
 
     let gone = format!("instance_deleted:\n  instance_uuid: {}\n", instance(0));
     node.send(Kind::INSTANCE_DELETED, gone).await;
-    heir.skip_to(Kind::INSTANCE_DELETED).await;
+    backup.skip_to(Kind::INSTANCE_DELETED).await;
     assert_eq!(node.expect_start().await, instance(ROOM));
 }
