@@ -304,7 +304,11 @@ impl Cluster {
     }
 
     /// Takes a claim back that was made with the latest START given to its node, which it was not sent after all.
-    pub(crate) fn unclaim(&mut self, key: NodeKey, instance: &InstanceId) -> Option<(Entry, bool)> {
+    pub(crate) fn undo_claim(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+    ) -> Option<(Entry, bool)> {
         let released = self.release(key, instance)?;
         if released.0.phase != Phase::Claimed {
             self.nodes.node_mut(key).starts_sent -= 1;

@@ -142,7 +142,7 @@ impl Scheduler {
 
     /// Undoes the latest [`Scheduler::reserve`] on a node.
     pub(crate) fn unreserve(&mut self, key: NodeKey, instance: &InstanceId) {
-        if let Some((_, was_placed)) = self.cluster.unclaim(key, instance) {
+        if let Some((_, was_placed)) = self.cluster.undo_claim(key, instance) {
             self.claim_released(key, instance, was_placed);
         }
     }
