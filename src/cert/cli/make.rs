@@ -173,14 +173,16 @@ impl Cli {
         } else {
             Existing::Keep
         };
+        let mut printed = Ok(());
         for output in outputs {
             files::write(&output.path, &output.contents, output.mode, existing)?;
+            if printed.is_ok() {
+                let path = output.path.display();
+                printed = print_line(format_args!("{path}\n    {}", output.remark));
+            }
         }
-        // Once all are there: what is printed may not be read.
-        for output in outputs {
-            let path = output.path.display();
-            print_line(format_args!("{path}\n    {}", output.remark))?;
-        }
+        // Only now: all that was asked for is made.
+        printed?;
         if self.verify {
             print_line("verified")?;
         }
