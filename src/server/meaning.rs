@@ -242,9 +242,8 @@ fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
     let document = first_document(payload, SMALL).ok()?;
     let document: Document = serde_yaml::from_slice(document).ok()?;
     let name = document.start.instance_uuid;
-    (1..=MAX_NAME_LEN)
-        .contains(&name.len())
-        .then(|| InstanceId::new(&name))
+    let is_name = !name.is_empty() && check_names(&[("start.instance_uuid", &name)]).is_ok();
+    is_name.then(|| InstanceId::new(&name))
 }
 
 fn ready(payload: &[u8]) -> Parsed {
@@ -511,6 +510,7 @@ mod tests {
             "start: {instance_uuid: ''}",
             "",
             "start:\n  vcpus: x\n",
+            "start:\n  instance_uuid: two words\n  requirements:\n    mem_mb: -1\n",
         ] {
             assert_eq!(
                 malformed(Kind::START, nameless).instance,
