@@ -1,11 +1,11 @@
 //! The two messages that open a connection, each with a layout of its own: CONNECT and CONNECTED.
 
+use crate::Uuid;
 use bytes::Bytes;
-use uuid::Uuid;
 
+use crate::Role;
 use crate::frame::Version;
 use crate::kind::Kind;
-use crate::role::Role;
 
 /// A client's first message: who it is and which of the roles its certificate grants it claims.
 ///

@@ -1,7 +1,7 @@
 //! A frame: what travels in both directions once a connection stands.
 
+use crate::Uuid;
 use bytes::Bytes;
-use uuid::Uuid;
 
 use crate::kind::Kind;
 use crate::trace::Trace;

@@ -15,7 +15,6 @@ pub mod frame;
 pub mod kind;
 pub mod limits;
 pub mod payload;
-pub mod role;
 pub mod trace;
 
 pub use codec::{DecodeError, Decoder, Encoder, Encoding, Message, Received, TooLong};
@@ -23,6 +22,5 @@ pub use connect::{Connect, Connected};
 pub use frame::{Frame, Version};
 pub use kind::{FrameType, Kind};
 pub use limits::Limits;
-pub use role::Role;
+pub use sched_model::{Role, Uuid, role};
 pub use trace::{Timestamp, Trace, TraceNode};
-pub use uuid::Uuid;

@@ -1,10 +1,10 @@
 //! Path traces: the way a frame took and when, as each entity on it noted.
 
+use crate::Uuid;
 use bytes::Bytes;
-use uuid::Uuid;
 
+use crate::Role;
 use crate::limits::MAX_TRACE_NODES;
-use crate::role::Role;
 
 /// An instant of a trace with the time zone its sender noted it in, as Go's `time.Time` travels in gob.
 ///

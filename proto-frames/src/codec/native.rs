@@ -15,17 +15,17 @@
 //!
 //! CONNECT and CONNECTED open a stream. A frame of either kind later on has no layout, so it is refused.
 
+use crate::Uuid;
 use bytes::{Buf, BufMut, BytesMut};
-use uuid::Uuid;
 
 use super::{
     DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, payload_len, within,
 };
+use crate::Role;
 use crate::connect::{Connect, Connected};
 use crate::frame::{Frame, Version};
 use crate::kind::{FrameType, Kind};
 use crate::limits::{Limits, MAX_LABEL_LEN, MAX_TRACE_BLOCK_LEN, MAX_TRACE_NODES};
-use crate::role::Role;
 use crate::trace::{Timestamp, Trace, TraceNode};
 
 const HEADER_LEN: usize = 8;

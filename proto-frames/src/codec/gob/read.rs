@@ -1,11 +1,12 @@
 //! Messages out of a gob stream.
 
+use crate::Uuid;
 use bytes::{Buf, Bytes, BytesMut};
-use uuid::Uuid;
 
 use super::number::{Input, peek_uint, signed};
 use super::plan::{Plan, Step};
 use super::types::{Name, TypeId, Types, next_field};
+use crate::Role;
 use crate::codec::{DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, within};
 use crate::connect::{Connect, Connected};
 use crate::frame::{Frame, Version};
@@ -13,7 +14,6 @@ use crate::kind::{FrameType, Kind};
 use crate::limits::{
     Limits, MAX_GOB_DESCRIPTOR_LEN, MAX_GOB_LABEL_LEN, MAX_GOB_OVERHEAD, MAX_TRACE_NODES,
 };
-use crate::role::Role;
 use crate::trace::{Timestamp, Trace, TraceNode};
 
 /// What one direction of a gob stream has said about itself so far.
