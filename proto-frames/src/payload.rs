@@ -10,13 +10,10 @@ pub mod attach_volume;
 pub mod command_failure;
 pub mod concentrator;
 pub mod configure;
-pub mod cut;
-pub mod deadline;
 pub mod decision;
 pub mod delete;
 pub mod drain_progress;
 pub mod evacuate;
-pub mod expression;
 pub mod guard;
 pub mod instance_end;
 pub mod instance_event;
@@ -28,9 +25,7 @@ pub mod public_ip;
 pub mod query;
 pub mod ready;
 pub mod reason;
-pub mod scheduling;
 pub mod snapshot;
-pub mod span;
 pub mod standing;
 pub mod start;
 pub mod start_failure;
@@ -41,12 +36,17 @@ pub mod trace_report;
 pub mod update;
 pub mod watch;
 
+pub use sched_model::{
+    Batch, Expression, ExpressionError, ExpressionProblem, Fault, Group, GroupPolicy, MAX_DEADLINE,
+    Near, Number, OnNodeLoss, PayloadError, PayloadErrorKind, Position, Scheduling, Span, Test,
+    Word, cut, deadline, error, expression, scheduling, span,
+};
+
 mod collection;
+mod document;
 mod emit;
-mod error;
 mod locate;
 mod read;
-mod record;
 mod scalar;
 mod value;
 
@@ -56,13 +56,10 @@ pub use concentrator::{CnciNet, ConcentratorInstanceAdded, RefreshCnci};
 pub use configure::{
     Configuration, ConfigureController, ConfigureLauncher, ConfigureScheduler, ConfigureStorage,
 };
-pub use deadline::MAX_DEADLINE;
 pub use decision::{DecidedPlacement, PlacementDecision};
 pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
 pub use drain_progress::{DrainProgress, DrainState, Misfit};
-pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
 pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
-pub use expression::{Expression, ExpressionError, ExpressionProblem, Number, Test, Word};
 pub use instance_end::{EndKind, EndsRecorded, InstanceEnd};
 pub use instance_event::{
     InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, LifeState,
@@ -80,9 +77,7 @@ pub use query::{
 };
 pub use ready::{Network, Ready, UNKNOWN};
 pub use reason::{Reason, ReasonKind};
-pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
 pub use snapshot::Snapshot;
-pub use span::Span;
 pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
 pub use start::{Networking, Requirements, Start, Storage};
 pub use start_failure::{AttemptFailed, StartFailure, StartFailureReason};
@@ -92,11 +87,3 @@ pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
 pub use update::Update;
 pub use watch::{Topic, Watch};
-
-/// The first of these keys whose value is empty, as an error.
-fn require(values: &[(&str, &String)]) -> Result<(), PayloadError> {
-    match values.iter().find(|(_, value)| value.is_empty()) {
-        Some((key, _)) => Err(PayloadError::missing(*key)),
-        None => Ok(()),
-    }
-}

@@ -1,8 +1,10 @@
 //! AttachVolume: an instance is to get a volume. AttachVolumeFailure: it did not.
 
-use super::error::PayloadError;
+use sched_model::{record, words};
+
+use super::document::payload;
+use super::error::{PayloadError, require};
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 record! {
     /// `attach_volume: {instance_uuid, volume_uuid, workload_agent_uuid}`.
@@ -61,7 +63,7 @@ impl AttachVolume {
     /// # Errors
     /// Names the key that is missing or empty.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[
+        require(&[
             ("attach_volume.instance_uuid", &self.instance_uuid),
             ("attach_volume.volume_uuid", &self.volume_uuid),
             (

@@ -1,7 +1,9 @@
 //! CommandFailure: a command on an instance's life, or a drain, was taken in and then failed (added by this project).
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 record! {
     /// `command_failure: {command, instance_uuid, node_uuid, reason, detail}`. From a launcher to the scheduler, and

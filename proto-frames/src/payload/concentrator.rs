@@ -1,7 +1,9 @@
 //! Concentrator instances: RefreshCNCI tells one of the others, ConcentratorInstanceAdded says that one is up.
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record};
 
 record! {
     /// `cnci_refresh: {cnci_uuid, cncis}`.

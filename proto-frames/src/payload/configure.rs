@@ -1,14 +1,14 @@
 //! CONFIGURE, the payload of CONNECTED and the configuration file: the cluster's settings.
 
 use bytes::Bytes;
+use sched_model::record;
+use sched_model::value::ValueWriter;
 use serde_yaml::{Mapping, Value as Yaml};
 
 use super::emit::Emitter;
 use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
 use super::read;
-use super::record::record;
-use super::value::Value;
 
 record! {
     /// `configure: {scheduler, storage, controller, launcher}`. Keys that are not there have the original's defaults.
@@ -99,8 +99,7 @@ impl Configuration {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Emitter::new();
-        out.key("configure");
-        self.emit(&mut out);
+        out.write_field("configure", self);
         out.finish()
     }
 

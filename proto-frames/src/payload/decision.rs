@@ -17,9 +17,11 @@
 //!     nodes: 5
 //! ```
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::LARGE;
 use super::reason::Reason;
-use super::record::{payload, record};
 use super::start_failure::StartFailureReason;
 
 record! {

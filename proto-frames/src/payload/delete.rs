@@ -1,8 +1,10 @@
 //! DELETE: an instance is to go, from the cluster or from its node only. DeleteFailure: it could not.
 
-use super::error::PayloadError;
+use sched_model::{record, words};
+
+use super::document::payload;
+use super::error::{PayloadError, require};
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 record! {
     /// `delete: {instance_uuid, workload_agent_uuid, stop}`.
@@ -49,7 +51,7 @@ impl Delete {
     /// # Errors
     /// Names the key that is missing or empty.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[
+        require(&[
             ("delete.instance_uuid", &self.instance_uuid),
             ("delete.workload_agent_uuid", &self.workload_agent_uuid),
         ])

@@ -1,7 +1,9 @@
 //! DrainProgress: how far the drain of a node is (added by this project).
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 /// Most instances that a DrainProgress names; how many there are in all is said beside them.
 pub const MAX_MISFITS: usize = 64;

@@ -1,7 +1,10 @@
 //! Writes payloads the way Go's yaml.v2 prints them: block style, two spaces, lists not indented under their key,
 //! strings quoted only when they would otherwise be read as something else.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
+use sched_model::value::{Record, Value, ValueWriter};
 
 /// Longest key, in bytes as written, that is put on one line with its value. YAML parsers give up looking for the colon
 /// after 1024 characters.
@@ -72,11 +75,6 @@ impl Emitter {
         self.out.push(b'\n');
     }
 
-    /// Writes a whole number as the value of the last key or dash.
-    pub(super) fn int(&mut self, value: i128) {
-        self.plain(&value.to_string());
-    }
-
     /// Writes a mapping, whose keys `fields` writes, as the value of the last key or dash.
     pub(super) fn mapping(&mut self, fields: impl FnOnce(&mut Self)) {
         let item = self.behind_dash;
@@ -131,6 +129,46 @@ impl Emitter {
         } else {
             push_quoted(&mut self.out, text);
         }
+    }
+}
+
+impl ValueWriter for Emitter {
+    fn write_text(&mut self, text: &str) {
+        self.string(text);
+    }
+
+    fn write_int(&mut self, value: i128) {
+        self.plain(&value.to_string());
+    }
+
+    fn write_bool(&mut self, value: bool) {
+        self.plain(if value { "true" } else { "false" });
+    }
+
+    fn write_null(&mut self) {
+        self.plain("null");
+    }
+
+    fn write_list<T: Value>(&mut self, items: &[T]) {
+        self.list(items, |out, value| value.write(out));
+    }
+
+    fn write_entries<T: Value>(&mut self, entries: &BTreeMap<String, T>) {
+        self.mapping(|out| {
+            for (key, value) in entries {
+                out.any_key(key);
+                value.write(out);
+            }
+        });
+    }
+
+    fn write_record<T: Record>(&mut self, record: &T) {
+        self.mapping(|out| record.write_fields(out));
+    }
+
+    fn write_field<T: Value>(&mut self, key: &str, value: &T) {
+        self.key(key);
+        value.write(self);
     }
 }
 

@@ -1,11 +1,13 @@
 //! EVACUATE: a node is to go out of service, with what it runs stopped or moved. Restore: it may come back.
 
-use super::deadline::check_deadline;
-use super::error::{Fault, PayloadError};
+use sched_model::{record, words};
+
+use super::cut::shorten;
+use super::document::payload;
+use super::error::{Fault, PayloadError, require};
 use super::guard::SMALL;
-use super::read::shorten;
-use super::record::{payload, record, words};
 use super::span::Span;
+use sched_model::deadline::check_deadline;
 
 /// Most instances that a drain moves at a time: each takes room on two nodes and a start on one.
 pub const MAX_PARALLEL: u32 = 64;
@@ -70,7 +72,7 @@ impl Evacuate {
     /// # Errors
     /// Names the key that is missing, empty, unknown or out of range.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[("evacuate.workload_agent_uuid", &self.workload_agent_uuid)])?;
+        require(&[("evacuate.workload_agent_uuid", &self.workload_agent_uuid)])?;
         if let EvacuateMode::Other(word) = &self.mode {
             check_word("evacuate.mode", word, EvacuateMode::KNOWN)?;
         }
@@ -101,7 +103,7 @@ impl Restore {
     /// # Errors
     /// Names the key that is missing, empty or unknown.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[("restore.workload_agent_uuid", &self.workload_agent_uuid)])?;
+        require(&[("restore.workload_agent_uuid", &self.workload_agent_uuid)])?;
         match &self.mode {
             RestoreMode::Other(word) => check_word("restore.mode", word, RestoreMode::KNOWN),
             RestoreMode::Uncordon => Ok(()),

@@ -1,8 +1,10 @@
 //! How an instance ended on its node, as a launcher keeps it until the scheduler has it on record, and the scheduler's
 //! word that it has (added by this project).
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 use super::start_failure::StartFailureReason;
 
 record! {

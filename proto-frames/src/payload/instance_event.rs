@@ -1,7 +1,9 @@
 //! InstanceDeleted, InstanceStopped, InstancePlaced, InstanceQueued and InstanceState: what became of an instance.
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 record! {
     /// `instance_deleted: {instance_uuid}`: it is gone for good.

@@ -1,7 +1,9 @@
 //! LeaseRenewed: a STATS has come in, so its node's lease runs on (added by this project).
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record};
 
 record! {
     /// `lease_renewed: {seq}`: answer to the STATS with this `lease_seq`. The lease counts from when the launcher made

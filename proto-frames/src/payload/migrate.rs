@@ -1,10 +1,12 @@
 //! MIGRATE: an instance is to move to another node (added by this project).
 
-use super::deadline::check_deadline;
-use super::error::PayloadError;
+use sched_model::record;
+
+use super::document::payload;
+use super::error::{PayloadError, require};
 use super::guard::SMALL;
-use super::record::{payload, record};
 use super::span::Span;
+use sched_model::deadline::check_deadline;
 
 record! {
     /// `migrate: {instance_uuid, workload_agent_uuid, target_node_uuid, deadline}`.
@@ -28,7 +30,7 @@ impl Migrate {
     /// # Errors
     /// Names the key that is missing, empty or too large.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[("migrate.instance_uuid", &self.instance_uuid)])?;
+        require(&[("migrate.instance_uuid", &self.instance_uuid)])?;
         check_deadline("migrate.deadline", self.deadline)
     }
 }

@@ -1,7 +1,9 @@
 //! NodeConnected and NodeDisconnected: a launcher came or went.
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 record! {
     /// `node_connected: {node_uuid, node_type}`.

@@ -1,7 +1,9 @@
 //! Public addresses: the two commands, what a concentrator says when they are done, and when they failed.
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record};
 
 macro_rules! public_ip_command {
     ($(#[$doc:meta])* $name:ident under $key:literal) => {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::error::{Fault, PayloadError};
 use super::guard::{LARGE, SMALL};
 use super::ready::UNKNOWN;
-use super::record::{payload, record, words};
 
 /// Entries of one answer, unless the query says otherwise.
 pub const DEFAULT_LIMIT: u32 = 500;

@@ -1,18 +1,20 @@
 //! Reads a payload: guard, first document, full YAML parser, and an error that knows key and line.
 //!
-//! What a value accepts is in [`super::value`]; this file drives it. Whatever is read is charged to a budget that only
+//! How each value is read is in [`super::value`]; this file drives it. Whatever is read is charged to a budget that only
 //! aliases can exceed: a few of them could otherwise make a small payload gigabytes of values.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
 
+use sched_model::cut::shorten;
+use sched_model::value::Value;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::error::{Fault, PayloadError};
 use super::guard::{self, Limits};
 use super::locate::{locate, position};
-use super::value::Value;
+use super::value::At;
 
 /// Decodes the first document of a payload as one value.
 pub(super) fn decode<T: Value>(payload: &[u8], limits: Limits) -> Result<T, PayloadError> {
@@ -220,16 +222,6 @@ fn found_in(message: &str) -> Option<String> {
     })
 }
 
-/// Text from a peer, cut to a length that suits a log line.
-pub(super) fn shorten(text: &str) -> String {
-    /// Long enough for a UUID and the name around it.
-    const MAX_CHARS: usize = 60;
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 fn path_text(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
@@ -265,7 +257,7 @@ impl<'de, T: Value> DeserializeSeed<'de> for Seed<'_, T> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
-        T::read(de, self.reader)
+        T::read(At::new(de, self.reader))
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record};
 use super::span::Span;
 
 /// What a figure is that a node does not know or does not say: it never fits anything.

@@ -15,7 +15,7 @@
 //!   never: true
 //! ```
 
-use super::record::{record, words};
+use sched_model::{record, words};
 
 record! {
     /// One reason, and how many nodes it kept from fitting. Amounts are in the unit in which START asks: MiB of memory

@@ -1,8 +1,10 @@
 //! Snapshot: all nodes and instances, page by page, for a controller that becomes master (added by this project).
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::LARGE;
 use super::query::{InstanceView, NodeView};
-use super::record::{payload, record};
 
 record! {
     /// `snapshot: {page, last, nodes, instances}`, with at most [`super::query::MAX_LIMIT`] rows in all.

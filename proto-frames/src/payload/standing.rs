@@ -1,9 +1,11 @@
 //! ControllerStatus: a controller's standing. CommandRefused: why a command was not carried out (both added by this
 //! project).
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
 use super::query::Standing;
-use super::record::{payload, record, words};
 
 record! {
     /// `controller_status: {status: master|backup}`.

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use sched_model::record;
+use sched_model::value::ValueWriter;
 
 use super::emit::Emitter;
 use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
 use super::locate::locate;
 use super::read;
-use super::record::record;
 use super::scheduling::Scheduling;
-use super::value::Value;
 
 /// MiB in a GiB: storage is asked for in GiB, accounted in MiB.
 const MIB_PER_GIB: i64 = 1024;
@@ -155,8 +155,7 @@ impl Start {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Emitter::new();
-        out.key("start");
-        self.emit(&mut out);
+        out.write_field("start", self);
         out.finish()
     }
 

@@ -1,8 +1,10 @@
 //! StartFailure: a workload could not be started, and why.
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
 use super::reason::Reason;
-use super::record::{payload, record, words};
 
 record! {
     /// `{node_uuid, instance_uuid, reason, restart}`, and to native peers `{…, detail, reasons, never, attempts}`.

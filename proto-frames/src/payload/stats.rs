@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::LARGE;
 use super::instance_end::InstanceEnd;
 use super::ready::{Network, UNKNOWN};
-use super::record::{payload, record, words};
 use super::span::Span;
 
 record! {

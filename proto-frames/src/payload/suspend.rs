@@ -1,8 +1,10 @@
 //! SUSPEND and RESUME: an instance is to stop running without ending, and to go on (added by this project).
 
-use super::error::PayloadError;
+use sched_model::record;
+
+use super::document::payload;
+use super::error::{PayloadError, require};
 use super::guard::SMALL;
-use super::record::{payload, record};
 
 record! {
     /// `suspend: {instance_uuid, workload_agent_uuid}`: it keeps its memory and disk, and its virtual CPUs are free.
@@ -33,7 +35,7 @@ impl Suspend {
     /// # Errors
     /// Names the key that is missing or empty.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[("suspend.instance_uuid", &self.instance_uuid)])
+        require(&[("suspend.instance_uuid", &self.instance_uuid)])
     }
 }
 
@@ -43,6 +45,6 @@ impl Resume {
     /// # Errors
     /// Names the key that is missing or empty.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[("resume.instance_uuid", &self.instance_uuid)])
+        require(&[("resume.instance_uuid", &self.instance_uuid)])
     }
 }

@@ -1,7 +1,9 @@
 //! TenantAdded and TenantRemoved: a launcher tells a tenant's concentrator of its first or after its last instance.
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record};
 
 record! {
     /// `tenant_added: {…}`: the tenant has its first instance on the node.

@@ -1,7 +1,9 @@
 //! TraceReport: the paths that traced frames took.
 
+use sched_model::record;
+
+use super::document::payload;
 use super::guard::LARGE;
-use super::record::{payload, record};
 
 record! {
     /// `frames: […]`.

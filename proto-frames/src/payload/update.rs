@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{Fault, PayloadError};
+use sched_model::record;
+
+use super::cut::shorten;
+use super::document::payload;
+use super::error::{Fault, PayloadError, require};
 use super::expression::is_name;
 use super::guard::SMALL;
-use super::read::shorten;
-use super::record::{payload, record};
 use super::scheduling::{MAX_PRIORITY, MAX_RESOURCES};
 
 record! {
@@ -41,7 +43,7 @@ impl Update {
     /// # Errors
     /// Names the key that is missing, empty, negative or out of range.
     pub fn check(&self) -> Result<(), PayloadError> {
-        super::require(&[("update.instance_uuid", &self.instance_uuid)])?;
+        require(&[("update.instance_uuid", &self.instance_uuid)])?;
         for (key, amount) in [
             ("mem_mb", self.mem_mb),
             ("vcpus", self.vcpus),

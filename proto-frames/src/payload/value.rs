@@ -1,115 +1,106 @@
-//! The values that payloads are made of: how each is read, leniently as Go's yaml.v2 reads it, and how it is written.
+//! How the values of a payload are read, leniently as Go's yaml.v2 reads them.
 //!
 //! Null is the zero value of every type. Numbers and truth values take the forms of [`super::scalar`], and none in quotes.
 //! A string is the text as written. Of a key that stands twice, the last counts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use sched_model::cut::shorten;
+use sched_model::value::{FieldReader, Record, Text, Value, ValueReader};
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::emit::Emitter;
+use super::collection::{Entries, List, Optional};
 use super::error::Fault;
-use super::read::{KeyText, Reader, shorten};
+use super::read::{KeyText, Reader};
 use super::scalar;
 
-/// What a key takes, as data: the peeks check a document against it without building its values.
-pub(super) enum Shape {
-    /// Any scalar.
-    Text,
-    /// A truth value.
-    Bool,
-    /// A whole number within these bounds.
-    Int {
-        /// Smallest.
-        min: i128,
-        /// Largest.
-        max: i128,
-    },
-    /// A mapping with known keys.
-    Record(&'static [Field]),
-    /// A mapping with any keys, whose values all take this.
-    Entries(&'static Shape),
-    /// A list whose entries all take this.
-    List(&'static Shape),
-    /// Anything.
-    Any,
-}
-
-/// A known key of a mapping.
-pub(super) struct Field {
-    /// The key.
-    pub(super) key: &'static str,
-    /// What it takes.
-    pub(super) shape: Shape,
-}
-
-/// A value of a payload.
-pub(super) trait Value: Sized {
-    /// What [`Value::read`] accepts, as data.
-    const SHAPE: Shape;
-
-    /// Reads it.
-    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error>;
-
-    /// Writes it behind a key or a dash.
-    fn emit(&self, out: &mut Emitter);
-
-    /// Whether it is what is left out where a key is optional.
-    fn is_empty(&self) -> bool;
-}
-
-/// A mapping with known keys; written by the `record!` macro.
-pub(super) trait Record: Default {
-    /// The known keys, in the order in which they are written.
-    const FIELDS: &'static [Field];
-
-    /// Reads the value of `key` into its field; leaves the map alone and says `false` where it has none.
-    fn set<'de, A: MapAccess<'de>>(
-        &mut self,
-        key: &str,
-        map: &mut A,
-        reader: &Reader,
-    ) -> Result<bool, A::Error>;
-
-    /// Writes all keys, in order.
-    fn emit_fields(&self, out: &mut Emitter);
-}
-
-/// A value that is one scalar.
-pub(super) trait Scalar: Default {
-    /// What it takes, for error messages.
-    const EXPECTED: &'static str;
-
-    /// Whether quotes make it something else: text.
-    const IS_PLAIN: bool = false;
-
-    /// The value of a scalar's text.
-    fn parse(text: &str) -> Option<Self>;
-}
-
-/// Reads a record; null is one with its default values.
-pub(super) fn read_record<'de, T: Record, D: Deserializer<'de>>(
+/// A place in a document: what stands there is read next.
+pub(super) struct At<'a, 'de, D> {
     de: D,
-    reader: &Reader,
-) -> Result<T, D::Error> {
-    de.deserialize_option(RecordVisitor {
-        reader,
-        value: PhantomData,
-    })
-    .inspect_err(|_| reader.expected("a mapping"))
+    reader: &'a Reader,
+    document: PhantomData<&'de ()>,
 }
 
-/// Reads a scalar; null is its zero value.
-pub(super) fn read_scalar<'de, T: Scalar, D: Deserializer<'de>>(
-    de: D,
-    reader: &Reader,
-) -> Result<T, D::Error> {
-    de.deserialize_option(ScalarVisitor {
-        reader,
-        value: PhantomData,
-    })
-    .inspect_err(|_| reader.expected(T::EXPECTED))
+impl<'a, D> At<'a, '_, D> {
+    /// The place at which the parser is.
+    pub(super) fn new(de: D, reader: &'a Reader) -> Self {
+        Self {
+            de,
+            reader,
+            document: PhantomData,
+        }
+    }
+}
+
+impl<'de, D: Deserializer<'de>> ValueReader for At<'_, 'de, D> {
+    type Error = D::Error;
+
+    fn read_text<T: Text>(self) -> Result<T, D::Error> {
+        self.read_scalar(T::EXPECTED, Style::Any, T::null, T::parse)
+    }
+
+    fn read_int<T: TryFrom<i128> + Default>(self, expected: &'static str) -> Result<T, D::Error> {
+        let parse = |text: &str| {
+            let value = scalar::int(text).and_then(|value| value.try_into().ok());
+            value.ok_or_else(|| Fault::wrong_text(expected, text))
+        };
+        self.read_scalar(expected, Style::Plain, || Ok(T::default()), parse)
+    }
+
+    fn read_bool(self) -> Result<bool, D::Error> {
+        let expected = "true or false";
+        let parse =
+            |text: &str| scalar::boolean(text).ok_or_else(|| Fault::wrong_text(expected, text));
+        self.read_scalar(expected, Style::Plain, || Ok(false), parse)
+    }
+
+    fn read_optional<T: Value>(self) -> Result<Option<T>, D::Error> {
+        self.de.deserialize_option(Optional::new(self.reader))
+    }
+
+    fn read_list<T: Value>(self) -> Result<Vec<T>, D::Error> {
+        self.de
+            .deserialize_option(List::new(self.reader))
+            .inspect_err(|_| self.reader.expected("a list"))
+    }
+
+    fn read_entries<T: Value>(self) -> Result<BTreeMap<String, T>, D::Error> {
+        self.de
+            .deserialize_option(Entries::new(self.reader))
+            .inspect_err(|_| self.reader.expected("a mapping"))
+    }
+
+    fn read_record<T: Record>(self) -> Result<T, D::Error> {
+        self.de
+            .deserialize_option(RecordVisitor {
+                reader: self.reader,
+                value: PhantomData,
+            })
+            .inspect_err(|_| self.reader.expected("a mapping"))
+    }
+}
+
+impl<'de, D: Deserializer<'de>> At<'_, 'de, D> {
+    fn read_scalar<T>(
+        self,
+        expected: &'static str,
+        style: Style,
+        null: impl FnOnce() -> Result<T, Fault>,
+        parse: impl FnOnce(&str) -> Result<T, Fault>,
+    ) -> Result<T, D::Error> {
+        self.de
+            .deserialize_option(ScalarVisitor {
+                reader: self.reader,
+                expected,
+                style,
+                null,
+                parse,
+                value: PhantomData,
+            })
+            .inspect_err(|_| self.reader.expected(expected))
+    }
 }
 
 struct RecordVisitor<'a, T> {
@@ -136,42 +127,78 @@ impl<'de, T: Record> Visitor<'de> for RecordVisitor<'_, T> {
         de.deserialize_map(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
         let mut record = T::default();
-        while let Some(key) = map.next_key_seed(KeyText)? {
-            if !record.set(&key, &mut map, self.reader)? {
-                map.next_value::<IgnoredAny>()?;
+        let mut fields = Fields {
+            map,
+            reader: self.reader,
+            document: PhantomData,
+        };
+        while let Some(key) = fields.map.next_key_seed(KeyText)? {
+            if !record.set(&key, &mut fields)? {
+                fields.map.next_value::<IgnoredAny>()?;
             }
         }
         Ok(record)
     }
 }
 
-struct ScalarVisitor<'a, T> {
+/// The fields of a mapping, of which a key was read last.
+struct Fields<'a, 'de, A> {
+    map: A,
     reader: &'a Reader,
+    document: PhantomData<&'de ()>,
+}
+
+impl<'de, A: MapAccess<'de>> FieldReader for Fields<'_, 'de, A> {
+    type Error = A::Error;
+
+    fn read_field<T: Value>(&mut self, key: &str) -> Result<T, A::Error> {
+        self.reader.field(key, &mut self.map)
+    }
+}
+
+/// Which scalars stand for a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Those without quotes: quotes make them text.
+    Plain,
+    /// All.
+    Any,
+}
+
+struct ScalarVisitor<'a, T, N, P> {
+    reader: &'a Reader,
+    expected: &'static str,
+    style: Style,
+    null: N,
+    parse: P,
     value: PhantomData<T>,
 }
 
-impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
+impl<'de, T, N, P> Visitor<'de> for ScalarVisitor<'_, T, N, P>
+where
+    N: FnOnce() -> Result<T, Fault>,
+    P: FnOnce(&str) -> Result<T, Fault>,
+{
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::EXPECTED)
+        f.write_str(self.expected)
     }
 
-    fn visit_none<E>(self) -> Result<T, E> {
-        Ok(T::default())
+    fn visit_none<E: de::Error>(self) -> Result<T, E> {
+        (self.null)().map_err(|fault| self.reader.fail(fault))
     }
 
-    fn visit_unit<E>(self) -> Result<T, E> {
-        Ok(T::default())
+    fn visit_unit<E: de::Error>(self) -> Result<T, E> {
+        self.visit_none()
     }
 
     fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<T, D::Error> {
-        if T::IS_PLAIN {
-            de.deserialize_any(self)
-        } else {
-            de.deserialize_str(self)
+        match self.style {
+            Style::Plain => de.deserialize_any(self),
+            Style::Any => de.deserialize_str(self),
         }
     }
 
@@ -192,9 +219,9 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        if T::IS_PLAIN && scalar::was_quoted(text) {
+        if self.style == Style::Plain && scalar::was_quoted(text) {
             return Err(self.reader.fail(Fault::WrongType {
-                expected: T::EXPECTED,
+                expected: self.expected,
                 found: format!("the text \"{}\"", shorten(text)),
             }));
         }
@@ -202,83 +229,9 @@ impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<'_, T> {
     }
 }
 
-impl<T: Scalar> ScalarVisitor<'_, T> {
+impl<T, N, P: FnOnce(&str) -> Result<T, Fault>> ScalarVisitor<'_, T, N, P> {
     fn parse<E: de::Error>(self, text: &str) -> Result<T, E> {
         self.reader.charge(text.len())?;
-        T::parse(text).ok_or_else(|| {
-            self.reader.fail(Fault::WrongType {
-                expected: T::EXPECTED,
-                found: format!("`{}`", shorten(text)),
-            })
-        })
+        (self.parse)(text).map_err(|fault| self.reader.fail(fault))
     }
 }
-
-macro_rules! scalar_value {
-    ($type:ty, $shape:expr, $expected:literal, plain: $plain:literal, |$text:ident| $parse:expr, |$value:ident, $out:ident| $emit:expr, $empty:expr) => {
-        impl Scalar for $type {
-            const EXPECTED: &'static str = $expected;
-            const IS_PLAIN: bool = $plain;
-
-            fn parse($text: &str) -> Option<Self> {
-                $parse
-            }
-        }
-
-        impl Value for $type {
-            const SHAPE: Shape = $shape;
-
-            fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
-                read_scalar(de, reader)
-            }
-
-            fn emit(&self, $out: &mut Emitter) {
-                let $value = self;
-                $emit
-            }
-
-            fn is_empty(&self) -> bool {
-                *self == $empty
-            }
-        }
-    };
-}
-
-macro_rules! int_value {
-    ($($type:ty, $expected:literal;)*) => {
-        $(scalar_value!(
-            $type,
-            Shape::Int { min: <$type>::MIN as i128, max: <$type>::MAX as i128 },
-            $expected,
-            plain: true,
-            |text| scalar::int(text).and_then(|value| value.try_into().ok()),
-            |value, out| out.int(i128::from(*value)),
-            0
-        );)*
-    };
-}
-
-int_value! {
-    i64, "a whole number";
-    u64, "a whole number from 0";
-    u32, "a whole number from 0 to 4294967295";
-    u8, "a whole number from 0 to 255";
-}
-scalar_value!(
-    bool,
-    Shape::Bool,
-    "true or false",
-    plain: true,
-    |text| scalar::boolean(text),
-    |value, out| out.plain(if *value { "true" } else { "false" }),
-    false
-);
-scalar_value!(
-    String,
-    Shape::Text,
-    "text",
-    plain: false,
-    |text| Some(text.to_owned()),
-    |value, out| out.string(value),
-    *""
-);

@@ -1,7 +1,9 @@
 //! WATCH: which events an operator wants to be sent from now on (added by this project).
 
+use sched_model::{record, words};
+
+use super::document::payload;
 use super::guard::SMALL;
-use super::record::{payload, record, words};
 
 record! {
     /// `watch: {topics: […]}`; an empty list ends it.

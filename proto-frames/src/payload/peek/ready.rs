@@ -7,7 +7,7 @@ use super::walk::{Found, Place, Sink, walk};
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
 use crate::payload::ready::Ready;
-use crate::payload::value::Record;
+use sched_model::value::Record;
 
 /// A READY without its network interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

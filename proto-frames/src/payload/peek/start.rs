@@ -9,7 +9,7 @@ use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
 use crate::payload::scheduling::Scheduling;
 use crate::payload::start::{Start, add_disk};
-use crate::payload::value::{Field, Value};
+use sched_model::value::{Field, Value};
 
 /// A START as far as placing it goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::payload::error::PayloadError;
 use crate::payload::guard::LARGE;
 use crate::payload::instance_end::InstanceEnd;
 use crate::payload::stats::{InstanceStat, InstanceState, Requested, Stats};
-use crate::payload::value::Record;
+use sched_model::value::Record;
 
 /// A STATS without its network interfaces, and of each instance what accounting needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use super::word::{is_plain, skip_comment, word_len, word_line};
 use crate::payload::guard::{Limits, MAX_ENTRIES, MAX_INDICATORS, is_marker};
 use crate::payload::scalar;
-use crate::payload::value::{Field, Shape};
+use sched_model::value::{Field, Shape};
 
 mod rarer;
 

@@ -7,7 +7,7 @@
 use super::{Found, Level, LevelKind, MAX_KEY_LEN, Sink, Slot, Walker};
 use crate::payload::guard::{MAX_BRACKETS, MAX_ENTRIES};
 use crate::payload::peek::word::{Scalar, block_scalar, ends_line, flow_key, flow_scalar};
-use crate::payload::value::Shape;
+use sched_model::value::Shape;
 
 impl<'a, S: Sink<'a>> Walker<'_, S> {
     /// Reads the rest of a line; says where the next line begins.

@@ -25,10 +25,10 @@
 
 use std::collections::BTreeMap;
 
-use super::expression::{Expression, is_name};
-use super::record::{record, words};
-use super::span::Span;
-use super::value::Record;
+use crate::expression::{Expression, is_name};
+use crate::span::Span;
+use crate::value::Record;
+use crate::{record, words};
 
 mod check;
 

@@ -4,11 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Deserializer;
-
-use super::emit::Emitter;
-use super::read::Reader;
-use super::value::{Scalar, Shape, Value, read_scalar};
+use crate::error::Fault;
+use crate::value::{Shape, Text, Value, ValueReader, ValueWriter};
 
 /// The units, the longest first, with their milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
@@ -69,23 +66,28 @@ impl fmt::Display for Span {
     }
 }
 
-impl Scalar for Span {
+impl Text for Span {
     const EXPECTED: &'static str = "a length of time such as 30s";
 
-    fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
+    fn parse(text: &str) -> Result<Self, Fault> {
+        text.parse()
+            .map_err(|NotASpan| Fault::wrong_text(Self::EXPECTED, text))
+    }
+
+    fn null() -> Result<Self, Fault> {
+        Ok(Self::default())
     }
 }
 
 impl Value for Span {
     const SHAPE: Shape = Shape::Text;
 
-    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
-        read_scalar(de, reader)
+    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
+        reader.read_text()
     }
 
-    fn emit(&self, out: &mut Emitter) {
-        out.string(&self.to_string());
+    fn write<W: ValueWriter>(&self, out: &mut W) {
+        out.write_text(&self.to_string());
     }
 
     fn is_empty(&self) -> bool {

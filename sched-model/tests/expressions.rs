@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use proto_frames::payload::expression::{MAX_EXPRESSION_LEN, MAX_NAME_LEN, MAX_VALUES};
-use proto_frames::payload::{Expression, Number, Test};
+use sched_model::expression::{MAX_EXPRESSION_LEN, MAX_NAME_LEN, MAX_VALUES};
+use sched_model::{Expression, Number, Test};
 
 fn read(text: &str) -> Expression {
     text.parse()

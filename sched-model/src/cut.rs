@@ -26,10 +26,21 @@ pub fn cut(text: &str, max_len: usize) -> Cow<'_, str> {
     Cow::Owned(shorter)
 }
 
+/// Text from a peer, cut to a length that suits a log line.
+#[must_use]
+pub fn shorten(text: &str) -> String {
+    /// Long enough for a UUID and the name around it.
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{MAX_WORD_LEN, cut};
-    use crate::payload::StartFailureReason;
+    use crate::OnNodeLoss;
 
     #[test]
     fn a_text_is_cut_between_two_characters() {
@@ -46,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_word_that_nobody_knows_is_kept_up_to_a_length() {
-        let known = |word: &str| StartFailureReason::from(word).as_str().to_owned();
+        let known = |word: &str| OnNodeLoss::from(word).as_str().to_owned();
         let longest = "x".repeat(MAX_WORD_LEN);
         assert_eq!(known(&longest), longest);
         assert_eq!(known(&"x".repeat(250_000)).len(), MAX_WORD_LEN);

@@ -1,6 +1,6 @@
 //! An expression: what a workload demands of, or wishes for in, a node's labels, numbers and facts.
 //!
-//! It is one YAML text, and reads, blanks being optional where nothing runs together without them:
+//! It is one text, and reads, blanks being optional where nothing runs together without them:
 //!
 //! ```text
 //! zone = eu-1              cores >= 32               ssd exists
@@ -15,12 +15,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer, Visitor};
-
-use super::emit::Emitter;
-use super::error::Fault;
-use super::read::Reader;
-use super::value::{Shape, Value};
+use crate::error::Fault;
+use crate::value::{Shape, Text, Value, ValueReader, ValueWriter};
 
 mod parse;
 mod test;
@@ -168,47 +164,26 @@ impl From<ExpressionError> for Fault {
     }
 }
 
+impl Text for Expression {
+    const EXPECTED: &'static str = "an expression";
+
+    fn parse(text: &str) -> Result<Self, Fault> {
+        Ok(text.parse::<Self>()?)
+    }
+}
+
 impl Value for Expression {
     const SHAPE: Shape = Shape::Text;
 
-    fn read<'de, D: Deserializer<'de>>(de: D, reader: &Reader) -> Result<Self, D::Error> {
-        de.deserialize_option(ExpressionVisitor(reader))
-            .inspect_err(|_| reader.expected("an expression"))
+    fn read<R: ValueReader>(reader: R) -> Result<Self, R::Error> {
+        reader.read_text()
     }
 
-    fn emit(&self, out: &mut Emitter) {
-        out.string(&self.text);
+    fn write<W: ValueWriter>(&self, out: &mut W) {
+        out.write_text(&self.text);
     }
 
     fn is_empty(&self) -> bool {
         false
-    }
-}
-
-struct ExpressionVisitor<'a>(&'a Reader);
-
-impl<'de> Visitor<'de> for ExpressionVisitor<'_> {
-    type Value = Expression;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an expression")
-    }
-
-    fn visit_none<E: de::Error>(self) -> Result<Expression, E> {
-        self.visit_str("")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Expression, E> {
-        self.visit_str("")
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<Expression, D::Error> {
-        de.deserialize_str(self)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Expression, E> {
-        self.0.charge(text.len())?;
-        text.parse()
-            .map_err(|error: ExpressionError| self.0.fail(error.into()))
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::expression::{ExpressionProblem, MAX_NAME_LEN};
-use super::scheduling::MAX_IMAGE_CHARS;
-use super::span::Span;
+use crate::cut::shorten;
+use crate::expression::{ExpressionProblem, MAX_NAME_LEN};
+use crate::scheduling::MAX_IMAGE_CHARS;
+use crate::span::Span;
 
 /// A payload that was refused: which key, which line, what is wrong with it.
 ///
@@ -37,13 +38,13 @@ pub enum Fault {
     /// There is no document: no bytes, or only comments.
     #[error("the payload is empty")]
     Empty,
-    /// The document is longer than [`super::guard`] allows for its kind.
+    /// The document is longer than is allowed for its kind.
     #[error("the document has more than {max} bytes")]
     TooLong {
         /// The limit.
         max: usize,
     },
-    /// More of what makes YAML parsers slow than [`super::guard`] allows; refused before any parsing.
+    /// More of what makes parsers slow than is allowed; refused before any parsing.
     #[error("more than {max} {what}")]
     TooMuch {
         /// What there is too much of.
@@ -135,6 +136,26 @@ pub enum Fault {
         /// Longest allowed.
         max: Span,
     },
+}
+
+impl Fault {
+    /// A text where something else is expected.
+    #[must_use]
+    pub fn wrong_text(expected: &'static str, text: &str) -> Self {
+        let found = format!("`{}`", shorten(text));
+        Self::WrongType { expected, found }
+    }
+}
+
+/// The first of these keys whose value is empty, as an error.
+///
+/// # Errors
+/// [`Fault::Missing`] at that key.
+pub fn require(values: &[(&str, &String)]) -> Result<(), PayloadError> {
+    match values.iter().find(|(_, value)| value.is_empty()) {
+        Some((key, _)) => Err(PayloadError::missing(*key)),
+        None => Ok(()),
+    }
 }
 
 /// Which of the protocol's two words for a bad payload applies.

@@ -7,8 +7,8 @@ use super::{
     MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES, Near, OnNodeLoss,
     Scheduling, VERSION, is_image, is_name,
 };
-use crate::payload::error::{Fault, PayloadError};
-use crate::payload::read::shorten;
+use crate::cut::shorten;
+use crate::error::{Fault, PayloadError};
 
 /// An error about a key of `start.scheduling`.
 fn wrong<T>(key: &str, fault: Fault) -> Result<T, PayloadError> {
@@ -44,8 +44,11 @@ fn check_name(key: &str, name: &str) -> Result<(), PayloadError> {
 }
 
 impl Scheduling {
-    /// Says the first thing that makes no sense; its key begins with `start.scheduling`.
-    pub(in crate::payload) fn check(&self) -> Result<(), PayloadError> {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// The first thing that makes none; its key begins with `start.scheduling`.
+    pub fn check(&self) -> Result<(), PayloadError> {
         self.check_version()?;
         if let Some(priority) = self.priority {
             check_range("priority", priority, 0..=MAX_PRIORITY)?;
