@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use proto_frames::payload::{Ready, Start, StartFailure, StartFailureReason, Stats, peek};
+use proto_frames::payload::{Payload, Ready, Start, StartFailure, StartFailureReason, Stats, peek};
 
 /// As an original controller sends it, cloud-init and metadata behind it.
 const START: &[u8] = include_bytes!("../proto-frames/tests/golden/start-three-documents.yaml");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use proto_frames::payload::{Ready, peek};
+use proto_frames::payload::{Payload, Ready, peek};
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use sched_core::bench_support::BenchTable;
 use sched_core::{

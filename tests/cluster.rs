@@ -15,7 +15,7 @@ use std::time::Duration;
 use ciao_scheduler::ctl::client::{Client, ClientConfig};
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::Uuid;
-use proto_frames::payload::{InstanceView, QueryKind, Requirements, Start, Topic};
+use proto_frames::payload::{InstanceView, Payload, QueryKind, Requirements, Start, Topic};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, Interval, interval};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use ciao_scheduler::server::fuzz_support::{node_file, rules, unknown_keys};
 use proto_frames::Uuid;
-use proto_frames::payload::Configuration;
+use proto_frames::payload::{Configuration, Payload};
 use sched_core::{ClusterConfiguration, Config, NodeRule, Rules, Scheduler};
 
 use crate::choice;

@@ -1,6 +1,6 @@
 //! Payload types: the YAML documents that frames carry.
 //!
-//! Each type has `decode` and `encode`. Reading is as lenient as the original's peers are (Go's yaml.v2): unknown keys
+//! Each is a [`Payload`], with `decode` and `encode`. Reading is as lenient as the original's peers are (Go's yaml.v2): unknown keys
 //! are ignored, null is a zero value, a string is the text as written, reasons nobody here knows survive. Every payload
 //! passes [`guard`] before it is parsed. What cannot be read is a [`PayloadError`], which names the key and the place.
 //!
@@ -58,6 +58,7 @@ pub use configure::{
 };
 pub use decision::{DecidedPlacement, PlacementDecision};
 pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
+pub use document::Payload;
 pub use drain_progress::{DrainProgress, DrainState, Misfit};
 pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
 pub use instance_end::{EndKind, EndsRecorded, InstanceEnd};

@@ -7,7 +7,7 @@ use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate,
     EvacuateMode, HistoryRow, InstanceQueued, InstanceStateEvent, InstanceView, LeaseRenewed,
-    LifeCommand, LifeState, MAX_DEADLINE, Migrate, Misfit, NodeView, PayloadError,
+    LifeCommand, LifeState, MAX_DEADLINE, Migrate, Misfit, NodeView, Payload, PayloadError,
     PayloadErrorKind, QueryKind, QueryResult, Restore, RestoreMode, Resume, Snapshot, Span,
     StartFailure, StartFailureReason, Suspend, Update,
 };

@@ -1,7 +1,8 @@
 //! What is refused, and in which words: the key, the place, the reason.
 
 use proto_frames::payload::{
-    Configuration, Delete, PayloadError, PayloadErrorKind, Query, Ready, Start, Stats, TenantAdded,
+    Configuration, Delete, Payload, PayloadError, PayloadErrorKind, Query, Ready, Start, Stats,
+    TenantAdded,
 };
 
 use PayloadErrorKind::{InvalidData, InvalidPayload};

@@ -3,7 +3,7 @@
 use proto_frames::payload::{
     AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure,
     ConcentratorInstanceAdded, Configuration, Delete, DeleteFailure, Evacuate, InstanceDeleted,
-    InstanceStopped, NodeConnected, NodeDisconnected, PayloadError, PublicIpAssigned,
+    InstanceStopped, NodeConnected, NodeDisconnected, Payload, PayloadError, PublicIpAssigned,
     PublicIpUnassigned, Ready, RefreshCnci, ReleasePublicIp, Restore, Start, StartFailure, Stats,
     TenantAdded, TenantRemoved, TraceReport, UnassignPublicIpFailure,
 };

@@ -6,7 +6,7 @@ use proto_frames::payload::guard::{
     self, LARGE, MAX_BRACKETS, MAX_ENTRIES, MAX_INDICATORS, MAX_NESTED_DASHES, MAX_TAG_DIRECTIVES,
     SMALL,
 };
-use proto_frames::payload::{Fault, PayloadError, Ready, Start, Stats, peek};
+use proto_frames::payload::{Fault, Payload, PayloadError, Ready, Start, Stats, peek};
 
 fn fault<T>(result: Result<T, PayloadError>) -> Option<Fault> {
     result.err().map(|error| error.fault)

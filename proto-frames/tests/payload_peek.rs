@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
-use proto_frames::payload::{Ready, Start, Stats};
+use proto_frames::payload::{Payload, Ready, Start, Stats};
 
 use changes::{VALUES, apply, change, line_soup};
 use documents::{DOCUMENTS, FLOW, SCHEDULING};

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use proto_frames::payload::{
     CommandRefused, DeleteFailure, EndKind, InstanceDeleted, InstanceEnd, InstancePlaced,
-    InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView, Query, QueryKind,
-    QueryResult, Ready, RefreshCnci, RefusalReason, Requested, Requirements, Start, StartFailure,
-    StartFailureReason, Stats, Storage, TenantAdded, Topic, Watch,
+    InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView, Payload, Query,
+    QueryKind, QueryResult, Ready, RefreshCnci, RefusalReason, Requested, Requirements, Start,
+    StartFailure, StartFailureReason, Stats, Storage, TenantAdded, Topic, Watch,
 };
 
 fn start(rest: &str) -> Start {

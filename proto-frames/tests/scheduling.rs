@@ -13,8 +13,8 @@ use proto_frames::payload::scheduling::{
 };
 use proto_frames::payload::{
     AttemptFailed, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near, OnNodeLoss,
-    PayloadErrorKind, PlacementDecision, Reason, ReasonKind, Scheduling, Span, Start, StartFailure,
-    StartFailureReason, peek,
+    Payload, PayloadErrorKind, PlacementDecision, Reason, ReasonKind, Scheduling, Span, Start,
+    StartFailure, StartFailureReason, peek,
 };
 
 /// A START with these lines in its `scheduling`, which begin in line 4.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto_frames::payload::{
     CommandRefused, ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView,
-    NodeView, PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure, StoreView,
-    Topic, Watch,
+    NodeView, Payload, PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure,
+    StoreView, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;

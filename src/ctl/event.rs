@@ -4,8 +4,8 @@
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
     DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
-    InstanceStopped, NodeConnected, NodeDisconnected, PayloadError, PlacementDecision, QueryResult,
-    StartFailure, Stats,
+    InstanceStopped, NodeConnected, NodeDisconnected, Payload, PayloadError, PlacementDecision,
+    QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use proto_frames::payload::Start;
+use proto_frames::payload::{Payload, Start};
 use proto_frames::{Encoding, Role};
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;

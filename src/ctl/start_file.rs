@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Fault, PayloadError, Start};
+use proto_frames::payload::{Fault, Payload, PayloadError, Start};
 
 use crate::edit;
 

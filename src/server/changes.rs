@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Delete, Scheduling, Start, Storage};
+use proto_frames::payload::{Delete, Payload, Scheduling, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
 use crate::edit;
@@ -218,7 +218,7 @@ fn child<'a>(parent: &'a mut Mapping, key: &str) -> Option<&'a mut Mapping> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use proto_frames::payload::Start;
+    use proto_frames::payload::{Payload, Start};
 
     use super::changed;
     use sched_core::{Demand, StartChanges};

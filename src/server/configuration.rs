@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use bytes::Bytes;
-use proto_frames::payload::{Configuration, PayloadError};
+use proto_frames::payload::{Configuration, Payload, PayloadError};
 use tracing::{info, warn};
 
 use super::rules_file;

@@ -5,9 +5,9 @@ use proto_frames::payload::Fault::{AliasExpansion, Syntax};
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{
     AssignPublicIp, AssignPublicIpFailure, AttachVolume, AttachVolumeFailure, Configuration,
-    Delete, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped, PayloadError,
-    PayloadErrorKind, Query, RefreshCnci, ReleasePublicIp, Requested, StartFailure, TenantAdded,
-    TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Watch, peek,
+    Delete, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped, Payload,
+    PayloadError, PayloadErrorKind, Query, RefreshCnci, ReleasePublicIp, Requested, StartFailure,
+    TenantAdded, TenantRemoved, UNKNOWN, UnassignPublicIpFailure, Watch, peek,
 };
 use proto_frames::{Frame, Kind};
 use serde::Deserialize;

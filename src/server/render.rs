@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::{AttemptFailed, InstanceView, NodeView, QueryResult, Reason};
+use proto_frames::payload::{AttemptFailed, InstanceView, NodeView, Payload, QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
 use super::session::stamp_sent;

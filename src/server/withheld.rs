@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
-use proto_frames::payload::{Stats, peek};
+use proto_frames::payload::{Payload, Stats, peek};
 
 use sched_core::StatsWithout;
 
@@ -45,7 +45,7 @@ fn rewritten(stats: &StatsWithout) -> Bytes {
 #[cfg(test)]
 mod tests {
     use proto_frames::limits::MAX_PAYLOAD_LEN;
-    use proto_frames::payload::Stats;
+    use proto_frames::payload::{Payload, Stats};
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::frame;

@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode,
-    LifeCommand, Misfit, QueryResult, Restore, RestoreMode, Span,
+    LifeCommand, Misfit, Payload, QueryResult, Restore, RestoreMode, Span,
 };
 use proto_frames::{Frame, Kind};
 

@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     Delete, DeleteFailure, DeleteFailureReason, Evacuate, InstanceDeleted, InstanceStopped,
-    RefusalReason,
+    Payload, RefusalReason,
 };
 use proto_frames::{Frame, Kind};
 

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use proto_frames::Kind;
-use proto_frames::payload::{QueryKind, Ready, Start, Stats};
+use proto_frames::payload::{Payload, QueryKind, Ready, Start, Stats};
 use tokio::process::Command;
 
 use crate::peer::Peer;

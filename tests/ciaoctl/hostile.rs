@@ -3,7 +3,7 @@
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, ControllerView, DrainProgress, DrainState, HistoryRow,
     InstanceQueued, InstanceStateEvent, InstanceView, LifeCommand, LifeState, Misfit, NodeView,
-    PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
+    Payload, PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
     StartFailure, StartFailureReason, StoreState, StoreView,
 };
 use proto_frames::{Frame, Kind};

@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, InstanceView, LifeCommand, LifeState,
-    Migrate, PlacementState, RefusalReason, Span, Suspend, Topic, Update, Watch,
+    Migrate, Payload, PlacementState, RefusalReason, Span, Suspend, Topic, Update, Watch,
 };
 use proto_frames::{Frame, Kind};
 

@@ -2,8 +2,8 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceStopped, NodeConnected, NodeType, Query, QueryResult, RefusalReason, StoreState,
-    StoreView, Topic, Watch,
+    InstanceStopped, NodeConnected, NodeType, Payload, Query, QueryResult, RefusalReason,
+    StoreState, StoreView, Topic, Watch,
 };
 
 use crate::scheduler::{Scheduler, answer, instance, node, placed, refusal};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use proto_frames::payload::{Ready, Start, StartFailure, StartFailureReason, Stats};
+use proto_frames::payload::{Payload, Ready, Start, StartFailure, StartFailureReason, Stats};
 use proto_frames::{Frame, Kind, Role};
 
 use crate::scheduler::{Peers, Scheduler};

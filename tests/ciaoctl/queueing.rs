@@ -2,7 +2,7 @@
 
 use proto_frames::payload::{
     Delete, HistoryRow, InstanceDeleted, InstanceQueued, InstanceStopped, InstanceView, OnNodeLoss,
-    Query, QueryKind, QueryResult, Start, StartFailure, StartFailureReason,
+    Payload, Query, QueryKind, QueryResult, Start, StartFailure, StartFailureReason,
 };
 use proto_frames::{Frame, Kind};
 

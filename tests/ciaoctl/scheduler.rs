@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{
-    CommandRefused, InstancePlaced, InstanceView, NodeView, Query, QueryKind, QueryResult,
+    CommandRefused, InstancePlaced, InstanceView, NodeView, Payload, Query, QueryKind, QueryResult,
     RefusalReason, Start,
 };
 use proto_frames::{

@@ -7,8 +7,8 @@ use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, StartError}
 use ciao_scheduler::ctl::event::Event;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    InstanceStopped, Query, QueryKind, QueryResult, Start, StartFailure, StartFailureReason, Topic,
-    Watch,
+    InstanceStopped, Payload, Query, QueryKind, QueryResult, Start, StartFailure,
+    StartFailureReason, Topic, Watch,
 };
 
 use crate::scheduler::{DEADLINE, Scheduler, answer, instance_of, node, placed};

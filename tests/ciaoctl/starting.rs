@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proto_frames::payload::{
-    InstanceStopped, PlacementState, Start, StartFailure, StartFailureReason,
+    InstanceStopped, Payload, PlacementState, Start, StartFailure, StartFailureReason,
 };
 use proto_frames::{Frame, Kind};
 

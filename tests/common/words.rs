@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use proto_frames::payload::{
     AttachVolume, CommandRefused, ControllerStatus, Delete, InstanceStat, InstanceState,
-    NodeConnected, NodeDisconnected, NodeView, Query, QueryKind, QueryResult, Ready, Requirements,
-    Standing, Start, StartFailure, StartFailureReason, Stats, Topic, Watch,
+    NodeConnected, NodeDisconnected, NodeView, Payload, Query, QueryKind, QueryResult, Ready,
+    Requirements, Standing, Start, StartFailure, StartFailureReason, Stats, Topic, Watch,
 };
 use proto_frames::{Kind, Uuid};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    InstanceView, PlacementState, QueryKind, Scheduling, Snapshot, Standing, StartFailure,
+    InstanceView, Payload, PlacementState, QueryKind, Scheduling, Snapshot, Standing, StartFailure,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use proto_frames::payload::{InstanceStat, QueryKind, StartFailure, StartFailureReason, Stats};
+use proto_frames::payload::{
+    InstanceStat, Payload, QueryKind, StartFailure, StartFailureReason, Stats,
+};
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::site::{Daemon, Site};

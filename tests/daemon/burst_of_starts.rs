@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use proto_frames::payload::{Ready, StartFailure, StartFailureReason};
+use proto_frames::payload::{Payload, Ready, StartFailure, StartFailureReason};
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::site::Site;

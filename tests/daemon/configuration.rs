@@ -1,6 +1,6 @@
 //! The cluster configuration: read at the start, carried by CONNECTED, replaced by CONFIGURE.
 
-use proto_frames::payload::Configuration;
+use proto_frames::payload::{Configuration, Payload};
 use proto_frames::{Encoding, Kind, Role};
 
 use crate::site::Site;

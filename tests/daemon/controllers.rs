@@ -1,7 +1,7 @@
 //! Controllers and operators: standing, promotion, what a backup may do, queries and watches.
 
 use proto_frames::payload::{
-    InstancePlaced, PlacementState, QueryKind, RefusalReason, Snapshot, Standing,
+    InstancePlaced, Payload, PlacementState, QueryKind, RefusalReason, Snapshot, Standing,
     StartFailureReason, Topic,
 };
 use proto_frames::{Encoding, Kind, Role};

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
-    InstanceDeleted, InstanceStat, InstanceState, InstanceStopped, StartFailure,
+    InstanceDeleted, InstanceStat, InstanceState, InstanceStopped, Payload, StartFailure,
     StartFailureReason, Stats, Topic,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    Evacuate, EvacuateMode, InstanceQueued, QueryKind, RefusalReason, Scheduling, Start,
+    Evacuate, EvacuateMode, InstanceQueued, Payload, QueryKind, RefusalReason, Scheduling, Start,
     StartFailure, StartFailureReason, StoreState,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};

@@ -1,6 +1,6 @@
 //! Peers that send nothing, too much, or nonsense: they are cut off, and nobody else notices.
 
-use proto_frames::payload::{Standing, StartFailure};
+use proto_frames::payload::{Payload, Standing, StartFailure};
 use proto_frames::{Encoding, Kind, Role};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;

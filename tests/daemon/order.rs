@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use proto_frames::payload::Payload;
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::peer::Peer;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use proto_frames::payload::{Ready, Scheduling, Start, StartFailureReason};
+use proto_frames::payload::{Payload, Ready, Scheduling, Start, StartFailureReason};
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::boot::refused;

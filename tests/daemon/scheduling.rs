@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    Batch, Group, GroupPolicy, InstanceStat, InstanceState, PlacementDecision, Ready, ReasonKind,
-    Requested, Scheduling, Start, StartFailure, StartFailureReason, Stats,
+    Batch, Group, GroupPolicy, InstanceStat, InstanceState, Payload, PlacementDecision, Ready,
+    ReasonKind, Requested, Scheduling, Start, StartFailure, StartFailureReason, Stats,
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::{QueryKind, StartFailure, StartFailureReason};
+use proto_frames::payload::{Payload, QueryKind, StartFailure, StartFailureReason};
 use proto_frames::{Encoding, Frame, Kind, Message, Role, Uuid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;

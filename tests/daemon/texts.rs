@@ -2,7 +2,7 @@
 //! programs that take identifiers from a list.
 
 use proto_frames::Kind;
-use proto_frames::payload::{StartFailure, StartFailureReason};
+use proto_frames::payload::{Payload, StartFailure, StartFailureReason};
 
 use crate::site::{Daemon, Site};
 use crate::words::{PLENTY, instance, start};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Output;
 
-use proto_frames::payload::{Ready, Start};
+use proto_frames::payload::{Payload, Ready, Start};
 use proto_frames::{Frame, Kind, Message, Role, Uuid};
 
 use crate::world::{World, shell, within};

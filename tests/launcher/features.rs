@@ -1,7 +1,7 @@
 //! What a node says of itself beyond its figures, when it says so, and what instances take of it.
 
 use proto_frames::payload::{
-    Group, GroupPolicy, Ready, Scheduling, Start, StartFailureReason, Stats,
+    Group, GroupPolicy, Payload, Ready, Scheduling, Start, StartFailureReason, Stats,
 };
 use proto_frames::{Kind, Uuid};
 use rustix::process::Signal;

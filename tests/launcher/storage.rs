@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{Ready, StartFailureReason, Stats};
+use proto_frames::payload::{Payload, Ready, StartFailureReason, Stats};
 use rustix::process::Signal;
 
 use crate::world::{Launcher, Peer, World, leased, runs, shell, until};

@@ -1,6 +1,6 @@
 //! Workloads as real processes: how they begin, what they are given, what they may take, how they end.
 
-use proto_frames::payload::{Start, StartFailureReason, TraceReport};
+use proto_frames::payload::{Payload, Start, StartFailureReason, TraceReport};
 use proto_frames::{Frame, Kind, Message, Role, Timestamp, Trace, TraceNode, Uuid};
 
 use crate::world::{World, runs, shell, supervisor, until};

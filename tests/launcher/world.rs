@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use ciao_scheduler::launcher::output_file;
 use proto_frames::payload::{
     CommandFailure, Delete, InstanceDeleted, InstanceStat, InstanceStateEvent, InstanceStopped,
-    LeaseRenewed, LifeState, OnNodeLoss, Resume, Scheduling, Start, StartFailure, Stats, Suspend,
-    Update,
+    LeaseRenewed, LifeState, OnNodeLoss, Payload, Resume, Scheduling, Start, StartFailure, Stats,
+    Suspend, Update,
 };
 use proto_frames::{
     Connect, Connected, Decoder, Encoder, Frame, Kind, Limits, Message, Role, Uuid,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{InstanceView, Requirements, Snapshot, Standing, Start, StartFailure};
+use proto_frames::payload::{
+    InstanceView, Payload, Requirements, Snapshot, Standing, Start, StartFailure,
+};
 use proto_frames::{Encoding, Kind, Role, Uuid};
 
 use crate::world::{Cluster, Look};

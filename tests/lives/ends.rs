@@ -1,7 +1,7 @@
 //! Ends of instances that the scheduler could not be told when they came: it hears of them all the same, once.
 
 use proto_frames::Kind;
-use proto_frames::payload::{InstanceStopped, Topic};
+use proto_frames::payload::{InstanceStopped, Payload, Topic};
 use rustix::process::Signal;
 
 use crate::program::Program;

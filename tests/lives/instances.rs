@@ -1,7 +1,7 @@
 //! What is known of an instance: that it is there already, what became of it, and that nobody here started it.
 
 use proto_frames::Kind;
-use proto_frames::payload::{StartFailure, Topic};
+use proto_frames::payload::{Payload, StartFailure, Topic};
 
 use crate::program::{Program, runs};
 use crate::world::Cluster;

@@ -1,7 +1,9 @@
 //! What users of Funky, a scheduler of unikernels, and of RIK, one of containers, would miss or were hurt by there: one
 //! test for each. The systems themselves are not needed for it.
 
-use proto_frames::payload::{Delete, InstanceStateEvent, InstanceStopped, LifeState, Stats};
+use proto_frames::payload::{
+    Delete, InstanceStateEvent, InstanceStopped, LifeState, Payload, Stats,
+};
 use proto_frames::{Encoding, Kind, Role};
 use rustix::process::{Pid, Signal, kill_process};
 

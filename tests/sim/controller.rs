@@ -6,7 +6,7 @@ mod orders;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto_frames::payload::{
-    Delete, Evacuate, InstanceDeleted, InstanceStopped, Restore, Start, StartFailure, peek,
+    Delete, Evacuate, InstanceDeleted, InstanceStopped, Payload, Restore, Start, StartFailure, peek,
 };
 use proto_frames::{Encoding, Frame, Kind, Message};
 

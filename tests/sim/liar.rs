@@ -11,7 +11,7 @@ use fastrand::Rng;
 use proto_frames::payload::{
     AttachVolumeFailure, AttachVolumeFailureReason, CommandFailure, CommandFailureReason,
     DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStat, InstanceState,
-    InstanceStateEvent, InstanceStopped, LifeCommand, LifeState, Ready, Requested, Span,
+    InstanceStateEvent, InstanceStopped, LifeCommand, LifeState, Payload, Ready, Requested, Span,
     StartFailure, StartFailureReason, Stats, peek,
 };
 use proto_frames::{Frame, Kind, Message, Uuid};

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
-    DrainProgress, DrainState, InstanceStateEvent, InstanceView, LifeState, NodeView, Query,
-    QueryKind, QueryResult, Topic, Watch,
+    DrainProgress, DrainState, InstanceStateEvent, InstanceView, LifeState, NodeView, Payload,
+    Query, QueryKind, QueryResult, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role};
 use sched_core::{Hello, Input, Message, SessionId};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use fastrand::Rng;
 use proto_frames::payload::{
-    Batch, Group, GroupPolicy, OnNodeLoss, Requirements, Scheduling, Span, Start, Storage, Update,
+    Batch, Group, GroupPolicy, OnNodeLoss, Payload, Requirements, Scheduling, Span, Start, Storage,
+    Update,
 };
 
 use crate::names;

@@ -5,6 +5,7 @@ use sched_model::record;
 use sched_model::value::ValueWriter;
 use serde_yaml::{Mapping, Value as Yaml};
 
+use super::document::Payload;
 use super::emit::Emitter;
 use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
@@ -80,12 +81,12 @@ record! {
     }
 }
 
-impl Configuration {
+impl Payload for Configuration {
     /// Reads a configuration; an empty payload is the default one (a scheduler without a configuration file sends that).
     ///
     /// # Errors
     /// Names the key, the place and what is wrong.
-    pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+    fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         match read::decode_under("configure", payload, SMALL) {
             Err(PayloadError {
                 fault: Fault::Empty,
@@ -96,13 +97,14 @@ impl Configuration {
     }
 
     /// Writes the configuration with all its keys.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
+    fn encode(&self) -> Bytes {
         let mut out = Emitter::new();
         out.write_field("configure", self);
         out.finish()
     }
+}
 
+impl Configuration {
     /// The payload with the original's default for each key that is missing or null, all other keys as they are; the same
     /// bytes where none is missing. The original fills them in before it sends a configuration, and its peers read a
     /// missing key as zero: no port, and launchers that stop checking memory and disk.

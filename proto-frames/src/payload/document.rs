@@ -1,21 +1,32 @@
-//! What makes a record a payload: a document of its own.
+//! What makes a record a payload: a document of its own, with a key it stands under and a limit.
 
-/// Gives a record `decode` and `encode`: `payload!(Stats, LIMITS)` for one that is the whole document,
-/// `payload!(Start under "start", LIMITS)` for one that stands under one key.
+use bytes::Bytes;
+
+use super::error::PayloadError;
+
+/// A payload: a document of its own.
+pub trait Payload: Sized {
+    /// Reads a payload of this kind; of several documents, the first.
+    ///
+    /// # Errors
+    /// Names the key, the place and what is wrong.
+    fn decode(payload: &[u8]) -> Result<Self, PayloadError>;
+
+    /// Writes the payload as original peers write it.
+    #[must_use]
+    fn encode(&self) -> Bytes;
+}
+
+/// Makes a record a [`Payload`]: `payload!(Stats, LIMITS)` for one that is the whole document,
+/// `payload!(Delete under "delete", LIMITS)` for one that stands under one key.
 macro_rules! payload {
     ($name:ident, $limits:expr) => {
-        impl $name {
-            /// Reads a payload of this kind; of several documents, the first.
-            ///
-            /// # Errors
-            /// Names the key, the place and what is wrong.
-            pub fn decode(payload: &[u8]) -> Result<Self, $crate::payload::PayloadError> {
+        impl $crate::payload::Payload for $name {
+            fn decode(payload: &[u8]) -> Result<Self, $crate::payload::PayloadError> {
                 $crate::payload::read::decode(payload, $limits)
             }
 
-            /// Writes the payload as original peers write it.
-            #[must_use]
-            pub fn encode(&self) -> bytes::Bytes {
+            fn encode(&self) -> bytes::Bytes {
                 let mut out = $crate::payload::emit::Emitter::new();
                 sched_model::value::Record::write_fields(self, &mut out);
                 out.finish()
@@ -23,18 +34,12 @@ macro_rules! payload {
         }
     };
     ($name:ident under $key:literal, $limits:expr) => {
-        impl $name {
-            /// Reads a payload of this kind; of several documents, the first.
-            ///
-            /// # Errors
-            /// Names the key, the place and what is wrong.
-            pub fn decode(payload: &[u8]) -> Result<Self, $crate::payload::PayloadError> {
+        impl $crate::payload::Payload for $name {
+            fn decode(payload: &[u8]) -> Result<Self, $crate::payload::PayloadError> {
                 $crate::payload::read::decode_under($key, payload, $limits)
             }
 
-            /// Writes the payload as original peers write it.
-            #[must_use]
-            pub fn encode(&self) -> bytes::Bytes {
+            fn encode(&self) -> bytes::Bytes {
                 let mut out = $crate::payload::emit::Emitter::new();
                 sched_model::value::ValueWriter::write_field(&mut out, $key, self);
                 out.finish()

@@ -24,7 +24,7 @@ pub use without::stats_without;
 mod tests {
     use super::{ready, start, stats};
     use crate::payload::{
-        Group, GroupPolicy, InstanceStat, Near, Network, OnNodeLoss, Ready, Requested,
+        Group, GroupPolicy, InstanceStat, Near, Network, OnNodeLoss, Payload, Ready, Requested,
         Requirements, Scheduling, Span, Start, Stats, Storage,
     };
 

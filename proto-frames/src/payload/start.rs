@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sched_model::record;
 use sched_model::value::ValueWriter;
 
+use super::document::Payload;
 use super::emit::Emitter;
 use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
@@ -117,19 +118,28 @@ record! {
     }
 }
 
-impl Start {
+impl Payload for Start {
     /// Reads the first document of a START payload.
     ///
     /// # Errors
     /// Names the key, the place and what is wrong: beside what cannot be read, an empty `instance_uuid`, a negative
     /// amount, local disks that add up to more than 64 bits of MiB, and what makes no sense in `scheduling`.
-    pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+    fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         Self::decode_checked(payload, |start| {
             start.check()?;
             start.scheduling.as_ref().map_or(Ok(()), Scheduling::check)
         })
     }
 
+    /// Writes the document as original controllers write it, without the ones that may follow it.
+    fn encode(&self) -> Bytes {
+        let mut out = Emitter::new();
+        out.write_field("start", self);
+        out.finish()
+    }
+}
+
+impl Start {
     /// Reads the first document of a START that a scheduler has placed, for who is to run it: whether `scheduling` makes
     /// sense was the scheduler's to say, and that of a newer one may make none here.
     ///
@@ -149,14 +159,6 @@ impl Start {
             return Err(locate(document, error));
         }
         Ok(start)
-    }
-
-    /// Writes the document as original controllers write it, without the ones that may follow it.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let mut out = Emitter::new();
-        out.write_field("start", self);
-        out.finish()
     }
 
     /// Disk demand on the node: the sizes of all local disks, MiB; `None` beyond 64 bits.

@@ -2,7 +2,8 @@
 //! make way or move, which is not their end.
 
 use proto_frames::payload::{
-    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, StartFailureReason, Topic,
+    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, Payload,
+    StartFailureReason, Topic,
 };
 use proto_frames::{Frame, Kind};
 

@@ -2,7 +2,7 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Evacuate, HistoryRow, Migrate, QueryKind, Restore, Resume, Suspend, Update,
+    Evacuate, HistoryRow, Migrate, Payload, QueryKind, Restore, Resume, Suspend, Update,
 };
 
 use super::{Client, ClientError};

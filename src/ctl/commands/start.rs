@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::Uuid;
-use proto_frames::payload::{QueryKind, Requirements, Start, Storage, Topic, peek};
+use proto_frames::payload::{Payload, QueryKind, Requirements, Start, Storage, Topic, peek};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 

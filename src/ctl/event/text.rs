@@ -234,7 +234,7 @@ fn stats_json(stats: &Stats) -> Value {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use proto_frames::payload::{InstanceStopped, NodeConnected, NodeType};
+    use proto_frames::payload::{InstanceStopped, NodeConnected, NodeType, Payload};
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::*;

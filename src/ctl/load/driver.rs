@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proto_frames::payload::{Delete, Topic, Watch};
+use proto_frames::payload::{Delete, Payload, Topic, Watch};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;

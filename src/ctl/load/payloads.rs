@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::Uuid;
-use proto_frames::payload::{Ready, Stats};
+use proto_frames::payload::{Payload, Ready, Stats};
 
 use crate::ctl::load::scheduling::Scheduling;
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, CommandRefused, Delete,
     DeleteFailure, DeleteFailureReason, EndsRecorded, Evacuate, EvacuateMode, LeaseRenewed,
-    Migrate, PayloadError, PayloadErrorKind, Restore, Resume, Start, StartFailureReason, Suspend,
-    Update,
+    Migrate, Payload, PayloadError, PayloadErrorKind, Restore, Resume, Start, StartFailureReason,
+    Suspend, Update,
 };
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, DeleteFailure, InstanceDeleted, InstanceStateEvent,
-    InstanceStopped, Ready, StartFailure, Stats, TraceReport,
+    InstanceStopped, Payload, Ready, StartFailure, Stats, TraceReport,
 };
 
 /// One frame to the scheduler.

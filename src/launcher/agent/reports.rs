@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use proto_frames::payload::Payload;
 use proto_frames::payload::{
     self, Configuration, InstanceStat, InstanceState, Ready, Requested, Span, Stats, TraceReport,
     UNKNOWN,

@@ -1,7 +1,9 @@
 //! What launchers say of ends that they number: in STATS, and in the frames that tell one end each.
 
 use proto_frames::payload::peek::StatsPeek;
-use proto_frames::payload::{EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, StartFailure};
+use proto_frames::payload::{
+    EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
+};
 use proto_frames::{Frame, Kind, Uuid};
 
 use super::Unusable;
@@ -99,7 +101,7 @@ fn how(end: InstanceEnd, node: Uuid) -> EndHow {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::payload::{StartFailure, StartFailureReason};
+    use proto_frames::payload::{Payload, StartFailure, StartFailureReason};
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::super::of;

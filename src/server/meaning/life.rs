@@ -3,7 +3,8 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    CommandFailure, Evacuate, InstanceStateEvent, Migrate, Restore, Resume, Suspend, Update,
+    CommandFailure, Evacuate, InstanceStateEvent, Migrate, Payload, Restore, Resume, Suspend,
+    Update,
 };
 
 use super::names::check_names;

@@ -2,8 +2,8 @@
 //! limit, and are given back once nobody uses them.
 
 use proto_frames::payload::{
-    Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason, Topic,
-    Update,
+    Payload, Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason,
+    Topic, Update,
 };
 use proto_frames::{Frame, Kind};
 use sched_core::{

@@ -4,7 +4,7 @@
 use proto_frames::Kind;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
-    Group, GroupPolicy, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
+    Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
 };
 use sched_core::{Meaning, Message, NodeExtras, NodeReport, SessionId};
 

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use ciao_scheduler::server::sim_support;
-use proto_frames::payload::{Delete, Topic};
+use proto_frames::payload::{Delete, Payload, Topic};
 use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
 use sched_core::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
 

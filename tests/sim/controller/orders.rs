@@ -3,7 +3,8 @@
 use proto_frames::Encoding;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Evacuate, EvacuateMode, Migrate, Restore, RestoreMode, Resume, Scheduling, Suspend, Update,
+    Evacuate, EvacuateMode, Migrate, Payload, Restore, RestoreMode, Resume, Scheduling, Suspend,
+    Update,
 };
 
 use crate::names;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::figures::{Figures, borrowed, figures_of};
 use super::walk::{Found, Place, Sink, walk};
+use crate::payload::document::Payload;
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
 use crate::payload::ready::Ready;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::figures::borrowed;
 use super::scheduling;
 use super::walk::{Found, Place, Sink, walk};
+use crate::payload::document::Payload;
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
 use crate::payload::scheduling::Scheduling;

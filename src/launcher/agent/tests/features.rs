@@ -1,6 +1,6 @@
 //! What a node says of itself beyond its figures, and what instances take of it.
 
-use proto_frames::payload::{Group, GroupPolicy, Scheduling};
+use proto_frames::payload::{Group, GroupPolicy, Payload, Scheduling};
 
 use super::*;
 
