@@ -6,7 +6,6 @@
 //! with the certificate and its private key, as the original's tool writes it.
 
 pub mod anchor;
-pub mod cli;
 pub mod describe;
 pub mod files;
 pub mod key;

@@ -3,7 +3,7 @@
 //! - [`agent`]: what it decides, as a pure state machine; no clock, no files, no processes.
 //! - [`run()`]: the loop that drives it over a connection, with [`Config`] saying how.
 //! - `traces`: the way that traced STARTs took.
-//! - [`features`], `detect`: what a node says of itself beyond its figures, from flags and from the machine.
+//! - [`detect`]: what a machine is and has, found on it.
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
 //! - `backlog`: what could not be written to the state directory yet.
@@ -17,12 +17,10 @@
 pub mod agent;
 mod backlog;
 mod cgroup;
-pub mod cli;
 mod config;
 mod control;
-mod detect;
+pub mod detect;
 mod dial;
-pub mod features;
 mod files;
 mod host;
 mod lease;

@@ -3,7 +3,6 @@
 mod accept;
 mod changes;
 mod configuration;
-mod flags;
 // Seen from outside, because a fuzz target is a program of its own, but nothing that anybody else should use.
 #[doc(hidden)]
 pub mod fuzz_support;
@@ -34,13 +33,12 @@ mod twins;
 mod withheld;
 
 pub use configuration::DEFAULT_URI;
-pub use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
 pub use limits::{
     ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_PORT, DRAIN_DEADLINE,
     HANDSHAKE_SHARE, HIGH_WATER, LAUNCHER_BUDGET, MAX_ACCEPT_PAUSE, MAX_HANDSHAKES,
     MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR, MAX_WAIT_FOR_PLACE,
     MIN_ACCEPT_PAUSE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, RESERVED_FILES,
-    ServerLimits, TLS_DEADLINE, WAITING_PER_PLACE,
+    ServerLimits, TLS_DEADLINE, WAITING_PER_PLACE, parse_ratio,
 };
 pub use node_file::NodeFileError;
 pub use profile::Profile;

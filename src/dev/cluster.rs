@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::DevFlags;
+use super::DevConfig;
 use super::directory::Directory;
 use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
@@ -65,10 +65,10 @@ struct Certificates {
 
 impl Cluster {
     /// Brings everything up and waits until every node takes work.
-    pub(super) async fn start(flags: &DevFlags, directory: &Directory) -> anyhow::Result<Self> {
-        let certificates =
-            Certificates::make(directory, flags.nodes.get()).context("cannot make certificates")?;
-        let server = bind(flags.port, &certificates, directory)?;
+    pub(super) async fn start(config: &DevConfig, directory: &Directory) -> anyhow::Result<Self> {
+        let certificates = Certificates::make(directory, config.nodes.get())
+            .context("cannot make certificates")?;
+        let server = bind(config.port, &certificates, directory)?;
         let address = server.local_addrs()?[0];
         let (stop, stopping) = watch::channel(false);
         let mut scheduler = JoinSet::new();
@@ -82,7 +82,7 @@ impl Cluster {
                 scheduler_failed.send_replace(Some(error.to_string()));
             }
         });
-        let nodes = flags.nodes.get();
+        let nodes = config.nodes.get();
         let mut cluster = Self {
             address,
             certificates,

@@ -1,8 +1,8 @@
 //! What a machine is and has, found out without rights: `uname`, `/proc` and `/sys` in, labels and counts out.
 //!
 //! Read once, when the launcher starts. What cannot be found out is left out: a label that is not there meets no
-//! `require`, a resource that is not there fits nothing. Not here: figures that change ([`super::host`]), and what is
-//! made of all this together with the command line ([`super::features`]).
+//! `require`, a resource that is not there fits nothing. Not here: figures that change (`host`), and what is
+//! made of all this together with the command line (the program).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ const TRADE_MARKS: [&str; 4] = ["(R)", "(r)", "(TM)", "(tm)"];
 /// | `cpu.model` | the first processor's name in words that need no quotes |
 /// | `cpu.cores` | cores that are online; threads of one core count once |
 /// | `numa.nodes` | NUMA nodes |
-pub(crate) fn labels(root: &Path) -> BTreeMap<String, String> {
+pub fn labels(root: &Path) -> BTreeMap<String, String> {
     let uname = rustix::system::uname();
     let found = [
         ("arch", word(&uname.machine().to_string_lossy())),
@@ -65,7 +65,7 @@ pub(crate) fn labels(root: &Path) -> BTreeMap<String, String> {
 /// | `hugepages-2Mi`, … | huge pages of that size that the kernel holds ready, used or not |
 /// | `pci.10de-2230`, … | PCI functions of that vendor and device that are display controllers or accelerators |
 /// | `gpu` | those of them that are 3D controllers |
-pub(crate) fn resources(root: &Path) -> BTreeMap<String, i64> {
+pub fn resources(root: &Path) -> BTreeMap<String, i64> {
     let mut found = hugepages(root);
     for function in pci_functions(root) {
         let mut add = |name: String| *found.entry(name).or_default() += 1;

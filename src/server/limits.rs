@@ -126,3 +126,17 @@ impl Default for ServerLimits {
         }
     }
 }
+
+/// Largest ratio of overcommitment: no machine offers more than this many times what it has.
+const MAX_RATIO: f64 = 1000.0;
+
+/// Reads a ratio of overcommitment.
+///
+/// # Errors
+/// What is expected instead, in words.
+pub fn parse_ratio(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ratio) if ratio > 0.0 && ratio <= MAX_RATIO => Ok(ratio),
+        _ => Err(format!("expected a number above 0, at most {MAX_RATIO}")),
+    }
+}

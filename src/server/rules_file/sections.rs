@@ -5,7 +5,7 @@ use proto_frames::payload::expression::{ExpressionError, is_name};
 use proto_frames::payload::scheduling::MAX_EXPRESSIONS;
 use serde::Deserialize;
 
-use crate::server::flags::parse_ratio;
+use crate::server::limits::parse_ratio;
 use crate::server::strict::names::{Amount, LabelKey, LabelValue, NodeText};
 use crate::server::strict::{
     ByName, List, Mapping, Maybe, Named, Pairs, Plain, required, scalars, shorten, unexpected,

@@ -1,36 +1,18 @@
-//! The program `ciao-cert`: the original's flags, and what it prints.
+//! The command line of `ciao-cert`: the original's flags with what this project adds, and the certificate they describe.
 
-use std::ffi::OsString;
-use std::fmt::Display;
-use std::fs;
-use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use ciao_scheduler::cert::spec::{BACKDATE, parse_roles};
+use ciao_scheduler::cert::{KeyAlgorithm, Shape, Spec};
 use clap::{Parser, ValueEnum};
 use proto_frames::{Role, Uuid};
 
-use crate::cert::describe::DescribeError;
-use crate::cert::files::WriteError;
-use crate::cert::spec::{BACKDATE, parse_roles};
-use crate::cert::{CertError, KeyAlgorithm, Shape, Spec};
-use crate::flags::double_dashes;
-use crate::net::tls::TlsError;
-
-mod check;
-mod make;
+use crate::error::CliError;
 
 /// The roles of launchers.
 const NODE_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
-
-/// Exit code: something failed.
-const FAILED: u8 = 1;
-/// Exit code: a certificate does not verify.
-const NOT_VERIFIED: u8 = 3;
-/// Exit code: a file would have been overwritten.
-const EXISTS: u8 = 4;
 
 const EXAMPLES: &str = "\
 Flags may have one dash or two, and their value behind `=` or a space.
@@ -55,10 +37,10 @@ Exit codes: 0 done; 1 failed; 2 wrong command line; 3 a certificate does not ver
 /// Makes, checks and shows the certificates of SSNTP peers.
 #[derive(Debug, Parser)]
 #[command(name = "ciao-cert", version, after_help = EXAMPLES)]
-struct Cli {
+pub(crate) struct Cli {
     /// Make the trust anchor: the CA certificate, which is also the scheduler's own.
     #[arg(long, alias = "server", conflicts_with_all = ["anchor_cert", "all", "dump"])]
-    anchor: bool,
+    pub(crate) anchor: bool,
     /// Sign with this anchor (its file with the key); with -verify and CERTIFICATES, check against it (no key needed).
     #[arg(
         long,
@@ -66,70 +48,70 @@ struct Cli {
         value_name = "FILE",
         conflicts_with = "dump"
     )]
-    anchor_cert: Option<PathBuf>,
+    pub(crate) anchor_cert: Option<PathBuf>,
     /// Make a certificate for the launcher of this node alone, bound to a UUID: the one that -uuid gives, or that of the
     /// file which -force replaces, or a new one. Its role is agent unless -role says otherwise.
     #[arg(long, value_name = "NAME", requires = "anchor_cert", conflicts_with_all = ["all", "dump", "host"])]
-    node: Option<String>,
+    pub(crate) node: Option<String>,
     /// Make a full set: the anchor (unless -anchor-cert gives one), and a certificate for each kind of client.
     #[arg(long, conflicts_with_all = ["dump", "role", "uuid"])]
-    all: bool,
+    pub(crate) all: bool,
     /// Print what a certificate file holds.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "role"])]
-    dump: Option<PathBuf>,
+    pub(crate) dump: Option<PathBuf>,
     /// Check what was made; alone, check the CERTIFICATES.
     #[arg(long)]
-    verify: bool,
+    pub(crate) verify: bool,
     /// Roles, separated by commas: agent, scheduler, controller, netagent, server, cnciagent.
     #[arg(long, value_name = "ROLES", value_parser = parse_roles)]
-    role: Option<Role>,
+    pub(crate) role: Option<Role>,
     /// Host names, separated by commas; the first is in the file's name.
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
-    host: Vec<String>,
+    pub(crate) host: Vec<String>,
     /// IP addresses, separated by commas.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
-    ip: Vec<String>,
+    pub(crate) ip: Vec<String>,
     /// An e-mail address to put in.
     #[arg(long, value_name = "ADDRESS")]
-    email: Option<String>,
+    pub(crate) email: Option<String>,
     /// The organisation, which is the whole subject. By default the anchor's; for an anchor `ciao`.
     #[arg(long, value_name = "NAME")]
-    organization: Option<String>,
+    pub(crate) organization: Option<String>,
     /// Where the files go; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// Days the certificate is valid, but no longer than its anchor.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    days: u32,
+    pub(crate) days: u32,
     /// Bind the certificate to this UUID: only the peer with this UUID may use it, and nobody else may claim the UUID.
     #[arg(long, value_name = "UUID")]
-    uuid: Option<Uuid>,
+    pub(crate) uuid: Option<Uuid>,
     /// Kind of private key.
     #[arg(long, value_enum, default_value_t = KeyType::P256)]
-    key_type: KeyType,
+    pub(crate) key_type: KeyType,
     /// An RSA key of 2048 bits, as the original makes by default; short for -key-type rsa.
     #[arg(long, conflicts_with_all = ["key_type", "elliptic_key"])]
-    rsa: bool,
+    pub(crate) rsa: bool,
     /// An elliptic-curve key. It is the default; the original's flag is accepted.
     #[arg(long)]
-    elliptic_key: bool,
+    pub(crate) elliptic_key: bool,
     /// Leave the key identifiers of leaves out, as the original does.
     #[arg(long)]
-    original_shape: bool,
+    pub(crate) original_shape: bool,
     /// Refuse an anchor whose private key others can read, rather than warn of it.
     #[arg(long)]
-    strict_files: bool,
+    pub(crate) strict_files: bool,
     /// Overwrite files that are there.
     #[arg(long)]
-    force: bool,
+    pub(crate) force: bool,
     /// With -verify: the files to check.
     #[arg(value_name = "CERTIFICATES", requires = "verify")]
-    certificates: Vec<PathBuf>,
+    pub(crate) certificates: Vec<PathBuf>,
 }
 
 /// Kinds of private key by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum KeyType {
+pub(crate) enum KeyType {
     /// ECDSA on P-256.
     P256,
     /// ECDSA on P-521, as the original's -elliptic-key makes.
@@ -138,68 +120,9 @@ enum KeyType {
     Rsa,
 }
 
-/// Why the program fails.
-#[derive(Debug, thiserror::Error)]
-enum CliError {
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("{}: {source}", path.display())]
-    Anchor { path: PathBuf, source: CertError },
-    #[error(transparent)]
-    Cert(#[from] CertError),
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    #[error("{}: {source}", path.display())]
-    Describe {
-        path: PathBuf,
-        source: DescribeError,
-    },
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("cannot make the directory {}: {source}", path.display())]
-    Directory { path: PathBuf, source: io::Error },
-    #[error("{0:?} is no IP address")]
-    BadIp(String),
-    #[error("{0}")]
-    NotVerified(String),
-    #[error("cannot write to standard output: {0}")]
-    Output(io::Error),
-}
-
-/// Prints a line on standard output. That nothing reads it any more (`ciao-cert -all | head -1`) is no failure.
-///
-/// # Errors
-/// [`CliError::Output`]: it cannot be written for another reason.
-fn print_line(line: impl Display) -> Result<(), CliError> {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CliError::Output(error)),
-        _ => Ok(()),
-    }
-}
-
-/// Runs the program with these arguments, the first being its name.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = Cli::parse_from(double_dashes(args, &['h', 'V']));
-    if let Some(complaint) = cli.missing() {
-        eprintln!("ciao-cert: {complaint}; see -help");
-        return ExitCode::from(2);
-    }
-    match cli.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("ciao-cert: {error}");
-            ExitCode::from(match error {
-                CliError::Write(WriteError::Exists(_)) => EXISTS,
-                CliError::NotVerified(_) => NOT_VERIFIED,
-                _ => FAILED,
-            })
-        }
-    }
-}
-
 impl Cli {
     /// What the command line lacks.
-    fn missing(&self) -> Option<&'static str> {
+    pub(crate) fn missing(&self) -> Option<&'static str> {
         let makes_one = self.dump.is_none() && !self.all && self.certificates.is_empty();
         if !self.certificates.is_empty() && (self.anchor || self.all) {
             return Some("files to check and files to make do not go together");
@@ -223,21 +146,11 @@ impl Cli {
     }
 
     /// Whom the certificate is for: hosts, among which may be IP addresses.
-    fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         self.node.as_ref().map_or(&self.host, std::slice::from_ref)
     }
 
-    fn run(&self) -> Result<(), CliError> {
-        if let Some(path) = &self.dump {
-            return check::dump(path);
-        }
-        match &self.anchor_cert {
-            Some(ca) if !self.certificates.is_empty() => self.verify_all(ca),
-            _ => self.make(),
-        }
-    }
-
-    fn spec(&self, roles: Role) -> Result<Spec, CliError> {
+    pub(crate) fn spec(&self, roles: Role) -> Result<Spec, CliError> {
         let given = |texts: &[String]| {
             texts
                 .iter()
@@ -280,13 +193,6 @@ impl Cli {
             roles,
         })
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    fs::read(path).map_err(|source| CliError::Read {
-        path: path.into(),
-        source,
-    })
 }
 
 #[cfg(test)]

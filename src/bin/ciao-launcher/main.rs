@@ -1,14 +1,19 @@
 //! The program `ciao-launcher`: runs workloads on this node for a scheduler.
 
+mod features;
+mod flags;
+
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ciao_scheduler::flags::double_dashes;
-use ciao_scheduler::launcher::{self, cli::Cli, supervise};
+use ciao_scheduler::launcher::{self, supervise};
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::shutdown::{self, OnHangup};
 use clap::Parser as _;
+
+use flags::Cli;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();

@@ -1,18 +1,22 @@
 //! The scheduler daemon: reads its flags, tries everything that can fail, serves until told to stop.
 
+mod dev_flags;
+mod flags;
+
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use ciao_scheduler::dev;
+use ciao_scheduler::flags::double_dashes;
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
-use ciao_scheduler::server::{
-    DaemonFlags, LOG_DIR, Profile, SchedulerCommand, SchedulerFlags, Server,
-};
+use ciao_scheduler::server::{Profile, Server};
 use ciao_scheduler::shutdown::{self, OnHangup};
-use ciao_scheduler::{dev, flags};
 use clap::Parser as _;
 use tracing::info;
+
+use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -20,12 +24,12 @@ fn main() -> ExitCode {
         // The launchers of `dev` run their workloads through this program.
         return supervise::run(words);
     }
-    let arguments = flags::double_dashes(std::env::args_os(), &['h', 'V']);
+    let arguments = double_dashes(std::env::args_os(), &['h', 'V']);
     let result = match SchedulerFlags::parse_from(arguments) {
         SchedulerFlags {
             command: Some(SchedulerCommand::Dev(flags)),
             ..
-        } => dev::run(flags),
+        } => dev::run(&flags.into()),
         SchedulerFlags { daemon, .. } if daemon.osprepare.0 => Ok(ExitCode::SUCCESS),
         SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
     };

@@ -1,51 +1,49 @@
 //! What a node says of itself beyond its figures: flags of the command line, checked, and what was found on the machine.
 //!
-//! They hold for made-up nodes too, for which nothing is found. Finding is the business of `detect`; the figures are that
-//! of `host`; what instances take of the resources, of [`super::agent`].
+//! They hold for made-up nodes too, for which nothing is found. Finding is the business of [`detect`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ciao_scheduler::launcher::agent::Features;
+use ciao_scheduler::launcher::detect;
 use clap::{Args, ValueEnum};
 use proto_frames::Uuid;
 use proto_frames::payload::expression::{MAX_NAME_LEN, is_name};
 use tracing::warn;
 
-use super::agent::Features;
-use super::detect;
-
 /// Most labels of a node: what a dozen agents and administrators think of, and still a small part of a report.
-pub const MAX_LABELS: usize = 64;
+pub(crate) const MAX_LABELS: usize = 64;
 
 /// Most further resources of a node: as many as the scheduler takes from one.
-pub const MAX_RESOURCES: usize = 32;
+pub(crate) const MAX_RESOURCES: usize = 32;
 
 /// Most nodes that share the resources of one: as many as the scheduler takes.
-pub const MAX_PARTS: usize = 32;
+pub(crate) const MAX_PARTS: usize = 32;
 
 /// Longest value of a label, in bytes: a host name or a path fits.
-pub const MAX_LABEL_VALUE_LEN: usize = 255;
+pub(crate) const MAX_LABEL_VALUE_LEN: usize = 255;
 
 /// Where the keys begin that the scheduler gives values to.
 const RESERVED: &str = "node.";
 
 /// What a node says of itself, on the command line.
 #[derive(Debug, Clone, Args)]
-pub struct FeatureFlags {
+pub(crate) struct FeatureFlags {
     /// Label of the node, for STARTs to require or prefer, e.g. zone=a, or image.NAME=VERSION for an image it has; may
     /// be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
-    pub label: Vec<(String, String)>,
+    pub(crate) label: Vec<(String, String)>,
     /// How much the node has of a further resource that is counted, e.g. gpu=4; may be repeated
     #[arg(long, value_name = "NAME=AMOUNT", value_parser = parse_resource)]
-    pub resource: Vec<(String, i64)>,
+    pub(crate) resource: Vec<(String, i64)>,
     /// The node whose resources this one shares, e.g. the whole machine's where this is one of its NUMA nodes; that one
     /// has to say so as well, by --shared-by
     #[arg(long, value_name = "UUID")]
-    pub shares: Option<Uuid>,
+    pub(crate) shares: Option<Uuid>,
     /// A node that shares the resources of this one; may be repeated
     #[arg(long, value_name = "UUID")]
-    pub shared_by: Vec<Uuid>,
+    pub(crate) shared_by: Vec<Uuid>,
     /// What to report of what is found on this machine
     #[arg(
         long,
@@ -54,15 +52,15 @@ pub struct FeatureFlags {
         default_value = "labels",
         overrides_with = "no_detect"
     )]
-    pub detect: Detect,
+    pub(crate) detect: Detect,
     /// The same as --detect none
     #[arg(long, overrides_with = "detect")]
-    pub no_detect: bool,
+    pub(crate) no_detect: bool,
 }
 
 /// What to report of what is found on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Detect {
+pub(crate) enum Detect {
     /// Nothing
     None,
     /// What the machine is, as labels
@@ -75,7 +73,7 @@ pub enum Detect {
 
 /// Why a node cannot say so of itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FeaturesError {
+pub(crate) enum FeaturesError {
     /// The command line has too many labels.
     #[error("--label: {0} labels; a node may have {MAX_LABELS}")]
     TooManyLabels(usize),
@@ -113,7 +111,7 @@ impl Detect {
 impl FeatureFlags {
     /// What to find on the machine.
     #[must_use]
-    pub fn detect(&self) -> Detect {
+    pub(crate) fn detect(&self) -> Detect {
         if self.no_detect {
             Detect::None
         } else {
@@ -125,7 +123,7 @@ impl FeatureFlags {
     ///
     /// # Errors
     /// [`FeaturesError`], for the flags alone; of what was found, that is left out for which there is no room.
-    pub fn features(self, found: Features) -> Result<Features, FeaturesError> {
+    pub(crate) fn features(self, found: Features) -> Result<Features, FeaturesError> {
         if self.label.len() > MAX_LABELS {
             return Err(FeaturesError::TooManyLabels(self.label.len()));
         }

@@ -3,16 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ciao_scheduler::cert::files::{self, Existing, PRIVATE_MODE, PUBLIC_MODE, WriteError};
+use ciao_scheduler::cert::spec::role_names;
+use ciao_scheduler::cert::{Anchor, CertifiedPem, Spec};
+use ciao_scheduler::net::identity::PeerIdentity;
+use ciao_scheduler::net::tls::pem::certificates;
+use ciao_scheduler::net::tls::{KeyFiles, TrustAnchors, explain_certificate};
 use proto_frames::{Role, Uuid};
 use rustls::pki_types::UnixTime;
 
-use crate::cert::cli::{Cli, CliError, print_line, read};
-use crate::cert::files::{self, Existing, PRIVATE_MODE, PUBLIC_MODE, WriteError};
-use crate::cert::spec::role_names;
-use crate::cert::{Anchor, CertifiedPem, Spec};
-use crate::net::identity::PeerIdentity;
-use crate::net::tls::pem::certificates;
-use crate::net::tls::{KeyFiles, TrustAnchors, explain_certificate};
+use crate::error::{CliError, print_line, read};
+use crate::flags::Cli;
 
 /// The leaves that `-all` makes: one for each kind of client, and one for a launcher in both roles.
 const ALL_LEAVES: [Role; 6] = [
@@ -34,7 +35,7 @@ struct Output {
 
 impl Cli {
     /// Makes what the command line asks for.
-    pub(super) fn make(&self) -> Result<(), CliError> {
+    pub(crate) fn make(&self) -> Result<(), CliError> {
         let outputs = if self.all {
             self.full_set()?
         } else {

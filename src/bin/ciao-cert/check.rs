@@ -2,19 +2,20 @@
 
 use std::path::Path;
 
+use ciao_scheduler::cert::CertError;
+use ciao_scheduler::cert::describe::describe;
+use ciao_scheduler::cert::spec::role_names;
+use ciao_scheduler::net::identity::PeerIdentity;
+use ciao_scheduler::net::tls::pem::{PemError, certificates};
+use ciao_scheduler::net::tls::{TrustAnchors, explain_certificate, load_anchors};
 use rustls::pki_types::UnixTime;
 
-use crate::cert::CertError;
-use crate::cert::cli::{Cli, CliError, print_line, read};
-use crate::cert::describe::describe;
-use crate::cert::spec::role_names;
-use crate::net::identity::PeerIdentity;
-use crate::net::tls::pem::{PemError, certificates};
-use crate::net::tls::{TrustAnchors, explain_certificate, load_anchors};
+use crate::error::{CliError, print_line, read};
+use crate::flags::Cli;
 
 impl Cli {
     /// Each of the files against the anchor; all are looked at, one failure is enough.
-    pub(super) fn verify_all(&self, anchor: &Path) -> Result<(), CliError> {
+    pub(crate) fn verify_all(&self, anchor: &Path) -> Result<(), CliError> {
         let anchors = load_anchors(anchor)?;
         let mut failed = 0;
         for path in &self.certificates {
@@ -57,7 +58,7 @@ fn verify_one(anchors: &TrustAnchors, path: &Path) -> Result<Result<String, Stri
 }
 
 /// Prints what a certificate file holds.
-pub(super) fn dump(path: &Path) -> Result<(), CliError> {
+pub(crate) fn dump(path: &Path) -> Result<(), CliError> {
     let described = describe(&path.display().to_string(), &read(path)?);
     let text = described.map_err(|source| CliError::Describe {
         path: path.into(),

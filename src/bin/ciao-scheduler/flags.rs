@@ -4,16 +4,14 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ciao_scheduler::logging::{Flag, LogFlags};
+use ciao_scheduler::net::tls::KeyFiles;
+use ciao_scheduler::server::{DEFAULT_PORT, DEFAULT_URI, ServerConfig, ServerLimits, parse_ratio};
 use clap::{Args, Parser, Subcommand};
 use proto_frames::Uuid;
-
-use super::limits::ServerLimits;
-use super::start::ServerConfig;
-use super::{DEFAULT_PORT, DEFAULT_URI};
-use crate::dev::DevFlags;
-use crate::logging::{Flag, LogFlags};
-use crate::net::tls::KeyFiles;
 use sched_core::{self, Accounting};
+
+use crate::dev_flags::DevFlags;
 
 /// The original's default certificate.
 const DEFAULT_CERT: &str = "/etc/pki/ciao/cert-server-localhost.pem";
@@ -22,7 +20,7 @@ const DEFAULT_CERT: &str = "/etc/pki/ciao/cert-server-localhost.pem";
 const LATER_DEFAULT_CERT: &str = "/etc/pki/ciao/cert-Scheduler-localhost.pem";
 
 /// The original's log directory.
-pub const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
+pub(crate) const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
 
 /// Takes in launchers and controllers over SSNTP and gives every START to a node that fits.
 ///
@@ -34,152 +32,152 @@ pub const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
     args_conflicts_with_subcommands = true,
     args_override_self = true
 )]
-pub struct SchedulerFlags {
+pub(crate) struct SchedulerFlags {
     /// What to do instead of running the daemon
     #[command(subcommand)]
-    pub command: Option<SchedulerCommand>,
+    pub(crate) command: Option<SchedulerCommand>,
     /// How to run the daemon
     #[command(flatten)]
-    pub daemon: DaemonFlags,
+    pub(crate) daemon: DaemonFlags,
 }
 
 /// What the program can do besides being the daemon.
 #[derive(Debug, Subcommand)]
-pub enum SchedulerCommand {
+pub(crate) enum SchedulerCommand {
     /// Run a whole cluster on this machine: throw-away certificates, the scheduler, three launchers
     Dev(DevFlags),
 }
 
 /// The daemon's flags.
 #[derive(Debug, Args)]
-pub struct DaemonFlags {
+pub(crate) struct DaemonFlags {
     /// Server certificate with its private key
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CERT)]
-    pub cert: PathBuf,
+    pub(crate) cert: PathBuf,
     /// CA certificate
     #[arg(
         long,
         value_name = "FILE",
         default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
     )]
-    pub cacert: PathBuf,
+    pub(crate) cacert: PathBuf,
     /// Emit status heartbeat text
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
-    pub heartbeat: Flag,
+    pub(crate) heartbeat: Flag,
     /// Write a CPU profile (pprof) to this file when the daemon stops
     #[arg(long, value_name = "FILE")]
-    pub cpuprofile: Option<PathBuf>,
+    pub(crate) cpuprofile: Option<PathBuf>,
     /// Where the cluster configuration is
     #[arg(long = "configuration-uri", value_name = "URI", default_value = DEFAULT_URI)]
-    pub configuration_uri: String,
+    pub(crate) configuration_uri: String,
     /// What counts over what nodes report of themselves; read once, at start: no signal reads it again
     #[arg(long, value_name = "FILE")]
-    pub node_file: Option<PathBuf>,
+    pub(crate) node_file: Option<PathBuf>,
     /// Accepted for compatibility: there is nothing to install
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
-    pub osprepare: Flag,
+    pub(crate) osprepare: Flag,
     /// Address to listen on, e.g. 127.0.0.1:8888; may be repeated [default: port 8888 on all interfaces]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    pub listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<SocketAddr>,
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
+    pub(crate) state_dir: Option<PathBuf>,
     /// Let in only nodes whose certificate is bound to their UUID (ciao-cert -node); other roles are not asked for it
     #[arg(long)]
-    pub require_uuid_binding: bool,
+    pub(crate) require_uuid_binding: bool,
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
-    pub strict_files: bool,
+    pub(crate) strict_files: bool,
     /// How running instances count
     #[command(flatten)]
-    pub accounting: AccountingFlags,
+    pub(crate) accounting: AccountingFlags,
     /// Limits of connections, queues and waits
     #[command(flatten)]
-    pub limits: LimitFlags,
+    pub(crate) limits: LimitFlags,
     /// Where logs go
     #[command(flatten)]
-    pub log: LogFlags,
+    pub(crate) log: LogFlags,
 }
 
 /// How running instances count against their nodes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accounting")]
-pub struct AccountingFlags {
+pub(crate) struct AccountingFlags {
     /// Count an instance as what it asked for (requested), or as what it uses once it runs (measured)
     #[arg(long, value_name = "HOW", default_value = "requested", value_parser = parse_accounting)]
-    pub accounting: Accounting,
+    pub(crate) accounting: Accounting,
     /// Virtual CPUs offered per CPU
     #[arg(long, value_name = "RATIO", default_value_t = sched_core::CPU_RATIO, value_parser = parse_ratio)]
-    pub cpu_ratio: f64,
+    pub(crate) cpu_ratio: f64,
     /// Memory offered per memory present
     #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = parse_ratio)]
-    pub mem_ratio: f64,
+    pub(crate) mem_ratio: f64,
     /// Disk offered per disk present
     #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = parse_ratio)]
-    pub disk_ratio: f64,
+    pub(crate) disk_ratio: f64,
     /// Memory of every node that is never offered, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
-    pub reserved_mem: i64,
+    pub(crate) reserved_mem: i64,
     /// Disk of every node that is never offered, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
-    pub reserved_disk: i64,
+    pub(crate) reserved_disk: i64,
 }
 
 /// Every limit that can be set.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
-pub struct LimitFlags {
+pub(crate) struct LimitFlags {
     /// How long STARTs written to a node that is lost wait for it
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_wait)]
-    pub in_doubt_time: Duration,
+    pub(crate) in_doubt_time: Duration,
     /// STATS in a row without an instance after which its claim is dropped
     #[arg(long, value_name = "N", default_value_t = sched_core::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
-    pub missed_stats: u8,
+    pub(crate) missed_stats: u8,
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_wait)]
-    pub settle_time: Duration,
+    pub(crate) settle_time: Duration,
     /// Handshakes under way at once; further connections wait for a place, eight for each
     #[arg(long, value_name = "N", default_value_t = ServerLimits::default().max_handshakes, value_parser = parse_positive)]
-    pub max_handshakes: usize,
+    pub(crate) max_handshakes: usize,
     /// Percentage of the places for handshakes that one source, an IPv4 address or an IPv6 /64 network, may have
     #[arg(long, value_name = "PERCENT", default_value_t = ServerLimits::default().handshake_share, value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub handshake_share: u8,
+    pub(crate) handshake_share: u8,
     /// Connections at once [default: what the limit of open files allows]
     #[arg(long, value_name = "N", value_parser = parse_positive)]
-    pub max_connections: Option<usize>,
+    pub(crate) max_connections: Option<usize>,
     /// How long a peer may take for its first byte, and then for TLS; 1s and 3s while others wait for a place
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_deadline)]
-    pub tls_deadline: Duration,
+    pub(crate) tls_deadline: Duration,
     /// How long a peer may take for its CONNECT
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_deadline)]
-    pub connect_deadline: Duration,
+    pub(crate) connect_deadline: Duration,
     /// How long a peer may read nothing while frames wait for it, or take for a frame once begun
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_deadline)]
-    pub progress_deadline: Duration,
+    pub(crate) progress_deadline: Duration,
     /// How long a node may read nothing before no START is given to it
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_deadline)]
-    pub stall_time: Duration,
+    pub(crate) stall_time: Duration,
     /// How long queued frames may take to leave when the daemon stops
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_wait)]
-    pub drain_deadline: Duration,
+    pub(crate) drain_deadline: Duration,
     /// Bytes of one controller's frames that may be queued before it is no longer read from
     #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().controller_budget, value_parser = parse_positive)]
-    pub controller_budget: usize,
+    pub(crate) controller_budget: usize,
     /// Bytes of one launcher's frames that may be queued before it is no longer read from
     #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().launcher_budget, value_parser = parse_positive)]
-    pub launcher_budget: usize,
+    pub(crate) launcher_budget: usize,
     /// Bytes queued for a node from which on it is used only where nothing else fits
     #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().high_water, value_parser = parse_positive)]
-    pub high_water: usize,
+    pub(crate) high_water: usize,
     /// Largest payload of a frame, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().max_payload, value_parser = parse_positive)]
-    pub max_payload: usize,
+    pub(crate) max_payload: usize,
 }
 
 impl DaemonFlags {
     /// What the daemon is started with.
     #[must_use]
-    pub fn server_config(&self) -> ServerConfig {
+    pub(crate) fn server_config(&self) -> ServerConfig {
         ServerConfig {
             cert: self.certificate(),
             ca_cert: self.cacert.clone(),
@@ -243,9 +241,6 @@ impl LimitFlags {
 /// Longest time that any wait can be set to: what is longer is a mistake, and sums of times are to stay in range.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Largest ratio of overcommitment: no machine offers more than this many times what it has.
-const MAX_RATIO: f64 = 1000.0;
-
 fn parse_wait(text: &str) -> Result<Duration, String> {
     let wait = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if wait > MAX_WAIT {
@@ -293,14 +288,6 @@ fn parse_accounting(text: &str) -> Result<Accounting, String> {
         "requested" => Ok(Accounting::Requested),
         "measured" => Ok(Accounting::Measured),
         _ => Err("expected requested or measured".to_owned()),
-    }
-}
-
-/// A ratio of overcommitment.
-pub(super) fn parse_ratio(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(ratio) if ratio > 0.0 && ratio <= MAX_RATIO => Ok(ratio),
-        _ => Err(format!("expected a number above 0, at most {MAX_RATIO}")),
     }
 }
 

@@ -3,22 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ciao_scheduler::launcher::agent::{Features, Workloads};
+use ciao_scheduler::launcher::simulate::Simulation;
+use ciao_scheduler::launcher::{
+    Config, DEFAULT_CPU_RATIO, DEFAULT_LEASE, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
+    DEFAULT_STOP_GRACE, MachineConfig, Share, node_uuid,
+};
+use ciao_scheduler::logging::LogFlags;
+use ciao_scheduler::net::address::{Endpoint, candidates};
+use ciao_scheduler::net::tls::{self, KeyFiles, TlsError};
 use clap::{Parser, ValueEnum};
 use proto_frames::{Encoding, Role, Uuid};
 use tracing::warn;
 
-use super::agent::{Features, Workloads};
-use super::config::{
-    Config, DEFAULT_CPU_RATIO, DEFAULT_LEASE, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
-    DEFAULT_STOP_GRACE, MachineConfig,
-};
-use super::features::{FeatureFlags, FeaturesError};
-use super::host::Share;
-use super::simulate::Simulation;
-use super::state::known_uuid;
-use crate::logging::LogFlags;
-use crate::net::address::{Endpoint, candidates};
-use crate::net::tls::{self, KeyFiles, TlsError};
+use crate::features::{FeatureFlags, FeaturesError};
 
 /// Most made-up nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
 const MAX_COUNT: u32 = 50_000;
@@ -35,98 +33,98 @@ const LAUNCHER_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 /// Runs workloads on this node for a scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "ciao-launcher", version, args_override_self = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Certificate and private key of this node, one PEM file
     #[arg(
         long,
         value_name = "FILE",
         default_value = "/etc/pki/ciao/cert-CNAgent-localhost.pem"
     )]
-    pub cert: PathBuf,
+    pub(crate) cert: PathBuf,
     /// CA certificate of the cluster
     #[arg(
         long,
         value_name = "FILE",
         default_value = "/etc/pki/ciao/CAcert-server-localhost.pem"
     )]
-    pub cacert: PathBuf,
+    pub(crate) cacert: PathBuf,
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
-    pub strict_files: bool,
+    pub(crate) strict_files: bool,
     /// Where the scheduler is: HOST or HOST:PORT; tried before the names in the CA certificate and localhost
     #[arg(long, value_name = "ADDR")]
-    pub server: Option<Endpoint>,
+    pub(crate) server: Option<Endpoint>,
     /// Roles to claim of those the certificate grants; all of them unless given
     #[arg(long, value_enum, value_delimiter = ',')]
-    pub role: Vec<LauncherRole>,
+    pub(crate) role: Vec<LauncherRole>,
     /// Encoding to speak: native, or gob as the original's schedulers need
     #[arg(long, value_enum, default_value = "native")]
-    pub encoding: EncodingName,
+    pub(crate) encoding: EncodingName,
 
     /// UUID of this node; the one that its certificate is bound to, or else is kept in the state directory, unless given
     #[arg(long)]
-    pub uuid: Option<Uuid>,
+    pub(crate) uuid: Option<Uuid>,
     /// Host name to report; the machine's unless given
     #[arg(long, value_name = "NAME")]
-    pub hostname: Option<String>,
+    pub(crate) hostname: Option<String>,
     /// Where to keep what must survive a restart; each launcher needs its own
     #[arg(long, value_name = "DIR", default_value = "/var/lib/ciao/launcher")]
-    pub state_dir: PathBuf,
+    pub(crate) state_dir: PathBuf,
     /// Time between two reports
     #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_REPORT_INTERVAL.into())]
-    pub report_interval: humantime::Duration,
+    pub(crate) report_interval: humantime::Duration,
     /// Time between asking a workload to end (TERM) and killing it
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_STOP_GRACE.into())]
-    pub stop_grace: humantime::Duration,
+    pub(crate) stop_grace: humantime::Duration,
     /// How long after a report that the scheduler has heard instances with on_node_loss: restart run; 0 = take none of
     /// them. At least three times the report interval; 30s, or five times the interval if that is more, unless given
     #[arg(long, value_name = "TIME")]
-    pub lease: Option<humantime::Duration>,
+    pub(crate) lease: Option<humantime::Duration>,
     /// Longest wait before the next try to connect
     #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_RECONNECT_CAP.into())]
-    pub reconnect_cap: humantime::Duration,
+    pub(crate) reconnect_cap: humantime::Duration,
     /// Stop the workloads when the launcher is told to end (TERM, INT); they run on unless given
     #[arg(long)]
-    pub stop_on_exit: bool,
+    pub(crate) stop_on_exit: bool,
 
     /// Hand out no more memory than this, in MiB
     #[arg(long, value_name = "MIB", value_parser = amount)]
-    pub mem: Option<i64>,
+    pub(crate) mem: Option<i64>,
     /// Hand out no more processors than this
     #[arg(long, value_name = "N", value_parser = amount)]
-    pub cpus: Option<i64>,
+    pub(crate) cpus: Option<i64>,
     /// Hand out no more disk than this, in 10^6 bytes
     #[arg(long, value_name = "MB", value_parser = amount)]
-    pub disk: Option<i64>,
+    pub(crate) disk: Option<i64>,
     /// Vcpus to hand out for each processor
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
-    pub cpu_ratio: f64,
+    pub(crate) cpu_ratio: f64,
 
     /// Give each instance a cgroup of its own in this one (version 2); in the launcher's own where that is delegated,
     /// unless given
     #[arg(long, value_name = "DIR")]
-    pub cgroup: Option<PathBuf>,
+    pub(crate) cgroup: Option<PathBuf>,
 
     /// What the node says of itself.
     #[command(flatten)]
-    pub features: FeatureFlags,
+    pub(crate) features: FeatureFlags,
 
     /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves;
     /// --label and --resource say what else it has
     #[arg(long, value_name = "RESOURCES")]
-    pub simulate: Option<Simulation>,
+    pub(crate) simulate: Option<Simulation>,
     /// Make up so many nodes, each with its own connection and UUID
     #[arg(long, value_name = "N", default_value_t = 1, requires = "simulate", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
-    pub count: u32,
+    pub(crate) count: u32,
 
     /// How to log.
     #[command(flatten)]
-    pub log: LogFlags,
+    pub(crate) log: LogFlags,
 }
 
 /// A role on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LauncherRole {
+pub(crate) enum LauncherRole {
     /// AGENT: compute node.
     Agent,
     /// NETAGENT: network node.
@@ -135,7 +133,7 @@ pub enum LauncherRole {
 
 /// An encoding on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EncodingName {
+pub(crate) enum EncodingName {
     /// This project's.
     Native,
     /// The original's.
@@ -144,7 +142,7 @@ pub enum EncodingName {
 
 /// Why a command line makes no launcher.
 #[derive(Debug, thiserror::Error)]
-pub enum CliError {
+pub(crate) enum CliError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -231,7 +229,7 @@ impl Cli {
     ///
     /// # Errors
     /// [`CliError`].
-    pub fn config(self) -> Result<Config, CliError> {
+    pub(crate) fn config(self) -> Result<Config, CliError> {
         let key_files = KeyFiles::new(self.strict_files);
         key_files.check(&self.cert, |said| warn!("{said}"))?;
         let identity = tls::load_identity(&self.cert)?;
@@ -335,7 +333,7 @@ impl Cli {
             };
         }
         // With --uuid it is said that the directory is to become this node's.
-        match known_uuid(&self.state_dir) {
+        match node_uuid(&self.state_dir) {
             Some(known) if known != bound && self.uuid.is_none() => Err(CliError::OtherNode {
                 path: path(),
                 bound,
@@ -406,7 +404,7 @@ mod tests {
     use proto_frames::{Role, Uuid};
 
     use super::{Cli, CliError, uuids};
-    use crate::flags::double_dashes;
+    use ciao_scheduler::flags::double_dashes;
 
     fn cli(args: &[&str]) -> Cli {
         let args = std::iter::once("ciao-launcher").chain(args.iter().copied());

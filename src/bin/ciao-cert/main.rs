@@ -1,0 +1,42 @@
+//! Makes, checks and shows the certificates of SSNTP peers; see `ciao-cert -help`.
+
+mod check;
+mod error;
+mod flags;
+mod make;
+
+use std::process::ExitCode;
+
+use ciao_scheduler::flags::double_dashes;
+use clap::Parser as _;
+
+use error::CliError;
+use flags::Cli;
+
+/// Exit code: the command line makes no sense as a whole.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
+    if let Some(complaint) = cli.missing() {
+        eprintln!("ciao-cert: {complaint}; see -help");
+        return ExitCode::from(USAGE);
+    }
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ciao-cert: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), CliError> {
+    if let Some(path) = &cli.dump {
+        return check::dump(path);
+    }
+    match &cli.anchor_cert {
+        Some(ca) if !cli.certificates.is_empty() => cli.verify_all(ca),
+        _ => cli.make(),
+    }
+}

@@ -1,0 +1,64 @@
+//! The command line of `ciao-scheduler dev`.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ciao_scheduler::dev::{DevConfig, MAX_NODES};
+use ciao_scheduler::logging::LogFlags;
+use clap::Args;
+
+/// Launchers, unless said otherwise: enough to see placement at work.
+const DEFAULT_NODES: NonZeroU32 = NonZeroU32::new(3).expect("three is not zero");
+
+/// How to run a cluster on this machine.
+#[derive(Debug, Args)]
+pub(crate) struct DevFlags {
+    /// START files to submit at once; shows where each went and how it ended
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    start: Vec<PathBuf>,
+    /// Instances of each START file
+    #[arg(long, value_name = "N", default_value = "1", requires = "start")]
+    count: NonZeroU32,
+    /// End once the STARTs have ended, with their output and an exit code that tells how they went
+    #[arg(long, requires = "start")]
+    once: bool,
+    /// Longest time to wait for the STARTs to end
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// Launchers, each with an equal share of the machine, in zones a and b in turn
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_NODES, value_parser = nodes)]
+    nodes: NonZeroU32,
+    /// Port on 127.0.0.1 [default: 8888, or any free one if that is taken]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Keep certificates, logs and output in this directory [default: a new private one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Verbosity of the logs, which are in the directory's logs/
+    #[command(flatten)]
+    log: LogFlags,
+}
+
+impl From<DevFlags> for DevConfig {
+    fn from(flags: DevFlags) -> Self {
+        Self {
+            start: flags.start,
+            count: flags.count,
+            once: flags.once,
+            timeout: flags.timeout,
+            nodes: flags.nodes,
+            port: flags.port,
+            directory: flags.directory,
+            log: flags.log,
+        }
+    }
+}
+
+fn nodes(text: &str) -> Result<NonZeroU32, String> {
+    let number: NonZeroU32 = text.parse().map_err(|error| format!("{error}"))?;
+    if number.get() > MAX_NODES {
+        return Err(format!("at most {MAX_NODES} launchers share one machine"));
+    }
+    Ok(number)
+}
