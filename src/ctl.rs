@@ -2,8 +2,8 @@
 //!
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
 //! - [`event`], [`track`], [`operation`], [`explanation`], [`start_file`], [`resolve`], [`table`], [`units`]: what is known, remembered and shown, pure.
-//! - [`commands`]: one after the other what `ciaoctl` can do; [`load`] is the load generator.
-//! - [`args`], [`exit`], [`output`]: the command line, the exit codes, and the one way to standard output.
+//! - [`commands`]: one after the other what `ciaoctl` can do in a session.
+//! - [`args`], [`exit`], [`output`]: what commands take, the exit codes, and the one way to standard output.
 
 pub mod args;
 pub mod client;
@@ -11,7 +11,6 @@ pub mod commands;
 pub mod event;
 pub mod exit;
 pub mod explanation;
-pub mod load;
 pub mod operation;
 pub mod output;
 pub mod resolve;
@@ -21,4 +20,4 @@ pub mod table;
 pub mod track;
 pub mod units;
 
-pub use run::run;
+pub use run::{check_key, complain, run};

@@ -1,8 +1,9 @@
-//! Command lines as Go's `flag` package reads them, turned into what `clap` reads.
+//! Command lines as Go's `flag` package reads them, turned into what `clap` reads; and times on command lines.
 //!
 //! The original's programs take `-flag value`, `-flag=value` and both with two dashes; deployment scripts use them all.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// Gives every single-dash long flag (`-cacert`, `-v=2`) its second dash, up to the first `--`.
 ///
@@ -28,6 +29,14 @@ pub fn double_dashes(args: impl IntoIterator<Item = OsString>, short: &[char]) -
         }
     };
     args.into_iter().map(fix).collect()
+}
+
+/// Reads a duration as people write it (`5s`, `1m 30s`).
+///
+/// # Errors
+/// What is wrong with it, and how to write it.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 5s or 10m"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The scheduler daemon, its launcher, the operator's client and the certificate tool, as one library; the programs
 //! in `src/bin` are boot sequences over it.
 //!
-//! Layers, each knowing only what stands below it: [`server`], [`launcher`], [`ctl`], [`dev`] (tasks, sockets, files,
+//! Layers, each knowing only what stands below it: [`server`], [`launcher`], [`ctl`], [`load`], [`dev`] (tasks, sockets, files,
 //! processes) over [`net`] (TLS identity, one peer connection) over the crates `sched_core` (the scheduler as a pure state machine) and
 //! `proto_frames` (bytes in, values out).
 
@@ -11,6 +11,7 @@ pub mod dev;
 mod edit;
 pub mod flags;
 pub mod launcher;
+pub mod load;
 pub mod logging;
 pub mod net;
 pub mod printable;

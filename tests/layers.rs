@@ -85,6 +85,70 @@ fn components_of_the_core_name_components_alone_and_not_in_a_circle() {
     );
 }
 
+/// The folder of sockets, files, processes and commands.
+const OUTER: &str = "src";
+
+/// What a module of [`OUTER`] names of the others at most; each of these lists names what stands below it.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("cert", &["net"]),
+    ("ctl", &["edit", "flags", "net", "printable"]),
+    (
+        "dev",
+        &[
+            "cert",
+            "ctl",
+            "launcher",
+            "logging",
+            "net",
+            "printable",
+            "server",
+            "shutdown",
+        ],
+    ),
+    ("edit", &[]),
+    ("flags", &[]),
+    ("launcher", &["net", "private"]),
+    ("load", &["flags", "net", "printable"]),
+    ("logging", &["printable"]),
+    ("net", &["private"]),
+    ("printable", &[]),
+    ("private", &[]),
+    ("server", &["edit", "net", "printable", "private"]),
+    ("shutdown", &[]),
+];
+
+#[test]
+fn modules_outside_the_core_name_what_stands_below_them_alone() {
+    let graph = graph(OUTER, &outer_sources());
+    let layers: Graph = LAYERS
+        .iter()
+        .map(|(from, to)| {
+            let to = to.iter().map(|it| (*it).to_owned());
+            ((*from).to_owned(), to.collect())
+        })
+        .collect();
+    assert_eq!(
+        graph, layers,
+        "what modules of {OUTER} name of each other is not what LAYERS lists"
+    );
+    assert_eq!(
+        cycles(&graph),
+        Vec::<BTreeSet<&str>>::new(),
+        "modules of {OUTER} name each other in a circle"
+    );
+}
+
+/// The sources of the library: the programs are crates of their own, and tests name what they need.
+fn outer_sources() -> Vec<(String, String)> {
+    let is_part = |path: &str| {
+        let is_program = path.starts_with("bin/");
+        let is_test = path.ends_with("/tests") || path.contains("/tests/");
+        path != "lib" && !is_program && !is_test
+    };
+    let sources = sources(OUTER).into_iter();
+    sources.filter(|(path, _)| is_part(path)).collect()
+}
+
 /// The sources of a folder: path below it without `.rs`, and text.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);

@@ -17,7 +17,6 @@ use std::time::Duration;
 use crate::ctl::args::{GlobalArgs, SessionCommand};
 use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
 use crate::ctl::exit::Exit;
-use crate::ctl::load::LoadError;
 use crate::ctl::output::Output;
 use crate::ctl::resolve::ResolveError;
 use crate::ctl::start_file::StartFileError;
@@ -63,9 +62,6 @@ pub enum CommandError {
         /// For how long.
         waited: Duration,
     },
-    /// A load run has no result.
-    #[error("{0}")]
-    Load(#[from] LoadError),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -82,10 +78,6 @@ impl CommandError {
             Self::Client(ClientError::Refused(_) | ClientError::Query { .. }) => Exit::Refused,
             Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
-            Self::Load(LoadError::NotMaster) => Exit::Refused,
-            Self::Load(LoadError::NotReady { .. }) => Exit::Timeout,
-            Self::Load(LoadError::Driver { .. } | LoadError::NoLauncher { .. }) => Exit::Connection,
-            Self::Load(_) => Exit::Usage,
             // Whoever read the output has had enough: nothing went wrong.
             Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Output(_) => Exit::Output,

@@ -1,10 +1,75 @@
 //! `ciaoctl`, the operator's client: reads the command line, runs the command, ends with its exit code.
 
+mod generate;
+
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use ciao_scheduler::ctl;
-use clap::Parser;
+use ciao_scheduler::ctl::args::{GlobalArgs, SessionCommand};
+use ciao_scheduler::ctl::commands::CommandError;
+use ciao_scheduler::ctl::exit::Exit;
+use ciao_scheduler::load::LoadArgs;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Operator's client of a ciao-scheduler.
+///
+/// Connects as an operator, beside any running controller and without ever becoming master.
+#[derive(Debug, Parser)]
+#[command(name = "ciaoctl", version, after_help = Exit::help(), propagate_version = true)]
+struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What `ciaoctl` can do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What needs a session with the scheduler.
+    #[command(flatten)]
+    Session(SessionCommand),
+    /// Generate load: simulated launchers, and STARTs as fast as they are taken
+    Load(LoadArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
 
 fn main() -> ExitCode {
-    ctl::run(ctl::args::Cli::parse()).into()
+    let cli = Cli::parse();
+    let exit = match cli.command {
+        Command::Session(command) => ctl::run(command, &cli.global),
+        Command::Load(args) => generate::run(&args, &cli.global),
+        Command::Completions { shell } => completions(shell).unwrap_or_else(|error| {
+            let error = CommandError::from(error);
+            ctl::complain(error.exit(), &error.lines())
+        }),
+    };
+    exit.into()
+}
+
+fn completions(shell: Shell) -> io::Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ciaoctl", &mut script);
+    let mut out = io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use proto_frames::Uuid;
 use proto_frames::payload::{Payload, Ready, Stats};
 
-use crate::ctl::load::scheduling::Scheduling;
+use crate::load::scheduling::Scheduling;
 
 /// Disk each simulated launcher reports, in units of 10⁶ bytes; STARTs of a load run ask for none.
 const DISK_MB: i64 = 500_000;

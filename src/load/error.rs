@@ -1,11 +1,11 @@
 //! Why a load run has no result: what was wrong with the machine, the arguments or the other side, and what to do.
 //!
-//! Not what a run found out: that is the [`report`](crate::ctl::load::report)'s.
+//! Not what a run found out: that is the [`report`](crate::load::report)'s.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::ctl::load::peer::PeerError;
+use crate::load::peer::PeerError;
 use crate::net::tls::TlsError;
 
 /// Why a run has no result.

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use serde_yaml::Value;
 
-use crate::ctl::load::error::LoadError;
+use crate::load::error::LoadError;
 
 /// Longest section, in bytes: a frame carries 4 MiB and a START's first document 256 KiB, of which this is a quarter.
 pub const MAX_LEN: usize = 64 * 1024;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::ctl::load::error::LoadError;
+use crate::load::error::LoadError;
 
 /// Clock ticks per second in `/proc/PID/stat`; 100 on every Linux that Rust runs on (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;

@@ -29,18 +29,18 @@ use proto_frames::{Encoding, Role};
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
 
-use crate::ctl::args::duration;
-use crate::ctl::load::driver::{Drive, Driven, Driver};
-pub use crate::ctl::load::error::LoadError;
-use crate::ctl::load::labels::Labels;
-use crate::ctl::load::launchers::{LauncherPlan, Launchers};
-use crate::ctl::load::payloads::{RunId, StartShape, StartTemplate};
-use crate::ctl::load::peer::{Dialer, PeerError, cert_file, client_tls};
-use crate::ctl::load::process::{Usage, allow_launchers, usage};
-use crate::ctl::load::record::Recorder;
-use crate::ctl::load::report::{Report, ServerUsage};
-use crate::ctl::load::scheduling::Scheduling;
-use crate::ctl::load::sources::{Sources, Spread};
+use crate::flags::duration;
+use crate::load::driver::{Drive, Driven, Driver};
+pub use crate::load::error::LoadError;
+use crate::load::labels::Labels;
+use crate::load::launchers::{LauncherPlan, Launchers};
+use crate::load::payloads::{RunId, StartShape, StartTemplate};
+use crate::load::peer::{Dialer, PeerError, cert_file, client_tls};
+use crate::load::process::{Usage, allow_launchers, usage};
+use crate::load::record::Recorder;
+use crate::load::report::{Report, ServerUsage};
+use crate::load::scheduling::Scheduling;
+use crate::load::sources::{Sources, Spread};
 
 /// Most launchers of a run: five source addresses' worth of ports where Linux gives out as many as it does by default.
 pub const MAX_LAUNCHERS: u64 = 100_000;

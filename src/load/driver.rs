@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
-use crate::ctl::load::payloads::{RunId, StartShape, StartTemplate, reason_in};
-use crate::ctl::load::peer::{Dialer, Inbound, Outbound, PeerError};
-use crate::ctl::load::record::Recorder;
+use crate::load::payloads::{RunId, StartShape, StartTemplate, reason_in};
+use crate::load::peer::{Dialer, Inbound, Outbound, PeerError};
+use crate::load::record::Recorder;
 
 /// Bytes written at once when pipelining: one full TLS record.
 const CHUNK_LEN: usize = 16 * 1024;

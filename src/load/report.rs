@@ -7,10 +7,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::ctl::exit::Exit;
-use crate::ctl::load::driver::Stopped;
-use crate::ctl::load::process::Usage;
-use crate::ctl::load::record::Totals;
+use crate::load::driver::Stopped;
+use crate::load::process::Usage;
+use crate::load::record::Totals;
 use crate::printable::{Lines, Printable};
 
 /// What a run measured.
@@ -61,6 +60,19 @@ pub struct ServerUsage {
     pub after: Usage,
 }
 
+/// How a run went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every START came to one launcher, once and in order, or failed with an error.
+    Right,
+    /// A START vanished, came twice or came out of order.
+    Wrong,
+    /// The connection was lost.
+    Closed,
+    /// It ran out of time.
+    NotInTime,
+}
+
 impl Report {
     /// STARTs received per second.
     #[must_use]
@@ -71,19 +83,19 @@ impl Report {
         )
     }
 
-    /// Done, or refused where a START vanished, came twice or came out of order.
+    /// How the run went.
     #[must_use]
-    pub fn exit(&self) -> Exit {
+    pub fn verdict(&self) -> Verdict {
         let totals = &self.totals;
         let wrong = totals.lost_without_error
             + totals.duplicates
             + totals.inversions
             + totals.failed_though_received;
         match &self.stopped {
-            Some(Stopped::Closed(_)) => Exit::Connection,
-            Some(_) => Exit::Timeout,
-            None if wrong > 0 || totals.lost > 0 && self.killed == 0 => Exit::Refused,
-            None => Exit::Done,
+            Some(Stopped::Closed(_)) => Verdict::Closed,
+            Some(_) => Verdict::NotInTime,
+            None if wrong > 0 || totals.lost > 0 && self.killed == 0 => Verdict::Wrong,
+            None => Verdict::Right,
         }
     }
 
@@ -374,7 +386,7 @@ mod tests {
     #[test]
     fn a_clean_run_is_done_and_reads_so() {
         let report = report();
-        assert_eq!(report.exit(), Exit::Done);
+        assert_eq!(report.verdict(), Verdict::Right);
         let text = report.to_string();
         for line in [
             "launchers    10 of 10 connected and ready in 0.50 s (native, 20/s)",
@@ -402,20 +414,20 @@ mod tests {
         ] {
             let mut report = report();
             damage(&mut report.totals);
-            assert_eq!(report.exit(), Exit::Refused, "{:?}", report.totals);
+            assert_eq!(report.verdict(), Verdict::Wrong, "{:?}", report.totals);
         }
         let mut killed = report();
         (killed.killed, killed.totals.lost, killed.totals.failed) = (1, 5, 5);
         assert_eq!(
-            killed.exit(),
-            Exit::Done,
+            killed.verdict(),
+            Verdict::Right,
             "lost with an error, to a launcher that was killed"
         );
         let stopped = Report {
             stopped: Some(Stopped::TooLate),
             ..report()
         };
-        assert_eq!(stopped.exit(), Exit::Timeout);
+        assert_eq!(stopped.verdict(), Verdict::NotInTime);
         assert!(
             stopped
                 .to_string()

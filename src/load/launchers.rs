@@ -11,11 +11,11 @@ use socket2::SockRef;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::ctl::load::labels::Labels;
-use crate::ctl::load::payloads::{self, RunId};
-use crate::ctl::load::peer::{Dialer, Peer, PeerError};
-use crate::ctl::load::record::{Receiver, Recorder};
-use crate::ctl::load::sources::Spread;
+use crate::load::labels::Labels;
+use crate::load::payloads::{self, RunId};
+use crate::load::peer::{Dialer, Peer, PeerError};
+use crate::load::record::{Receiver, Recorder};
+use crate::load::sources::Spread;
 
 /// Handshakes under way at once.
 const PARALLEL_DIALS: usize = 64;

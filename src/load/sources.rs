@@ -1,13 +1,13 @@
 //! From which addresses of this machine the simulated launchers connect. An address has no more connections to one
 //! scheduler than there are ephemeral ports, so many launchers need several.
 //!
-//! Not how a connection is made: that is [`peer`](crate::ctl::load::peer)'s.
+//! Not how a connection is made: that is [`peer`](crate::load::peer)'s.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
-use crate::ctl::load::error::LoadError;
+use crate::load::error::LoadError;
 
 /// Most addresses: 127.0.0.2 to 127.0.0.254. A hundred thousand launchers need five.
 pub const MAX_SOURCES: u8 = 253;
