@@ -3,8 +3,7 @@
 mod accept;
 mod changes;
 mod configuration;
-// Seen from outside, because a fuzz target is a program of its own, but nothing that anybody else should use.
-#[doc(hidden)]
+#[cfg(feature = "test-support")]
 pub mod fuzz_support;
 mod gate;
 mod handshake;
@@ -20,11 +19,14 @@ mod render;
 mod restore;
 mod rules_file;
 mod session;
-// Seen from outside, because a test is a program of its own, but nothing that anybody else should use.
-#[doc(hidden)]
+#[cfg(feature = "test-support")]
 pub mod sim_support;
 mod start;
 mod state;
+#[cfg_attr(
+    not(feature = "test-support"),
+    expect(unreachable_pub, reason = "a benchmark sees it with that feature")
+)]
 mod store;
 mod strict;
 mod tasks;
@@ -43,8 +45,7 @@ pub use limits::{
 pub use node_file::NodeFileError;
 pub use profile::Profile;
 pub use start::{Server, ServerConfig, StartError};
-// Seen from outside, because a benchmark is a program of its own, but nothing that anybody else should use.
-#[doc(hidden)]
+#[cfg(feature = "test-support")]
 pub use store::{News, Opened, Store};
 pub use strict::Mistake;
 pub use tasks::TaskEnded;

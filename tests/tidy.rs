@@ -244,6 +244,31 @@ fn the_fuzz_targets_are_built_with_the_dependencies_of_the_workspace() {
 }
 
 #[test]
+fn what_tests_see_of_the_inside_is_behind_a_feature_that_programs_do_not_have() {
+    let mut open = Vec::new();
+    for (path, text) in sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, pair) in lines.windows(2).enumerate() {
+            let is_support = pair[1].contains("mod ") && pair[1].ends_with("_support;");
+            if is_support && !pair[0].contains("feature = \"test-support\"") {
+                open.push(format!("{path}:{}", number + 2));
+            }
+        }
+    }
+    none("modules for tests that programs have as well", &open);
+    for manifest in ["Cargo.toml", "sched-core/Cargo.toml"] {
+        let text = std::fs::read_to_string(root().join(manifest)).unwrap();
+        let (_, features) = text.split_once("[features]\n").unwrap();
+        let (features, _) = features.split_once("\n[").unwrap();
+        let default = features.lines().any(|line| line.starts_with("default"));
+        assert!(!default, "{manifest}: programs have the default features");
+        let (_, shipped) = text.split_once("[dependencies]\n").unwrap();
+        let (shipped, _) = shipped.split_once("\n[").unwrap();
+        assert!(!shipped.contains("test-support"), "{manifest}");
+    }
+}
+
+#[test]
 fn the_archived_pem_crate_is_used_in_one_file() {
     let name = ["rustls", "pemfile"].join("_");
     let users: Vec<String> = sources()

@@ -153,8 +153,8 @@ impl Spread {
     }
 
     /// From how many addresses launchers connect.
-    #[must_use]
-    pub fn width(&self) -> usize {
+    #[cfg(test)]
+    fn width(&self) -> usize {
         self.0.len().max(1)
     }
 }

@@ -105,17 +105,6 @@ impl LinkReceiver {
         self.held.0.inbound(Queues::pop_inbound).await
     }
 
-    /// Waits for a frame, then moves every frame that is there to the end of `frames`.
-    ///
-    /// # Errors
-    /// As [`LinkReceiver::recv`].
-    pub async fn recv_batch(&mut self, frames: &mut Vec<Frame>) -> Result<(), LinkClosed> {
-        self.held
-            .0
-            .inbound(|queues| queues.drain_inbound(frames))
-            .await
-    }
-
     /// The next frame if one is there already.
     ///
     /// # Errors

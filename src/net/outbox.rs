@@ -340,6 +340,7 @@ impl<M> Outbox<M> {
     }
 
     /// Whether the connection was ended at once.
+    #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.state.lock().phase == Phase::Shut
     }

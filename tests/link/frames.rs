@@ -123,7 +123,7 @@ async fn a_receiver_that_takes_nothing_slows_the_scheduler_and_loses_nothing() {
     let mut frames = Vec::new();
     within(async {
         while frames.len() < COUNT as usize {
-            link.receiver.recv_batch(&mut frames).await.unwrap();
+            frames.push(link.receiver.recv().await.unwrap());
         }
     })
     .await;

@@ -202,17 +202,6 @@ impl Queues {
     }
 
     /// Everything that is there; `None` if nothing is.
-    pub(super) fn drain_inbound(&self, into: &mut Vec<Frame>) -> Result<Option<()>, LinkClosed> {
-        let mut state = self.state.lock();
-        let taken = std::mem::take(&mut state.inbound);
-        if taken.is_empty() {
-            return state.ended.clone().map_or(Ok(None), Err);
-        }
-        drop(state);
-        into.extend(taken.into_iter().map(|(frame, _)| frame));
-        Ok(Some(()))
-    }
-
     pub(super) fn discard_inbound(&self) {
         let discarded = {
             let mut state = self.state.lock();
