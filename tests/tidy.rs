@@ -157,6 +157,36 @@ fn the_core_is_pure() {
     none("what the core must not know", &impure);
 }
 
+/// The functions named like a question whose parameters have something to change.
+fn acting_predicates(text: &str) -> Vec<String> {
+    let named = ["fn is_", "fn has_", "fn can_"];
+    let code: Vec<&str> = text.lines().map(code).collect();
+    let code = code.join("\n");
+    let starts = named.iter().flat_map(|name| code.match_indices(name));
+    let acts = starts.filter_map(|(at, _)| {
+        let signature = code[at..].split(['{', ';']).next()?;
+        let parameters = signature.split("->").next()?;
+        let name = parameters.split(['(', '<']).next()?;
+        parameters.contains("&mut ").then(|| name.to_owned())
+    });
+    acts.collect()
+}
+
+#[test]
+fn predicates_of_the_core_do_not_act() {
+    let both =
+        "fn is_a(&self) -> bool {}\nfn has_b(\n    &mut self,\n) {}\nfn can_c(of: &mut A) {}\n";
+    assert_eq!(acting_predicates(both), ["fn has_b", "fn can_c"]);
+    let mut acting = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with("sched-core/src/") {
+            let found = acting_predicates(&text).into_iter();
+            acting.extend(found.map(|name| format!("{path}: {name}")));
+        }
+    }
+    none("predicates that change something", &acting);
+}
+
 #[test]
 fn the_wire_and_the_vocabulary_know_no_tasks_and_no_sockets() {
     let mut impure = Vec::new();

@@ -308,7 +308,7 @@ impl Peers {
     /// Notes that something of this kind was refused; the session if it is the first time, and so to be logged.
     pub(crate) fn first_refusal(&mut self, id: SessionId, kind: Kind) -> Option<&Session> {
         let session = self.sessions.get_mut(&id)?;
-        session.is_first_refusal(kind).then_some(&*session)
+        session.note_refusal(kind).then_some(&*session)
     }
 
     /// Sessions.

@@ -29,7 +29,7 @@ pub(crate) struct Advised {
 
 impl Advised {
     /// Notes that it is told now; whether that is the first time.
-    pub(super) fn is_first(&mut self, advice: &Advice) -> bool {
+    pub(super) fn note_told(&mut self, advice: &Advice) -> bool {
         let told = match advice {
             Advice::TooManyNames(_) => &mut self.too_many_names,
             Advice::SharesAlone(_) => &mut self.shares_alone,

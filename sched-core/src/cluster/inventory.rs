@@ -240,7 +240,7 @@ impl Cluster {
         let Some(session) = node.session() else {
             return;
         };
-        if node.advised.is_first(&advice) {
+        if node.advised.note_told(&advice) {
             self.changes
                 .push_back(Change::LeftOut(session, node.uuid, advice));
         }

@@ -495,7 +495,7 @@ impl Ledger {
             (entry.used_mem_mib, entry.used_disk_mib) = (0, 0);
             self.claims -= before;
             self.claims += entry.claims(measured);
-            if entry.is_gone(is_evidence, rules) {
+            if entry.count_miss(is_evidence, rules) {
                 gone.push(instance.clone());
             }
         }

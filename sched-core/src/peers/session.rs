@@ -98,7 +98,7 @@ impl Session {
     }
 
     /// Notes a refusal; whether it is the first of its kind.
-    pub(super) fn is_first_refusal(&mut self, kind: Kind) -> bool {
+    pub(super) fn note_refusal(&mut self, kind: Kind) -> bool {
         self.refused.len() < MAX_REFUSED_KINDS && self.refused.insert(kind)
     }
 }

@@ -141,7 +141,7 @@ impl Scheduler {
         self.journal.note_instance(instance);
         self.tell_state(instance, what, None, detail);
         self.evictions.forget(instance);
-        self.is_out_of_the_way(instance);
+        self.note_out_of_the_way(instance);
     }
 
     /// Takes an instance out of the queue, if it is there.
@@ -463,7 +463,7 @@ impl Scheduler {
         }
         self.release(key, instance);
         if *reason == StartFailureReason::FullComputeNode {
-            self.is_full_again(key);
+            self.note_full_again(key);
         }
         let uuid = self.cluster.nodes().node(key).uuid;
         let Some(kept) = self.instances.get_mut(instance) else {

@@ -302,7 +302,7 @@ impl Scheduler {
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.suspended_by.clone());
         self.rolled_back(key, instance, by.unwrap_or(By::Command), detail);
-        self.is_not_stopped(instance);
+        self.note_not_stopped(instance);
     }
 
     /// A START's sender has left before it could be told of the failure: the other controllers are.

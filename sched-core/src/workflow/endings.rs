@@ -129,7 +129,7 @@ impl Scheduler {
                 }
             }
             State::Migrating { from, .. } if from == key => {
-                self.has_left(key, instance, why.is_some())
+                self.note_left(key, instance, why.is_some())
             }
             state if state.node() == Some(key) => {
                 self.release(key, instance);
@@ -206,7 +206,7 @@ impl Scheduler {
         self.queue.remove(instance);
         self.give_up_command(key, instance);
         self.seek(instance, why);
-        self.is_out_of_the_way(instance);
+        self.note_out_of_the_way(instance);
     }
 
     /// What a launcher was told of an instance comes to nothing, because it has ended: who asked for it is told.
@@ -366,7 +366,7 @@ impl Scheduler {
             }
             Then::Wait(_) | Then::Again | Then::End => {}
         }
-        self.is_not_stopped(instance);
+        self.note_not_stopped(instance);
     }
 
     /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.

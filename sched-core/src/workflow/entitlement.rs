@@ -80,15 +80,15 @@ impl Scheduler {
         }
     }
 
-    /// Drops what a node says of an instance, or of a node, that is not for it to speak of; whether it was that.
-    pub(crate) fn is_out_of_place(
+    /// Drops what a node says of an instance, or of a node, that is not for it to speak of; whether it did.
+    pub(crate) fn drop_if_out_of_place(
         &mut self,
         id: SessionId,
         frame: &Frame,
         meaning: &Meaning,
     ) -> bool {
         if let Some(node) = meaning.reporter()
-            && self.is_forged(id, frame.kind, node)
+            && self.refuse_if_forged(id, frame.kind, node)
         {
             return true;
         }

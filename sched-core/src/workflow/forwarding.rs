@@ -14,16 +14,29 @@ use crate::cluster::ledger::Ended;
 use crate::peers::permissions;
 use crate::peers::session::Session;
 
+/// Why a peer may not send a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Denied {
+    /// Its type is unknown.
+    UnknownType,
+    /// Its operand is unknown, or nothing for the scheduler to handle.
+    UnknownKind,
+    /// It is not for a peer in this role, or of this encoding.
+    NotPermitted,
+    /// It is for the master alone.
+    NotMaster,
+}
+
 impl Scheduler {
     pub(crate) fn frame(&mut self, now: Instant, id: SessionId, frame: Frame, meaning: Meaning) {
         if frame.kind == Kind::STATS {
             // Until it has turned out to be one that can be used.
             self.peers.set_numbers_ends(id, false);
         }
-        if !self.is_permitted(id, &frame, &meaning) || self.is_out_of_place(id, &frame, &meaning) {
-            return;
-        }
-        if self.is_refused_for_disk(id, &frame, &meaning) {
+        let is_refused = self.refuse_if_not_permitted(id, &frame, &meaning)
+            || self.drop_if_out_of_place(id, &frame, &meaning)
+            || self.refuse_if_unwritable(id, &frame, &meaning);
+        if is_refused {
             return;
         }
         self.note_long(id, &frame);
@@ -89,53 +102,67 @@ impl Scheduler {
         }
     }
 
-    /// Whether this peer may send this frame; if not, it is counted, logged once, and answered where the peer can
-    /// understand an answer.
-    fn is_permitted(&mut self, id: SessionId, frame: &Frame, meaning: &Meaning) -> bool {
+    /// Refuses a frame that its sender may not send: it is counted, logged once, and answered where the peer can understand
+    /// an answer. Whether it did.
+    fn refuse_if_not_permitted(&mut self, id: SessionId, frame: &Frame, meaning: &Meaning) -> bool {
         let kind = frame.kind;
         let Some(session) = self.peers.get(id) else {
+            return true;
+        };
+        let Some(denied) = self.denied(id, session, kind) else {
             return false;
         };
         let role = session.role();
+        match denied {
+            Denied::UnknownType => {
+                self.send(id, Message::InvalidFrameType);
+                self.refuse_unknown(id, kind);
+            }
+            Denied::UnknownKind => self.refuse_unknown(id, kind),
+            Denied::NotPermitted => {
+                self.notice_once(id, kind, |session| {
+                    Notice::NotPermitted(session.uuid(), session.role(), kind)
+                });
+                self.counters.refused += 1;
+                let detail = format!("{kind} is not for a {role} to send");
+                let reason = RefusalReason::NotPermitted;
+                self.refuse(id, kind, reason, detail, instance_of(meaning));
+            }
+            Denied::NotMaster => {
+                self.notice_once(id, kind, |session| Notice::NotMaster(session.uuid(), kind));
+                self.counters.refused += 1;
+                let detail = "this controller is backup: commands are the master's".to_owned();
+                let reason = RefusalReason::NotMaster;
+                self.refuse(id, kind, reason, detail, instance_of(meaning));
+            }
+        }
+        true
+    }
+
+    /// Why a peer may not send frames of a kind; `None` if it may.
+    fn denied(&self, id: SessionId, session: &Session, kind: Kind) -> Option<Denied> {
+        let role = session.role();
         if !kind.ty.is_known() {
-            self.send(id, Message::InvalidFrameType);
-            return self.refuse_unknown(id, kind);
-        }
-        if !permissions::is_handled(kind) {
-            return self.refuse_unknown(id, kind);
-        }
-        let native_only = kind.is_added() && !session.is_native();
-        let reason = if native_only || !permissions::may_send(role, kind) {
-            self.notice_once(id, kind, |session| {
-                Notice::NotPermitted(session.uuid(), session.role(), kind)
-            });
-            RefusalReason::NotPermitted
+            Some(Denied::UnknownType)
+        } else if !permissions::is_handled(kind) {
+            Some(Denied::UnknownKind)
+        } else if kind.is_added() && !session.is_native() || !permissions::may_send(role, kind) {
+            Some(Denied::NotPermitted)
         } else if permissions::needs_master(kind)
             && role.contains(Role::CONTROLLER)
             && !self.peers.is_master(id)
         {
-            self.notice_once(id, kind, |session| Notice::NotMaster(session.uuid(), kind));
-            RefusalReason::NotMaster
+            Some(Denied::NotMaster)
         } else {
-            return true;
-        };
-        self.counters.refused += 1;
-        let detail = match reason {
-            RefusalReason::NotMaster => {
-                "this controller is backup: commands are the master's".to_owned()
-            }
-            _ => format!("{kind} is not for a {role} to send"),
-        };
-        self.refuse(id, kind, reason, detail, instance_of(meaning));
-        false
+            None
+        }
     }
 
-    fn refuse_unknown(&mut self, id: SessionId, kind: Kind) -> bool {
+    fn refuse_unknown(&mut self, id: SessionId, kind: Kind) {
         self.counters.unknown += 1;
         self.notice_once(id, kind, |session| {
             Notice::UnknownKind(session.uuid(), kind)
         });
-        false
     }
 
     /// Tells a native peer that its frame had no effect; original peers have no word for it.

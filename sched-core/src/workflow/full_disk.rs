@@ -184,32 +184,40 @@ impl Scheduler {
 
     /// Refuses a command whose outcome would have to survive a restart, while nothing can be written; whether it did. Peers
     /// of the original have no word for that: theirs are carried out.
-    pub(crate) fn is_refused_for_disk(
+    pub(crate) fn refuse_if_unwritable(
         &mut self,
         id: SessionId,
         frame: &Frame,
         meaning: &Meaning,
     ) -> bool {
-        let is_native = || self.peers.is_native(id);
-        if !self.journal.is_in_trouble() || !is_native() {
-            return false;
+        let is_refused = self.journal.is_in_trouble()
+            && self.peers.is_native(id)
+            && self.is_to_be_written(frame.kind, meaning);
+        if is_refused {
+            let instance = match meaning {
+                Meaning::Delete(target) => Some(target.instance.clone()),
+                Meaning::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
+                Meaning::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
+                _ => None,
+            };
+            let (reason, detail) = (RefusalReason::NotRecorded, self.journal.trouble_detail());
+            self.refuse(id, frame.kind, reason, detail, instance.as_ref());
         }
-        let instance = match meaning {
-            Meaning::Delete(target) if self.is_here_alone(&target.instance) => {
-                Some(target.instance.clone())
-            }
-            Meaning::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
-            Meaning::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
+        is_refused
+    }
+
+    /// Whether the outcome of a command would have to survive a restart.
+    fn is_to_be_written(&self, kind: Kind, command: &Meaning) -> bool {
+        match command {
+            Meaning::Delete(target) => self.is_here_alone(&target.instance),
+            Meaning::Migrate(_) | Meaning::Update(_) => true,
             Meaning::Evacuate(it) => match it.mode {
-                EvacuateMode::Cordon | EvacuateMode::Relocate | EvacuateMode::Abort => None,
-                EvacuateMode::Check | EvacuateMode::Other(_) => return false,
+                EvacuateMode::Cordon | EvacuateMode::Relocate | EvacuateMode::Abort => true,
+                EvacuateMode::Check | EvacuateMode::Other(_) => false,
             },
-            Meaning::Restore(_) if frame.kind == Kind::RESTORE => None,
-            _ => return false,
-        };
-        let (reason, detail) = (RefusalReason::NotRecorded, self.journal.trouble_detail());
-        self.refuse(id, frame.kind, reason, detail, instance.as_ref());
-        true
+            Meaning::Restore(_) => kind == Kind::RESTORE,
+            _ => false,
+        }
     }
 
     /// Whether an instance is known to the scheduler and to no node, and on disk: it would be back after a restart.

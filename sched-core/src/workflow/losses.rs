@@ -294,7 +294,7 @@ impl Scheduler {
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
         self.seek(instance, "its node was lost before it was told");
-        self.is_out_of_the_way(instance);
+        self.note_out_of_the_way(instance);
     }
 
     /// A node lists an instance that was taken for lost.

@@ -145,7 +145,7 @@ impl Scheduler {
         let from = self.movable(instance)?;
         let request = self.request_on(from, instance, plan.demand.as_ref());
         let to = self.target_for(instance, from, request.clone(), plan.target)?;
-        self.is_looked_after(from, instance);
+        self.ensure_managed(from, instance);
         self.claim_as(&request, to);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = plan.asker;
@@ -273,14 +273,14 @@ impl Scheduler {
         match self.moving(instance) {
             Some((from, to, Move::Shipped, _)) if to == key => {
                 self.release(from, instance);
-                self.has_arrived(instance, key);
+                self.note_arrived(instance, key);
             }
             // One that is to be stopped first is not started there before its holder says that it has ended.
             _ => {}
         }
     }
 
-    fn has_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
+    fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
         self.cluster.set_placement(instance, key);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
@@ -291,7 +291,12 @@ impl Scheduler {
 
     /// The holder says that an instance which moves has ended there; whether that is its own end, or it `goes_on`, matters
     /// as long as the holder was not told to end it.
-    pub(crate) fn has_left(&mut self, key: NodeKey, instance: &InstanceId, goes_on: bool) -> Heard {
+    pub(crate) fn note_left(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        goes_on: bool,
+    ) -> Heard {
         let Some((from, to, how, _)) = self.moving(instance) else {
             return Heard::Everybody;
         };
@@ -324,7 +329,7 @@ impl Scheduler {
             .get(instance)
             .is_some_and(|entry| entry.phase == Phase::Running);
         if is_listed {
-            self.has_arrived(instance, to);
+            self.note_arrived(instance, to);
             return Heard::Originals;
         }
         self.cluster.set_placement(instance, to);

@@ -254,7 +254,7 @@ impl Scheduler {
         {
             self.wait_again(victim, &format!("made way for {by}"));
         }
-        self.is_out_of_the_way(victim);
+        self.note_out_of_the_way(victim);
     }
 
     /// Lets an instance that was stopped wait for room: in the queue, so that who stands before it is served first.
@@ -303,7 +303,7 @@ impl Scheduler {
     }
 
     /// An instance is in nobody's way any more: who waited for that may have its room now.
-    pub(crate) fn is_out_of_the_way(&mut self, victim: &InstanceId) {
+    pub(crate) fn note_out_of_the_way(&mut self, victim: &InstanceId) {
         let Some(preemptor) = self.evictions.take_awaited(victim) else {
             return;
         };
@@ -345,7 +345,7 @@ impl Scheduler {
     }
 
     /// An instance that was to be stopped is not: who waits for its room, if anybody does, goes elsewhere.
-    pub(crate) fn is_not_stopped(&mut self, victim: &InstanceId) {
+    pub(crate) fn note_not_stopped(&mut self, victim: &InstanceId) {
         if let Some(preemptor) = self.evictions.wanted_away_by(victim).cloned() {
             self.victim_stays(&preemptor, victim);
         }

@@ -165,7 +165,7 @@ impl Settling {
     }
 
     /// Notes that a node is back; closes the window if it was the last.
-    pub(crate) fn is_back(&mut self, node: Uuid, now: Instant) {
+    pub(crate) fn note_back(&mut self, node: Uuid, now: Instant) {
         if self.missing.swap_remove(&node) && self.missing.is_empty() {
             self.window = Window::Closed(now);
             self.had = Map::default();

@@ -14,6 +14,7 @@ use crate::api::text::ShortText;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
+use crate::peers::session::Session;
 use crate::workflow::batches::BATCHES_PER_READY;
 use crate::workflow::endings::Heard;
 use crate::workflow::recovery::RETRIES_PER_READY;
@@ -53,7 +54,7 @@ impl Scheduler {
     fn note_back(&mut self, now: Instant, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         if node.status != NodeStatus::Connected && node.has_listed {
-            self.settling.is_back(node.uuid, now);
+            self.settling.note_back(node.uuid, now);
         }
     }
 
@@ -246,7 +247,7 @@ impl Scheduler {
             )),
         }
         if *reason == StartFailureReason::FullComputeNode {
-            self.is_full_again(key);
+            self.note_full_again(key);
         }
         if let Some(sender) = sender {
             self.copy_to_operator(sender, Topic::Failures, &frame);
@@ -312,12 +313,9 @@ impl Scheduler {
         self.cluster.ledger_mut(key).confirm(instance);
     }
 
-    /// Refuses a report that speaks for another node than its sender; an empty name speaks for nobody else.
-    pub(crate) fn is_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
-        let Some(session) = self.peers.get(id) else {
-            return true;
-        };
-        if node.is_empty() || canonical_uuid(node) == Some(session.uuid()) {
+    /// Refuses a report that speaks for another node than its sender; whether it did.
+    pub(crate) fn refuse_if_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
+        if !self.is_forged(id, node) {
             return false;
         }
         self.counters.refused += 1;
@@ -325,6 +323,12 @@ impl Scheduler {
             Notice::Forged(session.uuid(), kind, node.into())
         });
         true
+    }
+
+    /// Whether a report names another node than its sender; an empty name stands for the sender.
+    fn is_forged(&self, id: SessionId, node: &str) -> bool {
+        let sender = self.peers.get(id).map(Session::uuid);
+        !node.is_empty() && (sender.is_none() || canonical_uuid(node) != sender)
     }
 }
 

@@ -113,7 +113,7 @@ impl Scheduler {
         } else if !node.can(Capabilities::SUSPEND) {
             let detail = format!("the launcher of its node {uuid} cannot suspend instances");
             Some((NotSupported, detail))
-        } else if !self.is_looked_after(key, instance) {
+        } else if !self.ensure_managed(key, instance) {
             let detail = format!("its node {uuid} has not said yet that it has it");
             Some((WrongState, detail))
         } else {
@@ -126,8 +126,8 @@ impl Scheduler {
         Some(key)
     }
 
-    /// Whether an instance is looked after; one that a node has listed is from now on, without a START.
-    pub(crate) fn is_looked_after(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
+    /// Manages an instance from now on that a node has listed, also without a START; whether it is managed.
+    pub(crate) fn ensure_managed(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
         if self.instances.contains(instance) {
             return true;
         }

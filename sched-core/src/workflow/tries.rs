@@ -166,7 +166,7 @@ impl Scheduler {
             return true;
         };
         self.release(key, instance);
-        self.is_full_again(key);
+        self.note_full_again(key);
         self.tries.refused = Some((instance.clone(), attempt.refusals.saturating_add(1)));
         if is_kept {
             let uuid = self.cluster.nodes().node(key).uuid;
@@ -179,7 +179,7 @@ impl Scheduler {
     }
 
     /// A node says that it is full, after all that was released there before.
-    pub(crate) fn is_full_again(&mut self, key: NodeKey) {
+    pub(crate) fn note_full_again(&mut self, key: NodeKey) {
         if self.cluster.nodes().node(key).status == NodeStatus::Full {
             self.cluster.ledger_mut(key).count_released();
         }

@@ -80,7 +80,7 @@ impl Scheduler {
                 if asks_amounts {
                     return self.update_placed(id, instance, key, update);
                 }
-                self.is_looked_after(key, instance);
+                self.ensure_managed(key, instance);
                 self.update_priority(instance, update);
                 self.say_updated(instance, Some(id), "its priority has changed");
                 Ok(())
@@ -153,14 +153,14 @@ impl Scheduler {
         };
         let demand = changed(before.clone(), update)?;
         if demand == before {
-            self.is_looked_after(key, instance);
+            self.ensure_managed(key, instance);
             self.update_priority(instance, update);
             self.say_updated(instance, Some(id), "it has what it is to have");
             return Ok(());
         }
         match self.has_room_to_change(key, &before, &demand) {
             Ok(()) => {
-                self.is_looked_after(key, instance);
+                self.ensure_managed(key, instance);
                 self.update_priority(instance, update);
                 self.order_update(id, instance, key, before, demand);
                 Ok(())
@@ -183,7 +183,7 @@ impl Scheduler {
 
     /// Whether a node could give an instance other amounts than it has.
     fn has_room_to_change(
-        &mut self,
+        &self,
         key: NodeKey,
         before: &Demand,
         demand: &Demand,
@@ -351,7 +351,7 @@ impl Scheduler {
             due: self.now + COMMAND_TIME,
         };
         self.turn(instance, state, detail);
-        self.is_not_stopped(instance);
+        self.note_not_stopped(instance);
         true
     }
 

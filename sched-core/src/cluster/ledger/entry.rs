@@ -272,7 +272,7 @@ impl Entry {
     }
 
     /// Counts a STATS that does not list it; whether that was one too many.
-    pub(super) fn is_gone(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
+    pub(super) fn count_miss(&mut self, is_evidence: bool, rules: &MissRules) -> bool {
         match self.phase {
             // The node was not told of it.
             Phase::Claimed => return false,

@@ -26,7 +26,7 @@ impl Scheduler {
             return;
         }
         match (state, is_suspended) {
-            (State::Suspending { by, .. }, true) => self.is_now_suspended(key, instance, by, ""),
+            (State::Suspending { by, .. }, true) => self.note_suspended(key, instance, by, ""),
             (State::Resuming { .. }, false) => self.runs_again(key, instance, ""),
             (State::Resuming { by, .. }, true) => {
                 let detail = "its node was cut off before it resumed it";
@@ -40,24 +40,24 @@ impl Scheduler {
                 // It may have been told to by a command that seemed to be in vain.
                 let by = self.instances.get(instance);
                 let by = by.and_then(|kept| kept.suspended_by.clone());
-                self.is_now_suspended(key, instance, by.unwrap_or(By::Command), "not from here");
+                self.note_suspended(key, instance, by.unwrap_or(By::Command), "not from here");
             }
             (State::Suspended { .. }, false) => self.runs_again(key, instance, "not from here"),
-            (State::Suspended { by, .. }, true) => self.is_not_resumed(key, instance, &by),
+            (State::Suspended { by, .. }, true) => self.note_not_resumed(key, instance, &by),
             _ => {}
         }
     }
 
     /// One that is suspended, and that its launcher might have resumed any moment, is not resumed after all: its vcpus are
     /// free.
-    fn is_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &By) {
+    fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &By) {
         self.cluster.ledger_mut(key).note_suspended(instance);
         if *by != By::Command && !self.queue.contains(instance) {
             self.wait_for_resume(instance, key);
         }
     }
 
-    fn is_now_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
+    fn note_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
         let preemptor = match &by {
             By::Preemptor(preemptor) => Some(preemptor.clone()),
             By::Command => None,
