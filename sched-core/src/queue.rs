@@ -3,6 +3,10 @@
 //! A pure data structure: it knows waiters by what they ask for and by their [`Shape`], but no nodes, no payloads and
 //! no frames. Who waits, and what becomes of who is found, is decided by its user.
 //!
+//! A node that offers more is *woken* ([`Queue::wake`]), and the queue is asked about it at the end of that input
+//! ([`Queue::next_woken`]): nobody looks through the queue. What makes no node offer more is found by looking at a few of
+//! those that wait every second ([`Queue::begin_sweep`]).
+//!
 //! # The order
 //!
 //! Waiters of a pool stand by priority, higher first, and within a priority in order of arrival ([`Rank`]). Who is taken
@@ -38,10 +42,11 @@ mod reservation;
 mod search;
 mod shape;
 mod slots;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
-pub(crate) mod woken;
+mod woken;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,6 +58,8 @@ use self::line::Line;
 use self::ordered::Key;
 use self::search::{Round, Sought, Walk, Whom};
 use self::slots::Slots;
+use self::sweep::Sweep;
+use self::woken::Woken;
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::resources::Resources;
@@ -228,7 +235,7 @@ pub(crate) enum Found {
     GaveUp(Cursor),
 }
 
-/// Who waits.
+/// Who waits, for whom nodes are reserved, and which nodes those who wait are still to be asked about.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Slots<Waiting>,
@@ -243,6 +250,8 @@ pub(crate) struct Queue {
     of_operators: (usize, usize),
     /// The highest order there ever was.
     orders: u64,
+    woken: Woken,
+    sweep: Sweep,
 }
 
 /// A waiter, and where it is kept.

@@ -20,7 +20,6 @@ use crate::peers::outcomes::{self, Outcomes};
 use crate::peers::session::Session;
 use crate::placement::Placement;
 use crate::queue::Queue;
-use crate::queue::woken::Woken;
 use crate::workflow::batches::Batches;
 use crate::workflow::briefing::Briefing;
 use crate::workflow::cordons::Cordons;
@@ -28,7 +27,6 @@ use crate::workflow::ends::Ends;
 use crate::workflow::evictions::Evictions;
 use crate::workflow::recovery::Settling;
 use crate::workflow::tries::Tries;
-use crate::workflow::waiting::Sweep;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
 ///
@@ -50,10 +48,8 @@ pub struct Scheduler {
     pub(crate) settling: Settling,
     /// What is looked after.
     pub(crate) instances: Instances,
-    /// Those of them that wait for room.
+    /// Those of them that wait for room, and the nodes they are to be asked about.
     pub(crate) queue: Queue,
-    pub(crate) woken: Woken,
-    pub(crate) sweep: Sweep,
     /// When to see whether a launcher with a lease still reports.
     pub(crate) leases: BTreeSet<(Instant, NodeKey)>,
     pub(crate) evictions: Evictions,
@@ -131,8 +127,6 @@ impl Scheduler {
             settling,
             instances: Instances::default(),
             queue: Queue::default(),
-            woken: Woken::default(),
-            sweep: Sweep::default(),
             leases: BTreeSet::new(),
             evictions: Evictions::default(),
             journal,
@@ -170,7 +164,7 @@ impl Scheduler {
         }
         self.note_changes();
         let has_work = self.journal.has_work(self.now)
-            || !self.woken.is_empty()
+            || self.queue.has_woken()
             || self.evictions.has_work()
             || self.cordons.is_stirred();
         if has_work {
@@ -218,11 +212,11 @@ impl Scheduler {
             batches,
             self.instances.due(),
             self.queue.due(),
-            self.sweep_due(),
+            self.queue.sweep_due(self.now),
             self.leases.first().map(|(due, _)| *due),
             self.evictions.due(),
             self.cordons.due(self.now),
-            (!self.woken.is_empty() || self.evictions.has_work()).then_some(self.now),
+            (self.queue.has_woken() || self.evictions.has_work()).then_some(self.now),
             self.briefing.is_page_due(&self.peers).then_some(self.now),
         ];
         due.into_iter().flatten().min()

@@ -120,6 +120,16 @@ impl Queue {
         reservations.all(|(kept_for, kept)| kept_for == pool && rank <= kept)
     }
 
+    /// The node that is kept for an instance.
+    pub(crate) fn node_kept_for(&self, instance: &InstanceId) -> Option<NodeKey> {
+        let mut kept = self
+            .turns
+            .iter()
+            .filter_map(|turns| turns.reservation.as_ref());
+        kept.find(|kept| kept.instance == *instance)
+            .map(|kept| kept.node)
+    }
+
     /// The reservation of a pool: for whom, and which node.
     pub(crate) fn reservation(&self, pool: Pool) -> Option<(&InstanceId, NodeKey)> {
         let kept = self.turns[pool as usize].reservation.as_ref()?;

@@ -6,31 +6,58 @@ use std::collections::VecDeque;
 use indexmap::IndexMap;
 
 use crate::api::ids::NodeKey;
-use crate::queue::Begin;
+use crate::queue::{Begin, Queue};
 
 /// Nodes that those who wait may have a use for.
 #[derive(Debug, Default)]
-pub(crate) struct Woken {
+pub(super) struct Woken {
     /// May name a node more than once; the first time counts.
     turns: VecDeque<NodeKey>,
     begin: IndexMap<NodeKey, Begin>,
 }
 
+impl Queue {
+    /// Has those who wait, if any do, asked about a node that may be of use to them, from the head on.
+    pub(crate) fn wake(&mut self, node: NodeKey) {
+        if !self.is_empty() {
+            self.woken.wake(node);
+        }
+    }
+
+    /// Whether there is a node to ask about.
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
+    /// The node whose turn it is, and where in the order to begin; none if nobody waits any more.
+    pub(crate) fn next_woken(&mut self) -> Option<(NodeKey, Begin)> {
+        if self.is_empty() {
+            self.woken = Woken::default();
+        }
+        self.woken.take()
+    }
+
+    /// Has a node asked about once more behind the others; unless it was woken meanwhile.
+    pub(crate) fn ask_later(&mut self, node: NodeKey, begin: Begin) {
+        self.woken.go_on(node, begin);
+    }
+}
+
 impl Woken {
     /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.begin.is_empty()
     }
 
     /// Adds a node, behind the others unless it is there already; the queue is asked about it from its head on.
-    pub(crate) fn wake(&mut self, node: NodeKey) {
+    fn wake(&mut self, node: NodeKey) {
         if self.begin.insert(node, Begin::AtHead).is_none() {
             self.turns.push_back(node);
         }
     }
 
     /// Adds a node about which the queue was asked in part; unless it has been woken anew since.
-    pub(crate) fn go_on(&mut self, node: NodeKey, begin: Begin) {
+    fn go_on(&mut self, node: NodeKey, begin: Begin) {
         if !self.begin.contains_key(&node) {
             self.begin.insert(node, begin);
             self.turns.push_back(node);
@@ -38,18 +65,13 @@ impl Woken {
     }
 
     /// Takes out the node whose turn it is.
-    pub(crate) fn take(&mut self) -> Option<(NodeKey, Begin)> {
+    fn take(&mut self) -> Option<(NodeKey, Begin)> {
         while let Some(node) = self.turns.pop_front() {
             if let Some(begin) = self.begin.swap_remove(&node) {
                 return Some((node, begin));
             }
         }
         None
-    }
-
-    /// Nobody waits any more.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
     }
 }
 

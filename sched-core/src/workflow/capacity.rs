@@ -44,9 +44,7 @@ impl Scheduler {
     }
 
     fn capacity_changed(&mut self, key: NodeKey) {
-        if !self.queue.is_empty() {
-            self.woken.wake(key);
-        }
+        self.queue.wake(key);
         self.cordons.note_room(self.now);
     }
 

@@ -149,10 +149,12 @@ impl Scheduler {
         if self.queue.is_empty() {
             return;
         }
-        let kept = self.kept_for(instance);
+        let kept = self.queue.node_kept_for(instance);
         if self.queue.remove(instance).is_some() {
             self.outranks_no_more();
-            kept.into_iter().for_each(|key| self.wake(key));
+            if let Some(key) = kept {
+                self.wake(key);
+            }
         }
     }
 
@@ -311,7 +313,7 @@ impl Scheduler {
         let kept = self.instances.get(instance);
         let may_wait = kept.is_some_and(|it| {
             let waits = it.waits_until.is_some_and(|until| until > self.now);
-            it.has_run || waits && !self.woken.is_empty()
+            it.has_run || waits && self.queue.has_woken()
         });
         if !may_wait || self.queue.is_empty() {
             return self.claim_kept(instance, key, detail);

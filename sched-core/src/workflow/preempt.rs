@@ -280,7 +280,7 @@ impl Scheduler {
     pub(crate) fn seek_for_evicted(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SOUGHT_PER_TURN {
-            if !self.woken.is_empty() {
+            if self.queue.has_woken() {
                 return any;
             }
             let Some(instance) = self.evictions.next_seeking() else {

@@ -126,15 +126,6 @@ impl Scheduler {
             self.wake(key);
         }
     }
-
-    /// Whether a node is kept for an instance, which is about to leave the queue; the node is open to all then.
-    pub(crate) fn kept_for(&self, instance: &InstanceId) -> Option<NodeKey> {
-        let mut reservations = Pool::ALL
-            .into_iter()
-            .filter_map(|pool| self.queue.reservation(pool));
-        let (_, key) = reservations.find(|(kept_for, _)| *kept_for == instance)?;
-        Some(key)
-    }
 }
 
 /// How much of what is asked for is not free, in thousandths of each amount, together.

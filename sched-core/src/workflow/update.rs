@@ -96,7 +96,7 @@ impl Scheduler {
         };
         kept.priority = priority;
         self.journal.note_instance(instance);
-        let reserved = self.kept_for(instance);
+        let reserved = self.queue.node_kept_for(instance);
         if let Some(mut waiter) = self.queue.remove(instance) {
             waiter.priority = priority;
             let place = waiter.place;

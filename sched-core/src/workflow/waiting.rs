@@ -4,7 +4,7 @@
 //! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
 
@@ -16,7 +16,7 @@ use crate::cluster::node::{NodeStatus, Pool};
 use crate::instance::{By, State};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
-use crate::queue::{Begin, Found, Full, Place, Purpose, Rank, Room, Shape, Waiter};
+use crate::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
 use crate::workflow::admission::NewStart;
 use crate::workflow::records::ms;
 use crate::workflow::start::Refusal;
@@ -29,20 +29,6 @@ const SERVED_PER_TURN: usize = 64;
 /// Waiting instances tried on one node that the queue thinks fit there and that do not, for reasons it does not know,
 /// before the next node has its turn.
 const MISFITS_PER_NODE: usize = 4;
-
-/// Time between two looks at some of those that wait, whatever has become of nodes: that a member of a group has left
-/// another rack, or that a node starts less at a time, makes no node offer more.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
-
-/// Those looked at then, of each pool; the next ones have their turn the next time.
-const SWEPT_AT_ONCE: usize = 16;
-
-/// Where the looks at those that wait are.
-#[derive(Debug, Default)]
-pub(crate) struct Sweep {
-    at: Option<Instant>,
-    after: [Option<Rank>; 2],
-}
 
 impl Scheduler {
     /// A START fits nowhere: room is made for it, or it waits, or it fails.
@@ -177,7 +163,7 @@ impl Scheduler {
         };
         self.note_changes();
         if self.queue.push(waiter).is_ok() {
-            self.woken.wake(key);
+            self.queue.wake(key);
         }
         self.evictions
             .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
@@ -262,23 +248,18 @@ impl Scheduler {
     pub(crate) fn serve_waiting(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SERVED_PER_TURN {
-            if self.queue.is_empty() {
-                self.woken.clear();
-            }
-            let Some((key, after)) = self.woken.take() else {
+            let Some((key, after)) = self.queue.next_woken() else {
                 return any;
             };
             match self.serve(key, after) {
                 // There may be room for another.
                 Served::One => {
-                    self.woken.wake(key);
+                    self.queue.ask_later(key, Begin::AtHead);
                     any = true;
                 }
                 Served::Nobody => {}
                 // Its turn comes again behind the others.
-                Served::More(after) => {
-                    self.woken.go_on(key, after);
-                }
+                Served::More(after) => self.queue.ask_later(key, after),
             }
         }
         any
@@ -286,7 +267,7 @@ impl Scheduler {
 
     /// Serves those that wait, if one of them stands before a START that is about to be placed and is in no queue.
     pub(crate) fn serve_before(&mut self, request: &StartRequest) {
-        if self.woken.is_empty() {
+        if !self.queue.has_woken() {
             return;
         }
         let rank = self.rank_of(request);
@@ -410,36 +391,14 @@ impl Scheduler {
         true
     }
 
-    /// When some of those that wait are looked at next.
-    pub(crate) fn sweep_due(&self) -> Option<Instant> {
-        let waits = !self.queue.is_empty();
-        waits.then(|| self.sweep.at.unwrap_or(self.now))
-    }
-
     /// Looks at some of those that wait, if it is time to.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        if self.sweep_due().is_none_or(|due| due > now) {
-            return;
-        }
-        let is_first = self.sweep.at.is_none_or(|at| at + SWEEP_EVERY < now);
-        self.sweep.at = Some(now + SWEEP_EVERY);
-        if is_first {
-            // Whoever waits now was looked at when it came.
+        if !self.queue.begin_sweep(now) {
             return;
         }
         for pool in Pool::ALL {
-            let after = self.sweep.after[pool as usize];
-            let waiting = self.queue.iter_after(pool, after).take(SWEPT_AT_ONCE);
-            let waiting: Vec<_> = waiting
-                .map(|waiter| (waiter.instance.clone(), waiter.purpose, waiter.rank()))
-                .collect();
-            let is_last = waiting.len() < SWEPT_AT_ONCE;
-            let last = waiting.last().map(|(_, _, rank)| *rank);
-            self.sweep.after[pool as usize] = last.filter(|_| !is_last);
-            for (instance, purpose, _) in waiting {
-                if purpose == Purpose::Start {
-                    self.serve_start(&instance);
-                }
+            for instance in self.queue.take_swept(pool) {
+                self.serve_start(&instance);
             }
         }
     }
