@@ -29,6 +29,7 @@ const COMPONENTS: &[&str] = &[
     "peers",
     "placement",
     "queue",
+    "timers",
 ];
 
 /// What components name above them, as measured: who names what. To be shortened whenever one does not any more.

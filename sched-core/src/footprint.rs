@@ -82,14 +82,14 @@ impl Scheduler {
             sessions: self.peers.len(),
             topics: self.peers.topics(),
             nodes: self.cluster.nodes().iter_from(0).count(),
-            losses: self.lost.len(),
+            losses: self.timers.losses(),
             entries: entries.sum(),
             placements: self.cluster.placements().0,
             groups: self.cluster.groups().len(),
             resource_names: self.cluster.columns().len(),
             managed: self.instances.iter().count(),
             managed_bytes: self.instances.size().all(),
-            to_try_again: self.instances.to_try_again(),
+            to_try_again: self.timers.to_ask_again(),
             past,
             past_bytes,
             queued: self.queue.len(),
@@ -109,7 +109,7 @@ impl Scheduler {
             cordons: self.cordons.len(),
             capacity: self.cluster.placements().1
                 + self.peers.capacity()
-                + self.lost.capacity()
+                + self.timers.capacity()
                 + self.instances.capacity()
                 + self.queue.capacity()
                 + self.cluster.groups().capacity(),

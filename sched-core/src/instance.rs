@@ -22,8 +22,7 @@
 //!                                                         └── lease over ──▶ Waiting
 //! ```
 
-pub(crate) mod dues;
-mod history;
+pub(crate) mod history;
 pub(crate) mod lifecycle;
 mod size;
 mod table;

@@ -18,6 +18,7 @@ mod placement;
 mod query;
 mod queue;
 mod scheduler;
+mod timers;
 mod workflow;
 
 pub use api::action::{

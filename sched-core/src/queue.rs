@@ -460,11 +460,14 @@ impl Queue {
             .collect()
     }
 
-    /// When there is something to do because of time: [`Queue::take_due`] or [`Queue::take_ended_reservation`].
-    pub(crate) fn due(&self) -> Option<Instant> {
-        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
-        let reservations = self.turns.iter().filter_map(Turns::due);
-        deadline.into_iter().chain(reservations).min()
+    /// When the first has waited for as long as it may: [`Queue::take_due`].
+    pub(crate) fn deadline_due(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// When the first reservation ends: [`Queue::take_ended_reservation`].
+    pub(crate) fn reservation_due(&self) -> Option<Instant> {
+        self.turns.iter().filter_map(Turns::due).min()
     }
 
     /// Takes out one whose time to wait is over, the earliest first.

@@ -1,7 +1,7 @@
 //! The state machine itself: its parts, and the three calls that drive it. What happens on each input is in the arms
 //! beside this file: `connections`, `reports`, `placement`, `workloads`, `forwarding`, `timers`, `queries`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use proto_frames::{Kind, Uuid};
 
 use crate::api::action::{Action, Message, Notice};
 use crate::api::config::Config;
-use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
 use crate::cluster::Cluster;
 use crate::instance::Instances;
@@ -20,6 +20,7 @@ use crate::peers::outcomes::{self, Outcomes};
 use crate::peers::session::Session;
 use crate::placement::Placement;
 use crate::queue::Queue;
+use crate::timers::Timers;
 use crate::workflow::batches::Batches;
 use crate::workflow::briefing::Briefing;
 use crate::workflow::cordons::Cordons;
@@ -43,15 +44,13 @@ pub struct Scheduler {
     pub(crate) tries: Tries,
     pub(crate) peers: Peers,
     pub(crate) placement: Placement,
-    /// Lost nodes in order of loss, with the moment their time is up.
-    pub(crate) lost: VecDeque<(Instant, NodeKey)>,
     pub(crate) settling: Settling,
     /// What is looked after.
     pub(crate) instances: Instances,
     /// Those of them that wait for room, and the nodes they are to be asked about.
     pub(crate) queue: Queue,
-    /// When to see whether a launcher with a lease still reports.
-    pub(crate) leases: BTreeSet<(Instant, NodeKey)>,
+    /// What is due when.
+    pub(crate) timers: Timers,
     pub(crate) evictions: Evictions,
     pub(crate) journal: Journal,
     /// Which ends of each node are dealt with.
@@ -123,11 +122,10 @@ impl Scheduler {
             tries: Tries::default(),
             config,
             peers: Peers::default(),
-            lost: VecDeque::new(),
             settling,
             instances: Instances::default(),
             queue: Queue::default(),
-            leases: BTreeSet::new(),
+            timers: Timers::default(),
             evictions: Evictions::default(),
             journal,
             ends: Ends::default(),
@@ -142,6 +140,8 @@ impl Scheduler {
             actions: VecDeque::new(),
         };
         scheduler.restore(restored);
+        scheduler.set_recovery_timer();
+        scheduler.set_timers();
         scheduler
     }
 
@@ -170,6 +170,7 @@ impl Scheduler {
         if has_work {
             self.end_turn();
         }
+        self.set_timers();
     }
 
     /// Does what this input has made possible, and hands out what changed.
@@ -198,28 +199,7 @@ impl Scheduler {
     /// When [`Input::Tick`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let lost = self.lost.front().map(|(due, _)| *due);
-        let batches = if self.settling.is_open() {
-            None
-        } else {
-            self.batches.complete_due()
-        };
-        let due = [
-            lost,
-            self.settling.due(),
-            self.journal.due(),
-            self.batches.due(),
-            batches,
-            self.instances.due(),
-            self.queue.due(),
-            self.queue.sweep_due(self.now),
-            self.leases.first().map(|(due, _)| *due),
-            self.evictions.due(),
-            self.cordons.due(self.now),
-            (self.queue.has_woken() || self.evictions.has_work()).then_some(self.now),
-            self.briefing.is_page_due(&self.peers).then_some(self.now),
-        ];
-        due.into_iter().flatten().min()
+        self.timers.next()
     }
 
     /// What was done so far.

@@ -15,7 +15,6 @@ use super::size::Size;
 use super::{Event, Instance, State};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::phase::{IllegalTransition, Phase};
-use crate::instance::dues::Dues;
 use crate::maps::Map;
 
 /// All instances that are looked after.
@@ -26,8 +25,6 @@ pub(crate) struct Instances {
     due: BTreeSet<(Instant, InstanceId)>,
     /// Those on no node.
     nowhere: BTreeSet<InstanceId>,
-    /// Those that wait although nodes refused them, and when those nodes may be asked again.
-    again: Dues,
     /// Those whose nodes are lost, by node.
     lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
@@ -187,7 +184,6 @@ impl Instances {
         kept.note(last);
         self.size.forget(&mut kept);
         self.nowhere.remove(instance);
-        self.again.forget(instance);
         if let Some(due) = kept.state.due() {
             self.due.remove(&(due, instance.clone()));
         }
@@ -211,11 +207,6 @@ impl Instances {
         self.past.size()
     }
 
-    /// Those that are to be tried again at some time.
-    pub(crate) fn to_try_again(&self) -> usize {
-        self.again.len()
-    }
-
     /// Places in the table.
     pub(crate) fn capacity(&self) -> usize {
         self.kept.capacity() + self.lost.capacity()
@@ -223,18 +214,7 @@ impl Instances {
 
     /// When something is due next.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let due = self.due.first().map(|(due, _)| *due);
-        due.into_iter().chain(self.again.first()).min()
-    }
-
-    /// Has the nodes that refused one asked again from this moment on, if it still waits then.
-    pub(crate) fn ask_again(&mut self, instance: &InstanceId, at: Instant) {
-        self.again.set(instance, at);
-    }
-
-    /// One whose nodes may be asked again.
-    pub(crate) fn take_again(&mut self, now: Instant) -> Option<InstanceId> {
-        self.again.take(now)
+        self.due.first().map(|(due, _)| *due)
     }
 
     /// Takes one about which something is due: each moment comes up once, whatever is done about it, so that nothing

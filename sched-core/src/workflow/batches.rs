@@ -15,6 +15,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::maps::Map;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
+use crate::timers::Timer;
 use crate::workflow::admission::{Known, NewStart};
 use crate::workflow::start::Refusal;
 
@@ -111,7 +112,7 @@ impl Batches {
     }
 
     /// When the first of those that are not complete has waited long enough.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    fn due(&self) -> Option<Instant> {
         // In order of their first STARTs, and so of this time.
         let mut waiting = self.waiting.values();
         waiting
@@ -335,9 +336,14 @@ impl Scheduler {
                 let starts = self.take_batch(&id);
                 self.place_all(now, &id, starts);
             }
-            Ok(false) => {}
+            Ok(false) => self.set_batch_timer(),
             Err((start, problem)) => self.refuse_start(&start, problem),
         }
+    }
+
+    /// Has the batch that waits longest for its last START looked at when its time is over.
+    fn set_batch_timer(&mut self) {
+        self.timers.put(Timer::LateBatches, self.batches.due());
     }
 
     /// A node has an instance of which nothing else is on disk: a START of it that waits in a batch is not to be placed
@@ -351,6 +357,7 @@ impl Scheduler {
     /// Takes a batch out; what becomes of its STARTs is the caller's to see to.
     fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
         let starts = self.batches.take(id);
+        self.set_batch_timer();
         for start in &starts {
             self.journal.note_instance(&start.request.instance);
         }
@@ -566,6 +573,7 @@ impl Scheduler {
                 );
             }
         }
+        self.set_batch_timer();
     }
 }
 

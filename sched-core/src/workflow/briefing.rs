@@ -101,8 +101,15 @@ impl Scheduler {
         }
     }
 
+    /// Queues the next page if the controller's queue is short.
+    pub(crate) fn brief_if_due(&mut self) {
+        if self.briefing.is_page_due(&self.peers) {
+            self.brief_on();
+        }
+    }
+
     /// Queues the next page, and after the last one what was missed.
-    pub(crate) fn brief_on(&mut self) {
+    fn brief_on(&mut self) {
         let mut briefing = std::mem::take(&mut self.briefing);
         let Some((to, shown)) = briefing.current() else {
             return;

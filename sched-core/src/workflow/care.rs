@@ -25,6 +25,7 @@ use crate::journal::Next;
 use crate::peers::owner::Owner;
 use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
+use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 
 /// How long a launcher may take to suspend, resume or stop an instance before that counts as failed. Launchers kill
@@ -141,6 +142,7 @@ impl Scheduler {
         self.journal.note_instance(instance);
         self.tell_state(instance, what, None, detail);
         self.evictions.forget(instance);
+        self.timers.forget(instance);
         self.note_out_of_the_way(instance);
     }
 
@@ -486,7 +488,7 @@ impl Scheduler {
             let kept = self.instances.get(instance);
             if has_run && kept.is_some_and(|kept| *kept.state() == State::Waiting) {
                 let at = self.now + REFUSED_TIME;
-                self.instances.ask_again(instance, at);
+                self.timers.set(Timer::AskAgain(instance.clone()), at);
             }
         } else {
             let why = Explanation::of(if text.is_empty() { &detail } else { text });
@@ -528,19 +530,18 @@ impl Scheduler {
         self.cluster.ledger_mut(key).release(instance);
     }
 
-    /// Something is due about instances that are looked after.
-    pub(crate) fn instances_due(&mut self, now: Instant, most: usize) {
-        for _ in 0..most {
-            let Some(instance) = self.instances.take_again(now) else {
-                break;
-            };
-            let kept = self.instances.get_mut(&instance);
-            if let Some(kept) = kept.filter(|kept| *kept.state() == State::Waiting) {
-                kept.tried.clear();
-                self.leave_queue(&instance);
-                self.seek(&instance, "nodes that refused it may take it by now");
-            }
+    /// The nodes that refused an instance may be asked again.
+    pub(crate) fn ask_again(&mut self, instance: &InstanceId) {
+        let kept = self.instances.get_mut(instance);
+        if let Some(kept) = kept.filter(|kept| *kept.state() == State::Waiting) {
+            kept.tried.clear();
+            self.leave_queue(instance);
+            self.seek(instance, "nodes that refused it may take it by now");
         }
+    }
+
+    /// The times of states of instances are over.
+    pub(crate) fn states_due(&mut self, now: Instant, most: usize) {
         for _ in 0..most {
             let Some(instance) = self.instances.take_due(now) else {
                 return;

@@ -19,6 +19,7 @@ use crate::instance::{Awaits, By, State, Then};
 use crate::peers::Place;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
+use crate::timers::Timer;
 use crate::workflow::admission::Known;
 use crate::workflow::care::placing;
 use crate::workflow::start::Refusal;
@@ -96,6 +97,7 @@ impl Scheduler {
             }
             self.lose_node(now, key);
         }
+        self.timers.cancel(&Timer::GiveUp(key));
         self.cluster.return_node(key, roles, id, now);
         self.note_changes();
         self.announce_node(key);
@@ -173,7 +175,8 @@ impl Scheduler {
         if in_doubt > 0 {
             self.notice(Notice::InDoubt(uuid, in_doubt));
         }
-        self.lost.push_back((now + self.config.in_doubt_time, key));
+        let given_up = now + self.config.in_doubt_time;
+        self.timers.set(Timer::GiveUp(key), given_up);
         // What is placed again finds other nodes only now that this one is off the tables.
         self.kept_cut_off(key);
         let event = NodeDisconnected {

@@ -185,32 +185,17 @@ impl Cordons {
         self.looks
     }
 
-    /// When there is something to do because of time.
-    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
-        if self.drains == 0 {
-            return None;
-        }
-        let drains = self.by_node.values().filter_map(|it| it.drain.as_ref());
-        let at_once = self.is_stirred.then_some(now);
-        let dues = drains.filter_map(|drain| drain.due);
-        dues.chain(self.retry_at).chain(at_once).min()
+    /// When the drains look for room again.
+    pub(crate) fn retry_due(&self) -> Option<Instant> {
+        self.retry_at.filter(|_| self.drains > 0)
     }
 
-    /// Takes in that it is later; the nodes whose drains are over by that.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Uuid> {
-        if self.drains == 0 {
-            return Vec::new();
-        }
-        if self.retry_at.is_some_and(|at| at <= now) {
+    /// Has the drains look for room again, if it is time to.
+    pub(crate) fn retry(&mut self, now: Instant) {
+        if self.retry_due().is_some_and(|at| at <= now) {
             self.retry_at = None;
             self.looks += 1;
             self.is_stirred = true;
         }
-        let is_due = |cordon: &Cordon| {
-            let due = cordon.drain.as_ref().and_then(|drain| drain.due);
-            due.is_some_and(|due| due <= now)
-        };
-        let due = self.by_node.iter().filter(|(_, cordon)| is_due(cordon));
-        due.map(|(&uuid, _)| uuid).collect()
     }
 }

@@ -24,6 +24,7 @@ use crate::api::record::{DrainRecord, NodeRecord, Record};
 use crate::api::text::ShortText;
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
 use crate::peers::session::Session;
+use crate::timers::Timer;
 use crate::workflow::cordons::{Drain, Misfitted};
 use crate::workflow::migrate::{MOVE_TIME, Plan};
 
@@ -180,6 +181,7 @@ impl Scheduler {
             ..Drain::new(due, drain.parallel, None)
         };
         self.cordons.begin_drain(uuid, drain);
+        self.timers.put(Timer::Drain(uuid), due);
     }
 
     /// How a node's drain stands, in words; empty if it is not drained.
@@ -225,6 +227,7 @@ impl Scheduler {
         };
         let progress = self.check_drain(key);
         self.cordons.begin_drain(uuid, drain);
+        self.timers.put(Timer::Drain(uuid), due);
         self.journal.note_node(uuid);
         self.tell_drain(uuid, progress);
     }
@@ -428,17 +431,16 @@ impl Scheduler {
         let key = self.cluster.nodes().by_uuid(uuid);
         let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
         if self.cordons.end_drain(uuid).is_some() {
+            self.timers.cancel(&Timer::Drain(uuid));
             self.journal.note_node(uuid);
             debug_assert!(key.is_some() || progress.state != DrainState::Done);
             self.tell_progress(asker, &progress);
         }
     }
 
-    /// Drains whose time is over.
-    pub(crate) fn drains_due(&mut self, now: Instant) {
-        for uuid in self.cordons.take_due(now) {
-            self.end_drain(uuid, DrainState::Incomplete, "its time is over");
-        }
+    /// The time of a drain is over.
+    pub(crate) fn drain_is_late(&mut self, uuid: Uuid) {
+        self.end_drain(uuid, DrainState::Incomplete, "its time is over");
     }
 
     /// A node that is drained is lost: whether its instances are gone nobody can say.

@@ -1,5 +1,5 @@
-//! What is remembered of instances that make way for others, beyond their states: who waits for whom, who did not make
-//! way, and when something is to be tried again.
+//! What is remembered of instances that make way for others, beyond their states: who waits for whom, and who did not make
+//! way.
 //!
 //! Plain data. Who makes way is chosen in `preempt`; suspending and resuming is `suspend`'s.
 
@@ -26,9 +26,6 @@ pub(crate) struct Evictions {
     stays: BTreeMap<InstanceId, Instant>,
     /// Nodes on which nobody is resumed because one of higher priority waits that could run there.
     outranked: BTreeSet<NodeKey>,
-    /// When suspended instances are to be looked at again.
-    look_at: BTreeMap<InstanceId, Instant>,
-    looks: BTreeSet<(Instant, InstanceId)>,
 }
 
 impl Evictions {
@@ -84,39 +81,8 @@ impl Evictions {
         self.outranked.pop_first()
     }
 
-    /// Has a suspended instance looked at again at this moment, and not before.
-    pub(crate) fn look_again(&mut self, instance: &InstanceId, at: Instant) {
-        self.look_no_more(instance);
-        self.look_at.insert(instance.clone(), at);
-        self.looks.insert((at, instance.clone()));
-    }
-
-    /// Does not look at one again.
-    fn look_no_more(&mut self, instance: &InstanceId) {
-        if let Some(at) = self.look_at.remove(instance) {
-            self.looks.remove(&(at, instance.clone()));
-        }
-    }
-
-    /// When one is to be looked at again.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.looks.first().map(|(at, _)| *at)
-    }
-
-    /// One that is to be looked at now.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<InstanceId> {
-        let (at, _) = self.looks.first()?;
-        if *at > now {
-            return None;
-        }
-        let (_, instance) = self.looks.pop_first()?;
-        self.look_at.remove(&instance);
-        Some(instance)
-    }
-
     /// An instance is gone.
     pub(crate) fn forget(&mut self, instance: &InstanceId) {
         self.stays.remove(instance);
-        self.look_no_more(instance);
     }
 }

@@ -92,6 +92,7 @@ impl Scheduler {
 
     /// Fails, because time has passed, what has waited long enough.
     pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
+        self.forget_old_claims();
         if self.journal.note_silence(now) {
             self.notice(Notice::Disk(DiskSilence::Begun));
         }

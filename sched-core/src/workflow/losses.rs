@@ -19,6 +19,7 @@ use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
 use crate::instance::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
 use crate::placement::explain::Explanation;
+use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::start::Refusal;
 
@@ -48,7 +49,8 @@ impl Scheduler {
         let earlier = self.cluster.extend_lease(key, now);
         if earlier.is_none() {
             // Looked at again when it is due; meanwhile each report costs no more than the time it came.
-            self.leases.insert((now + LEASE_LOOK, key));
+            self.timers
+                .bring_forward(Timer::Lease(key), now + LEASE_LOOK);
         }
     }
 
@@ -83,28 +85,22 @@ impl Scheduler {
         }
     }
 
-    /// Ends connections over which nothing came for longer than a lease: a launcher that hangs keeps its connection, and
+    /// Ends a connection over which nothing came for longer than a lease: a launcher that hangs keeps its connection, and
     /// nobody else would hear that it has lost what ran under its lease.
-    pub(crate) fn end_silent(&mut self, now: Instant) {
-        while let Some(&(due, key)) = self.leases.first()
-            && due <= now
-        {
-            self.leases.pop_first();
-            if !self.cluster.nodes().contains(key) {
-                continue;
-            }
-            let node = self.cluster.nodes().node(key);
-            let (Some(session), Some(heard)) = (node.session(), node.leased_at) else {
-                continue;
-            };
-            let silent = self.lease_of(key).map_or(LEASE_LOOK, fence);
-            if heard + silent > now {
-                self.leases.insert((heard + silent, key));
-                continue;
-            }
-            let why = DisconnectReason::Silent;
-            self.act(Action::Disconnect { session, why });
+    pub(crate) fn end_if_silent(&mut self, now: Instant, key: NodeKey) {
+        if !self.cluster.nodes().contains(key) {
+            return;
         }
+        let node = self.cluster.nodes().node(key);
+        let (Some(session), Some(heard)) = (node.session(), node.leased_at) else {
+            return;
+        };
+        let silent = self.lease_of(key).map_or(LEASE_LOOK, fence);
+        if heard + silent > now {
+            return self.timers.set(Timer::Lease(key), heard + silent);
+        }
+        let why = DisconnectReason::Silent;
+        self.act(Action::Disconnect { session, why });
     }
 
     /// The instances looked after that a STATS lists and that its node's ledger does not know as such; those that it does

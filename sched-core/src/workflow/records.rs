@@ -133,6 +133,7 @@ impl Scheduler {
         if count > 0 {
             self.notice(Notice::Restored(count));
         }
+        self.forget_old_claims();
     }
 
     fn restore_instance(

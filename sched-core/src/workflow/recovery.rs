@@ -164,12 +164,14 @@ impl Settling {
         self.instances.swap_remove(&start.request.instance);
     }
 
-    /// Notes that a node is back; closes the window if it was the last.
-    pub(crate) fn note_back(&mut self, node: Uuid, now: Instant) {
-        if self.missing.swap_remove(&node) && self.missing.is_empty() {
+    /// Notes that a node is back; closes the window if it was the last. Whether it closed it.
+    pub(crate) fn note_back(&mut self, node: Uuid, now: Instant) -> bool {
+        let is_last = self.missing.swap_remove(&node) && self.missing.is_empty();
+        if is_last {
             self.window = Window::Closed(now);
             self.had = Map::default();
         }
+        is_last
     }
 
     /// Closes the window at its time; whether it just closed.

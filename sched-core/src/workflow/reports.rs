@@ -33,6 +33,7 @@ impl Scheduler {
         }
         if was_open {
             self.retry_batches(now, BATCHES_PER_READY);
+            self.set_recovery_timer();
         }
     }
 
@@ -53,8 +54,9 @@ impl Scheduler {
     /// what runs on it, because members of groups may be among that.
     fn note_back(&mut self, now: Instant, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
-        if node.status != NodeStatus::Connected && node.has_listed {
-            self.settling.note_back(node.uuid, now);
+        let is_back = node.status != NodeStatus::Connected && node.has_listed;
+        if is_back && self.settling.note_back(node.uuid, now) {
+            self.set_recovery_timer();
         }
     }
 

@@ -218,6 +218,7 @@ impl Scheduler {
         while let Some(start) = self.settling.take() {
             self.fail_start(&start, Refusal::Leaving);
         }
+        self.set_recovery_timer();
         if self.config.durable {
             // What waits is on disk, and goes on waiting when the scheduler is back.
             if self.journal.is_in_trouble() {

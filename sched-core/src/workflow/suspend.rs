@@ -8,7 +8,7 @@
 
 mod outcome;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
@@ -19,6 +19,7 @@ use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
 use crate::instance::{By, Instance, State};
 use crate::queue::Shape;
+use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, Plan};
 use proto_frames::payload::{
@@ -456,32 +457,30 @@ impl Scheduler {
         }
     }
 
-    /// Looks again at those that had to make way and are suspended since, and at those that ran once and wait because no
-    /// node could start them again.
-    pub(crate) fn look_at_evicted(&mut self, now: Instant, most: usize) {
-        for _ in 0..most {
-            let Some(instance) = self.evictions.take_due(now) else {
-                return;
-            };
-            match self.state_of(&instance) {
-                Some(State::Suspended {
-                    node,
-                    by: By::Preemptor(_),
-                }) => self.look_at_one(node, &instance),
-                // By now nodes that could not start it may.
-                Some(State::Waiting) => {
-                    let kept = self.instances.get_mut(&instance);
-                    kept.into_iter().for_each(|kept| kept.tried.clear());
-                    self.seek(&instance, "it is tried on all nodes again");
+    /// Looks again at one that had to make way and is suspended since, or that ran once and waits because no node could
+    /// start it again.
+    pub(crate) fn look_again(&mut self, instance: &InstanceId) {
+        match self.state_of(instance) {
+            Some(State::Suspended {
+                node,
+                by: By::Preemptor(_),
+            }) => self.look_at_one(node, instance),
+            // By now nodes that could not start it may.
+            Some(State::Waiting) => {
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.tried.clear();
                 }
-                _ => {}
+                self.seek(instance, "it is tried on all nodes again");
             }
+            _ => {}
         }
     }
 
     fn look_at_one(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.evictions
-            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+        self.timers.set(
+            Timer::LookAgain(instance.clone()),
+            self.now + RESUME_ELSEWHERE_AFTER,
+        );
         if !self.queue.contains(instance) {
             return self.wait_for_resume(instance, key);
         }

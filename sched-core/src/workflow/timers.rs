@@ -1,4 +1,4 @@
-//! What happens because time passed: lost nodes are given up, the settle window closes.
+//! What happens because time passed: a tick runs the timers that are due, kind by kind, each kind as often as may be.
 
 use std::time::Instant;
 
@@ -6,62 +6,110 @@ use crate::Scheduler;
 use crate::api::action::Action;
 use crate::api::ids::NodeKey;
 use crate::cluster::node::Presence;
+use crate::timers::{Kind, Timer};
 use crate::workflow::batches::BATCHES_PER_TICK;
 
-/// STARTs that fail in one tick before it ends; a tick that has more to do is due again at once. What bounds how long
-/// the loss of many nodes keeps everybody else waiting.
-const MAX_FAILURES_PER_TICK: usize = 256;
+/// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that has
+/// more to do is due again at once. What bounds how long the loss of many nodes keeps everybody else waiting.
+const MAX_PER_TICK: usize = 256;
 
 impl Scheduler {
+    /// Runs what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
-        let mut starts = 0;
-        while let Some(&(due, key)) = self.lost.front()
-            && due <= now
-            && starts < MAX_FAILURES_PER_TICK
-        {
-            self.lost.pop_front();
-            starts += self.give_up(due, key);
+        for kind in Kind::ALL {
+            // What was run before may have more due by now.
+            self.set_timers();
+            let mut done = 0;
+            while done < MAX_PER_TICK
+                && let Some(timer) = self.timers.pop_due(kind, now)
+            {
+                done += self.run(now, timer);
+            }
         }
+        self.outcomes.forget_old(now);
+        self.give_back_memory();
+    }
+
+    /// Runs one timer; for how many of [`MAX_PER_TICK`] that counts. What does as many by itself is set again with what is
+    /// left.
+    fn run(&mut self, now: Instant, timer: Timer) -> usize {
+        match timer {
+            Timer::GiveUp(key) => return self.give_up(key),
+            Timer::Lease(key) => {
+                self.end_if_silent(now, key);
+                return 0;
+            }
+            Timer::Drain(uuid) => {
+                self.drain_is_late(uuid);
+                return 0;
+            }
+            Timer::AskAgain(instance) => {
+                self.ask_again(&instance);
+                return 1;
+            }
+            Timer::LookAgain(instance) => {
+                self.look_again(&instance);
+                return 1;
+            }
+            Timer::Recovery => self.end_recovery(now),
+            Timer::LateBatches => self.fail_late_batches(now),
+            Timer::Disk => self.disk_due(now, MAX_PER_TICK),
+            Timer::Sweep => self.sweep(now),
+            Timer::QueueDeadlines => self.fail_late_waiters(now, MAX_PER_TICK),
+            Timer::States => self.states_due(now, MAX_PER_TICK),
+            Timer::Rest => self.brief_if_due(),
+            Timer::Reservations => self.end_reservations(now),
+            Timer::DrainRetry => self.cordons.retry(now),
+        }
+        MAX_PER_TICK
+    }
+
+    /// Sets the timers of what components keep in their own order.
+    pub(crate) fn set_timers(&mut self) {
+        let timers = &mut self.timers;
+        timers.put(Timer::Disk, self.journal.due());
+        timers.put(Timer::States, self.instances.due());
+        timers.put(Timer::QueueDeadlines, self.queue.deadline_due());
+        timers.put(Timer::Reservations, self.queue.reservation_due());
+        timers.put(Timer::Sweep, self.queue.sweep_due(self.now));
+        timers.put(Timer::DrainRetry, self.cordons.retry_due());
+        let is_rest = self.queue.has_woken()
+            || self.evictions.has_work()
+            || self.cordons.is_stirred()
+            || self.briefing.is_page_due(&self.peers);
+        timers.put(Timer::Rest, is_rest.then_some(self.now));
+    }
+
+    /// The recovery window closes if it is time to, and once it has what waited for that is tried again.
+    fn end_recovery(&mut self, now: Instant) {
         if self.settling.close_if_due(now) {
             self.act(Action::RememberNodes);
         }
         if !self.settling.is_open() {
-            self.retry_settling(now, MAX_FAILURES_PER_TICK);
+            self.retry_settling(now, MAX_PER_TICK);
             self.retry_batches(now, BATCHES_PER_TICK);
         }
-        self.fail_late_batches(now);
-        self.disk_due(now, MAX_FAILURES_PER_TICK);
-        self.end_silent(now);
-        self.sweep(now);
-        self.fail_late_waiters(now, MAX_FAILURES_PER_TICK);
-        self.instances_due(now, MAX_FAILURES_PER_TICK);
-        if self.briefing.is_page_due(&self.peers) {
-            self.brief_on();
+        self.set_recovery_timer();
+    }
+
+    /// Has the recovery window closed in time, and what waited for that tried again at once.
+    pub(crate) fn set_recovery_timer(&mut self) {
+        let mut due = self.settling.due();
+        if !self.settling.is_open() {
+            due = due.into_iter().chain(self.batches.complete_due()).min();
         }
-        self.end_reservations(now);
-        self.look_at_evicted(now, MAX_FAILURES_PER_TICK);
-        self.drains_due(now);
-        self.outcomes.forget_old(now);
-        self.forget_old_claims();
-        self.give_back_memory();
+        self.timers.put(Timer::Recovery, due);
     }
 
     /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
-    fn give_up(&mut self, due: Instant, key: NodeKey) -> usize {
-        let is_due = self
-            .cluster
-            .nodes()
-            .iter_from(key.0 as usize)
-            .next()
-            .is_some_and(|(found, node)| {
-                found == key && matches!(node.presence, Presence::Lost(at) if at + self.config.in_doubt_time == due)
-            });
-        if !is_due {
-            // It has come back since; if it was lost again, a later turn is its own.
+    fn give_up(&mut self, key: NodeKey) -> usize {
+        let nodes = self.cluster.nodes();
+        if !nodes.contains(key) || !matches!(nodes.node(key).presence, Presence::Lost(_)) {
             return 0;
         }
         self.drained_node_is_lost(key);
         self.kept_given_up(key);
+        self.timers.cancel(&Timer::Lease(key));
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
@@ -83,9 +131,6 @@ impl Scheduler {
     pub(crate) fn give_back_memory(&mut self) {
         const SHRINK_ABOVE: usize = 4096;
         self.placement.forget_old(self.now);
-        if self.lost.capacity() > SHRINK_ABOVE && self.lost.len() < self.lost.capacity() / 4 {
-            self.lost.shrink_to(2 * self.lost.len());
-        }
         self.cluster.give_back_memory(SHRINK_ABOVE);
         self.peers.give_back_memory(SHRINK_ABOVE);
     }

@@ -17,6 +17,7 @@ use crate::instance::{By, State};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
+use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 use crate::workflow::records::ms;
 use crate::workflow::start::Refusal;
@@ -86,8 +87,10 @@ impl Scheduler {
         let is_stuck = kept.has_run && !kept.tried.is_empty();
         self.turn(instance, State::Waiting, detail);
         if is_stuck {
-            self.evictions
-                .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+            self.timers.set(
+                Timer::LookAgain(instance.clone()),
+                self.now + RESUME_ELSEWHERE_AFTER,
+            );
         }
         match self.enqueue(instance, request) {
             Ok(()) => self.tell_queued_once_on_disk(instance),
@@ -165,8 +168,10 @@ impl Scheduler {
         if self.queue.push(waiter).is_ok() {
             self.queue.wake(key);
         }
-        self.evictions
-            .look_again(instance, self.now + RESUME_ELSEWHERE_AFTER);
+        self.timers.set(
+            Timer::LookAgain(instance.clone()),
+            self.now + RESUME_ELSEWHERE_AFTER,
+        );
     }
 
     /// Has it told that an instance waits, once that is on disk: who hears of it counts on it.

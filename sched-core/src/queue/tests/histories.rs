@@ -281,7 +281,7 @@ impl History {
         );
         assert_eq!(self.queue.len(), self.oracle.all.len());
         assert_eq!(self.queue.bytes(), self.oracle.bytes());
-        assert_eq!(self.queue.due(), self.oracle.due());
+        assert_eq!(self.queue.deadline_due(), self.oracle.due());
         let node = self.node();
         let mut waiting = self.queue.waiting_for(node);
         waiting.sort();

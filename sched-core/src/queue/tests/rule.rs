@@ -91,7 +91,7 @@ fn a_reservation_ends_with_its_waiter() {
     assert_eq!(reserving(&queue), None, "it has its node");
     assert!(queue.remove(&instance(1)).is_some());
     assert_eq!(queue.reserved(NODE), None);
-    assert_eq!(queue.due(), None);
+    assert_eq!(queue.reservation_due(), None);
     assert_eq!(
         reserving(&queue),
         None,
@@ -106,7 +106,7 @@ fn a_reservation_ends_after_its_time_and_its_passes_begin_anew() {
     pass(&mut queue, Rank::newest(5), PASSES_BEFORE_RESERVATION);
     assert!(queue.reserve(&instance(1), NODE, now));
     let end = now + RESERVATION_TIME;
-    assert_eq!(queue.due(), Some(end));
+    assert_eq!(queue.reservation_due(), Some(end));
     assert_eq!(queue.take_ended_reservation(now), None);
     pass(&mut queue, Rank::newest(5), 1_000);
     assert_eq!(queue.take_ended_reservation(end), Some(NODE));

@@ -5,6 +5,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::cluster::ledger::Entry;
 use crate::instance::{By, State};
+use crate::timers::Timer;
 use proto_frames::payload::{CommandFailureReason, LifeCommand};
 
 use super::RESUME_AGAIN_AFTER;
@@ -100,7 +101,7 @@ impl Scheduler {
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
-            self.evictions.look_again(instance, due);
+            self.timers.set(Timer::LookAgain(instance.clone()), due);
         }
     }
 
