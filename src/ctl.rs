@@ -1,7 +1,7 @@
 //! The operator's client, `ciaoctl`.
 //!
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
-//! - [`event`], [`track`], [`operation`], [`explanation`], [`start_file`], [`resolve`], [`table`], [`units`]: what is known, remembered and shown, pure.
+//! - [`event`], [`track`], [`operation`], [`explanation`], [`start_file`], [`resolve`], [`status`], [`table`], [`units`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
 //! - [`args`], [`exit`], [`output`]: what commands take, the exit codes, and the one way to standard output.
 
@@ -16,6 +16,7 @@ pub mod output;
 pub mod resolve;
 pub mod run;
 pub mod start_file;
+pub mod status;
 pub mod table;
 pub mod track;
 pub mod units;

@@ -23,11 +23,13 @@ pub enum Exit {
     Workload = 6,
     /// The output could not be written (a reader that stops reading is no failure).
     Output = 7,
+    /// With `--wait`: a workload ended, or is gone, and its exit status is not known. It may have succeeded or failed.
+    Unknown = 8,
 }
 
 impl Exit {
     /// Every exit code with what it means.
-    pub const TABLE: [(Self, &'static str); 8] = [
+    pub const TABLE: [(Self, &'static str); 9] = [
         (Self::Done, "everything asked for was done"),
         (
             Self::Refused,
@@ -54,6 +56,10 @@ impl Exit {
             "with --wait: a workload ended with a non-zero exit status",
         ),
         (Self::Output, "the output could not be written"),
+        (
+            Self::Unknown,
+            "with --wait: how a workload ended is unknown; it may have succeeded or failed",
+        ),
     ];
 
     /// The number.
@@ -63,16 +69,17 @@ impl Exit {
     }
 
     /// The exit code of a command that did several things which ended as `self` and `other`: the one that a caller has
-    /// to act on first (connection, timeout, usage, name, refusal, workload, in this order).
+    /// to act on first (connection, timeout, usage, name, refusal, unknown outcome, workload, in this order).
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        const ORDER: [Exit; 7] = [
+        const ORDER: [Exit; 8] = [
             Exit::Output,
             Exit::Connection,
             Exit::Timeout,
             Exit::Usage,
             Exit::NotFound,
             Exit::Refused,
+            Exit::Unknown,
             Exit::Workload,
         ];
         ORDER
@@ -102,7 +109,7 @@ mod tests {
     #[test]
     fn the_table_names_every_code_once_and_in_order() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]
@@ -112,5 +119,6 @@ mod tests {
         assert_eq!(Exit::Refused.and(Exit::Timeout), Exit::Timeout);
         assert_eq!(Exit::Timeout.and(Exit::Connection), Exit::Connection);
         assert_eq!(Exit::Workload.and(Exit::Done), Exit::Workload);
+        assert_eq!(Exit::Workload.and(Exit::Unknown), Exit::Unknown);
     }
 }

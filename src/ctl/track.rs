@@ -47,7 +47,7 @@ pub enum Stage {
     Running,
     /// It ended on its node.
     Ended {
-        /// The exit status, where the launcher tells it; negative or above 128 as the launcher has it.
+        /// The exit status, minus the signal that ended it; `None` = it is not known.
         exit_code: Option<i64>,
     },
     /// It was not started.
@@ -157,6 +157,14 @@ impl Tracker {
             Event::InstanceStopped(stopped) => Stage::Ended {
                 exit_code: stopped.exit_code,
             },
+            Event::InstanceDeleted(_) if matches!(self.all[at].stage, Stage::Waiting(_)) => {
+                Stage::Failed {
+                    reason: "deleted".to_owned(),
+                    detail: Some("it was deleted while it waited".to_owned()),
+                    reasons: Vec::new(),
+                    attempts: Vec::new(),
+                }
+            }
             Event::InstanceDeleted(deleted) => Stage::Ended {
                 exit_code: deleted.exit_code,
             },
@@ -200,11 +208,13 @@ impl Tracker {
     #[must_use]
     pub fn exit(&self) -> Exit {
         let of = |tracked: &Tracked| match &tracked.stage {
-            Stage::Failed { .. } | Stage::Vanished => Exit::Refused,
+            Stage::Failed { .. } => Exit::Refused,
+            Stage::Vanished => Exit::Unknown,
             Stage::Decided(decision) if decision.fits < decision.count => Exit::Refused,
             Stage::Ended {
                 exit_code: Some(code),
             } if *code != 0 && self.until > Until::Placed => Exit::Workload,
+            Stage::Ended { exit_code: None } if self.until > Until::Placed => Exit::Unknown,
             stage if self.is_done(stage) => Exit::Done,
             _ => Exit::Timeout,
         };

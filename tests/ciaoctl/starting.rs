@@ -112,6 +112,24 @@ async fn waiting_for_the_end_gives_the_exit_status() {
 }
 
 #[tokio::test]
+async fn an_end_whose_exit_status_nobody_knows_is_no_success() {
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        place_and_end(peers, from, frame, None);
+        if frame.kind == Kind::QUERY {
+            peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &[], 10));
+        }
+    })
+    .await;
+    let file = start_file(scheduler.certs.path(), ID);
+    let ran = scheduler.ctl(&["start", "--wait", &file]).await;
+    assert_eq!(ran.code, Some(8), "{ran:?}");
+    assert_eq!(
+        ran.out.lines().last().unwrap(),
+        format!("{ID} ended on node-a (4cb19522): exit status unknown")
+    );
+}
+
+#[tokio::test]
 async fn waiting_until_it_runs_looks_until_its_node_has_reported_it() {
     let mut looks = 0;
     let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
@@ -150,8 +168,9 @@ async fn an_instance_that_vanishes_is_not_waited_for_for_ever() {
     .await;
     let file = start_file(scheduler.certs.path(), ID);
     let ran = scheduler.ctl(&["start", "--wait", &file]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.code, Some(8), "{ran:?}");
     assert!(ran.out.contains("vanished on node-a"), "{ran:?}");
+    assert!(ran.out.contains("how it ended is unknown"), "{ran:?}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::ctl::event::Event;
 use crate::ctl::event::life::{self, command_failure, drain, queued, turn};
 use crate::ctl::explanation::reasons_json;
+use crate::ctl::status::exit_status;
 use crate::ctl::units::{elide, mebibytes, short};
 use crate::printable::Printable;
 
@@ -195,7 +196,7 @@ pub fn refusal(refused: &CommandRefused) -> String {
 }
 
 fn status(exit_code: Option<i64>) -> String {
-    exit_code.map_or_else(String::new, |code| format!(", exit status {code}"))
+    exit_code.map_or_else(String::new, |_| format!(", {}", exit_status(exit_code)))
 }
 
 fn stats(stats: &Stats) -> String {

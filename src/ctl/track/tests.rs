@@ -73,7 +73,8 @@ fn a_workload_that_ends_badly_says_so_in_the_exit_code() {
     for (exit_code, exit) in [
         (Some(0), Exit::Done),
         (Some(3), Exit::Workload),
-        (None, Exit::Done),
+        (Some(-9), Exit::Workload),
+        (None, Exit::Unknown),
     ] {
         let mut tracker = tracker(&["i1"], Until::Exited);
         tracker.observe(&placed("i1", "a"));
@@ -82,6 +83,21 @@ fn a_workload_that_ends_badly_says_so_in_the_exit_code() {
         assert!(tracker.is_settled());
         assert_eq!(tracker.exit(), exit, "{exit_code:?}");
     }
+}
+
+#[test]
+fn what_is_deleted_while_it_waits_has_not_ended_but_failed() {
+    let mut tracker = tracker(&["i1"], Until::Exited);
+    tracker.observe(&Event::Queued(Box::new(InstanceQueued {
+        instance_uuid: "i1".into(),
+        ..InstanceQueued::default()
+    })));
+    tracker.observe(&Event::InstanceDeleted(InstanceDeleted {
+        instance_uuid: "i1".into(),
+        ..InstanceDeleted::default()
+    }));
+    assert!(tracker.is_settled());
+    assert_eq!(tracker.exit(), Exit::Refused);
 }
 
 #[test]
@@ -149,7 +165,10 @@ fn a_start_given_to_a_second_node_is_there() {
         instance_uuid: "i1".into(),
         ..InstanceDeleted::default()
     }));
-    assert_eq!(tracker.all()[0].line(), "i1 ended on b (b-uuid-0)");
+    assert_eq!(
+        tracker.all()[0].line(),
+        "i1 ended on b (b-uuid-0): exit status unknown"
+    );
 }
 
 #[test]

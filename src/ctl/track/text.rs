@@ -7,6 +7,7 @@ use super::{Stage, Tracked};
 use crate::ctl::event::life::queued;
 use crate::ctl::event::text::{attempts, attempts_json, decision};
 use crate::ctl::explanation::reasons_json;
+use crate::ctl::status::exit_status;
 use crate::ctl::units::short;
 use crate::printable::Printable;
 
@@ -24,10 +25,7 @@ impl Tracked {
             Stage::Held { state, detail } => format!("{state}{at}: {detail}"),
             Stage::Placed => format!("placed{at}"),
             Stage::Running => format!("running{at}"),
-            Stage::Ended {
-                exit_code: Some(code),
-            } => format!("ended{at}: exit status {code}"),
-            Stage::Ended { exit_code: None } => format!("ended{at}"),
+            Stage::Ended { exit_code } => format!("ended{at}: {}", exit_status(*exit_code)),
             Stage::Failed {
                 reason,
                 detail,
@@ -39,7 +37,9 @@ impl Tracked {
                 format!("failed{at}: {reason}{detail}{}", attempts(tried))
             }
             Stage::Decided(decided) => decision(decided),
-            Stage::Vanished => format!("vanished{at}: the scheduler no longer knows it"),
+            Stage::Vanished => {
+                format!("vanished{at}: the scheduler no longer knows it, how it ended is unknown")
+            }
         };
         Printable::new(format_args!("{} {what}", self.instance_uuid))
     }

@@ -1,0 +1,58 @@
+//! How a process ended, in words.
+
+/// Names of the signals that end programs, without `SIG`.
+const SIGNALS: [(u64, &str); 17] = [
+    (1, "HUP"),
+    (2, "INT"),
+    (3, "QUIT"),
+    (4, "ILL"),
+    (5, "TRAP"),
+    (6, "ABRT"),
+    (7, "BUS"),
+    (8, "FPE"),
+    (9, "KILL"),
+    (10, "USR1"),
+    (11, "SEGV"),
+    (12, "USR2"),
+    (13, "PIPE"),
+    (14, "ALRM"),
+    (15, "TERM"),
+    (24, "XCPU"),
+    (31, "SYS"),
+];
+
+/// `exit status 3`, `killed by signal 9 (KILL)`, `exit status unknown`. A launcher tells a signal as its negative number.
+#[must_use]
+pub fn exit_status(code: Option<i64>) -> String {
+    let Some(code) = code else {
+        return "exit status unknown".to_owned();
+    };
+    if code >= 0 {
+        return format!("exit status {code}");
+    }
+    let signal = code.unsigned_abs();
+    let name = SIGNALS.iter().find(|(number, _)| *number == signal);
+    match name {
+        Some((_, name)) => format!("killed by signal {signal} ({name})"),
+        None => format!("killed by signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exit_status;
+
+    #[test]
+    fn a_signal_has_its_name_and_what_is_unknown_says_so() {
+        for (code, words) in [
+            (Some(0), "exit status 0"),
+            (Some(137), "exit status 137"),
+            (Some(-9), "killed by signal 9 (KILL)"),
+            (Some(-64), "killed by signal 64"),
+            (Some(i64::MIN), "killed by signal 9223372036854775808"),
+            (None, "exit status unknown"),
+        ] {
+            assert_eq!(exit_status(code), words);
+        }
+    }
+}
