@@ -1,7 +1,6 @@
 //! The daemon: sockets, handshakes, sessions, queues, and the core behind its lock. No policy of its own.
 
 mod accept;
-mod changes;
 mod configuration;
 #[cfg(feature = "test-support")]
 pub mod fuzz_support;
@@ -10,12 +9,10 @@ mod handshake;
 mod heartbeat;
 mod hub;
 mod limits;
-mod meaning;
 mod memory;
 mod node_file;
 mod notices;
 mod profile;
-mod render;
 mod restore;
 mod rules_file;
 mod session;
@@ -32,7 +29,7 @@ mod strict;
 mod tasks;
 mod timed;
 mod twins;
-mod withheld;
+mod wire;
 
 pub use configuration::DEFAULT_URI;
 pub use limits::{

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use proto_frames::{Frame, Kind};
 use tracing::warn;
 
-use super::meaning;
 use super::store::Opened;
+use super::wire;
 use sched_core::{self, Meaning, Record, RecordKey, Restored, StartRequest};
 
 /// Opens the store, and gives the core's settings what is in it.
@@ -52,7 +52,7 @@ fn request(
     payload: bytes::Bytes,
     sender: proto_frames::Uuid,
 ) -> Option<Box<StartRequest>> {
-    match meaning::of(&Frame::new(Kind::START, sender, payload)) {
+    match wire::of(&Frame::new(Kind::START, sender, payload)) {
         Meaning::Start(request) => Some(request),
         Meaning::Malformed(why) => {
             warn!(

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::hub::{Hub, PeerState};
 use super::notices::{Class, Weight, Who};
-use super::{meaning, render};
+use super::wire;
 use crate::net::peer::{End, EndReason, Flow, Handler};
 use sched_core::{Input, Message, SessionId};
 
@@ -88,7 +88,7 @@ impl Session {
         }
         #[cfg(test)]
         assert_ne!(&frame.payload[..], INJECTED, "injected");
-        let meaning = meaning::of(&frame);
+        let meaning = wire::of(&frame);
         Input::Frame {
             session: self.id,
             frame,
@@ -120,14 +120,14 @@ impl Handler for Session {
         let input = Input::Frame {
             session: self.id,
             frame,
-            meaning: meaning::of_too_long(&refused),
+            meaning: wire::of_too_long(&refused),
         };
         self.hub
             .handle_then_wake([input], &self.peer.budget, &mut self.wakers);
     }
 
     fn encode(&mut self, message: &Message, encoder: &mut Encoder, dst: &mut BytesMut) {
-        render::encode(message, self.hub.uuid, self.peer.uuid, encoder, dst);
+        wire::encode(message, self.hub.uuid, self.peer.uuid, encoder, dst);
     }
 
     fn turn_over(&mut self) {

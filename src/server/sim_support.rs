@@ -4,16 +4,16 @@
 use bytes::BytesMut;
 use proto_frames::{Encoder, Frame, Uuid};
 
-use super::{meaning, render};
+use super::wire;
 use sched_core::{Meaning, Message};
 
 /// What a peer's frame says, as a session reads it.
 #[must_use]
 pub fn understand(frame: &Frame) -> Meaning {
-    meaning::of(frame)
+    wire::of(frame)
 }
 
 /// Appends the bytes of a message of the core for one peer, as its writer does. `own` is the scheduler's UUID.
 pub fn encode(message: &Message, own: Uuid, peer: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
-    render::encode(message, own, peer, encoder, dst);
+    wire::encode(message, own, peer, encoder, dst);
 }

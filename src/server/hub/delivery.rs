@@ -21,8 +21,8 @@ use crate::server::limits::{
     MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER, MAX_UNCHARGED_OPERATOR,
 };
 use crate::server::notices::{Class, Weight, Who};
-use crate::server::render;
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
+use crate::server::wire;
 use sched_core::{Action, Backlog, DisconnectReason, Input, Message, Scheduler, SessionId};
 
 /// How a peer's queue stands.
@@ -109,7 +109,7 @@ impl Hub {
         let Some(peer) = self.peers.get(&to).map(|peer| Arc::clone(&peer)) else {
             return;
         };
-        let cost = render::cost(&message);
+        let cost = wire::cost(&message);
         let charge = self.charge(turn, &peer, &message, cost);
         match peer.outbox.push(message, cost, charge) {
             Ok(pushed) => {

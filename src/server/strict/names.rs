@@ -4,7 +4,7 @@ use proto_frames::Uuid;
 use proto_frames::payload::expression::is_name;
 
 use super::values::{scalars, unexpected};
-use crate::server::meaning::MAX_NAME_LEN;
+use crate::server::wire::MAX_NAME_LEN;
 use sched_core::NodeName;
 
 /// What labels begin with that are the scheduler's own.

@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{AttemptFailed, InstanceView, NodeView, Payload, QueryResult, Reason};
 use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
-use super::session::stamp_sent;
 use super::{changes, withheld};
+use crate::server::session::stamp_sent;
 use sched_core::{Message, Order};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
@@ -20,7 +20,7 @@ const ROW_COST: usize = 512;
 const ENTRY_COST: usize = 96;
 
 /// What a message counts in a queue, in bytes: at least what it takes up there, and about what it takes when written.
-pub(super) fn cost(message: &Message) -> usize {
+pub(in crate::server) fn cost(message: &Message) -> usize {
     match message {
         Message::Start(start) => start.frame.cost() + changes::cost(start),
         Message::Targeted(command) => command.frame.cost(),
@@ -152,7 +152,7 @@ fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
 }
 
 /// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's.
-pub(super) fn encode(
+pub(in crate::server) fn encode(
     message: &Message,
     own: Uuid,
     peer: Uuid,

@@ -13,8 +13,8 @@ use proto_frames::{Frame, Kind};
 use serde::Deserialize;
 
 use self::names::{BadName, check_host_name, check_names};
-use super::strict::Mistake;
-use super::{configuration, rules_file};
+use crate::server::strict::Mistake;
+use crate::server::{configuration, rules_file};
 use sched_core::{
     Fault, InstanceId, InstanceReport, InstanceState, Malformed, Meaning, Message,
     NewConfiguration, NodeReport, Resources, StartRequest, StatsReport, Target, TenantId, VmType,
@@ -27,20 +27,20 @@ mod life;
 mod names;
 mod node_extras;
 
-pub(super) use self::head::of_too_long;
+pub(in crate::server) use self::head::of_too_long;
 
 /// The reason given for a public address command whose concentrator's agent is not connected.
 const NO_CONCENTRATOR: &str = "no_instance";
 
 /// Bytes of an identifier or host name that are taken: what a host name may have (RFC 1035), and seven times a UUID.
 /// They are kept for each instance, and repeated in answers and log lines.
-pub(super) const MAX_NAME_LEN: usize = 255;
+pub(in crate::server) const MAX_NAME_LEN: usize = 255;
 
 /// Bytes of where a query's answer is to go on: an identifier, and what kind of place it stands for.
 const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
 
 /// What a frame says, or why that cannot be told.
-pub(super) fn of(frame: &Frame) -> Meaning {
+pub(in crate::server) fn of(frame: &Frame) -> Meaning {
     parse(frame).unwrap_or_else(|unusable| Meaning::Malformed(head::name(unusable, &frame.payload)))
 }
 
