@@ -378,6 +378,7 @@ impl Cluster {
             role,
             encoding: Encoding::Native,
             bound: false,
+            address: None,
         };
         self.handle(Input::Connect { session, hello });
     }

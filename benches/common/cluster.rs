@@ -168,6 +168,7 @@ impl Cluster {
             role,
             encoding: Encoding::Native,
             bound: false,
+            address: None,
         };
         self.handle(Input::Connect { session, hello });
     }

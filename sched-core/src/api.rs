@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod disk;
 pub(crate) mod ids;
 pub(crate) mod input;
+pub(crate) mod known_node;
 pub(crate) mod phase;
 pub(crate) mod record;
 pub(crate) mod resources;

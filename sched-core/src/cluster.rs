@@ -4,6 +4,7 @@
 //! verbs, after which tables, labels and groups say what is so. What others have to know of a change (a node offers
 //! more, claims are to be remembered) it notes as a [`Change`], for [`Cluster::take_change`].
 
+pub(crate) mod absent;
 pub(crate) mod advice;
 pub(crate) mod columns;
 pub(crate) mod facts;
@@ -37,7 +38,9 @@ use proto_frames::Uuid;
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::ConfigurationFlags;
+use crate::api::known_node::KnownNode;
 use crate::api::rules::Rules;
+use crate::cluster::absent::AbsentNodes;
 use crate::cluster::advice::Advice;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::groups::Groups;
@@ -74,6 +77,8 @@ pub(crate) struct Cluster {
     failing: IndexSet<NodeKey>,
     /// The node that has, or was given, each instance.
     placements: Map<InstanceId, NodeKey>,
+    /// Nodes that were connected and are not.
+    absent: AbsentNodes,
     /// What happened and was not taken by [`Cluster::take_change`] yet, in order.
     changes: VecDeque<Change>,
 }
@@ -111,6 +116,7 @@ impl Cluster {
             full: IndexSet::new(),
             failing: IndexSet::new(),
             placements: Map::default(),
+            absent: AbsentNodes::default(),
             changes: VecDeque::new(),
         };
         cluster.fix_columns();
@@ -148,6 +154,21 @@ impl Cluster {
     /// Custom resources by name.
     pub(crate) fn columns(&self) -> &Columns {
         &self.columns
+    }
+
+    /// Nodes that were connected and are not.
+    pub(crate) fn absent(&self) -> &AbsentNodes {
+        &self.absent
+    }
+
+    /// Remembers a node that is not connected; the one that was forgotten for it, if there was no room.
+    pub(crate) fn note_absent(&mut self, node: KnownNode) -> Option<KnownNode> {
+        self.absent.insert(node)
+    }
+
+    /// Forgets a node that is not connected; what was known of it.
+    pub(crate) fn forget_absent(&mut self, uuid: Uuid) -> Option<KnownNode> {
+        self.absent.remove(uuid)
     }
 
     /// Where the members of groups are.

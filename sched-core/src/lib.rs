@@ -32,10 +32,13 @@ pub use api::config::{
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
-    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, EndHow, EndReport,
-    EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState, Malformed,
-    Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Target,
+    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, EndHow,
+    EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState,
+    Malformed, Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport,
+    Target,
 };
+pub use api::known_node::KnownNode;
+pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, NodeStatus};
 pub use cluster::questions::MAX_QUESTIONS;

@@ -367,6 +367,7 @@ mod tests {
                 role,
                 encoding: Encoding::Native,
                 bound: false,
+                address: None,
             };
             assert_eq!(self.peers.admit(&hello), Ok(None));
             let replaced = self.peers.connect(SessionId(session), hello, self.now);

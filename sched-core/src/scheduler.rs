@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use proto_frames::{Kind, Uuid};
+use proto_frames::Kind;
 
 use crate::api::action::{Action, Message, Notice};
 use crate::api::config::Config;
@@ -112,6 +112,7 @@ impl Scheduler {
             original: cluster.original,
         };
         let restored = std::mem::take(&mut config.restored);
+        let known_nodes = std::mem::take(&mut config.known_nodes);
         let config = Arc::new(config);
         let cluster = Cluster::new(Arc::clone(&config), cluster.flags, cluster.rules);
         let journal = Journal::new(config.durable);
@@ -139,6 +140,7 @@ impl Scheduler {
             now,
             actions: VecDeque::new(),
         };
+        scheduler.restore_known_nodes(known_nodes);
         scheduler.restore(restored);
         scheduler.set_recovery_timer();
         scheduler.set_timers();
@@ -155,7 +157,11 @@ impl Scheduler {
                 meaning,
             } => self.frame(now, session, frame, meaning),
             Input::Connect { session, hello } => self.connect(now, session, hello),
-            Input::Disconnected { session, unsent } => self.disconnected(now, session, unsent),
+            Input::Disconnected {
+                session,
+                unsent,
+                departure,
+            } => self.disconnected(now, session, unsent, departure),
             Input::Backlog { session, backlog } => self.backlog(session, backlog),
             Input::Committed(ticket) => self.committed(ticket),
             Input::Disk(state) => self.disk_is(state),
@@ -231,21 +237,6 @@ impl Scheduler {
     #[must_use]
     pub fn has_instance(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance) || self.cluster.placement(instance).is_some()
-    }
-
-    /// The UUIDs of all nodes known, those expected back after a restart included, in no particular order.
-    #[must_use]
-    pub fn known_nodes(&self) -> Vec<Uuid> {
-        self.cluster
-            .nodes()
-            .iter_from(0)
-            .map(|(_, node)| node.uuid)
-            .chain(
-                self.settling
-                    .missing()
-                    .filter(|&uuid| self.cluster.nodes().by_uuid(uuid).is_none()),
-            )
-            .collect()
     }
 
     pub(crate) fn send(&mut self, to: SessionId, message: Message) {

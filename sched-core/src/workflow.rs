@@ -1,5 +1,6 @@
 //! What takes several components: starting, moving, preempting, losing and ending instances, and who is told.
 
+pub(crate) mod absent;
 pub(crate) mod admission;
 pub(crate) mod batches;
 pub(crate) mod briefing;

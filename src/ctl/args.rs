@@ -102,6 +102,9 @@ pub enum SessionCommand {
     Uncordon(CordonArgs),
     /// Cordon a node and move its instances to others, those of high priority first
     Drain(DrainArgs),
+    /// Manage nodes that are not connected
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// List the nodes
     Nodes(NodeListArgs),
     /// List the instances
@@ -114,6 +117,17 @@ pub enum SessionCommand {
     Controllers(ListArgs),
     /// Show events as they come
     Watch(WatchArgs),
+}
+
+/// `ciaoctl node`.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Take a lost node from the list: it will not return. Its cordon and what is remembered of its instances go too
+    Forget {
+        /// The node: host name, UUID, or a unique prefix of it
+        #[arg(value_name = "NODE")]
+        node: String,
+    },
 }
 
 /// How far `start` and `run` wait.

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::ctl::args::{GlobalArgs, SessionCommand};
+use crate::ctl::args::{GlobalArgs, NodeCommand, SessionCommand};
 use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
@@ -162,6 +162,9 @@ pub async fn run(
         SessionCommand::History(args) => history::history(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
+        SessionCommand::Node(NodeCommand::Forget { node }) => {
+            nodes::forget(&mut context, &node).await
+        }
         SessionCommand::Nodes(args) => listing::nodes(&mut context, &args).await,
         SessionCommand::Instances(args) => listing::instances(&mut context, &args).await,
         SessionCommand::Controllers(args) => listing::controllers(&mut context, &args).await,

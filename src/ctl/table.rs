@@ -181,15 +181,19 @@ impl Row for NodeView {
             "drain": (!self.drain.is_empty()).then_some(&self.drain),
             "capabilities": self.capabilities,
             "lease_ms": self.lease_ms,
+            "lost_s": self.lost_s,
+            "address": (!self.address.is_empty()).then_some(&self.address),
         })
     }
 }
 
-/// `READY`, `READY, cordoned`, `FULL, fault`.
+/// `READY`, `READY, cordoned`, `FULL, fault`, `LOST for 5m`.
 fn status(node: &NodeView) -> String {
     let cordoned = if node.cordoned { ", cordoned" } else { "" };
     let fault = if node.fault.is_empty() { "" } else { ", fault" };
-    format!("{}{fault}{cordoned}", node.status)
+    let lost = node.lost_s.map(|it| format!(" for {}", span(it)));
+    let lost = lost.unwrap_or_default();
+    format!("{}{lost}{fault}{cordoned}", node.status)
 }
 
 impl Row for ControllerView {

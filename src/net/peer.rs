@@ -4,6 +4,7 @@
 //! given up only when its writes make no progress to speak of for a deadline, or when a frame once begun does not arrive
 //! in time; and only for what its kernel says, never because this side had no processor.
 
+mod end;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use proto_frames::{DecodeError, Decoder, Encoder, Message, Received, TooLong};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+pub use self::end::{End, EndReason};
 use super::budget::Budget;
 use super::closing::{CLOSE_QUIET, close};
 use super::outbox::{Outbox, Queued, STALLED_RATE, Turn};
@@ -116,41 +118,6 @@ impl Default for Deadlines {
             close_quiet: CLOSE_QUIET,
         }
     }
-}
-
-/// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
-pub enum EndReason {
-    /// The peer closed it.
-    #[error("closed by the peer")]
-    Closed,
-    /// This side closed it, after everything queued was written.
-    #[error("closed")]
-    Finished,
-    /// This side ended it at once.
-    #[error("ended by this side")]
-    Shut,
-    /// The peer's bytes are no messages.
-    #[error("its bytes cannot be read: {0}")]
-    Decode(#[from] DecodeError),
-    /// Writes made no progress for this long.
-    #[error("it has read nothing for {0:?}, or too little, while frames wait for it")]
-    WriteStuck(Duration),
-    /// A frame was begun and not completed for this long.
-    #[error("it has not completed the frame it began {0:?} ago")]
-    ReadStuck(Duration),
-    /// The socket failed.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-}
-
-/// How a connection ended.
-#[derive(Debug)]
-pub struct End<M> {
-    /// Why.
-    pub reason: EndReason,
-    /// Messages of which certainly not one byte was handed to the socket, in order.
-    pub unsent: Vec<M>,
 }
 
 /// One connection and everything its task keeps.
@@ -322,7 +289,7 @@ where
                 }
                 Poll::Ready(Ok(_)) => result = Poll::Ready(Ok(())),
                 Poll::Ready(Err(error)) => {
-                    result = Poll::Ready(Err(end_of_read(error)));
+                    result = Poll::Ready(Err(EndReason::of_read(error)));
                     break;
                 }
                 Poll::Pending => break,
@@ -588,13 +555,5 @@ where
                 return Poll::Pending;
             }
         }
-    }
-}
-
-/// A connection cut without TLS's farewell is how most peers leave; it is no failure worth its own words.
-fn end_of_read(error: io::Error) -> EndReason {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => EndReason::Closed,
-        _ => error.into(),
     }
 }

@@ -197,6 +197,10 @@ fn serve(
         incoming,
     } = established;
     let limits = &hub.limits;
+    let hello = Hello {
+        address: Some(from),
+        ..hello
+    };
     let is_controller = hello.role.intersects(Role::CONTROLLER | Role::OPERATOR);
     let budget = if is_controller {
         limits.controller_budget

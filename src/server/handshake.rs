@@ -287,6 +287,7 @@ fn check(
         role: connect.role,
         encoding,
         bound,
+        address: None,
     })
 }
 

@@ -30,7 +30,7 @@ use super::tasks;
 use super::twins::Twins;
 use crate::net::budget::{Budget, Pace};
 use crate::net::outbox::Outbox;
-use sched_core::{Input, Message, Scheduler, SessionId};
+use sched_core::{Departure, Input, Message, Scheduler, SessionId};
 
 /// The daemon's shared state.
 #[derive(Debug)]
@@ -230,7 +230,7 @@ impl Hub {
     }
 
     /// A session has ended; `unsent` is what had not begun to be written.
-    pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>) {
+    pub(super) fn ended(&self, session: SessionId, mut unsent: Vec<Message>, departure: Departure) {
         self.turn(None, |turn, scheduler| {
             // If it was disconnected from this side, the core knows already.
             let Some((_, peer)) = self.peers.remove(&session) else {
@@ -241,7 +241,12 @@ impl Hub {
                 // It is the scheduler that leaves: no news to anybody.
                 return;
             }
-            scheduler.handle(turn.now, Input::Disconnected { session, unsent });
+            let ended = Input::Disconnected {
+                session,
+                unsent,
+                departure,
+            };
+            scheduler.handle(turn.now, ended);
             self.dispatch(scheduler, turn);
         });
         self.shrink();

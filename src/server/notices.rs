@@ -104,6 +104,10 @@ fn class_of(notice: &Notice) -> Option<(Class, Who)> {
         Notice::Placed(..) | Notice::Settling(_) => return None,
         Notice::Connected(uuid, _) => (Class::Connected, Who::Peer(*uuid)),
         Notice::Left(uuid, _) => (Class::Left, Who::Peer(*uuid)),
+        Notice::NodeLost(node) | Notice::NodeGivenUp(node) | Notice::NodeNotBack(node) => {
+            (Class::Lost, Who::Peer(node.uuid))
+        }
+        Notice::NodeForgotten(node) => (Class::Left, Who::Peer(node.uuid)),
         Notice::Master(uuid) => (Class::Master, Who::Peer(*uuid)),
         Notice::NotBound(uuid) => (Class::NotBound, Who::Peer(*uuid)),
         Notice::InDoubt(uuid, _) => (Class::Lost, Who::Peer(*uuid)),

@@ -12,7 +12,7 @@ use super::hub::{Hub, PeerState};
 use super::notices::{Class, Weight, Who};
 use super::wire;
 use crate::net::peer::{End, EndReason, Flow, Handler};
-use sched_core::{Input, Message, SessionId};
+use sched_core::{Departure, Input, Message, SessionId};
 
 /// A payload that makes a session panic, in tests of what happens then.
 #[cfg(test)]
@@ -35,7 +35,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
         if !self.has_ended {
-            self.hub.ended(self.id, self.peer.outbox.shut());
+            self.hub
+                .ended(self.id, self.peer.outbox.shut(), Departure::Broken);
         }
     }
 }
@@ -57,7 +58,7 @@ impl Session {
         self.turn_over();
         let (role, uuid) = (self.peer.role, self.peer.uuid);
         match &end.reason {
-            EndReason::Closed | EndReason::Finished | EndReason::Shut => {
+            EndReason::Closed | EndReason::Broken | EndReason::Finished | EndReason::Shut => {
                 debug!("{role} {uuid}: connection {}", end.reason);
             }
             reason => {
@@ -66,8 +67,12 @@ impl Session {
                 self.hub.note(Class::Ended, who, Weight::Warning, line);
             }
         }
+        let departure = match &end.reason {
+            EndReason::Closed | EndReason::Finished | EndReason::Shut => Departure::Closed,
+            _ => Departure::Broken,
+        };
         self.has_ended = true;
-        self.hub.ended(self.id, end.unsent);
+        self.hub.ended(self.id, end.unsent, departure);
     }
 
     fn input(&self, mut frame: Frame) -> Input {

@@ -28,7 +28,7 @@ use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, memory, node_file};
 use crate::net::tls::{self, TlsError};
-use sched_core::{self, Scheduler};
+use sched_core::{self, KnownNode, Scheduler};
 
 /// Everything a daemon is started with.
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ impl Server {
         match &state_dir {
             Some(directory) => {
                 scheduler.uuid = directory.own_uuid().map_err(in_state_dir)?;
-                scheduler.expected_nodes = directory.nodes();
+                scheduler.known_nodes = directory.nodes();
             }
             // The same certificate, the same scheduler.
             None => {
@@ -257,10 +257,12 @@ async fn serve(
 }
 
 fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
-    if !scheduler.expected_nodes.is_empty() {
-        let (count, time) = (scheduler.expected_nodes.len(), scheduler.settle_time);
+    let is_expected = |node: &&KnownNode| node.lost_since_ms.is_none();
+    let count = scheduler.known_nodes.iter().filter(is_expected).count();
+    if count > 0 {
+        let time = scheduler.settle_time;
         info!(
-            "{count} nodes were known before: STARTs that fit nowhere wait for them, at most {time:?}"
+            "{count} nodes were connected before: STARTs that fit nowhere wait for them, at most {time:?}"
         );
     }
     if !has_state_dir {

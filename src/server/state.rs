@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto_frames::Uuid;
+use proto_frames::{Role, Uuid};
+use sched_core::KnownNode;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -17,8 +18,11 @@ use crate::private;
 /// File with the scheduler's UUID.
 const UUID_FILE: &str = "uuid";
 
-/// File with the UUIDs of known nodes, one a line.
+/// File with the known nodes, one a line: see [`node_line`].
 const NODES_FILE: &str = "nodes";
+
+/// About how long a line of it is, in bytes.
+const LINE_LEN: usize = 96;
 
 /// Largest list of nodes read, in bytes: over a million nodes.
 const MAX_NODES_FILE: u64 = 64 * 1024 * 1024;
@@ -63,7 +67,7 @@ impl StateDir {
     }
 
     /// The nodes known before the restart. A list that cannot be read is none: the cluster is relearned either way.
-    pub(super) fn nodes(&self) -> Vec<Uuid> {
+    pub(super) fn nodes(&self) -> Vec<KnownNode> {
         let path = self.path.join(NODES_FILE);
         let is_sane = std::fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_NODES_FILE);
         if !is_sane {
@@ -73,16 +77,13 @@ impl StateDir {
             warn!("{}: {error}: not waiting for earlier nodes", path.display());
             String::new()
         });
-        text.lines()
-            .filter_map(|line| Uuid::try_parse(line).ok())
-            .collect()
+        text.lines().filter_map(read_node).collect()
     }
 
-    fn save_nodes(&self, nodes: &[Uuid]) -> io::Result<()> {
-        let mut text = String::with_capacity(nodes.len() * 37);
+    fn save_nodes(&self, nodes: &[KnownNode]) -> io::Result<()> {
+        let mut text = String::with_capacity(nodes.len() * LINE_LEN);
         for node in nodes {
-            text.push_str(&node.to_string());
-            text.push('\n');
+            text.push_str(&node_line(node));
         }
         write_atomically(&self.path.join(NODES_FILE), text.as_bytes())
     }
@@ -121,6 +122,46 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
     }
 }
 
+/// A node's line: UUID, roles in decimal, instances, milliseconds of Unix time since when it is lost or `-`, address or
+/// `-`, host name, with a tab between each. Versions before 0.2 wrote the UUID alone.
+fn node_line(node: &KnownNode) -> String {
+    let KnownNode {
+        uuid,
+        roles,
+        instances,
+        ..
+    } = node;
+    let lost = node.lost_since_ms.map(|ms| ms.to_string());
+    let lost = lost.as_deref().unwrap_or("-");
+    let address = node.address.map(|address| address.to_string());
+    let address = address.as_deref().unwrap_or("-");
+    // A host name with a control character is a launcher's mistake; it must not be another line.
+    let hostname: String = node
+        .hostname
+        .chars()
+        .filter(|it| !it.is_control())
+        .collect();
+    format!(
+        "{uuid}\t{}\t{instances}\t{lost}\t{address}\t{hostname}\n",
+        roles.0
+    )
+}
+
+/// A node from its line; what is missing or unreadable behind the UUID is not known.
+fn read_node(line: &str) -> Option<KnownNode> {
+    let mut fields = line.split('\t');
+    let uuid = Uuid::try_parse(fields.next()?).ok()?;
+    let mut next = || fields.next().unwrap_or_default();
+    Some(KnownNode {
+        roles: Role(next().parse().unwrap_or(0)),
+        instances: next().parse().unwrap_or(0),
+        lost_since_ms: next().parse().ok(),
+        address: next().parse().ok(),
+        hostname: next().into(),
+        ..KnownNode::from(uuid)
+    })
+}
+
 /// Whether a file in the directory is the scheduler's.
 fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
@@ -138,7 +179,7 @@ fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{StateDir, Uuid};
+    use super::{KnownNode, Role, StateDir, Uuid};
 
     #[test]
     fn uuid_and_nodes_are_found_again() {
@@ -146,9 +187,34 @@ mod tests {
         let state = StateDir::open(&directory.path().join("a/b")).unwrap();
         assert_eq!(state.own_uuid().unwrap(), state.own_uuid().unwrap());
         assert!(state.nodes().is_empty());
-        let nodes = [Uuid::new_v4(), Uuid::new_v4()];
+        let lost = KnownNode {
+            uuid: Uuid::new_v4(),
+            roles: Role::AGENT,
+            hostname: "host-3".into(),
+            address: Some("[::1]:4711".parse().unwrap()),
+            instances: 3,
+            lost_since_ms: Some(1_700_000_000_123),
+        };
+        let nodes = [KnownNode::from(Uuid::new_v4()), lost];
         state.save_nodes(&nodes).unwrap();
         assert_eq!(state.nodes(), nodes);
+    }
+
+    #[test]
+    fn a_host_name_cannot_add_a_node_and_the_list_of_an_earlier_version_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let (uuid, other) = (Uuid::new_v4(), Uuid::new_v4());
+        let hostile = KnownNode {
+            hostname: format!("a\n{other}\tb").into(),
+            ..KnownNode::from(uuid)
+        };
+        state.save_nodes(&[hostile]).unwrap();
+        let read: Vec<Uuid> = state.nodes().iter().map(|node| node.uuid).collect();
+        assert_eq!(read, [uuid]);
+        let earlier = format!("{uuid}\n{other}\n");
+        std::fs::write(directory.path().join("nodes"), earlier).unwrap();
+        assert_eq!(state.nodes(), [uuid.into(), other.into()]);
     }
 
     #[test]

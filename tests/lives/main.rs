@@ -21,6 +21,7 @@ mod crashes;
 mod ends;
 mod instances;
 mod leases;
+mod lost_nodes;
 mod moves;
 mod neighbours;
 mod people;

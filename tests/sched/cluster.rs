@@ -4,5 +4,6 @@ mod claims;
 mod faulty_nodes;
 mod full_nodes;
 mod full_released;
+mod lost_nodes;
 mod overcommit;
 mod shares;

@@ -16,7 +16,8 @@ use bytes::BytesMut;
 use ciao_scheduler::server::sim_support;
 use proto_frames::{Decoder, Encoder, Encoding, Frame, Limits, Uuid};
 use sched_core::{
-    Backlog, Change, DisconnectReason, DiskState, Hello, Input, Message, RecordKey, SessionId,
+    Backlog, Change, DisconnectReason, DiskState, Hello, Input, KnownNode, Message, RecordKey,
+    SessionId,
 };
 
 use crate::fnv::Fnv;
@@ -122,7 +123,9 @@ impl Behaviour {
     pub(crate) fn told(&mut self, at: Duration, input: &Input) {
         match input {
             Input::Connect { session, hello } => self.connects(at, *session, hello),
-            Input::Disconnected { session, unsent } => {
+            Input::Disconnected {
+                session, unsent, ..
+            } => {
                 self.begin(at, What::Disconnected);
                 self.session(*session);
                 self.number(unsent.len() as u64);
@@ -199,10 +202,10 @@ impl Behaviour {
     }
 
     /// The core has the nodes that it knows remembered.
-    pub(crate) fn remembers(&mut self, at: Duration, nodes: &[Uuid]) {
+    pub(crate) fn remembers(&mut self, at: Duration, nodes: &[KnownNode]) {
         self.begin(at, What::RemembersNodes);
         self.number(nodes.len() as u64);
-        nodes.iter().for_each(|node| self.uuid(*node));
+        nodes.iter().for_each(|node| self.uuid(node.uuid));
     }
 
     /// The core has records put or deleted.

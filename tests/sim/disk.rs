@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use fastrand::Rng;
-use proto_frames::{Frame, Kind, Uuid};
-use sched_core::{Change, Meaning, Record, RecordKey, Restored, Ticket};
+use proto_frames::{Frame, Kind};
+use sched_core::{Change, KnownNode, Meaning, Record, RecordKey, Restored, Ticket};
 
 /// What is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    nodes: Vec<Uuid>,
+    nodes: Vec<KnownNode>,
     records: BTreeMap<RecordKey, Record>,
     /// Given, and not written.
     pending: VecDeque<Write>,
@@ -36,12 +36,12 @@ pub(crate) struct Trouble {
 /// Something to be written.
 #[derive(Debug)]
 enum Write {
-    Nodes(Vec<Uuid>),
+    Nodes(Vec<KnownNode>),
     Change(Change),
 }
 
 impl Disk {
-    pub(crate) fn remember_nodes(&mut self, nodes: Vec<Uuid>) {
+    pub(crate) fn remember_nodes(&mut self, nodes: Vec<KnownNode>) {
         self.pending.push_back(Write::Nodes(nodes));
     }
 
@@ -98,7 +98,7 @@ impl Disk {
         self.pending.clear();
     }
 
-    pub(crate) fn nodes(&self) -> Vec<Uuid> {
+    pub(crate) fn nodes(&self) -> Vec<KnownNode> {
         self.nodes.clone()
     }
 

@@ -229,6 +229,7 @@ impl World {
             role: connect.role,
             encoding: encoding.expect("it has decoded a message"),
             bound: true,
+            address: None,
         };
         self.sessions += 1;
         let session = SessionId(self.sessions);

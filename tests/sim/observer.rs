@@ -56,6 +56,7 @@ impl World {
             role: Role::OPERATOR,
             encoding: Encoding::Native,
             bound: false,
+            address: None,
         };
         self.hand_in(Input::Connect { session, hello });
         let topics = vec![Topic::Nodes, Topic::Instances, Topic::Failures];

@@ -7,7 +7,8 @@ use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{LifeState, Scheduling};
 use proto_frames::{Encoding, Frame, Kind};
 use sched_core::{
-    Action, ClusterConfiguration, Config, DiskState, Input, Notice, RecordKey, Scheduler, SessionId,
+    Action, ClusterConfiguration, Config, Departure, DiskState, Input, Notice, RecordKey,
+    Scheduler, SessionId,
 };
 
 use crate::agenda::Event;
@@ -50,7 +51,7 @@ impl World {
         let unix = UNIX_START + self.elapsed();
         config.start_unix_ms = unix.as_millis() as u64;
         if settings.is_durable {
-            config.expected_nodes = self.disk.nodes();
+            config.known_nodes = self.disk.nodes();
             config.restored = self.disk.restored();
         }
         self.schedulers += 1;
@@ -302,7 +303,12 @@ impl World {
                 let link = self.network.of_session(session);
                 let taken = link.and_then(|link| self.take_session(link));
                 if let Some((session, unsent)) = taken {
-                    let input = Input::Disconnected { session, unsent };
+                    let departure = Departure::Broken;
+                    let input = Input::Disconnected {
+                        session,
+                        unsent,
+                        departure,
+                    };
                     self.see_input(&input);
                     self.observer.has_later_input = true;
                     if let Some(core) = &mut self.core {

@@ -42,6 +42,8 @@ words! {
         Abort = "abort",
         /// Nothing: only what moving them would come to is said.
         Check = "check",
+        /// The node is not connected and will not return: it is not listed or waited for any more.
+        Forget = "forget",
     }
 }
 

@@ -80,7 +80,8 @@ record! {
         hostname: String as "hostname",
         /// Its roles, such as `AGENT|NETAGENT`.
         roles: String as "roles",
-        /// `CONNECTED`, `READY`, `FULL`, `OFFLINE`, `MAINTENANCE` or `LOST`.
+        /// `CONNECTED`, `READY`, `FULL`, `OFFLINE`, `MAINTENANCE`; of one that is not connected `LOST`, or `EXPECTED` where
+        /// it was connected to the scheduler before a restart and may still return.
         status: String as "status",
         /// Memory, MiB.
         mem_total_mb: i64 as "mem_total_mb" = UNKNOWN,
@@ -128,6 +129,10 @@ record! {
         capabilities: Vec<String> as "capabilities" unless empty,
         /// How long its launcher lets instances run when it is cut off, milliseconds; `None` where it does not say.
         lease_ms: Option<i64> as "lease_ms" unless empty,
+        /// How long it has been lost, seconds; `None` where it is not.
+        lost_s: Option<i64> as "lost_s" unless empty,
+        /// Where its latest connection came from, IP address and port; empty where that is not known.
+        address: String as "address" unless empty,
     }
 }
 
@@ -170,7 +175,7 @@ record! {
         waits_for: String as "waits_for" unless empty,
         /// Its place in the queue: 1 is next.
         position: Option<u64> as "position" unless empty,
-        /// How long it may still wait or move, milliseconds.
+        /// How long it may still wait or move, or until its lost node is given up, milliseconds.
         deadline_ms: Option<i64> as "deadline_ms" unless empty,
         /// The node it is to move to; empty for none.
         target_node_uuid: String as "target_node_uuid" unless empty,
@@ -188,6 +193,8 @@ words! {
         Running = "running",
         /// Its node's connection ended before it confirmed it.
         InDoubt = "in_doubt",
+        /// Confirmed by its node, whose connection has ended.
+        Lost = "lost",
     }
 }
 

@@ -18,6 +18,7 @@ use crate::api::config::MAX_BINDINGS;
 use crate::api::disk::DiskSilence;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{StartRequest, Target};
+use crate::api::known_node::KnownNode;
 use crate::api::phase::IllegalTransition;
 use crate::api::record::{Change, Demand};
 use crate::api::rules::RuleError;
@@ -255,8 +256,16 @@ pub enum Notice {
     Disk(DiskSilence),
     /// A peer was let in.
     Connected(Uuid, Role),
-    /// A peer has left.
+    /// A peer has left in order.
     Left(Uuid, Role),
+    /// A node's connection broke off.
+    NodeLost(Box<KnownNode>),
+    /// A lost node has not returned in time and is given up.
+    NodeGivenUp(Box<KnownNode>),
+    /// A node that was known before the restart has not returned.
+    NodeNotBack(Box<KnownNode>),
+    /// A node is not listed any more: by command, or because too many are.
+    NodeForgotten(Box<KnownNode>),
     /// A controller became master.
     Master(Uuid),
     /// A frame was refused because of who sent it; said once per session and kind.
@@ -316,6 +325,7 @@ impl Notice {
             self,
             Self::Connected(..)
                 | Self::Left(..)
+                | Self::NodeForgotten(_)
                 | Self::Master(_)
                 | Self::Placed(..)
                 | Self::Settling(_)
@@ -356,11 +366,43 @@ impl Notice {
     }
 }
 
+impl Notice {
+    /// What is said of nodes that are not connected.
+    fn fmt_about_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeLost(node) => write!(
+                f,
+                "{node} is lost: its connection broke off; it has {} instances",
+                node.instances
+            ),
+            Self::NodeGivenUp(node) => write!(
+                f,
+                "{node} has not returned: it is given up with {} instances, and stays listed as LOST until it returns or \
+                 'ciaoctl node forget' removes it",
+                node.instances
+            ),
+            Self::NodeNotBack(node) => write!(
+                f,
+                "{node} has not returned since the scheduler started: it is listed as LOST until it returns or 'ciaoctl \
+                 node forget' removes it"
+            ),
+            Self::NodeForgotten(node) => {
+                write!(f, "{node} is forgotten: it is not listed any more")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
             Self::Left(uuid, role) => write!(f, "{role} {uuid} left"),
+            Self::NodeLost(_)
+            | Self::NodeGivenUp(_)
+            | Self::NodeNotBack(_)
+            | Self::NodeForgotten(_) => self.fmt_about_losses(f),
             Self::Master(uuid) => write!(f, "controller {uuid} is master"),
             Self::NotPermitted(uuid, role, kind) => {
                 write!(f, "refused {kind} from {uuid}: not for a {role} to send")

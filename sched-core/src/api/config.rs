@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proto_frames::Uuid;
 
+use crate::api::known_node::KnownNode;
 use crate::api::record::Restored;
 use crate::api::rules::NodeRule;
 
@@ -77,8 +78,9 @@ pub struct Config {
     pub missed_stats: u8,
     /// What is said of single nodes over what they report.
     pub nodes: Vec<NodeRule>,
-    /// Nodes known before a restart: while any of them is missing, a START that fits nowhere waits.
-    pub expected_nodes: Vec<Uuid>,
+    /// Nodes known before a restart. While any of them that was not lost by then is missing, a START that fits nowhere
+    /// waits.
+    pub known_nodes: Vec<KnownNode>,
     /// See [`SETTLE_TIME`].
     pub settle_time: Duration,
     /// Records of the process before this one, in no particular order.
@@ -105,7 +107,7 @@ impl Config {
             in_doubt_time: IN_DOUBT_TIME,
             missed_stats: MISSED_STATS,
             nodes: Vec::new(),
-            expected_nodes: Vec::new(),
+            known_nodes: Vec::new(),
             settle_time: SETTLE_TIME,
             restored: Vec::new(),
             durable: false,

@@ -1,5 +1,6 @@
 //! What the core is told: a peer came or went, a frame was decoded, a queue filled or drained, time passed.
 
+use core::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub enum Input {
         session: SessionId,
         /// What had been queued for the peer and not begun to be written, in order.
         unsent: Vec<Message>,
+        /// How it ended.
+        departure: Departure,
     },
     /// A frame came.
     Frame {
@@ -63,6 +66,15 @@ pub enum Input {
     Tick,
 }
 
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// The peer closed it in order: its program ended, or was to leave.
+    Closed,
+    /// It broke off: the peer crashed, its machine or network failed, or this side ended it.
+    Broken,
+}
+
 /// Who a new peer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
@@ -74,6 +86,8 @@ pub struct Hello {
     pub encoding: Encoding,
     /// Whether its certificate is bound to this very UUID.
     pub bound: bool,
+    /// Where its connection comes from; `None` where there is no such address, as in tests.
+    pub address: Option<SocketAddr>,
 }
 
 /// How a peer's outbound queue stands.

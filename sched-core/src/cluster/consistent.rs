@@ -22,8 +22,14 @@ impl Cluster {
     }
 
     fn check_nodes(&self) -> Result<(), String> {
+        ensure(self.absent.is_consistent(), || {
+            "the lost nodes are not those that are absent since some time".to_owned()
+        })?;
         for (key, node) in self.nodes.iter_from(0) {
             let uuid = node.uuid;
+            ensure(self.absent.get(uuid).is_none(), || {
+                format!("node {uuid} is there and absent")
+            })?;
             ensure(node.ledger.is_consistent(), || {
                 format!("sums of node {uuid} are not what its entries say")
             })?;

@@ -1,12 +1,13 @@
 //! A node: what it reported, what is claimed on it, and so what it still offers. And the store of all of them.
 
+use core::net::SocketAddr;
 use std::time::Instant;
 
 use proto_frames::{Role, Uuid};
 
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::SessionId;
-use crate::api::input::{Backlog, Capabilities, NodeReport, StartRequest};
+use crate::api::input::{Backlog, Capabilities, Departure, NodeReport, StartRequest};
 use crate::api::resources::{MAX_REPORTED, Resources};
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advised;
@@ -114,6 +115,10 @@ pub(crate) struct Node {
     pub(crate) is_native: bool,
     pub(crate) presence: Presence,
     pub(crate) since: Instant,
+    /// Where its latest connection came from.
+    pub(crate) address: Option<SocketAddr>,
+    /// How its latest connection ended, once it has.
+    pub(crate) departure: Departure,
     pub(crate) status: NodeStatus,
     pub(crate) backlog: Backlog,
     pub(crate) report: Option<Box<NodeReport>>,
@@ -163,6 +168,8 @@ impl Node {
             is_native: false,
             presence: Presence::Connected(session),
             since: now,
+            address: None,
+            departure: Departure::Broken,
             status: NodeStatus::Connected,
             backlog: Backlog::Clear,
             report: None,

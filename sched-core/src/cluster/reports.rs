@@ -1,11 +1,12 @@
 //! What changes a node itself: its connections, what it reports, what operators and the policy say of it.
 
+use core::net::SocketAddr;
 use std::time::Instant;
 
 use proto_frames::{Kind, Role, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Backlog, NodeExtras, NodeReport};
+use crate::api::input::{Backlog, Departure, NodeExtras, NodeReport};
 use crate::cluster::Cluster;
 use crate::cluster::node::{IsOther, Node, NodeStatus, Presence};
 use crate::cluster::questions::Asker;
@@ -51,18 +52,21 @@ impl Cluster {
         self.refresh_offer(key);
     }
 
-    /// Says whether a node's launcher can be sent what the original's do not know.
-    pub(crate) fn set_native(&mut self, key: NodeKey, is_native: bool) {
-        self.nodes.node_mut(key).is_native = is_native;
+    /// Says where a node's connection comes from, and whether its launcher can be sent what the original's do not know.
+    pub(crate) fn set_peer(&mut self, key: NodeKey, address: Option<SocketAddr>, is_native: bool) {
+        let node = self.nodes.node_mut(key);
+        node.address = address;
+        node.is_native = is_native;
     }
 
     /// A node's connection has ended: it leaves the tables, and its unconfirmed STARTs are in doubt. How many those are.
-    pub(crate) fn lose_node(&mut self, key: NodeKey, now: Instant) -> usize {
+    pub(crate) fn lose_node(&mut self, key: NodeKey, departure: Departure, now: Instant) -> usize {
         self.leave_tables(key);
         self.filling.swap_remove(&key);
         self.full.swap_remove(&key);
         let node = self.nodes.node_mut(key);
         node.presence = Presence::Lost(now);
+        node.departure = departure;
         node.ledger.put_in_doubt()
     }
 

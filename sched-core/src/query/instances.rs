@@ -158,6 +158,7 @@ impl Scheduler {
         entry: &Entry,
     ) -> InstanceView {
         let state = match (node.presence, entry.phase) {
+            (Presence::Lost(_), Phase::Running) => PlacementState::Lost,
             (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
             (_, Phase::Claimed | Phase::Placed(_)) => PlacementState::Placed,
             (_, Phase::Running) => PlacementState::Running,
@@ -178,25 +179,29 @@ impl Scheduler {
             resources: named(entry.custom(), self.cluster.columns(), |_, asked| asked),
             ..InstanceView::default()
         };
-        match self.instances.get(instance) {
+        let mut row = match self.instances.get(instance) {
             Some(kept) => self.with_life(now, instance, kept, row),
             None => row,
+        };
+        if let Presence::Lost(since) = node.presence
+            && row.deadline_ms.is_none()
+        {
+            let left = (since + self.config.in_doubt_time).saturating_duration_since(now);
+            row.deadline_ms = i64::try_from(left.as_millis()).ok();
         }
+        row
     }
 
     /// The row of one that waits, or whose node is lost.
     fn row_nowhere(&self, now: Instant, instance: &InstanceId, kept: &Instance) -> InstanceView {
         let (state, node) = match *kept.state() {
-            State::Lost { node, .. } => (PlacementState::InDoubt, Some(node)),
+            State::Lost { node, .. } => (PlacementState::Lost, Some(node)),
             _ => (PlacementState::Waiting, None),
         };
-        let known = node.and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         let mut row = InstanceView {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
-            hostname: known
-                .map(|key| self.cluster.nodes().node(key).hostname().to_owned())
-                .unwrap_or_default(),
+            hostname: node.map_or_else(String::new, |uuid| self.name_of(uuid).to_owned()),
             state,
             ..InstanceView::default()
         };

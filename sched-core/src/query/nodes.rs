@@ -1,17 +1,26 @@
 //! Rows of nodes: what each has, what of that is free, and what its launcher can do.
 
+use core::net::SocketAddr;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use proto_frames::payload::NodeView;
+use proto_frames::payload::{NodeView, UNKNOWN};
+use proto_frames::{Role, Uuid};
 
 use super::page::{Allowance, NodeCursor};
 use super::{amounts_len, labels_len, named};
 use crate::Scheduler;
 use crate::api::ids::{NodeKey, uuid_starts_with};
 use crate::api::input::{Capabilities, NodeReport};
+use crate::api::known_node::KnownNode;
 use crate::cluster::facts::LACKS_VM_TYPE;
 use crate::cluster::node::{Node, Pool, Presence};
+
+/// The status of a node whose connection has ended.
+const LOST: &str = "LOST";
+
+/// The status of a node that was connected before a restart of the scheduler, and may still return.
+const EXPECTED: &str = "EXPECTED";
 
 impl Scheduler {
     /// Adds the rows of nodes that match, from a place on; where the next page begins if there is more.
@@ -23,13 +32,18 @@ impl Scheduler {
         allowance: &mut Allowance,
         rows: &mut Vec<NodeView>,
     ) -> Option<NodeCursor> {
+        let (first, first_absent) = match from {
+            NodeCursor::Present(key) => (Some(key), Uuid::nil()),
+            NodeCursor::Absent(uuid) => (None, uuid),
+        };
         let most_recent = Pool::ALL.map(|pool| self.cluster.table(pool).most_recently_used());
-        for (key, node) in self.cluster.nodes().iter_from(from.0) {
+        let present = first.map(|key| self.cluster.nodes().iter_from(key));
+        for (key, node) in present.into_iter().flatten() {
             if allowance.is_used_up() {
-                return Some(NodeCursor(key.0 as usize));
+                return Some(NodeCursor::Present(key.0 as usize));
             }
             allowance.look();
-            if matches_node(node, pattern) {
+            if matches(node.hostname(), node.uuid, pattern) {
                 let row = self.node_row(now, key, most_recent.contains(&Some(key)));
                 let left_out: usize = row.resources_left_out.iter().map(String::len).sum();
                 let amounts = amounts_len(&row.resources_total) * 2;
@@ -37,7 +51,41 @@ impl Scheduler {
                 rows.push(row);
             }
         }
+        for node in self.cluster.absent().iter_from(first_absent) {
+            if allowance.is_used_up() {
+                return Some(NodeCursor::Absent(node.uuid));
+            }
+            allowance.look();
+            if matches(&node.hostname, node.uuid, pattern) {
+                let row = self.absent_row(node);
+                allowance.take_row(row.hostname.len());
+                rows.push(row);
+            }
+        }
         None
+    }
+
+    /// The row of a node that is not connected and was given up.
+    fn absent_row(&self, node: &KnownNode) -> NodeView {
+        let lost_ms = node
+            .lost_since_ms
+            .map(|since_ms| self.unix_ms(self.now).saturating_sub(since_ms));
+        let status = if lost_ms.is_some() { LOST } else { EXPECTED };
+        NodeView {
+            node_uuid: node.uuid.to_string(),
+            hostname: node.hostname.to_string(),
+            roles: match node.roles {
+                Role(0) => String::new(),
+                roles => roles.to_string(),
+            },
+            status: status.to_owned(),
+            instances: node.instances as i64,
+            connected_s: UNKNOWN,
+            cordoned: self.cordons.contains(node.uuid),
+            lost_s: lost_ms.map(|ms| (ms / 1000) as i64),
+            address: address_text(node.address),
+            ..NodeView::default()
+        }
     }
 
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
@@ -45,10 +93,11 @@ impl Scheduler {
         let free = self.cluster.nodes().free(key);
         let report = node.report.as_deref();
         let of = |figure: fn(&NodeReport) -> i64| report.map_or(-1, figure);
-        let status = match node.presence {
-            Presence::Connected(_) => node.status.name(),
-            Presence::Lost(_) => "LOST",
+        let (status, lost_since) = match node.presence {
+            Presence::Connected(_) => (node.status.name(), None),
+            Presence::Lost(since) => (LOST, Some(since)),
         };
+        let lost_s = lost_since.map(|since| now.saturating_duration_since(since).as_secs() as i64);
         NodeView {
             node_uuid: node.uuid.to_string(),
             hostname: node.hostname().to_owned(),
@@ -65,7 +114,10 @@ impl Scheduler {
             load: of(|report| report.load),
             instances: node.ledger.len() as i64,
             unconfirmed: node.ledger.unconfirmed() as i64,
-            connected_s: now.saturating_duration_since(node.since).as_secs() as i64,
+            connected_s: match lost_since {
+                Some(_) => UNKNOWN,
+                None => now.saturating_duration_since(node.since).as_secs() as i64,
+            },
             most_recently_used,
             labels: labels_of(node),
             resources_total: named(
@@ -88,12 +140,18 @@ impl Scheduler {
             fault: node.fault().map_or_else(String::new, ToString::to_string),
             cordoned: node.is_cordoned,
             drain: self.drain_words(node.uuid),
+            lost_s,
+            address: address_text(node.address),
         }
     }
 }
 
-fn matches_node(node: &Node, pattern: &str) -> bool {
-    pattern.is_empty() || node.hostname() == pattern || uuid_starts_with(&node.uuid, pattern)
+fn matches(hostname: &str, uuid: Uuid, pattern: &str) -> bool {
+    pattern.is_empty() || hostname == pattern || uuid_starts_with(&uuid, pattern)
+}
+
+fn address_text(address: Option<SocketAddr>) -> String {
+    address.map_or_else(String::new, |address| address.to_string())
 }
 
 /// A node's labels by key.

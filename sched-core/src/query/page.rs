@@ -3,7 +3,8 @@
 //! A cursor is text that only this file reads; a client gives it back as it came. The order of rows is such that what
 //! is there all the while is on some page, whatever else comes and goes between two of them:
 //!
-//! - nodes stand by their keys, which do not change while a node is known;
+//! - nodes stand by their keys, which do not change while a node is known; behind them those that are not connected, by
+//!   UUID;
 //! - instances on no node stand by identifier, and the cursor is the last one shown;
 //! - those on a node are shown from the last to the first. Whoever leaves has its place taken by the last, which was shown
 //!   already: it may be shown twice, and nobody is passed over.
@@ -13,7 +14,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::api::ids::InstanceId;
+use proto_frames::Uuid;
+
+use crate::api::ids::{InstanceId, canonical_uuid};
 
 /// Rows looked at for one page, wanted or not: what bounds the time a page takes.
 const MAX_SCAN: usize = 4_000;
@@ -58,9 +61,21 @@ impl Allowance {
     }
 }
 
-/// The key of the node that a page of nodes begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct NodeCursor(pub(super) usize);
+/// The node that a page of nodes begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeCursor {
+    /// That with this key or the next.
+    Present(usize),
+    /// Of those that are not connected, that with this UUID or the next.
+    Absent(Uuid),
+}
+
+impl Default for NodeCursor {
+    /// Before everything.
+    fn default() -> Self {
+        Self::Present(0)
+    }
+}
 
 /// Where a page of instances begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,20 +100,29 @@ pub(super) struct QueueCursor {
     pub(super) after: Option<(u8, u64)>,
 }
 
+/// What stands before the UUID of a node that is not connected.
+const ABSENT: &str = "absent:";
+
 /// What stands before the identifier of an instance on no node.
 const NOWHERE: &str = "none:";
 
 impl fmt::Display for NodeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self {
+            Self::Present(key) => key.fmt(f),
+            Self::Absent(uuid) => write!(f, "{ABSENT}{uuid}"),
+        }
     }
 }
 
 impl FromStr for NodeCursor {
-    type Err = std::num::ParseIntError;
+    type Err = ();
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
+        match text.strip_prefix(ABSENT) {
+            Some(uuid) => canonical_uuid(uuid).map(Self::Absent).ok_or(()),
+            None => text.parse().map(Self::Present).map_err(|_| ()),
+        }
     }
 }
 

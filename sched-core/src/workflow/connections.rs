@@ -13,7 +13,7 @@ use crate::api::action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, TargetedCommand,
 };
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Backlog, Hello};
+use crate::api::input::{Backlog, Departure, Hello};
 use crate::cluster::node::Node;
 use crate::instance::{Awaits, By, State, Then};
 use crate::peers::Place;
@@ -71,14 +71,15 @@ impl Scheduler {
             None => {
                 let is_cordoned = self.cordons.contains(hello.uuid);
                 let uuid = hello.uuid;
+                self.cluster.forget_absent(uuid);
                 let key = self.cluster.add_node(uuid, roles, id, now, is_cordoned);
                 self.note_changes();
                 self.announce_node(key);
                 key
             }
         };
-        self.cluster
-            .set_native(key, hello.encoding == Encoding::Native);
+        let is_native = hello.encoding == Encoding::Native;
+        self.cluster.set_peer(key, hello.address, is_native);
         self.peers.set_node(id, key);
         self.recall_claims(key);
         self.act(Action::RememberNodes);
@@ -95,7 +96,7 @@ impl Scheduler {
                 // The same node over a newer connection: its place stays, and nobody else notices.
                 return self.cluster.replace_connection(key, id, now);
             }
-            self.lose_node(now, key);
+            self.lose_node(now, key, Departure::Closed);
         }
         self.timers.cancel(&Timer::GiveUp(key));
         self.cluster.return_node(key, roles, id, now);
@@ -136,15 +137,24 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn disconnected(&mut self, now: Instant, id: SessionId, unsent: Vec<Message>) {
+    pub(crate) fn disconnected(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        unsent: Vec<Message>,
+        departure: Departure,
+    ) {
         // Before anybody is told of anything: it can no longer be told.
         let Some(left) = self.peers.disconnect(id) else {
             return;
         };
         let session = left.session;
-        self.notice(Notice::Left(session.uuid(), session.role()));
-        if let Some(key) = session.node() {
-            self.lose_node(now, key);
+        match session.node() {
+            Some(key) => {
+                self.note_departure(key, &session, departure);
+                self.lose_node(now, key, departure);
+            }
+            None => self.notice(Notice::Left(session.uuid(), session.role())),
         }
         let was_being_briefed = self.briefing.end_of(id, &unsent);
         if left.was_master {
@@ -167,8 +177,8 @@ impl Scheduler {
     }
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
-    fn lose_node(&mut self, now: Instant, key: NodeKey) {
-        let in_doubt = self.cluster.lose_node(key, now);
+    fn lose_node(&mut self, now: Instant, key: NodeKey, departure: Departure) {
+        let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
         let node = self.cluster.nodes().node(key);
         let (uuid, node_type) = (node.uuid, node_type(node.roles));

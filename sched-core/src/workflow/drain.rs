@@ -69,6 +69,7 @@ impl Scheduler {
                     self.refuse(id, frame.kind, RefusalReason::NoSuchNode, detail, None);
                 }
             },
+            EvacuateMode::Forget => self.forget_node(id, frame.kind, name),
             EvacuateMode::Other(_) => self.carry_to_node(id, frame, name),
         }
     }
@@ -115,7 +116,7 @@ impl Scheduler {
     }
 
     /// A node gets new work again, as far as the scheduler is concerned; a drain of it is over.
-    fn uncordon(&mut self, uuid: Uuid) {
+    pub(crate) fn uncordon(&mut self, uuid: Uuid) {
         if self.cordons.drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Aborted, "its node is to take work again");
         }

@@ -213,7 +213,10 @@ impl Scheduler {
             Meaning::Delete(target) => self.is_here_alone(&target.instance),
             Meaning::Migrate(_) | Meaning::Update(_) => true,
             Meaning::Evacuate(it) => match it.mode {
-                EvacuateMode::Cordon | EvacuateMode::Relocate | EvacuateMode::Abort => true,
+                EvacuateMode::Cordon
+                | EvacuateMode::Relocate
+                | EvacuateMode::Abort
+                | EvacuateMode::Forget => true,
                 EvacuateMode::Check | EvacuateMode::Other(_) => false,
             },
             Meaning::Restore(_) => kind == Kind::RESTORE,

@@ -42,7 +42,11 @@ enum Window {
 
 impl Settling {
     pub(crate) fn new(config: &Config, now: Instant) -> Self {
-        let missing: IndexSet<Uuid> = config.expected_nodes.iter().copied().collect();
+        let expected = config
+            .known_nodes
+            .iter()
+            .filter(|node| node.lost_since_ms.is_none());
+        let missing: IndexSet<Uuid> = expected.map(|node| node.uuid).collect();
         let window = if missing.is_empty() {
             Window::Absent
         } else {
@@ -70,11 +74,6 @@ impl Settling {
     /// Whether a START that fits nowhere may wait.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.window, Window::Open(_))
-    }
-
-    /// Nodes known before the restart that have not reported yet.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = Uuid> + '_ {
-        self.missing.iter().copied()
     }
 
     /// Whether this node was there before the restart, and may still come back with what it had.
@@ -164,7 +163,7 @@ impl Settling {
         self.instances.swap_remove(&start.request.instance);
     }
 
-    /// Notes that a node is back; closes the window if it was the last. Whether it closed it.
+    /// Notes that a node is back, or never will be; closes the window if it was the last. Whether it closed it.
     pub(crate) fn note_back(&mut self, node: Uuid, now: Instant) -> bool {
         let is_last = self.missing.swap_remove(&node) && self.missing.is_empty();
         if is_last {

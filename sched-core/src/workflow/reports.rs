@@ -6,7 +6,7 @@ use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Frame, Kind};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Notice};
+use crate::api::action::{Action, Message, Notice};
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
@@ -24,6 +24,9 @@ impl Scheduler {
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
+        if *self.cluster.nodes().node(key).hostname() != *report.hostname {
+            self.act(Action::RememberNodes);
+        }
         self.cluster.ready(key, report, now);
         self.note_changes();
         let was_open = self.settling.is_open();

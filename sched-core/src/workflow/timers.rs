@@ -83,6 +83,7 @@ impl Scheduler {
     /// The recovery window closes if it is time to, and once it has what waited for that is tried again.
     fn end_recovery(&mut self, now: Instant) {
         if self.settling.close_if_due(now) {
+            self.lose_expected_nodes();
             self.act(Action::RememberNodes);
         }
         if !self.settling.is_open() {
@@ -101,19 +102,21 @@ impl Scheduler {
         self.timers.put(Timer::Recovery, due);
     }
 
-    /// Forgets a node that has not come back; STARTs in doubt on it have failed. Says how many those were.
-    fn give_up(&mut self, key: NodeKey) -> usize {
+    /// Gives up a lost node; STARTs in doubt on it have failed. Says how many those were.
+    pub(crate) fn give_up(&mut self, key: NodeKey) -> usize {
         let nodes = self.cluster.nodes();
         if !nodes.contains(key) || !matches!(nodes.node(key).presence, Presence::Lost(_)) {
             return 0;
         }
         self.drained_node_is_lost(key);
         self.kept_given_up(key);
+        self.timers.cancel(&Timer::GiveUp(key));
         self.timers.cancel(&Timer::Lease(key));
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
         self.tries.forget_on(key, |_| false);
+        self.remember_lost(&node);
         if !node.is_native {
             self.remember_claims(node.uuid, &node.ledger);
         }

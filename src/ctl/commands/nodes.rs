@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{NodeView, QueryKind};
+use proto_frames::payload::{Evacuate, EvacuateMode, NodeView, QueryKind};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -58,6 +58,21 @@ pub async fn restore(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit,
             "asked to come back"
         },
     )
+}
+
+/// Takes a lost node from the list.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn forget(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
+    let node = node(&mut context.client, name).await?;
+    let evacuate = Evacuate {
+        workload_agent_uuid: node.uuid.clone(),
+        mode: EvacuateMode::Forget,
+        ..Evacuate::default()
+    };
+    context.client.relocate(&evacuate).await?;
+    report(context, &node, "forgotten")
 }
 
 /// The node that a host name, a UUID or a unique beginning of one means.

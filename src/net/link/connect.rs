@@ -419,7 +419,7 @@ fn hint(encoding: Encoding) -> &'static str {
 /// How an established connection ended, for people.
 fn explain_end(reason: EndReason) -> String {
     match reason {
-        EndReason::Closed => "the scheduler closed it".to_owned(),
+        EndReason::Closed | EndReason::Broken => "the scheduler closed it".to_owned(),
         EndReason::Finished | EndReason::Shut => "closed on this side".to_owned(),
         EndReason::Io(error) => explain(&error),
         other => other.to_string(),

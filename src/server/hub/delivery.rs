@@ -23,7 +23,9 @@ use crate::server::limits::{
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
 use crate::server::wire;
-use sched_core::{Action, Backlog, DisconnectReason, Input, Message, Scheduler, SessionId};
+use sched_core::{
+    Action, Backlog, Departure, DisconnectReason, Input, Message, Scheduler, SessionId,
+};
 
 /// How a peer's queue stands.
 #[derive(Debug, Default)]
@@ -168,7 +170,13 @@ impl Hub {
         let is_connected = |message: &Message| matches!(message, Message::Connected { .. });
         let mut unsent = peer.outbox.shut_behind(is_connected);
         unsent.append(&mut peer.late.lock());
-        scheduler.handle(turn.now, Input::Disconnected { session, unsent });
+        let departure = Departure::Broken;
+        let ended = Input::Disconnected {
+            session,
+            unsent,
+            departure,
+        };
+        scheduler.handle(turn.now, ended);
     }
 
     /// A connection of the same peer took the place of another. Where that goes on, the log says so.

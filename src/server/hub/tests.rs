@@ -14,7 +14,8 @@ use crate::server::limits::{
     MAX_UNCHARGED_OPERATOR,
 };
 use sched_core::{
-    ClusterConfiguration, Config, Hello, InstanceId, Meaning, NodeReport, Resources, StartRequest,
+    ClusterConfiguration, Config, Departure, Hello, InstanceId, Meaning, NodeReport, Resources,
+    StartRequest,
 };
 
 /// A START with as much cloud-init data as controllers really send.
@@ -54,6 +55,7 @@ impl Joined {
             role,
             encoding: Encoding::Native,
             bound: false,
+            address: None,
         };
         hub.handle([Input::Connect { session, hello }], Some(&state.budget));
         Self { session, state }
@@ -242,7 +244,11 @@ fn a_controller_that_ends_lets_go_of_those_that_wait_for_it() {
         }
     }
     assert!(nodes.iter().any(|node| !node.may_be_read()));
-    hub.ended(master.session, master.state.outbox.shut());
+    hub.ended(
+        master.session,
+        master.state.outbox.shut(),
+        Departure::Closed,
+    );
     assert!(nodes.iter().all(Joined::may_be_read));
 }
 
@@ -349,15 +355,15 @@ async fn starts_that_a_node_does_not_take_before_the_end_fail() {
         async move { hub.leave().await }
     });
     tokio::task::yield_now().await;
-    hub.ended(other.session, Vec::new());
+    hub.ended(other.session, Vec::new(), Departure::Closed);
     // Cut after half of the time; its task then hands in what it has.
     while !node.state.outbox.is_ended() {
         tokio::task::yield_now().await;
     }
-    hub.ended(node.session, Vec::new());
+    hub.ended(node.session, Vec::new(), Departure::Closed);
     let failures = master.take().into_iter();
     let failures = failures.filter(|it| matches!(it, Message::StartFailure(_)));
     assert_eq!(failures.count(), waiting);
-    hub.ended(master.session, Vec::new());
+    hub.ended(master.session, Vec::new(), Departure::Closed);
     leaving.await.unwrap();
 }

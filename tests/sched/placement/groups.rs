@@ -6,7 +6,7 @@ use sched_core::{Config, InstanceReport, SessionId};
 
 use crate::support::scenes::one_failure;
 use crate::support::words::{group, labels, member};
-use crate::support::world::{World, config, node_uuid, running};
+use crate::support::world::{World, config, known_node, running};
 
 fn apart(id: &str, max: u32) -> Group {
     Group {
@@ -221,7 +221,7 @@ fn members_that_waited_in_vain_are_placed_by_what_is_known() {
 #[test]
 fn where_too_many_wait_a_member_fails_rather_than_break_the_rule() {
     let config = Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        known_nodes: vec![known_node(1), known_node(2)],
         ..config()
     };
     let (mut world, controller) = World::with(config).check_every(1000).with_controller();

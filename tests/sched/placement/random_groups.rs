@@ -165,7 +165,9 @@ impl History {
     }
 
     fn known_nodes(&self) -> Vec<Uuid> {
-        self.world.scheduler.known_nodes()
+        let known = self.world.scheduler.known_nodes().into_iter();
+        let there = known.filter(|node| node.lost_since_ms.is_none());
+        there.map(|node| node.uuid).collect()
     }
 
     fn end_one(&mut self, number: u64) {
@@ -185,13 +187,13 @@ impl History {
 
     /// A scheduler that knows nothing but which nodes there were.
     fn restart(&mut self) {
-        let expected_nodes = if self.chance.bool() {
-            self.known_nodes()
+        let known_nodes = if self.chance.bool() {
+            self.world.scheduler.known_nodes()
         } else {
             Vec::new()
         };
         let config = Config {
-            expected_nodes,
+            known_nodes,
             ..config()
         };
         self.world.restart(config, Rules::default());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proto_frames::Kind;
 use sched_core::{Capabilities, Config, Meaning, NodeExtras, NodeReport, Rules, SessionId};
 
-use super::world::{AT_THE_BEGINNING, Size, World, config, id, node_uuid, report};
+use super::world::{AT_THE_BEGINNING, Size, World, config, id, known_node, report};
 
 /// How long a launcher's lease lasts.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ pub(crate) fn durable() -> Config {
 /// The scheduler crashes; the nodes it knew are expected back.
 pub(crate) fn crash(world: &mut World, nodes: u64) {
     let config = Config {
-        expected_nodes: (1..=nodes).map(node_uuid).collect(),
+        known_nodes: (1..=nodes).map(known_node).collect(),
         ..config()
     };
     world.crash(config, Rules::default());

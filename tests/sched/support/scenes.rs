@@ -8,7 +8,7 @@ use sched_core::{Config, IN_DOUBT_TIME, SessionId, StartRequest};
 use super::durability::leased;
 use super::preemption::{cpus, frozen};
 use super::requests::Asking;
-use super::world::{World, config, node_uuid, request, running};
+use super::world::{World, config, known_node, request, running};
 
 /// The only StartFailure that a peer is told.
 pub(crate) fn one_failure(
@@ -48,7 +48,7 @@ impl World {
     /// One that expects nodes 1 to `nodes` back, as after a restart.
     pub(crate) fn expecting(nodes: u64) -> Self {
         Self::with(Config {
-            expected_nodes: (1..=nodes).map(node_uuid).collect(),
+            known_nodes: (1..=nodes).map(known_node).collect(),
             ..config()
         })
     }

@@ -10,9 +10,9 @@ use proto_frames::payload::{
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use sched_core::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, InstanceReport, InstanceState,
-    Meaning, Message, NodeExtras, NodeReport, Notice, RefusedConnect, Resources, Rules, Scheduler,
-    SessionId, StartRequest, StatsReport, Target,
+    Action, ClusterConfiguration, Config, Departure, Hello, Input, InstanceId, InstanceReport,
+    InstanceState, KnownNode, Meaning, Message, NodeExtras, NodeReport, Notice, RefusedConnect,
+    Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport, Target,
 };
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
@@ -88,6 +88,11 @@ pub(crate) fn id(name: &str) -> InstanceId {
 
 pub(crate) fn node_uuid(number: u64) -> Uuid {
     Uuid::from_u128(0x0de0_0000 + u128::from(number))
+}
+
+/// A node that was connected before the scheduler was restarted.
+pub(crate) fn known_node(number: u64) -> KnownNode {
+    node_uuid(number).into()
 }
 
 /// A START for an instance with this name that asks for memory alone.
@@ -211,8 +216,13 @@ impl World {
                 Action::Refuse { session, why } => self.refused.push((session, why)),
                 Action::Disconnect { session, .. } => {
                     let unsent = self.take_unsent(session);
-                    self.scheduler
-                        .handle(self.now, Input::Disconnected { session, unsent });
+                    let departure = Departure::Broken;
+                    let ended = Input::Disconnected {
+                        session,
+                        unsent,
+                        departure,
+                    };
+                    self.scheduler.handle(self.now, ended);
                 }
                 Action::Persist(change) => self.store.take(change),
                 Action::Notice(Notice::IllegalTransition(illegal)) => panic!("{illegal}"),
@@ -254,6 +264,7 @@ impl World {
             role,
             encoding,
             bound: false,
+            address: None,
         };
         self.handle(Input::Connect { session, hello });
         session
@@ -416,19 +427,30 @@ impl World {
         self.handle(Input::Disconnected {
             session,
             unsent: Vec::new(),
+            departure: Departure::Broken,
         });
     }
 
     /// The peer's connection ends before anything it was told since the test last looked could be written.
     pub(crate) fn cut_unsent(&mut self, session: SessionId) {
         let unsent = self.take_unsent(session);
-        self.handle(Input::Disconnected { session, unsent });
+        let departure = Departure::Broken;
+        self.handle(Input::Disconnected {
+            session,
+            unsent,
+            departure,
+        });
     }
 
     /// The peer's connection ends before these things it was told could be written; of everything else a test has taken
     /// care ([`World::take_said`]).
     pub(crate) fn cut_returning(&mut self, session: SessionId, unsent: Vec<Message>) {
-        self.handle(Input::Disconnected { session, unsent });
+        let departure = Departure::Broken;
+        self.handle(Input::Disconnected {
+            session,
+            unsent,
+            departure,
+        });
     }
 
     /// Other rules about nodes and placement, from a controller that is master.

@@ -14,7 +14,7 @@ use crate::support::durability::{crash, durable, leased, leased_ready};
 use crate::support::preemption::{cpus, sized};
 use crate::support::requests::Asking;
 use crate::support::words::tried;
-use crate::support::world::{Size, World, config, node_uuid, report, request, running};
+use crate::support::world::{Size, World, config, known_node, report, request, running};
 
 /// Longer than any lease of these nodes, with all that is added to it.
 const LEASE_IS_OVER: Duration = Duration::from_secs(60);
@@ -409,7 +409,7 @@ fn what_was_deleted_while_its_node_is_lost_is_not_started_anew_before_its_lease_
 #[test]
 fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
     let expecting = || Config {
-        expected_nodes: (1..=2).map(node_uuid).collect(),
+        known_nodes: (1..=2).map(known_node).collect(),
         ..durable()
     };
     let (mut world, controller, node) = World::with(durable()).with_node(100);
@@ -436,7 +436,7 @@ fn after_crashes_a_batch_that_names_what_a_node_has_waits_for_that_node() {
 #[test]
 fn what_a_node_is_found_to_have_a_batch_knows_after_a_crash() {
     let expecting = || Config {
-        expected_nodes: vec![node_uuid(1), node_uuid(2)],
+        known_nodes: vec![known_node(1), known_node(2)],
         ..durable()
     };
     let (mut world, controller) = World::with(durable()).with_controller();

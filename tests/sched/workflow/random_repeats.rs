@@ -18,7 +18,7 @@ use sched_core::{
 use crate::support::durability::durable;
 use crate::support::histories::{History, run_histories};
 use crate::support::requests::Asking;
-use crate::support::world::{Size, World, id, node_uuid, report, request, running};
+use crate::support::world::{Size, World, id, known_node, node_uuid, report, request, running};
 
 const HOSTS: u64 = 4;
 const MEM: i64 = 1000;
@@ -107,7 +107,7 @@ fn start_of(name: &str) -> StartRequest {
 
 fn expecting() -> Config {
     Config {
-        expected_nodes: (1..=HOSTS).map(node_uuid).collect(),
+        known_nodes: (1..=HOSTS).map(known_node).collect(),
         ..durable()
     }
 }

@@ -194,6 +194,7 @@ fn nobody_is_operator_and_controller_at_once() {
         role,
         encoding: Encoding::Native,
         bound: false,
+        address: None,
     };
     assert_eq!(
         world.knock(hello),

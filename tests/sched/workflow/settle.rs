@@ -6,6 +6,7 @@ use proto_frames::payload::StartFailureReason;
 
 use crate::support::scenes::one_failure;
 use crate::support::world::{World, node_uuid};
+use proto_frames::Uuid;
 
 #[test]
 fn a_start_waits_for_a_node_that_comes_back() {
@@ -22,7 +23,8 @@ fn a_start_waits_for_a_node_that_comes_back() {
 fn a_node_that_is_back_and_not_ready_is_known_once() {
     let mut world = World::expecting(2);
     world.silent_node(1);
-    let mut known = world.scheduler.known_nodes();
+    let known = world.scheduler.known_nodes();
+    let mut known: Vec<Uuid> = known.into_iter().map(|node| node.uuid).collect();
     known.sort();
     assert_eq!(known, [node_uuid(1), node_uuid(2)]);
 }

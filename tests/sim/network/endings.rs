@@ -1,6 +1,6 @@
 //! All the ways in which a connection ends, at each of its ends, and what is lost with it.
 
-use sched_core::{Input, Message, SessionId};
+use sched_core::{Departure, Input, Message, SessionId};
 
 use super::{Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, STALL_TIME, told};
 use crate::agenda::Event;
@@ -46,7 +46,11 @@ impl World {
     /// The scheduler learns that a connection is over, and gets back what was not written.
     pub(crate) fn scheduler_learns(&mut self, link: Link) {
         if let Some((session, unsent)) = self.take_session(link) {
-            self.hand_in(Input::Disconnected { session, unsent });
+            self.hand_in(Input::Disconnected {
+                session,
+                unsent,
+                departure: Departure::Broken,
+            });
         }
     }
 

@@ -1,0 +1,150 @@
+//! Lost nodes stay known: listed until they return or an operator forgets them, over restarts of the scheduler as well.
+
+use proto_frames::payload::RefusalReason;
+use proto_frames::{Kind, Uuid};
+
+use crate::Scheduler;
+use crate::api::action::{Action, Notice};
+use crate::api::ids::{NodeKey, SessionId, canonical_uuid};
+use crate::api::input::Departure;
+use crate::api::known_node::KnownNode;
+use crate::cluster::node::{Node, Presence};
+use crate::instance::{AfterLoss, State};
+use crate::peers::session::Session;
+
+impl Scheduler {
+    /// All nodes known: connected, lost, and expected back after a restart, in no particular order.
+    #[must_use]
+    pub fn known_nodes(&self) -> Vec<KnownNode> {
+        let present = self.cluster.nodes().iter_from(0);
+        let present = present.map(|(_, node)| KnownNode {
+            instances: 0,
+            ..known(node)
+        });
+        let absent = self.cluster.absent().iter_from(Uuid::nil()).cloned();
+        present.chain(absent).collect()
+    }
+
+    /// Takes up the nodes that the process before this one knew.
+    pub(crate) fn restore_known_nodes(&mut self, nodes: Vec<KnownNode>) {
+        for node in nodes {
+            self.cluster.note_absent(node);
+        }
+    }
+
+    /// Tells of the end of a node's connection: a loss, unless the launcher left in order and ran nothing.
+    pub(crate) fn note_departure(&mut self, key: NodeKey, session: &Session, departure: Departure) {
+        match departure {
+            Departure::Closed => self.notice(Notice::Left(session.uuid(), session.role())),
+            Departure::Broken => {
+                let node = known(self.cluster.nodes().node(key));
+                self.notice(Notice::NodeLost(Box::new(node)));
+            }
+        }
+    }
+
+    /// A lost node is given up: it stays known, unless its launcher left in order and ran nothing.
+    pub(crate) fn remember_lost(&mut self, node: &Node) {
+        if node.departure == Departure::Closed && node.ledger.len() == 0 {
+            return;
+        }
+        let Presence::Lost(since) = node.presence else {
+            return;
+        };
+        let known = KnownNode {
+            lost_since_ms: Some(self.unix_ms(since)),
+            ..known(node)
+        };
+        self.notice(Notice::NodeGivenUp(Box::new(known.clone())));
+        self.note_absent(known);
+    }
+
+    /// The nodes that were expected back after the restart and did not come are lost.
+    pub(crate) fn lose_expected_nodes(&mut self) {
+        let expected: Vec<KnownNode> = self
+            .cluster
+            .absent()
+            .iter_from(Uuid::nil())
+            .filter(|node| node.lost_since_ms.is_none())
+            .cloned()
+            .collect();
+        for node in expected {
+            self.notice(Notice::NodeNotBack(Box::new(node.clone())));
+            self.note_absent(KnownNode {
+                lost_since_ms: Some(self.unix_ms(self.now)),
+                ..node
+            });
+        }
+    }
+
+    fn note_absent(&mut self, node: KnownNode) {
+        if let Some(forgotten) = self.cluster.note_absent(node) {
+            self.notice(Notice::NodeForgotten(Box::new(forgotten)));
+        }
+    }
+
+    /// EVACUATE with `mode: forget`: a node that is not connected is not to be listed any more, nor waited for.
+    ///
+    /// What may start again elsewhere only once its lease there is over still waits for that.
+    pub(crate) fn forget_node(&mut self, id: SessionId, kind: Kind, name: &str) {
+        let uuid = canonical_uuid(name);
+        let key = uuid.and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
+        if let Some(key) = key {
+            if self.cluster.nodes().node(key).session().is_some() {
+                let detail = format!(
+                    "node '{name}' is connected: stop its launcher first, or drain it and leave it cordoned"
+                );
+                return self.refuse(id, kind, RefusalReason::Unsupported, detail, None);
+            }
+            self.give_up(key);
+        }
+        let forgotten = uuid.and_then(|uuid| self.cluster.forget_absent(uuid));
+        let Some(uuid) = uuid.filter(|_| key.is_some() || forgotten.is_some()) else {
+            let detail = format!("no node '{name}' is known; 'ciaoctl nodes' lists those that are");
+            return self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+        };
+        if self.settling.note_back(uuid, self.now) {
+            self.set_recovery_timer();
+        }
+        self.uncordon(uuid);
+        self.journal.take_claims(uuid, self.now);
+        let mut lost = self.instances.lost_with(uuid);
+        self.put_in_order(&mut lost, |instance| instance);
+        for instance in lost {
+            let state = self.instances.get(&instance).map(|kept| kept.state());
+            match state {
+                Some(State::Lost { then, .. }) if *then != AfterLoss::Restart => {
+                    let then = *then;
+                    self.loss_is_final(&instance, uuid, then);
+                }
+                _ => {}
+            }
+        }
+        let node = forgotten.unwrap_or_else(|| uuid.into());
+        self.notice(Notice::NodeForgotten(Box::new(node)));
+        self.act(Action::RememberNodes);
+    }
+
+    /// The host name of a node, whether it is connected or not; empty where it is not known.
+    pub(crate) fn name_of(&self, uuid: Uuid) -> &str {
+        match self.cluster.nodes().by_uuid(uuid) {
+            Some(key) => self.cluster.nodes().node(key).hostname(),
+            None => {
+                let node = self.cluster.absent().get(uuid);
+                node.map_or("", |node| &*node.hostname)
+            }
+        }
+    }
+}
+
+/// What is remembered of a node.
+fn known(node: &Node) -> KnownNode {
+    KnownNode {
+        uuid: node.uuid,
+        roles: node.roles,
+        hostname: node.hostname().into(),
+        address: node.address,
+        instances: node.ledger.len() as u64,
+        lost_since_ms: None,
+    }
+}
