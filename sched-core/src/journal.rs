@@ -7,6 +7,7 @@
 
 mod claims;
 pub(crate) mod disk;
+mod ends;
 mod recorded;
 
 use std::collections::VecDeque;
@@ -16,9 +17,10 @@ use indexmap::IndexSet;
 use proto_frames::Uuid;
 
 use crate::api::ids::InstanceId;
-use crate::api::record::{Change, EndsRecord, Record, RecordKey, Ticket};
+use crate::api::record::{Change, Record, RecordKey, Ticket};
 use crate::journal::claims::Claims;
 use crate::journal::disk::Disk;
+use crate::journal::ends::Ends;
 use crate::journal::recorded::Recorded;
 
 /// What has changed, what waits for it to be on disk, and how the disk is.
@@ -36,8 +38,7 @@ pub(crate) struct Journal {
     /// The latest change that is on disk.
     committed: u64,
     waiting: VecDeque<Waiting>,
-    /// What nodes are to be told of their ends and the change that has to be on disk before, one for each node at most.
-    acknowledgements: VecDeque<(u64, Uuid, EndsRecord)>,
+    ends: Ends,
     recorded: Recorded,
     disk: Disk,
 }
@@ -132,6 +133,11 @@ impl Journal {
     /// The scheduler is about to end.
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;
+    }
+
+    /// Whether it is: nothing is let wait any more that would not outlive it.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving
     }
 
     /// Whether something can be done now, or is to be handed out.
@@ -233,24 +239,6 @@ impl Journal {
         let first = self.waiting.front()?;
         let waiting = (first.ticket <= self.committed).then(|| self.waiting.pop_front())?;
         waiting.map(|waiting| waiting.ready)
-    }
-
-    /// Has a node told of its ends once all that changed so far is on disk.
-    pub(crate) fn acknowledge(&mut self, node: Uuid, ends: EndsRecord) {
-        self.acknowledgements.push_back((self.ticket(), node, ends));
-    }
-
-    /// What a node can be told by now.
-    pub(crate) fn take_acknowledgement(&mut self) -> Option<(Uuid, EndsRecord)> {
-        let first = self
-            .has_acknowledgement()
-            .then(|| self.acknowledgements.pop_front())?;
-        first.map(|(_, node, ends)| (node, ends))
-    }
-
-    fn has_acknowledgement(&self) -> bool {
-        let first = self.acknowledgements.front();
-        first.is_some_and(|&(ticket, ..)| ticket <= self.committed)
     }
 
     /// Whether something may be on disk of an instance. What is known of it now is not what a crash would leave then, until

@@ -24,7 +24,6 @@ use crate::timers::Timers;
 use crate::workflow::batches::Batches;
 use crate::workflow::briefing::Briefing;
 use crate::workflow::cordons::Cordons;
-use crate::workflow::ends::Ends;
 use crate::workflow::evictions::Evictions;
 use crate::workflow::recovery::Settling;
 use crate::workflow::tries::Tries;
@@ -53,12 +52,8 @@ pub struct Scheduler {
     pub(crate) timers: Timers,
     pub(crate) evictions: Evictions,
     pub(crate) journal: Journal,
-    /// Which ends of each node are dealt with.
-    pub(crate) ends: Ends,
     pub(crate) outcomes: Outcomes,
     pub(crate) briefing: Briefing,
-    /// Whether it is about to stop: nothing is let wait any more that would not outlive it.
-    pub(crate) is_leaving: bool,
     /// Nodes that get no new work.
     pub(crate) cordons: Cordons,
     pub(crate) batches: Batches,
@@ -129,10 +124,8 @@ impl Scheduler {
             timers: Timers::default(),
             evictions: Evictions::default(),
             journal,
-            ends: Ends::default(),
             outcomes: Outcomes::default(),
             briefing: Briefing::default(),
-            is_leaving: false,
             cordons: Cordons::default(),
             batches: Batches::default(),
             counters: Counters::default(),

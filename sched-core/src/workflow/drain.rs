@@ -134,7 +134,7 @@ impl Scheduler {
 
     /// What is put on disk of a node; `None` if nothing is to be there.
     pub(crate) fn node_record(&self, uuid: Uuid) -> Option<Record> {
-        let (cordon, ends) = (self.cordons.get(uuid), self.ends.record(uuid));
+        let (cordon, ends) = (self.cordons.get(uuid), self.journal.ends_record(uuid));
         let Some(cordon) = cordon else {
             let ends = Some(ends?);
             return Some(Record::Node(NodeRecord {
@@ -165,7 +165,7 @@ impl Scheduler {
     /// is back and has said what runs on it.
     pub(crate) fn restore_node_record(&mut self, uuid: Uuid, record: NodeRecord) {
         if let Some(ends) = record.ends {
-            self.ends.restore(uuid, ends);
+            self.journal.restore_ends(uuid, ends);
         }
         if !record.cordoned || !self.cordons.insert(uuid, record.cordoned_since_ms) {
             return;

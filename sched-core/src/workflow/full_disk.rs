@@ -27,7 +27,7 @@ impl Scheduler {
         self.journal.disk_is(self.now, state);
         if !self.journal.is_in_trouble() {
             self.disk_is_back();
-        } else if self.is_leaving {
+        } else if self.journal.is_leaving() {
             self.fail_unwritten();
         }
     }
@@ -57,7 +57,7 @@ impl Scheduler {
         }
         // The newer one takes its place.
         self.journal.take_held_of(&start.request.instance);
-        let refused = if self.is_leaving {
+        let refused = if self.journal.is_leaving() {
             Some(start)
         } else {
             self.journal.hold(self.now, start)

@@ -212,7 +212,6 @@ impl Scheduler {
 
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(crate) fn fail_waiting(&mut self) {
-        self.is_leaving = true;
         self.journal.leave();
         self.settling.close();
         while let Some(start) = self.settling.take() {

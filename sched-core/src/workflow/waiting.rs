@@ -68,7 +68,7 @@ impl Scheduler {
             return;
         };
         let may_wait = kept.has_run || kept.waits_until.is_some_and(|until| until > self.now);
-        if self.is_leaving && !self.config.durable {
+        if self.journal.is_leaving() && !self.config.durable {
             let why = Explanation::of(Refusal::Leaving.detail());
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }

@@ -1,0 +1,171 @@
+//! Which ends of instances each node was told are dealt with, of those that its launcher numbers.
+//!
+//! A launcher tells ends in the order of their numbers, each again until it is acknowledged. So one number for each node
+//! says which are dealt with. It is remembered while the node is away, and put on disk in the same change as what the end
+//! did: an end that is told to a scheduler which has given the instance to that node again since then must not end that.
+
+use std::collections::VecDeque;
+
+use proto_frames::Uuid;
+
+use crate::api::record::EndsRecord;
+use crate::journal::Journal;
+use crate::maps::Map;
+
+/// Nodes whose number is remembered while they are away. Beyond it those are forgotten that are not known otherwise, and
+/// an end that such a node tells again is taken for news: it is passed on twice then, if nothing was placed there since.
+const MAX_NODES_REMEMBERED: usize = 65_536;
+
+/// Which ends of each node are dealt with.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    by_node: Map<Uuid, Heard>,
+    /// What nodes are to be told of their ends and the change that has to be on disk before, one for each node at most.
+    acknowledgements: VecDeque<(u64, Uuid, EndsRecord)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    /// Whose numbers they are.
+    incarnation: Uuid,
+    /// The latest number that is dealt with, and so all before it.
+    seq: u64,
+    acknowledged: Acknowledged,
+}
+
+/// Whether the node is told what is dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acknowledged {
+    /// As far as it asked.
+    Yes,
+    /// It will be, once that is on disk.
+    Soon,
+    /// It will be, and has asked again since.
+    SoonAndAgain,
+}
+
+impl Journal {
+    /// What is remembered of a node's ends across restarts.
+    pub(crate) fn ends_record(&self, node: Uuid) -> Option<EndsRecord> {
+        let heard = self.ends.by_node.get(&node);
+        heard.filter(|heard| heard.seq > 0).map(Heard::record)
+    }
+
+    /// Takes up what the process before this one remembered.
+    pub(crate) fn restore_ends(&mut self, node: Uuid, record: EndsRecord) {
+        let EndsRecord { incarnation, seq } = record;
+        self.ends.begin(node, incarnation, seq).seq = seq;
+    }
+
+    /// A node says whose numbers it gives, and the latest.
+    pub(crate) fn begin_ends(&mut self, node: Uuid, incarnation: Uuid, latest: u64) {
+        self.ends.begin(node, incarnation, latest);
+    }
+
+    /// Notes that an end is dealt with; whether it is news.
+    pub(crate) fn note_end(&mut self, node: Uuid, seq: u64) -> bool {
+        let heard = self.ends.by_node.get_mut(&node);
+        let Some(heard) = heard.filter(|it| it.seq < seq) else {
+            return false;
+        };
+        heard.seq = seq;
+        self.note_node(node);
+        true
+    }
+
+    /// Has a node told which of its ends are dealt with, once all that changed so far is on disk.
+    pub(crate) fn acknowledge_ends(&mut self, node: Uuid) {
+        if let Some(ends) = self.ends.ask(node) {
+            let ticket = self.ticket();
+            let acknowledgements = &mut self.ends.acknowledgements;
+            acknowledgements.push_back((ticket, node, ends));
+        }
+    }
+
+    /// What a node can be told by now.
+    pub(crate) fn take_acknowledgement(&mut self) -> Option<(Uuid, EndsRecord)> {
+        let first = self
+            .has_acknowledgement()
+            .then(|| self.ends.acknowledgements.pop_front())?;
+        first.map(|(_, node, ends)| (node, ends))
+    }
+
+    /// A node was told, and is told again if it has asked again.
+    pub(crate) fn acknowledged(&mut self, node: Uuid) {
+        if self.ends.answered(node) {
+            self.acknowledge_ends(node);
+        }
+    }
+
+    /// Forgets nodes that are not known otherwise, if there are too many.
+    pub(crate) fn forget_ends(&mut self, is_known: impl Fn(Uuid) -> bool) {
+        if self.ends.by_node.len() <= MAX_NODES_REMEMBERED {
+            return;
+        }
+        let mut forgotten = Vec::new();
+        self.ends.by_node.retain(|&uuid, heard| {
+            let stays = is_known(uuid) || heard.acknowledged != Acknowledged::Yes;
+            if !stays {
+                forgotten.push(uuid);
+            }
+            stays
+        });
+        for uuid in forgotten {
+            self.note_node(uuid);
+        }
+    }
+
+    /// Whether a node can be told of its ends by now.
+    pub(super) fn has_acknowledgement(&self) -> bool {
+        let first = self.ends.acknowledgements.front();
+        first.is_some_and(|&(ticket, ..)| ticket <= self.committed)
+    }
+}
+
+impl Ends {
+    fn begin(&mut self, node: Uuid, incarnation: Uuid, latest: u64) -> &mut Heard {
+        let new = Heard {
+            incarnation,
+            seq: 0,
+            acknowledged: Acknowledged::Yes,
+        };
+        let heard = self.by_node.entry(node).or_insert(new);
+        // A launcher that has lost its count begins anew, whatever it calls it.
+        if heard.incarnation != incarnation || heard.seq > latest {
+            let acknowledged = heard.acknowledged;
+            *heard = Heard {
+                acknowledged,
+                ..new
+            };
+        }
+        heard
+    }
+
+    /// A node wants to be told what is dealt with; what to tell it, unless that waits for something told before.
+    fn ask(&mut self, node: Uuid) -> Option<EndsRecord> {
+        let heard = self.by_node.get_mut(&node)?;
+        if heard.acknowledged != Acknowledged::Yes {
+            heard.acknowledged = Acknowledged::SoonAndAgain;
+            return None;
+        }
+        heard.acknowledged = Acknowledged::Soon;
+        Some(heard.record())
+    }
+
+    /// A node is told; whether it has asked again.
+    fn answered(&mut self, node: Uuid) -> bool {
+        let heard = self.by_node.get_mut(&node);
+        let before =
+            heard.map(|heard| std::mem::replace(&mut heard.acknowledged, Acknowledged::Yes));
+        before == Some(Acknowledged::SoonAndAgain)
+    }
+}
+
+impl Heard {
+    fn record(&self) -> EndsRecord {
+        EndsRecord {
+            incarnation: self.incarnation,
+            seq: self.seq,
+        }
+    }
+}
