@@ -72,7 +72,7 @@ impl Scheduler {
     pub fn footprint(&self) -> Footprint {
         let (past, past_bytes) = self.instances.past_size();
         let (batches, batch_bytes) = self.batches.size();
-        let (outcomes, outcome_bytes) = self.outcomes.size();
+        let (outcomes, outcome_bytes) = self.peers.outcomes();
         let entries = self
             .cluster
             .nodes()

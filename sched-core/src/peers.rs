@@ -1,12 +1,13 @@
 //! Who is connected: sessions, roles, what each may send, and who asked for what.
 //!
 //! [`Peers`] owns all of it and keeps it in step. It decides who is let in and who is master, and names those to be told of
-//! something ([`Audience`]). It sends nothing: that is for those who ask it. Beside it, [`outcomes::Outcomes`] remembers how
-//! commands ended that only the master was told of.
+//! something ([`Audience`]). It sends nothing: that is for those who ask it. It remembers how commands ended that only the
+//! master was told of (`outcomes`).
 
 pub(crate) mod answers;
 pub(crate) mod audience;
 pub(crate) mod bindings;
+pub(crate) mod configuration;
 pub(crate) mod outcomes;
 pub(crate) mod owner;
 pub(crate) mod permissions;
@@ -26,6 +27,8 @@ use crate::maps::Map;
 use crate::peers::answers::Answers;
 use crate::peers::audience::Audience;
 use crate::peers::bindings::{Bindings, Bound};
+use crate::peers::configuration::ClusterPayload;
+use crate::peers::outcomes::Outcomes;
 use crate::peers::owner::Owner;
 use crate::peers::session::{Identity, Session, identity};
 
@@ -42,6 +45,9 @@ pub(crate) struct Peers {
     subscribers: Vec<SessionId>,
     /// Operators that wait for the answer to a command.
     answers: Answers,
+    /// What the master alone was told recently.
+    outcomes: Outcomes,
+    configuration: ClusterPayload,
 }
 
 /// A session that has ended.
@@ -65,6 +71,14 @@ pub(crate) enum Place {
 }
 
 impl Peers {
+    /// No peers; those that connect are told this configuration.
+    pub(crate) fn new(configuration: ClusterPayload) -> Self {
+        Self {
+            configuration,
+            ..Self::default()
+        }
+    }
+
     /// Whether a peer is let in, and, if its certificate is bound to its UUID, how that is remembered.
     ///
     /// # Errors

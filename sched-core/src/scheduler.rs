@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use proto_frames::Kind;
 
 use crate::api::action::{Action, Message, Notice};
@@ -16,7 +15,8 @@ use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
 use crate::peers::Peers;
-use crate::peers::outcomes::{self, Outcomes};
+use crate::peers::configuration::ClusterPayload;
+use crate::peers::outcomes;
 use crate::peers::session::Session;
 use crate::placement::Placement;
 use crate::queue::Queue;
@@ -36,8 +36,6 @@ use crate::workflow::tries::Tries;
 #[derive(Debug)]
 pub struct Scheduler {
     pub(crate) config: Arc<Config>,
-    /// The cluster configuration, as peers are told it.
-    pub(crate) configuration: ClusterPayload,
     pub(crate) cluster: Cluster,
     /// What is tried on nodes that called themselves full.
     pub(crate) tries: Tries,
@@ -52,7 +50,6 @@ pub struct Scheduler {
     pub(crate) timers: Timers,
     pub(crate) evictions: Evictions,
     pub(crate) journal: Journal,
-    pub(crate) outcomes: Outcomes,
     pub(crate) briefing: Briefing,
     /// Nodes that get no new work.
     pub(crate) cordons: Cordons,
@@ -63,15 +60,6 @@ pub struct Scheduler {
     /// The time of the input being handled.
     pub(crate) now: Instant,
     actions: VecDeque<Action>,
-}
-
-/// The cluster configuration as CONNECTED and CONFIGURE carry it, byte for byte.
-#[derive(Debug)]
-pub(crate) struct ClusterPayload {
-    /// For native peers.
-    pub(crate) native: Bytes,
-    /// For original peers.
-    pub(crate) original: Bytes,
 }
 
 /// What the core has done so far; all counts start at 0 with the process.
@@ -113,18 +101,16 @@ impl Scheduler {
         let journal = Journal::new(config.durable);
         let mut scheduler = Self {
             placement,
-            configuration,
             cluster,
             tries: Tries::default(),
             config,
-            peers: Peers::default(),
+            peers: Peers::new(configuration),
             settling,
             instances: Instances::default(),
             queue: Queue::default(),
             timers: Timers::default(),
             evictions: Evictions::default(),
             journal,
-            outcomes: Outcomes::default(),
             briefing: Briefing::default(),
             cordons: Cordons::default(),
             batches: Batches::default(),

@@ -12,6 +12,7 @@ use proto_frames::payload::{CommandFailure, CommandRefused, DeleteFailure, Start
 
 use crate::api::action::Message;
 use crate::api::ids::InstanceId;
+use crate::peers::Peers;
 
 /// How long an outcome is remembered for the next master. A peer that no longer answers is disconnected well within it; what
 /// a master did not act upon in that time it never will.
@@ -40,7 +41,7 @@ pub(crate) enum Outcome {
 
 /// What masters alone were told recently, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Outcomes {
+pub(super) struct Outcomes {
     told: VecDeque<Told>,
     bytes: usize,
 }
@@ -105,23 +106,53 @@ impl Outcome {
     }
 }
 
-impl Outcomes {
+impl Peers {
     /// Notes how a command ended, if a message says that, and who alone is told; `None` if that is not certain.
     pub(crate) fn note_told(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
-        if let Some(outcome) = Outcome::of(message) {
-            self.note(now, to, outcome);
-        }
+        self.outcomes.note_told(now, to, message);
     }
 
     /// A master has left before these could be written to it, and `has_heirs` says whether there are other controllers:
     /// failures of STARTs are for all of them, and so for the next master alone only where there is none yet.
-    pub(crate) fn unsent(
+    pub(crate) fn note_unsent(
         &mut self,
         now: Instant,
         master: Uuid,
         unsent: &[Message],
         has_heirs: bool,
     ) {
+        self.outcomes.unsent(now, master, unsent, has_heirs);
+    }
+
+    /// What a controller was not told.
+    pub(crate) fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
+        self.outcomes.missed_by(uuid, now)
+    }
+
+    /// Whether a controller that is to be briefed will be told this outcome then.
+    pub(crate) fn is_outcome_to_come(&self, uuid: Uuid, message: &Message) -> bool {
+        self.outcomes.is_to_come(uuid, message)
+    }
+
+    /// Forgets outcomes that no master acts upon any more.
+    pub(crate) fn forget_outcomes(&mut self, now: Instant) {
+        self.outcomes.forget_old(now);
+    }
+
+    /// Outcomes remembered, and their bytes.
+    pub(crate) fn outcomes(&self) -> (usize, usize) {
+        (self.outcomes.told.len(), self.outcomes.bytes)
+    }
+}
+
+impl Outcomes {
+    fn note_told(&mut self, now: Instant, to: Option<Uuid>, message: &Message) {
+        if let Some(outcome) = Outcome::of(message) {
+            self.note(now, to, outcome);
+        }
+    }
+
+    fn unsent(&mut self, now: Instant, master: Uuid, unsent: &[Message], has_heirs: bool) {
         let outcomes = unsent.iter().rev().filter_map(Outcome::of);
         let outcomes: Vec<Outcome> = outcomes.take(MAX_REPLAY).collect();
         self.take_back(master, &outcomes);
@@ -154,20 +185,13 @@ impl Outcomes {
         self.bytes -= first.map_or(0, |told| told.bytes);
     }
 
-    /// Outcomes remembered, and their bytes.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        (self.told.len(), self.bytes)
-    }
-
-    /// What this controller was not told.
-    pub(crate) fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
+    fn missed_by(&mut self, uuid: Uuid, now: Instant) -> Vec<Outcome> {
         self.forget_old(now);
         let missed = self.told.iter().filter(|told| told.to != Some(uuid));
         missed.map(|told| told.outcome.clone()).collect()
     }
 
-    /// Whether a controller that is to be briefed will be told this outcome then.
-    pub(crate) fn is_to_come(&self, uuid: Uuid, message: &Message) -> bool {
+    fn is_to_come(&self, uuid: Uuid, message: &Message) -> bool {
         Outcome::of(message).is_some_and(|outcome| {
             let mut told = self.told.iter();
             told.any(|told| told.to != Some(uuid) && told.outcome == outcome)
@@ -185,8 +209,7 @@ impl Outcomes {
         }
     }
 
-    /// Forgets what no master acts upon any more.
-    pub(crate) fn forget_old(&mut self, now: Instant) {
+    fn forget_old(&mut self, now: Instant) {
         let is_old = |told: &Told| now.saturating_duration_since(told.at) > REPLAY_TIME;
         while self.told.front().is_some_and(is_old) {
             self.forget_first();

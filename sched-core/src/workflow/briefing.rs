@@ -85,7 +85,7 @@ impl Scheduler {
         if !session.is_native() {
             return;
         }
-        let missed = self.outcomes.missed_by(session.uuid(), self.now);
+        let missed = self.peers.missed_by(session.uuid(), self.now);
         self.briefing.begin(to, missed);
         self.brief_on();
     }
@@ -95,7 +95,7 @@ impl Scheduler {
         let uuid = self.peers.session(to).uuid();
         let is_news = self.cluster.placements().0 > 0
             || !self.instances.is_empty()
-            || !self.outcomes.missed_by(uuid, self.now).is_empty();
+            || !self.peers.missed_by(uuid, self.now).is_empty();
         if is_news {
             self.brief(to);
         }

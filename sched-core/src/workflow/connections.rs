@@ -30,10 +30,7 @@ impl Scheduler {
             Ok(bound) => self.note_bound(hello.uuid, bound),
             Err(why) => return self.act(Action::Refuse { session: id, why }),
         }
-        let configuration = match hello.encoding {
-            Encoding::Native => self.configuration.native.clone(),
-            Encoding::Gob => self.configuration.original.clone(),
-        };
+        let configuration = self.peers.configuration(hello.encoding);
         self.send(id, Message::Connected { configuration });
         self.notice(Notice::Connected(hello.uuid, hello.role));
         let old = self.peers.connect(id, hello, now);
@@ -159,14 +156,14 @@ impl Scheduler {
         let was_being_briefed = self.briefing.end_of(id, &unsent);
         if left.was_master {
             let has_heirs = left.master.is_some();
-            self.outcomes
-                .unsent(now, session.uuid(), &unsent, has_heirs);
+            self.peers
+                .note_unsent(now, session.uuid(), &unsent, has_heirs);
             if let Some(master) = left.master {
                 self.promote(master);
             }
         }
         self.take_back(now, &session, unsent, was_being_briefed);
-        self.outcomes.forget_old(now);
+        self.peers.forget_outcomes(now);
         self.give_back_memory();
     }
 
@@ -238,7 +235,8 @@ impl Scheduler {
                     _,
                 ) => {}
                 (message, Some(_))
-                    if was_being_briefed && self.outcomes.is_to_come(peer.uuid(), &message) => {}
+                    if was_being_briefed
+                        && self.peers.is_outcome_to_come(peer.uuid(), &message) => {}
                 // Noted already where that matters.
                 (message, Some(to)) => {
                     self.note_moved(peer.uuid(), &message);

@@ -1,7 +1,7 @@
 //! How commands ended: whom that is told to, and what a controller that becomes master is told of it again.
 //!
 //! The outcome of a command is told to who sent it; once that has left, to all controllers. What the master was told and the
-//! others were not is remembered ([`Outcomes`](crate::peers::outcomes::Outcomes)).
+//! others were not is remembered (`peers::outcomes`).
 
 use proto_frames::payload::Topic;
 
@@ -19,7 +19,7 @@ impl Scheduler {
         };
         if self.peers.is_master(to) {
             let master = Some(session.uuid());
-            self.outcomes.note_told(self.now, master, &message);
+            self.peers.note_told(self.now, master, &message);
         }
         self.act(Action::Send { to, message });
     }
@@ -27,7 +27,7 @@ impl Scheduler {
     /// Tells all controllers of an outcome whose asker has left; where there is none, the next one to come.
     fn tell_heirs(&mut self, message: &Message) {
         if !self.peers.has_controllers() {
-            self.outcomes.note_told(self.now, None, message);
+            self.peers.note_told(self.now, None, message);
         }
         self.tell_controllers(Topic::Failures, |session| copy_for(session, message));
     }

@@ -372,7 +372,7 @@ impl Scheduler {
             None => {
                 if !self.peers.has_controllers() {
                     let message = Message::StartFailure(worded(true));
-                    self.outcomes.note_told(self.now, None, &message);
+                    self.peers.note_told(self.now, None, &message);
                 }
                 self.tell_controllers(Topic::Failures, |session| {
                     Some(Message::StartFailureCopy(worded(session.is_native())))

@@ -26,7 +26,7 @@ impl Scheduler {
                 done += self.run(now, timer);
             }
         }
-        self.outcomes.forget_old(now);
+        self.peers.forget_outcomes(now);
         self.give_back_memory();
     }
 

@@ -12,9 +12,9 @@ use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
 use crate::api::input::{ConfigurationFlags, Fault, Malformed, NewConfiguration, Target};
 use crate::api::rules::Rules;
 use crate::cluster::questions::Asker;
+use crate::peers::configuration::ClusterPayload;
 use crate::peers::session::LAUNCHER;
 use crate::placement::explain::Explanation;
-use crate::scheduler::ClusterPayload;
 use crate::workflow::start::Refusal;
 
 impl Scheduler {
@@ -172,10 +172,10 @@ impl Scheduler {
 
     /// A new cluster configuration: later CONNECTED frames carry it.
     pub(crate) fn configure(&mut self, frame: Frame, new: NewConfiguration) {
-        self.configuration = ClusterPayload {
+        self.peers.set_configuration(ClusterPayload {
             native: frame.payload,
             original: new.original,
-        };
+        });
         self.apply_configuration(new.flags, new.rules);
     }
 
