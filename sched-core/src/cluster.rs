@@ -7,6 +7,7 @@
 pub(crate) mod absent;
 pub(crate) mod advice;
 pub(crate) mod columns;
+pub(crate) mod cordons;
 pub(crate) mod facts;
 pub(crate) mod failing;
 pub(crate) mod failures;
@@ -43,6 +44,7 @@ use crate::api::rules::Rules;
 use crate::cluster::absent::AbsentNodes;
 use crate::cluster::advice::Advice;
 use crate::cluster::columns::{Amounts, Columns};
+use crate::cluster::cordons::Cordons;
 use crate::cluster::groups::Groups;
 use crate::cluster::labels::LabelIndex;
 use crate::cluster::ledger::{Entry, Ledger, Measured, Phase, Unconfirmed};
@@ -75,6 +77,7 @@ pub(crate) struct Cluster {
     full: IndexSet<NodeKey>,
     /// Nodes that failed often, as far as they were not found to do well since.
     failing: IndexSet<NodeKey>,
+    cordons: Cordons,
     /// The node that has, or was given, each instance.
     placements: Map<InstanceId, NodeKey>,
     /// Nodes that were connected and are not.
@@ -115,6 +118,7 @@ impl Cluster {
             filling: IndexSet::new(),
             full: IndexSet::new(),
             failing: IndexSet::new(),
+            cordons: Cordons::default(),
             placements: Map::default(),
             absent: AbsentNodes::default(),
             changes: VecDeque::new(),

@@ -93,8 +93,8 @@ impl Scheduler {
             past,
             past_bytes,
             queued: self.queue.len(),
-            tries: self.tries.size().0,
-            tried_bytes: self.tries.size().1,
+            tries: self.placement.tries().0,
+            tried_bytes: self.placement.tries().1,
             settling: self.settling.len(),
             held: self.journal.held().0,
             held_bytes: self.journal.held().1,
@@ -106,7 +106,7 @@ impl Scheduler {
             outcome_bytes,
             explanations: self.placement.explanations(),
             remembered: self.journal.remembered_claims(),
-            cordons: self.cordons.len(),
+            cordons: self.cluster.cordons().len(),
             capacity: self.cluster.placements().1
                 + self.peers.capacity()
                 + self.timers.capacity()

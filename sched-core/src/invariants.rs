@@ -32,7 +32,7 @@ impl Scheduler {
                 "{illegal} transitions of instances were refused that their lifecycle does not have"
             )
         })?;
-        ensure(self.tries.is_consistent(), || {
+        ensure(self.placement.is_consistent(), || {
             "what is tried on full nodes is not what is counted".to_owned()
         })?;
         self.check_lives()?;
@@ -201,7 +201,7 @@ impl Scheduler {
                 .get(victim)
                 .is_some_and(|victim| victim.node() == Some(placing.node));
             ensure(
-                is_there && self.evictions.wanted_away_by(victim) == Some(instance),
+                is_there && self.queue.preemptor_of(victim) == Some(instance),
                 || format!("{victim} does not make way for {instance}"),
             )?;
         }

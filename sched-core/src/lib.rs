@@ -51,10 +51,10 @@ pub use instance::{
 pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTEN};
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use peers::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
+pub use placement::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 pub use workflow::batches::{
     BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
 };
-pub use workflow::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::phase::{IllegalTransition, Phase};
 pub use api::record::{

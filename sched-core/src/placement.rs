@@ -5,13 +5,15 @@ pub(crate) mod explain;
 pub(crate) mod filters;
 pub(crate) mod policy;
 pub(crate) mod requests;
+pub(crate) mod tries;
 pub(crate) mod weighers;
 
 use crate::api::rules::{PolicyRules, RuleError};
 use crate::placement::explain::Explanations;
 use crate::placement::policy::Policy;
+use crate::placement::tries::Tries;
 
-/// The rule by which nodes are chosen, and what was said recently of why none was.
+/// The rule by which nodes are chosen, what was said recently of why none was, and what is tried on full nodes.
 #[derive(Debug)]
 pub(crate) struct Placement {
     policy: Policy,
@@ -20,6 +22,8 @@ pub(crate) struct Placement {
     /// Nodes that the latest choice looked at one by one.
     looked_at: usize,
     explanations: Explanations,
+    /// What is tried on nodes that called themselves full.
+    tries: Tries,
 }
 
 impl Placement {
@@ -30,6 +34,7 @@ impl Placement {
             chance: fastrand::Rng::with_seed(rules.seed),
             looked_at: 0,
             explanations: Explanations::default(),
+            tries: Tries::default(),
         }
     }
 

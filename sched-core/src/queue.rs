@@ -38,6 +38,7 @@
 mod bunch;
 mod line;
 mod ordered;
+mod preemptions;
 mod reservation;
 mod search;
 mod shape;
@@ -56,6 +57,7 @@ use proto_frames::Uuid;
 
 use self::line::Line;
 use self::ordered::Key;
+use self::preemptions::Preemptions;
 use self::search::{Round, Sought, Walk, Whom};
 use self::slots::Slots;
 use self::sweep::Sweep;
@@ -235,7 +237,7 @@ pub(crate) enum Found {
     GaveUp(Cursor),
 }
 
-/// Who waits, for whom nodes are reserved, and which nodes those who wait are still to be asked about.
+/// Who waits, for whom nodes are reserved, which nodes those who wait are still to be asked about, and who is preempted.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Slots<Waiting>,
@@ -252,6 +254,7 @@ pub(crate) struct Queue {
     orders: u64,
     woken: Woken,
     sweep: Sweep,
+    preemptions: Preemptions,
 }
 
 /// A waiter, and where it is kept.

@@ -23,10 +23,7 @@ use crate::queue::Queue;
 use crate::timers::Timers;
 use crate::workflow::batches::Batches;
 use crate::workflow::briefing::Briefing;
-use crate::workflow::cordons::Cordons;
-use crate::workflow::evictions::Evictions;
 use crate::workflow::recovery::Settling;
-use crate::workflow::tries::Tries;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
 ///
@@ -37,8 +34,6 @@ use crate::workflow::tries::Tries;
 pub struct Scheduler {
     pub(crate) config: Arc<Config>,
     pub(crate) cluster: Cluster,
-    /// What is tried on nodes that called themselves full.
-    pub(crate) tries: Tries,
     pub(crate) peers: Peers,
     pub(crate) placement: Placement,
     pub(crate) settling: Settling,
@@ -48,11 +43,8 @@ pub struct Scheduler {
     pub(crate) queue: Queue,
     /// What is due when.
     pub(crate) timers: Timers,
-    pub(crate) evictions: Evictions,
     pub(crate) journal: Journal,
     pub(crate) briefing: Briefing,
-    /// Nodes that get no new work.
-    pub(crate) cordons: Cordons,
     pub(crate) batches: Batches,
     pub(crate) counters: Counters,
     /// When it was made.
@@ -102,17 +94,14 @@ impl Scheduler {
         let mut scheduler = Self {
             placement,
             cluster,
-            tries: Tries::default(),
             config,
             peers: Peers::new(configuration),
             settling,
             instances: Instances::default(),
             queue: Queue::default(),
             timers: Timers::default(),
-            evictions: Evictions::default(),
             journal,
             briefing: Briefing::default(),
-            cordons: Cordons::default(),
             batches: Batches::default(),
             counters: Counters::default(),
             started: now,
@@ -149,9 +138,8 @@ impl Scheduler {
         }
         self.note_changes();
         let has_work = self.journal.has_work(self.now)
-            || self.queue.has_woken()
-            || self.evictions.has_work()
-            || self.cordons.is_stirred();
+            || self.queue.has_work()
+            || self.cluster.cordons().is_stirred();
         if has_work {
             self.end_turn();
         }

@@ -19,10 +19,9 @@ impl Cluster {
         roles: Role,
         session: SessionId,
         now: Instant,
-        is_cordoned: bool,
     ) -> NodeKey {
         let mut node = Node::new(uuid, roles, session, now, &self.config, self.measured());
-        node.is_cordoned = is_cordoned;
+        node.is_cordoned = self.cordons.contains(uuid);
         let key = self.nodes.insert(node);
         self.enter_tables(key);
         key
@@ -146,12 +145,6 @@ impl Cluster {
         } else {
             self.filling.swap_remove(&key);
         }
-        self.refresh_offer(key);
-    }
-
-    /// Whether a node gets no new work, because an operator said so.
-    pub(crate) fn set_cordoned(&mut self, key: NodeKey, is_cordoned: bool) {
-        self.nodes.node_mut(key).is_cordoned = is_cordoned;
         self.refresh_offer(key);
     }
 

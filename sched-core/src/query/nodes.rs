@@ -81,7 +81,7 @@ impl Scheduler {
             status: status.to_owned(),
             instances: node.instances as i64,
             connected_s: UNKNOWN,
-            cordoned: self.cordons.contains(node.uuid),
+            cordoned: self.cluster.cordons().contains(node.uuid),
             lost_s: lost_ms.map(|ms| (ms / 1000) as i64),
             address: address_text(node.address),
             ..NodeView::default()

@@ -24,6 +24,11 @@ impl Queue {
         }
     }
 
+    /// Whether there is something to do at the end of an input: a node to ask about, or to look for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_woken() || self.preemptions.is_seeking()
+    }
+
     /// Whether there is a node to ask about.
     pub(crate) fn has_woken(&self) -> bool {
         !self.woken.is_empty()

@@ -45,7 +45,7 @@ impl Scheduler {
 
     fn capacity_changed(&mut self, key: NodeKey) {
         self.queue.wake(key);
-        self.cordons.note_room(self.now);
+        self.cluster.cordons_mut().note_room(self.now);
     }
 
     /// A node has joined or left these tables, or is not what it was: what is reserved on it may be for an instance that

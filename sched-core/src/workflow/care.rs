@@ -85,7 +85,7 @@ impl Scheduler {
         }
         let node = key.map(|key| self.cluster.nodes().node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
-        self.cordons.note_turn(instance, node);
+        self.cluster.cordons_mut().note_turn(instance, node);
         let kept = self.instances.get_mut(instance);
         kept.into_iter().for_each(|kept| {
             kept.last_node = node.or(kept.last_node);
@@ -135,13 +135,13 @@ impl Scheduler {
             return self.note_illegal(illegal);
         }
         self.leave_queue(instance);
-        self.cordons.note_turn(instance, None);
+        self.cluster.cordons_mut().note_turn(instance, None);
         if let Some(key) = self.cluster.placement(instance) {
             self.cluster.ledger_mut(key).set_kept(instance, false);
         }
         self.journal.note_instance(instance);
         self.tell_state(instance, what, None, detail);
-        self.evictions.forget(instance);
+        self.queue.spare_no_more(instance);
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);
     }
@@ -282,7 +282,7 @@ impl Scheduler {
         if self.is_to_manage(&start) {
             self.begin_placing(key, start);
         } else {
-            self.tries.keep(start.as_start());
+            self.placement.keep_tried(start.as_start());
             self.hand_over(key, start.into_start());
         }
         self.note_placed(pool, rank);

@@ -66,10 +66,9 @@ impl Scheduler {
                 key
             }
             None => {
-                let is_cordoned = self.cordons.contains(hello.uuid);
                 let uuid = hello.uuid;
                 self.cluster.forget_absent(uuid);
-                let key = self.cluster.add_node(uuid, roles, id, now, is_cordoned);
+                let key = self.cluster.add_node(uuid, roles, id, now);
                 self.note_changes();
                 self.announce_node(key);
                 key

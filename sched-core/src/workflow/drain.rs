@@ -22,10 +22,10 @@ use crate::api::action::Message;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::record::{DrainRecord, NodeRecord, Record};
 use crate::api::text::ShortText;
+use crate::cluster::cordons::{Drain, Misfitted};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
 use crate::peers::session::Session;
 use crate::timers::Timer;
-use crate::workflow::cordons::{Drain, Misfitted};
 use crate::workflow::migrate::{MOVE_TIME, Plan};
 
 /// Instances that one look at a drain tries to move and that fit nowhere, before others have their turn: what bounds how
@@ -61,7 +61,7 @@ impl Scheduler {
                 }
             }
             EvacuateMode::Abort => match canonical_uuid(name) {
-                Some(uuid) if self.cordons.drain(uuid).is_some() => {
+                Some(uuid) if self.cluster.cordons().drain(uuid).is_some() => {
                     self.end_drain(uuid, DrainState::Aborted, "as it was asked for");
                 }
                 _ => {
@@ -110,31 +110,27 @@ impl Scheduler {
 
     /// From now on a node gets no new work.
     fn cordon(&mut self, uuid: Uuid) {
-        if self.cordons.insert(uuid, self.unix_ms(self.now)) {
-            self.set_cordoned(uuid, true);
+        if self.cluster.cordon(uuid, self.unix_ms(self.now)) {
+            self.journal.note_node(uuid);
         }
     }
 
     /// A node gets new work again, as far as the scheduler is concerned; a drain of it is over.
     pub(crate) fn uncordon(&mut self, uuid: Uuid) {
-        if self.cordons.drain(uuid).is_some() {
+        if self.cluster.cordons().drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Aborted, "its node is to take work again");
         }
-        if self.cordons.remove(uuid).is_some() {
-            self.set_cordoned(uuid, false);
-        }
-    }
-
-    fn set_cordoned(&mut self, uuid: Uuid, is_cordoned: bool) {
-        self.journal.note_node(uuid);
-        if let Some(key) = self.cluster.nodes().by_uuid(uuid) {
-            self.cluster.set_cordoned(key, is_cordoned);
+        if self.cluster.uncordon(uuid) {
+            self.journal.note_node(uuid);
         }
     }
 
     /// What is put on disk of a node; `None` if nothing is to be there.
     pub(crate) fn node_record(&self, uuid: Uuid) -> Option<Record> {
-        let (cordon, ends) = (self.cordons.get(uuid), self.journal.ends_record(uuid));
+        let (cordon, ends) = (
+            self.cluster.cordons().get(uuid),
+            self.journal.ends_record(uuid),
+        );
         let Some(cordon) = cordon else {
             let ends = Some(ends?);
             return Some(Record::Node(NodeRecord {
@@ -167,11 +163,8 @@ impl Scheduler {
         if let Some(ends) = record.ends {
             self.journal.restore_ends(uuid, ends);
         }
-        if !record.cordoned || !self.cordons.insert(uuid, record.cordoned_since_ms) {
+        if !record.cordoned || !self.cluster.cordon(uuid, record.cordoned_since_ms) {
             return;
-        }
-        if let Some(key) = self.cluster.nodes().by_uuid(uuid) {
-            self.cluster.set_cordoned(key, true);
         }
         let Some(drain) = record.drain else { return };
         let now_ms = self.unix_ms(self.now);
@@ -181,15 +174,16 @@ impl Scheduler {
             total: drain.total as usize,
             ..Drain::new(due, drain.parallel, None)
         };
-        self.cordons.begin_drain(uuid, drain);
+        self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
     }
 
     /// How a node's drain stands, in words; empty if it is not drained.
     pub(crate) fn drain_words(&self, uuid: Uuid) -> String {
-        let (Some(drain), Some(key)) =
-            (self.cordons.drain(uuid), self.cluster.nodes().by_uuid(uuid))
-        else {
+        let (Some(drain), Some(key)) = (
+            self.cluster.cordons().drain(uuid),
+            self.cluster.nodes().by_uuid(uuid),
+        ) else {
             return String::new();
         };
         let there = self.len_of(key);
@@ -216,18 +210,19 @@ impl Scheduler {
             .map(|span| Duration::from_millis(span.ms()));
         let time = time.filter(|time| !time.is_zero());
         let due = time.map(|time| self.now + time);
-        let earlier = self.cordons.drain(uuid).map(|drain| drain.total);
+        let earlier = self.cluster.cordons().drain(uuid).map(|drain| drain.total);
         let drain = Drain {
             total: self.len_of(key).max(earlier.unwrap_or_default()),
             under_way: self
-                .cordons
+                .cluster
+                .cordons_mut()
                 .drain_mut(uuid)
                 .map(|drain| std::mem::take(&mut drain.under_way))
                 .unwrap_or_default(),
             ..Drain::new(due, evacuate.parallel(), Some(id))
         };
         let progress = self.check_drain(key);
-        self.cordons.begin_drain(uuid, drain);
+        self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
         self.journal.note_node(uuid);
         self.tell_drain(uuid, progress);
@@ -236,20 +231,21 @@ impl Scheduler {
     /// Notes that what a node has, or what becomes of it, has changed.
     pub(crate) fn stir_drain_of(&mut self, key: NodeKey) {
         if self
-            .cordons
+            .cluster
+            .cordons()
             .drain(self.cluster.nodes().node(key).uuid)
             .is_some()
         {
-            self.cordons.stir();
+            self.cluster.cordons_mut().stir();
         }
     }
 
     /// Goes on with the drains after which something has happened; whether anything was done.
     pub(crate) fn go_on_draining(&mut self) -> bool {
-        if !self.cordons.take_stirred() {
+        if !self.cluster.cordons_mut().take_stirred() {
             return false;
         }
-        for uuid in self.cordons.drained() {
+        for uuid in self.cluster.cordons().drained() {
             self.go_on_with_drain(uuid);
         }
         true
@@ -271,7 +267,7 @@ impl Scheduler {
         }
         let is_all_tried = self.move_some(key, uuid, census.waiting);
         let census = self.census(key, uuid);
-        let Some(drain) = self.cordons.drain_mut(uuid) else {
+        let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
             return;
         };
         drain.total = drain.total.max(census.there);
@@ -288,14 +284,11 @@ impl Scheduler {
 
     /// Takes note of those whose move has ended: elsewhere, or where they were.
     fn note_returned(&mut self, key: NodeKey, uuid: Uuid) {
-        let look = self.cordons.looks();
-        let Some(drain) = self.cordons.drain_mut(uuid) else {
+        let look = self.cluster.cordons().looks();
+        self.cluster.forget_misfits_gone(key);
+        let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
             return;
         };
-        let ledger = &self.cluster.nodes().node(key).ledger;
-        drain
-            .misfits
-            .retain(|instance, _| ledger.get(instance).is_some());
         let (instances, misfits) = (&self.instances, &mut drain.misfits);
         drain.under_way.retain(|instance| {
             let kept = instances.get(instance);
@@ -327,7 +320,7 @@ impl Scheduler {
     }
 
     fn census(&self, key: NodeKey, uuid: Uuid) -> Census {
-        let Some(drain) = self.cordons.drain(uuid) else {
+        let Some(drain) = self.cluster.cordons().drain(uuid) else {
             return Census::default();
         };
         let mut census = Census::default();
@@ -342,7 +335,10 @@ impl Scheduler {
             });
             census.leaving += usize::from(leaves);
             let tried = drain.misfits.get(instance).map(|it| it.look);
-            if leaves || drain.under_way.contains(instance) || tried == Some(self.cordons.looks()) {
+            if leaves
+                || drain.under_way.contains(instance)
+                || tried == Some(self.cluster.cordons().looks())
+            {
                 continue;
             }
             let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
@@ -357,20 +353,20 @@ impl Scheduler {
 
     /// Begins as many moves as may be under way; whether all that wait were tried.
     fn move_some(&mut self, key: NodeKey, uuid: Uuid, waiting: Vec<InstanceId>) -> bool {
-        let (mut misfits, look) = (0, self.cordons.looks());
+        let (mut misfits, look) = (0, self.cluster.cordons().looks());
         for instance in waiting {
-            let Some(drain) = self.cordons.drain(uuid) else {
+            let Some(drain) = self.cluster.cordons().drain(uuid) else {
                 return false;
             };
             if drain.under_way.len() >= drain.parallel {
                 return false;
             }
             if misfits >= MISFITS_PER_LOOK {
-                self.cordons.stir();
+                self.cluster.cordons_mut().stir();
                 return false;
             }
             let moved = self.leave(key, &instance);
-            let Some(drain) = self.cordons.drain_mut(uuid) else {
+            let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
                 return false;
             };
             match moved {
@@ -430,8 +426,12 @@ impl Scheduler {
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, detail: &str) {
         let progress = self.progress(uuid, state, detail);
         let key = self.cluster.nodes().by_uuid(uuid);
-        let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
-        if self.cordons.end_drain(uuid).is_some() {
+        let asker = self
+            .cluster
+            .cordons()
+            .drain(uuid)
+            .and_then(|drain| drain.asker);
+        if self.cluster.cordons_mut().end_drain(uuid).is_some() {
             self.timers.cancel(&Timer::Drain(uuid));
             self.journal.note_node(uuid);
             debug_assert!(key.is_some() || progress.state != DrainState::Done);
@@ -447,16 +447,17 @@ impl Scheduler {
     /// A node that is drained is lost: whether its instances are gone nobody can say.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
         let uuid = self.cluster.nodes().node(key).uuid;
-        if self.cordons.drain(uuid).is_some() {
+        if self.cluster.cordons().drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Incomplete, "the node is lost");
         }
     }
 
     /// How the drain of a node stands.
     fn progress(&self, uuid: Uuid, state: DrainState, detail: &str) -> DrainProgress {
-        let (Some(drain), Some(key)) =
-            (self.cordons.drain(uuid), self.cluster.nodes().by_uuid(uuid))
-        else {
+        let (Some(drain), Some(key)) = (
+            self.cluster.cordons().drain(uuid),
+            self.cluster.nodes().by_uuid(uuid),
+        ) else {
             return DrainProgress {
                 node_uuid: uuid.to_string(),
                 state,
@@ -484,7 +485,11 @@ impl Scheduler {
     }
 
     fn tell_drain(&mut self, uuid: Uuid, progress: DrainProgress) {
-        let asker = self.cordons.drain(uuid).and_then(|drain| drain.asker);
+        let asker = self
+            .cluster
+            .cordons()
+            .drain(uuid)
+            .and_then(|drain| drain.asker);
         self.tell_progress(asker, &progress);
     }
 

@@ -147,7 +147,7 @@ impl Scheduler {
             .filter(|(_, entry)| entry.is_kept && entry.phase == Phase::Running)
             .filter_map(|(instance, entry)| {
                 let kept = self.instances.get(instance)?;
-                let may = kept.priority < priority && !self.evictions.stays(instance, self.now);
+                let may = kept.priority < priority && !self.queue.is_spared(instance, self.now);
                 may.then(|| self.as_victim(key, instance, entry, kept, suspends))?
             })
             .collect()
@@ -190,7 +190,7 @@ impl Scheduler {
         self.cluster.set_placement(instance, key);
         let set: BTreeSet<InstanceId> = plan.victims.iter().map(|(it, _)| it.clone()).collect();
         for victim in &set {
-            self.evictions.wait_for(victim.clone(), instance.clone());
+            self.queue.note_victim(victim.clone(), instance.clone());
         }
         let detail = match set.first() {
             Some(only) if set.len() == 1 => format!("{only} makes way for it"),
@@ -237,7 +237,7 @@ impl Scheduler {
             Some(State::Placing(Placing { pending_on: Awaits::Victims(set, _), .. })) if set.contains(victim)
         );
         if !is_awaited {
-            self.evictions.take_awaited(victim);
+            self.queue.take_preemptor_of(victim);
             return self.stays(victim, key, "its room is no longer needed for another");
         }
         match self.state_of(victim) {
@@ -269,7 +269,7 @@ impl Scheduler {
         match self.request_now(victim) {
             Some(request) => {
                 self.wait_or_fail(victim, &request, detail);
-                self.evictions.seek(self.rank_of(&request), victim.clone());
+                self.queue.seek(self.rank_of(&request), victim.clone());
             }
             None => self.let_go(victim, "its START is not known"),
         }
@@ -283,7 +283,7 @@ impl Scheduler {
             if self.queue.has_woken() {
                 return any;
             }
-            let Some(instance) = self.evictions.next_seeking() else {
+            let Some(instance) = self.queue.next_seeking() else {
                 return any;
             };
             if self.state_of(&instance) != Some(State::Waiting) {
@@ -304,7 +304,7 @@ impl Scheduler {
 
     /// An instance is in nobody's way any more: who waited for that may have its room now.
     pub(crate) fn note_out_of_the_way(&mut self, victim: &InstanceId) {
-        let Some(preemptor) = self.evictions.take_awaited(victim) else {
+        let Some(preemptor) = self.queue.take_preemptor_of(victim) else {
             return;
         };
         let Some(State::Placing(Placing {
@@ -329,10 +329,10 @@ impl Scheduler {
 
     /// An instance that was to make way for another does not.
     pub(crate) fn victim_stays(&mut self, preemptor: &InstanceId, victim: &InstanceId) {
-        self.evictions.stay(victim.clone(), self.now);
-        let is_awaited = self.evictions.wanted_away_by(victim) == Some(preemptor);
+        self.queue.spare(victim.clone(), self.now);
+        let is_awaited = self.queue.preemptor_of(victim) == Some(preemptor);
         if is_awaited {
-            self.evictions.take_awaited(victim);
+            self.queue.take_preemptor_of(victim);
         }
         if let Some(State::Placing(Placing {
             node,
@@ -346,7 +346,7 @@ impl Scheduler {
 
     /// An instance that was to be stopped is not: who waits for its room, if anybody does, goes elsewhere.
     pub(crate) fn note_not_stopped(&mut self, victim: &InstanceId) {
-        if let Some(preemptor) = self.evictions.wanted_away_by(victim).cloned() {
+        if let Some(preemptor) = self.queue.preemptor_of(victim).cloned() {
             self.victim_stays(&preemptor, victim);
         }
     }
@@ -359,7 +359,7 @@ impl Scheduler {
         })) = self.state_of(instance)
         {
             for victim in set {
-                self.evictions.stay(victim, self.now);
+                self.queue.spare(victim, self.now);
             }
         }
         self.make_no_room(key, instance, "the others did not make way in time");

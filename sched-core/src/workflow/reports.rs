@@ -157,8 +157,8 @@ impl Scheduler {
             self.notice(Notice::ClaimsUnknown(uuid, unknown));
         }
         let ledger = &self.cluster.nodes().node(key).ledger;
-        self.tries
-            .forget_on(key, |instance| ledger.is_unanswered(instance));
+        self.placement
+            .forget_tries_on(key, |instance| ledger.is_unanswered(instance));
         self.stir_drain_of(key);
         let listed = std::mem::take(&mut outcome.listed);
         self.settle_stats(key, outcome);

@@ -163,7 +163,7 @@ impl Scheduler {
     /// A START of an instance that lives already goes to its node, which knows best how to answer.
     pub(crate) fn repeat(&mut self, holder: NodeKey, start: PlacedStart) {
         let instance = &start.request.instance;
-        self.tries.forget(instance);
+        self.placement.forget_try(instance);
         let (sender, restart) = (start.sender, start.request.restart);
         if self.cluster.nodes().node(holder).session().is_none() {
             // The node is lost: this START shares the doubt about the instance.
@@ -390,7 +390,7 @@ impl Scheduler {
 
     fn claim_released(&mut self, key: NodeKey, instance: &InstanceId, was_placed: bool) {
         if was_placed {
-            self.tries.forget(instance);
+            self.placement.forget_try(instance);
         }
         self.stir_drain_of(key);
     }

@@ -418,7 +418,7 @@ impl Scheduler {
             return false;
         }
         if self.is_outranked(instance, key) {
-            self.evictions.outrank(key);
+            self.queue.note_outranked(key);
             return false;
         }
         self.order_resume(key, instance, by, "there is room again");
@@ -448,7 +448,7 @@ impl Scheduler {
         /// looked at again.
         const WOKEN_AT_ONCE: usize = 16;
         for _ in 0..WOKEN_AT_ONCE {
-            let Some(key) = self.evictions.next_outranked() else {
+            let Some(key) = self.queue.next_outranked() else {
                 return;
             };
             if self.cluster.nodes().contains(key) {

@@ -59,7 +59,7 @@ impl Scheduler {
             Timer::States => self.states_due(now, MAX_PER_TICK),
             Timer::Rest => self.brief_if_due(),
             Timer::Reservations => self.end_reservations(now),
-            Timer::DrainRetry => self.cordons.retry(now),
+            Timer::DrainRetry => self.cluster.cordons_mut().retry(now),
         }
         MAX_PER_TICK
     }
@@ -72,10 +72,9 @@ impl Scheduler {
         timers.put(Timer::QueueDeadlines, self.queue.deadline_due());
         timers.put(Timer::Reservations, self.queue.reservation_due());
         timers.put(Timer::Sweep, self.queue.sweep_due(self.now));
-        timers.put(Timer::DrainRetry, self.cordons.retry_due());
-        let is_rest = self.queue.has_woken()
-            || self.evictions.has_work()
-            || self.cordons.is_stirred()
+        timers.put(Timer::DrainRetry, self.cluster.cordons().retry_due());
+        let is_rest = self.queue.has_work()
+            || self.cluster.cordons().is_stirred()
             || self.briefing.is_page_due(&self.peers);
         timers.put(Timer::Rest, is_rest.then_some(self.now));
     }
@@ -115,7 +114,7 @@ impl Scheduler {
         let Some(node) = self.cluster.remove_node(key) else {
             return 0;
         };
-        self.tries.forget_on(key, |_| false);
+        self.placement.forget_tries_on(key, |_| false);
         self.remember_lost(&node);
         if !node.is_native {
             self.remember_claims(node.uuid, &node.ledger);

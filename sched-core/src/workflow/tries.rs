@@ -7,128 +7,18 @@
 //! that may refuse it.
 
 use crate::Scheduler;
-use crate::api::action::PlacedStart;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
 use crate::instance::Awaits;
-use crate::maps::Map;
 use crate::workflow::care::placing;
-
-/// STARTs that are tried at once on nodes that called themselves full. Further ones are answered as if there were no
-/// such nodes; there are more only in the moment after thousands of instances have ended.
-pub const MAX_TRIES: usize = 1024;
-
-/// Bytes of payloads kept to send those STARTs to another node; one more START may exceed it.
-pub const MAX_TRIED_BYTES: usize = 16 * 1024 * 1024;
-
-/// Nodes that may refuse one START as full before it is placed on READY ones alone: each costs its sender a round trip.
-pub const MAX_REFUSALS: u8 = 16;
-
-/// What is tried on such nodes.
-#[derive(Debug, Default)]
-pub(crate) struct Tries {
-    tries: Map<InstanceId, Try>,
-    /// Bytes of payloads in `tries`.
-    bytes: usize,
-    /// The START that is placed again just now, and how often it was refused.
-    refused: Option<(InstanceId, u8)>,
-}
-
-/// A START on its way to such a node.
-#[derive(Debug)]
-struct Try {
-    node: NodeKey,
-    refusals: u8,
-    /// To be placed again; `None` of what is looked after, whose START is kept anyway.
-    start: Option<Box<PlacedStart>>,
-}
-
-impl Tries {
-    /// STARTs that are tried, and the bytes of their payloads.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        (self.tries.len(), self.bytes)
-    }
-
-    /// Whether one more START may be tried.
-    pub(crate) fn has_room(&self) -> bool {
-        self.tries.len() < MAX_TRIES && self.bytes < MAX_TRIED_BYTES
-    }
-
-    /// Whether this START may be tried.
-    fn may_try(&self, instance: &InstanceId) -> bool {
-        self.has_room() && self.refusals(instance) < MAX_REFUSALS
-    }
-
-    fn refusals(&self, instance: &InstanceId) -> u8 {
-        let refused = self.refused.as_ref();
-        refused.map_or(0, |(of, times)| if of == instance { *times } else { 0 })
-    }
-
-    /// A START has room on such a node.
-    fn begin(&mut self, instance: &InstanceId, node: NodeKey) {
-        self.forget(instance);
-        let attempt = Try {
-            node,
-            refusals: self.refusals(instance),
-            start: None,
-        };
-        self.tries.insert(instance.clone(), attempt);
-    }
-
-    /// Keeps a START that is tried: it leaves for its node now.
-    pub(crate) fn keep(&mut self, start: &PlacedStart) {
-        if let Some(attempt) = self.tries.get_mut(&start.request.instance) {
-            self.bytes += start.frame.payload.len();
-            attempt.start = Some(Box::new(start.clone()));
-        }
-    }
-
-    /// A START is not tried any more: it was confirmed, has failed, or is on its way a second time.
-    pub(crate) fn forget(&mut self, instance: &InstanceId) {
-        if !self.tries.is_empty() {
-            self.take(instance);
-        }
-    }
-
-    fn take(&mut self, instance: &InstanceId) -> Option<Try> {
-        let attempt = self.tries.swap_remove(instance)?;
-        self.bytes -= attempt.bytes();
-        Some(attempt)
-    }
-
-    /// Forgets what is tried on a node, but for what is still to be answered.
-    pub(crate) fn forget_on(&mut self, key: NodeKey, is_open: impl Fn(&InstanceId) -> bool) {
-        let bytes = &mut self.bytes;
-        self.tries.retain(|instance, attempt| {
-            let stays = attempt.node != key || is_open(instance);
-            *bytes -= if stays { 0 } else { attempt.bytes() };
-            stays
-        });
-        if self.tries.is_empty() {
-            self.tries = Map::default();
-        }
-    }
-
-    /// Whether what is counted is what there is.
-    pub(crate) fn is_consistent(&self) -> bool {
-        self.bytes == self.tries.values().map(Try::bytes).sum::<usize>() && self.refused.is_none()
-    }
-}
-
-impl Try {
-    fn bytes(&self) -> usize {
-        let start = self.start.as_ref();
-        start.map_or(0, |start| start.frame.payload.len())
-    }
-}
 
 impl Scheduler {
     /// Of the nodes that called themselves full before room was released there, the first that could take a START; it
     /// becomes the most recently used.
     pub(crate) fn choose_full(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        if self.cluster.full_nodes().is_empty() || !self.tries.may_try(&request.instance) {
+        if self.cluster.full_nodes().is_empty() || !self.placement.may_try(&request.instance) {
             return None;
         }
         self.placement
@@ -138,21 +28,20 @@ impl Scheduler {
     /// A START was given room on a node: if the node called itself full, it may yet refuse it.
     pub(crate) fn note_try(&mut self, instance: &InstanceId, key: NodeKey) {
         if self.cluster.nodes().node(key).status == NodeStatus::Full {
-            self.tries.begin(instance, key);
+            self.placement.begin_try(instance, key);
         }
     }
 
     /// A node refuses a START because it is full. If it was a try on a node that had called itself full, the START is
     /// placed again; whether it was.
     pub(crate) fn refused_as_full(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
-        let tries = &self.tries.tries;
-        let Some(attempt) = tries.get(instance).filter(|attempt| attempt.node == key) else {
+        let Some(has_start) = self.placement.is_tried_on(key, instance) else {
             return false;
         };
         let kept = self.instances.get(instance);
         let is_awaited = match kept {
             Some(kept) => *kept.state() == placing(key, Awaits::Node),
-            None => attempt.start.is_some(),
+            None => has_start,
         };
         let is_kept = kept.is_some();
         if !is_awaited {
@@ -162,19 +51,18 @@ impl Scheduler {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.
             return true;
         }
-        let Some(attempt) = self.tries.take(instance) else {
+        let Some(start) = self.placement.begin_refusal(instance) else {
             return true;
         };
         self.release(key, instance);
         self.note_full_again(key);
-        self.tries.refused = Some((instance.clone(), attempt.refusals.saturating_add(1)));
         if is_kept {
             let uuid = self.cluster.nodes().node(key).uuid;
             self.seek(instance, &format!("node {uuid} is still full"));
-        } else if let Some(start) = attempt.start {
+        } else if let Some(start) = start {
             self.place(self.now, *start);
         }
-        self.tries.refused = None;
+        self.placement.end_refusal();
         true
     }
 

@@ -307,7 +307,7 @@ impl Scheduler {
     fn is_to_serve(&self, key: NodeKey) -> bool {
         let node = self.cluster.nodes().node(key);
         match node.status {
-            NodeStatus::Full => node.may_be_tried() && self.tries.has_room(),
+            NodeStatus::Full => node.may_be_tried() && self.placement.has_room_to_try(),
             _ => node.takes_work() && node.backlog != Backlog::Stalled,
         }
     }

@@ -1,14 +1,15 @@
 //! Nodes that get no new work, by UUID, whether they are connected or not; and of those that are drained how far that is.
 //!
-//! Only what is known of them. What is done about it is `drain`'s.
+//! Only what is known of them. What is done about it is `workflow::drain`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use proto_frames::Uuid;
 
-use crate::api::ids::{InstanceId, SessionId};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::text::ShortText;
+use crate::cluster::Cluster;
 
 /// Nodes that may be cordoned at once, connected or not: as many as the largest cluster this is built for has.
 pub(crate) const MAX_CORDONS: usize = 100_000;
@@ -70,6 +71,52 @@ pub(crate) struct Misfitted {
     pub(crate) look: u64,
 }
 
+impl Cluster {
+    /// The cordoned nodes, connected or not, and how far the drains among them are.
+    pub(crate) fn cordons(&self) -> &Cordons {
+        &self.cordons
+    }
+
+    /// The same, to go on with drains.
+    pub(crate) fn cordons_mut(&mut self) -> &mut Cordons {
+        &mut self.cordons
+    }
+
+    /// From now on a node, connected or not, gets no new work; whether there is room for one more such node.
+    pub(crate) fn cordon(&mut self, node: Uuid, since_ms: u64) -> bool {
+        let is_in = self.cordons.insert(node, since_ms);
+        if is_in {
+            self.note_cordon(node, true);
+        }
+        is_in
+    }
+
+    /// A node gets new work again, and a drain of it is over; whether it was cordoned.
+    pub(crate) fn uncordon(&mut self, node: Uuid) -> bool {
+        let was_in = self.cordons.remove(node).is_some();
+        if was_in {
+            self.note_cordon(node, false);
+        }
+        was_in
+    }
+
+    /// Forgets those that could not be moved off a drained node and are not there any more.
+    pub(crate) fn forget_misfits_gone(&mut self, key: NodeKey) {
+        let node = self.nodes.node(key);
+        if let Some(drain) = self.cordons.drain_mut(node.uuid) {
+            let is_there = |instance: &InstanceId| node.ledger.get(instance).is_some();
+            drain.misfits.retain(|instance, _| is_there(instance));
+        }
+    }
+
+    fn note_cordon(&mut self, node: Uuid, is_cordoned: bool) {
+        if let Some(key) = self.nodes.by_uuid(node) {
+            self.nodes.node_mut(key).is_cordoned = is_cordoned;
+            self.refresh_offer(key);
+        }
+    }
+}
+
 impl Cordons {
     /// Nodes that are cordoned.
     pub(crate) fn len(&self) -> usize {
@@ -87,7 +134,7 @@ impl Cordons {
     }
 
     /// Cordons a node; whether it is now.
-    pub(crate) fn insert(&mut self, node: Uuid, since_ms: u64) -> bool {
+    fn insert(&mut self, node: Uuid, since_ms: u64) -> bool {
         if self.by_node.len() >= MAX_CORDONS && !self.contains(node) {
             return false;
         }
@@ -99,7 +146,7 @@ impl Cordons {
     }
 
     /// Ends a node's cordon.
-    pub(crate) fn remove(&mut self, node: Uuid) -> Option<Cordon> {
+    fn remove(&mut self, node: Uuid) -> Option<Cordon> {
         self.end_drain(node);
         self.by_node.remove(&node)
     }
