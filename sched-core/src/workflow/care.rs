@@ -86,8 +86,7 @@ impl Scheduler {
         let node = key.map(|key| self.cluster.nodes().node(key).uuid);
         let lease = key.and_then(|key| self.lease_of(key));
         self.cluster.cordons_mut().note_turn(instance, node);
-        let kept = self.instances.get_mut(instance);
-        kept.into_iter().for_each(|kept| {
+        if let Some(kept) = self.instances.get_mut(instance) {
             kept.last_node = node.or(kept.last_node);
             kept.lease = lease.or(kept.lease);
             kept.bound_for = kept.bound_for.filter(|_| what == LifeState::Lost);
@@ -98,7 +97,7 @@ impl Scheduler {
                 node,
                 detail: detail.into(),
             });
-        });
+        }
         self.journal.note_instance(instance);
         if what == LifeState::Waiting {
             self.tell_unsaid_pause(instance);

@@ -183,12 +183,6 @@ impl Scheduler {
         start: Option<PlacedStart>,
         state: State,
     ) -> Instance {
-        let start = start.map(|mut start| {
-            if let Some(demand) = &record.updated {
-                start.set_demand(demand.clone());
-            }
-            start
-        });
         let arrived = self.instant_of(record.arrived_ms);
         let mut kept = Instance::new(state, record.order, arrived);
         kept.start = start.map(Box::new);

@@ -109,7 +109,9 @@ impl Scheduler {
                 self.wake(node);
             }
             // The reservation for it has ended, and those that it came before may come before it now.
-            reserved.into_iter().for_each(|key| self.wake(key));
+            if let Some(key) = reserved {
+                self.wake(key);
+            }
             self.outranks_no_more();
         }
     }
