@@ -7,7 +7,8 @@
 //! - `process`, `supervise`, `usage`, `host`, `state`: real workloads on this machine. Each has a supervisor process of
 //!   its own between itself and the launcher, so that a launcher can end, crash or be replaced without them.
 //! - `backlog`: what could not be written to the state directory yet.
-//! - `orphans`, `trash`: what is left of an instance whose supervisor was killed; files that are being deleted.
+//! - `orphans`, `kept`, `trash`: what is left of an instance whose supervisor was killed; output of those that have ended;
+//!   files that are being deleted.
 //! - `control`, `lease`, `limits`, `cgroup`: what supervisors are asked, until when they may go on, and what their
 //!   workloads may take.
 //! - [`simulate`]: a made-up machine in their place, for load tests with thousands of nodes in one process.
@@ -23,6 +24,7 @@ pub mod detect;
 mod dial;
 mod files;
 mod host;
+mod kept;
 mod lease;
 mod limits;
 mod orphans;
@@ -46,6 +48,7 @@ pub use config::{
     DEFAULT_STOP_GRACE, LauncherError, MachineConfig,
 };
 pub use host::Share;
+pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput, MAX_KEPT};
 pub use run::run;
 pub use state::StateError;
 

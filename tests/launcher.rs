@@ -15,6 +15,8 @@ mod features;
 mod files;
 #[path = "launcher/identity.rs"]
 mod identity;
+#[path = "launcher/kept.rs"]
+mod kept;
 #[path = "launcher/leases.rs"]
 mod leases;
 #[path = "launcher/life.rs"]

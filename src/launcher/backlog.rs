@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info};
 
 use super::agent::Record;
+use super::files::is_full;
 use super::state::StateDir;
 
 /// Time between two tries to write what waits: soon enough for a person who has just freed space, and a try costs little.
@@ -126,7 +127,12 @@ impl Backlog {
                 self.fault = None;
                 info!("the state directory can be written again; all is in it");
             }
-            Err(error) => self.failed(now, &error),
+            Err(error) => {
+                if is_full(&error) {
+                    self.state.free();
+                }
+                self.failed(now, &error);
+            }
         }
     }
 

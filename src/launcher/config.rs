@@ -10,6 +10,7 @@ use rustls::ClientConfig;
 use super::agent::{Features, Workloads};
 use super::cgroup::CgroupError;
 use super::host::Share;
+use super::kept::KeepOutput;
 use super::simulate::Simulation;
 use super::state::StateError;
 use crate::net::address::Endpoint;
@@ -60,6 +61,8 @@ pub struct Config {
     pub features: Features,
     /// The name to report; `None` = the machine's (made-up nodes: `simulated-N`).
     pub hostname: Option<String>,
+    /// How much is kept of what ended instances have written, and for how long.
+    pub keep_output: KeepOutput,
     /// What becomes of running workloads at shutdown.
     pub at_shutdown: Workloads,
     /// What runs the workloads.
@@ -137,6 +140,7 @@ impl Config {
             lease: Some(DEFAULT_LEASE),
             features: Features::default(),
             hostname: None,
+            keep_output: KeepOutput::default(),
             at_shutdown: Workloads::Leave,
             machine,
         }

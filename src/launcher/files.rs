@@ -149,6 +149,13 @@ pub(crate) fn is_storage_fault(error: &io::Error) -> bool {
     faults.iter().any(is)
 }
 
+/// Whether there is no room left.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    let faults = [Errno::NOSPC, Errno::DQUOT];
+    let is = |errno: &Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    faults.iter().any(is)
+}
+
 /// Writes `value` to `path`, whole or not at all.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_text(path, &serde_json::to_vec(value)?)

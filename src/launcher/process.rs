@@ -25,13 +25,14 @@ use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
 use super::files::{Ended, InstanceDir, Launch, Obstacle, Supervision, create_json, read_json};
 use super::host::{self, Share};
+use super::kept::{Shelf, Surplus};
 use super::lease::Keeper;
 use super::limits::Limits;
 use super::orphans::{self, DIR_VARIABLE};
 use super::procfs::ProcessId;
 use super::state::StateDir;
 use super::supervise::KILL_WORKLOAD;
-use super::usage::{Disks, Meter};
+use super::usage::{DISK_UNIT, Disks, Meter};
 use starting::{NotStarted, Rest, start};
 
 mod starting;
@@ -70,6 +71,9 @@ pub(crate) struct Processes {
     supervisors: BTreeMap<String, Supervisor>,
     meter: Arc<Mutex<Meter>>,
     disks: Arc<Disks>,
+    shelf: Arc<Shelf>,
+    /// Bytes that the output of ended instances took when it was last looked at.
+    kept_bytes: u64,
     starts: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     happened: mpsc::Receiver<Event>,
@@ -90,6 +94,8 @@ enum Event {
         supervisor: Supervisor,
         child: Child,
     },
+    /// There is no room for some of what has ended.
+    Surplus(Surplus),
     Other(Input),
 }
 
@@ -124,6 +130,8 @@ impl Processes {
             supervisors: BTreeMap::new(),
             meter: Arc::default(),
             disks: Arc::default(),
+            shelf: Arc::default(),
+            kept_bytes: 0,
             starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
             events,
             happened,
@@ -260,6 +268,11 @@ impl Processes {
             } => {
                 self.watch(&instance, supervisor, Some(child));
                 Some(Input::Started { instance })
+            }
+            Event::Surplus(surplus) => {
+                self.kept_bytes = surplus.kept;
+                self.state().delete_surplus(&surplus);
+                None
             }
             Event::Other(input) => {
                 match &input {
@@ -438,15 +451,27 @@ impl Processes {
         let instances: BTreeMap<_, _> = self.supervisors.iter().map(instance).collect();
         let disks = self.disks.clone();
         let dirs = instances.values().map(|(_, dir)| dir.clone()).collect();
+        let (ended, rule, shelf) = (
+            self.state().ended(),
+            self.state().keep(),
+            self.shelf.clone(),
+        );
+        let kept_mb = i64::try_from(self.kept_bytes / DISK_UNIT).unwrap_or(i64::MAX);
         // Not waited for: a report is due, whatever the files of an instance are like.
         tokio::task::spawn_blocking({
-            let disks = disks.clone();
-            move || disks.measure(dirs)
+            let (disks, events) = (disks.clone(), events.clone());
+            move || {
+                disks.measure(dirs);
+                if let Some(surplus) = shelf.surplus(ended, rule) {
+                    let _ = events.blocking_send(Event::Surplus(surplus));
+                }
+            }
         });
         tokio::task::spawn_blocking(move || {
             let usage = meter.lock().read(&instances, &disks);
             let mem_used_mb = usage.values().map(|usage| usage.mem_mb).sum();
-            let disk_used_mb = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
+            let disk_used_mb: i64 = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
+            let disk_used_mb = disk_used_mb.saturating_add(kept_mb);
             let host = share.of(host::sample(&instances_dir), mem_used_mb, disk_used_mb);
             let _ = events.blocking_send(Event::Other(Input::Sampled { host, usage }));
         });

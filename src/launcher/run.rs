@@ -91,7 +91,8 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             cgroup,
         } => {
             orphans::adopt();
-            let state = StateDir::open(state_dir, *uuid)?;
+            let mut state = StateDir::open(state_dir, *uuid)?;
+            state.set_keep(config.keep_output);
             let (uuid, maintenance) = (state.uuid(), state.maintenance());
             let numbering = state.numbering();
             check_shares(config, &[uuid])?;

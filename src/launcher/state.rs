@@ -6,22 +6,26 @@
 //! <state>/lease.json            until when instances under the lease may run; lease.spare takes its place on a full disk
 //! <state>/instances/<instance>/ see the files of one instance
 //! <state>/new/<instance>/       a directory of an instance that is about to take the place of the earlier one
+//! <state>/kept/                 output of instances that are not on this node any more ([`Kept`])
 //! <state>/trash/                what is being deleted
 //! ```
 //! Nothing here takes the longer the more files a workload makes: what is deleted is set aside first ([`Trash`]).
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use proto_frames::Uuid;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
-use super::agent::{Numbering, Record, Stage};
+use super::agent::{Numbering, Outcome, Record, Stage};
 use super::files::{InstanceDir, is_storage_fault, read_json, write_json};
+use super::kept::{KeepOutput, Kept, Surplus};
 use super::trash::Trash;
 use crate::private;
 
@@ -116,6 +120,9 @@ pub(crate) struct StateDir {
     uuid: Uuid,
     numbering: Numbering,
     trash: Trash,
+    kept: Kept,
+    /// Instances here that ended by themselves, and keep their files where they are.
+    exited: Mutex<BTreeSet<String>>,
     /// Why it could not be written when it was opened.
     fault: Option<io::Error>,
     /// Unlocked when this is dropped, or the process ends.
@@ -176,8 +183,12 @@ impl StateDir {
             node.incarnation = Some(Uuid::new_v4());
         }
         let trash = Trash::open(root.join("trash")).map_err(unusable)?;
+        let exited = records_in(&root).into_iter().filter(has_exited);
+        let exited = exited.map(|record| record.instance).collect();
         let state = Self {
             trash,
+            kept: Kept::new(root.join("kept")),
+            exited: Mutex::new(exited),
             numbering: Numbering {
                 incarnation: node.incarnation.unwrap_or(incarnation),
                 after: u64::from(starts) << ENDS_PER_START_BITS,
@@ -195,6 +206,58 @@ impl StateDir {
     /// Why the directory could not be written when it was opened; then nothing of this start is in it yet.
     pub(crate) fn take_fault(&mut self) -> Option<io::Error> {
         self.fault.take()
+    }
+
+    /// Keeps the output of ended instances by this rule.
+    pub(crate) fn set_keep(&mut self, rule: KeepOutput) {
+        self.kept.set_rule(rule);
+    }
+
+    /// The rule by which output is kept.
+    pub(crate) fn keep(&self) -> KeepOutput {
+        self.kept.rule()
+    }
+
+    /// The directories of everything that has ended and left something.
+    pub(crate) fn ended(&self) -> Vec<PathBuf> {
+        let exited = self.exited.lock();
+        let exited = exited.iter().map(|id| self.instance(id).0);
+        exited.chain(self.kept.all()).collect()
+    }
+
+    /// Deletes what there is no room for of what has ended.
+    pub(crate) fn delete_surplus(&self, surplus: &Surplus) {
+        for dir in &surplus.whole {
+            if self.kept.has(dir) {
+                self.delete(dir);
+            } else if self.has_exited(dir) {
+                self.strip_to(dir, &[InstanceDir(dir.clone()).record()]);
+            }
+        }
+        for dir in &surplus.work {
+            if self.kept.has(dir) || self.has_exited(dir) {
+                self.delete(&InstanceDir(dir.clone()).work());
+            }
+        }
+    }
+
+    /// Frees a full disk of some of what is kept, the oldest of it.
+    pub(crate) fn free(&self) {
+        for dir in self.kept.oldest() {
+            self.delete(&dir);
+        }
+    }
+
+    /// Whether the instance here has ended by itself, and no START of it has come since.
+    fn has_exited(&self, dir: &Path) -> bool {
+        let id = dir.file_name().and_then(|id| id.to_str());
+        id.is_some_and(|id| self.exited.lock().contains(id))
+    }
+
+    fn delete(&self, path: &Path) {
+        if let Err(error) = self.trash.take(path) {
+            debug!(path = %path.display(), %error, "cannot be deleted");
+        }
     }
 
     /// Finishes what an earlier launcher began to replace or to delete.
@@ -281,7 +344,20 @@ impl StateDir {
     /// Remembers an instance. Of one that is gone nothing else is kept, and one that begins finds nothing of an earlier
     /// run.
     pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
+        let mut exited = self.exited.lock();
+        let had_exited = exited.remove(&record.instance);
+        let saved = self.save_after(record, had_exited);
+        if has_exited(record) && saved.is_ok() {
+            exited.insert(record.instance.clone());
+        }
+        saved
+    }
+
+    /// The same for one that had ended by itself before, or not.
+    fn save_after(&self, record: &Record, had_exited: bool) -> io::Result<()> {
         let dir = self.instance(&record.instance);
+        // What was kept for its DELETE goes with that.
+        let is_wanted = !(had_exited && matches!(record.stage, Stage::Gone(Outcome::Deleted, _)));
         match make_dir(&dir.0) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -293,8 +369,10 @@ impl StateDir {
         }
         match record.stage {
             // Not of one that is being started already: its supervisor has files there.
-            Stage::Starting if !is_starting(&dir) => self.replace(&dir, record),
-            Stage::Gone(..) => self.replace(&dir, record).inspect_err(|_| self.strip(&dir)),
+            Stage::Starting if !is_starting(&dir) => self.replace(&dir, record, is_wanted),
+            Stage::Gone(..) => self
+                .replace(&dir, record, is_wanted)
+                .inspect_err(|_| self.strip(&dir)),
             _ => write_json(&dir.record(), record),
         }
     }
@@ -302,24 +380,30 @@ impl StateDir {
     /// Frees the room that an instance takes that is gone, where that cannot be put on record: what is left says how it
     /// ended.
     fn strip(&self, dir: &InstanceDir) {
-        let kept = [dir.record(), dir.supervision(), dir.ended()];
-        for path in entries(&dir.0).filter(|path| !kept.contains(path)) {
-            if let Err(error) = self.trash.take(&path) {
-                debug!(path = %path.display(), %error, "cannot be deleted");
-            }
+        self.strip_to(&dir.0, &[dir.record(), dir.supervision(), dir.ended()]);
+    }
+
+    fn strip_to(&self, dir: &Path, rest: &[PathBuf]) {
+        for path in entries(dir).filter(|path| !rest.contains(path)) {
+            self.delete(&path);
         }
     }
 
     /// Has the directory of an instance hold this record alone. Whenever that is interrupted, the record or the one before
     /// it is found again.
-    fn replace(&self, dir: &InstanceDir, record: &Record) -> io::Result<()> {
+    /// What was there is kept elsewhere if it `is_wanted`.
+    fn replace(&self, dir: &InstanceDir, record: &Record, is_wanted: bool) -> io::Result<()> {
         let new = InstanceDir(self.root.join("new").join(&record.instance));
         self.trash.take(&new.0)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&new.0)?;
-        let written = write_json(&new.record(), record).and_then(|()| self.trash.take(&dir.0));
+        let clear = || match is_wanted && self.kept.take(&record.instance, dir)? {
+            true => Ok(()),
+            false => self.trash.take(&dir.0),
+        };
+        let written = write_json(&new.record(), record).and_then(|()| clear());
         if let Err(error) = written {
             let _ = fs::remove_dir_all(&new.0);
             return Err(error);
@@ -329,6 +413,7 @@ impl StateDir {
 
     /// Forgets an instance with all its files.
     pub(crate) fn forget(&self, id: &str) -> io::Result<()> {
+        self.exited.lock().remove(id);
         self.trash.take(&self.instance(id).0)
     }
 
@@ -336,6 +421,10 @@ impl StateDir {
     pub(crate) fn records(&self) -> Vec<Record> {
         records_in(&self.root)
     }
+}
+
+fn has_exited(record: &Record) -> bool {
+    matches!(record.stage, Stage::Exited(_))
 }
 
 fn is_starting(dir: &InstanceDir) -> bool {
@@ -430,6 +519,7 @@ fn is_own(name: &str) -> bool {
         "lease.spare",
         "instances",
         "new",
+        "kept",
         "trash",
     ];
     own.contains(&name) || name.ends_with(".tmp")

@@ -23,7 +23,7 @@ const MIB: u64 = 1024 * 1024;
 const UNKNOWN: i64 = -1;
 
 /// STATS count disk in units of 10⁶ bytes, as the original does.
-const DISK_UNIT: u64 = 1_000_000;
+pub(super) const DISK_UNIT: u64 = 1_000_000;
 
 /// What a file's block count is in, whatever the file system's own blocks are (`stat(2)`).
 const BLOCK_BYTES: u64 = 512;
@@ -142,10 +142,21 @@ impl Disks {
 /// Disk that the files under `dir` take, in 10⁶ bytes, [`UNKNOWN`] where there are too many; and how many there are, or
 /// were looked at.
 fn disk_mb(dir: &Path) -> (i64, usize) {
+    let (bytes, counted) = disk_bytes(dir);
+    let mb = bytes.map(|bytes| i64::try_from(bytes / DISK_UNIT).unwrap_or(i64::MAX));
+    (mb.unwrap_or(UNKNOWN), counted)
+}
+
+/// Bytes of disk that a file takes, or the files under a directory, `None` where there are too many; and how many there
+/// are, or were looked at.
+pub(super) fn disk_bytes(path: &Path) -> (Option<u64>, usize) {
     use std::os::unix::fs::MetadataExt;
-    let mut blocks: u64 = 0;
+    let mut blocks = match fs::symlink_metadata(path) {
+        Ok(file) if file.is_file() => file.blocks(),
+        _ => 0,
+    };
     let mut counted = 0;
-    let mut dirs = vec![dir.to_owned()];
+    let mut dirs = vec![path.to_owned()];
     while let Some(dir) = dirs.pop() {
         let Ok(entries) = fs::read_dir(&dir) else {
             continue;
@@ -153,7 +164,7 @@ fn disk_mb(dir: &Path) -> (i64, usize) {
         for entry in entries.flatten() {
             counted += 1;
             if counted > MAX_FILES_COUNTED {
-                return (UNKNOWN, counted);
+                return (None, counted);
             }
             // Of the link itself, where it is one.
             let Ok(metadata) = entry.metadata() else {
@@ -165,8 +176,7 @@ fn disk_mb(dir: &Path) -> (i64, usize) {
             }
         }
     }
-    let mb = blocks.saturating_mul(BLOCK_BYTES) / DISK_UNIT;
-    (i64::try_from(mb).unwrap_or(i64::MAX), counted)
+    (Some(blocks.saturating_mul(BLOCK_BYTES)), counted)
 }
 
 #[cfg(test)]

@@ -142,6 +142,25 @@ async fn a_disk_that_fills_up_costs_no_exit_code_and_no_end() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_freed_of_what_is_kept_of_ended_instances() {
+    let (world, _launcher, mut peer) = connected(&[]).await;
+    peer.shell("a", "head -c 1000000 /dev/zero; echo $$; exec sleep 1000")
+        .await;
+    let written = || world.output("a").len() > 1_000_000;
+    until("its output", written).await;
+    peer.delete("a", true).await;
+    assert_eq!(peer.stopped().await.0, "a");
+    let kept = world.state_dir().join("kept/a.1");
+    assert!(kept.exists());
+    world.volume().fill();
+    peer.shell("more", "echo $$").await;
+    let failure = peer.failure().await;
+    assert_eq!(failure.reason, StartFailureReason::FullComputeNode);
+    until("room", || !kept.exists()).await;
+    peer.stats(|stats| stats.status == "READY").await;
+}
+
+#[tokio::test]
 async fn the_lease_goes_on_on_a_full_disk() {
     let lease = Duration::from_secs(3);
     let (world, _launcher, mut peer) = connected(&["-lease=3s"]).await;

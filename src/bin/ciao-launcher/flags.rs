@@ -6,8 +6,9 @@ use std::time::Duration;
 use ciao_scheduler::launcher::agent::{Features, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
-    Config, DEFAULT_CPU_RATIO, DEFAULT_LEASE, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
-    DEFAULT_STOP_GRACE, MachineConfig, Share, node_uuid,
+    Config, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
+    DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE, KeepOutput, MachineConfig,
+    Share, node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
 use ciao_scheduler::net::address::{Endpoint, candidates};
@@ -83,6 +84,13 @@ pub(crate) struct Cli {
     /// Longest wait before the next try to connect
     #[arg(long, value_name = "TIME", value_parser = time, default_value_t = DEFAULT_RECONNECT_CAP.into())]
     pub(crate) reconnect_cap: humantime::Duration,
+    /// How long the output and working directory of an ended instance are kept, whatever ended it; 0 = not at all
+    #[arg(long, value_name = "TIME", default_value_t = DEFAULT_KEEP_OUTPUT_FOR.into())]
+    pub(crate) keep_output_for: humantime::Duration,
+    /// Bytes that what is kept of ended instances may take; it counts as used disk of the node. The newest come first, and
+    /// output before working directories
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_KEEP_OUTPUT_BYTES)]
+    pub(crate) keep_output_bytes: u64,
     /// Stop the workloads when the launcher is told to end (TERM, INT); they run on unless given
     #[arg(long)]
     pub(crate) stop_on_exit: bool,
@@ -254,6 +262,10 @@ impl Cli {
             lease,
             cpu_ratio: self.cpu_ratio,
             hostname: self.hostname,
+            keep_output: KeepOutput {
+                age: self.keep_output_for.into(),
+                bytes: self.keep_output_bytes,
+            },
             at_shutdown: if self.stop_on_exit {
                 Workloads::Stop
             } else {

@@ -121,6 +121,29 @@ fn nothing_but_the_record_stays_of_a_gone_instance() {
     state.save(&gone).unwrap();
     assert!(!state.instance("a").output().exists());
     assert_eq!(state.records(), [gone]);
+    let kept = dir.path().join("kept/a.1/output.log");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "text");
+}
+
+#[test]
+fn what_had_ended_by_itself_is_deleted_with_its_output_and_kept_when_it_begins_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path(), None).unwrap();
+    for id in ["deleted", "again"] {
+        state.save(&record(id, Stage::Running)).unwrap();
+        std::fs::write(state.instance(id).output(), "text").unwrap();
+        state.save(&record(id, Stage::Exited(Some(1)))).unwrap();
+    }
+    assert_eq!(state.ended().len(), 2);
+    drop(state);
+    let state = StateDir::open(dir.path(), None).unwrap();
+    let gone = Stage::Gone(Outcome::Deleted, Some(1));
+    state.save(&record("deleted", gone)).unwrap();
+    state.save(&record("again", Stage::Starting)).unwrap();
+    assert_eq!(
+        state.ended(),
+        [dir.path().canonicalize().unwrap().join("kept/again.1")]
+    );
 }
 
 #[test]
