@@ -63,6 +63,7 @@ pub const TYPES: &[Type] = &types![
     InstanceStateEvent of INSTANCE_STATE,
     DrainProgress of DRAIN_PROGRESS,
     LeaseRenewed of LEASE_RENEWED,
+    NodeCapacity of NODE_CAPACITY,
     NodeConnected of NODE_CONNECTED,
     NodeDisconnected of NODE_DISCONNECTED,
     AssignPublicIp of ASSIGN_PUBLIC_IP,

@@ -78,6 +78,9 @@ kinds! {
     MIGRATE = COMMAND, 0x42, "MIGRATE";
     /// Change what a running instance asks for (added; [`crate::payload::Update`]).
     UPDATE = COMMAND, 0x43, "UPDATE";
+    /// How much of what a node has is offered, and how what runs there is counted (added; to launchers that announced
+    /// `capacity`; [`crate::payload::NodeCapacity`]).
+    NODE_CAPACITY = COMMAND, 0x44, "NodeCapacity";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).

@@ -19,10 +19,12 @@ pub mod instance_end;
 pub mod instance_event;
 pub mod lease_renewed;
 pub mod migrate;
+pub mod node_capacity;
 pub mod node_event;
 pub mod peek;
 pub mod public_ip;
 pub mod query;
+pub mod ratio;
 pub mod ready;
 pub mod reason;
 pub mod snapshot;
@@ -67,6 +69,7 @@ pub use instance_event::{
 };
 pub use lease_renewed::LeaseRenewed;
 pub use migrate::Migrate;
+pub use node_capacity::{CountedAs, NodeCapacity};
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
 pub use public_ip::{
     AssignPublicIp, AssignPublicIpFailure, PublicIpAssigned, PublicIpUnassigned, ReleasePublicIp,
@@ -76,6 +79,7 @@ pub use query::{
     ControllerView, HistoryRow, InstanceView, NodeView, PlacementState, Query, QueryKind,
     QueryResult, Standing, StoreState, StoreView,
 };
+pub use ratio::Ratio;
 pub use ready::{Network, Ready, UNKNOWN};
 pub use reason::{Reason, ReasonKind};
 pub use snapshot::Snapshot;

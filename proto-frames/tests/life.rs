@@ -5,11 +5,11 @@ use proto_frames::payload::evacuate::{DEFAULT_PARALLEL, MAX_PARALLEL};
 use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
-    AttemptFailed, CommandFailure, CommandFailureReason, DrainProgress, DrainState, Evacuate,
-    EvacuateMode, HistoryRow, InstanceQueued, InstanceStateEvent, InstanceView, LeaseRenewed,
-    LifeCommand, LifeState, MAX_DEADLINE, Migrate, Misfit, NodeView, Payload, PayloadError,
-    PayloadErrorKind, QueryKind, QueryResult, Restore, RestoreMode, Resume, Snapshot, Span,
-    StartFailure, StartFailureReason, Suspend, Update,
+    AttemptFailed, CommandFailure, CommandFailureReason, CountedAs, DrainProgress, DrainState,
+    Evacuate, EvacuateMode, HistoryRow, InstanceQueued, InstanceStateEvent, InstanceView,
+    LeaseRenewed, LifeCommand, LifeState, MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodeView,
+    Payload, PayloadError, PayloadErrorKind, QueryKind, QueryResult, Ratio, Restore, RestoreMode,
+    Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update,
 };
 
 fn text(text: &str) -> String {
@@ -59,6 +59,17 @@ fn commands_are_written_as_documented() {
             ..Update::default()
         },
         "update:\n  instance_uuid: a\n  workload_agent_uuid: \"\"\n  mem_mb: 512\n  disk_mb: 0\n  resources:\n    gpu: 0\n  priority: 7\n  move: true\n"
+    );
+    written!(
+        NodeCapacity NodeCapacity {
+            cpu_ratio: Ratio::new(16.0).unwrap(),
+            mem_ratio: Ratio::new(1.5).unwrap(),
+            reserved_mem_mb: 512,
+            accounting: CountedAs::Measured,
+            disk_limit: false,
+            ..NodeCapacity::default()
+        },
+        "node_capacity:\n  cpu_ratio: \"16\"\n  mem_ratio: \"1.5\"\n  disk_ratio: \"1\"\n  reserved_mem_mb: 512\n  accounting: measured\n  mem_limit: true\n  disk_limit: false\n"
     );
     written!(LeaseRenewed LeaseRenewed { seq: u64::MAX }, "lease_renewed:\n  seq: 18446744073709551615\n");
 }

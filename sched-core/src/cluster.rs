@@ -6,6 +6,7 @@
 
 pub(crate) mod absent;
 pub(crate) mod advice;
+pub(crate) mod capacity;
 pub(crate) mod columns;
 pub(crate) mod cordons;
 pub(crate) mod facts;
@@ -40,7 +41,7 @@ use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::ConfigurationFlags;
 use crate::api::known_node::KnownNode;
-use crate::api::rules::Rules;
+use crate::api::rules::{OfferRules, Rules};
 use crate::cluster::absent::AbsentNodes;
 use crate::cluster::advice::Advice;
 use crate::cluster::columns::{Amounts, Columns};
@@ -98,6 +99,8 @@ pub(crate) enum Change {
     Claims(Uuid),
     /// A node is in two availability zones; the one named here is left out.
     TwoZones(Uuid, Box<str>),
+    /// What the node behind a connection offers is new to its launcher, which is to be told.
+    Offered(SessionId, OfferRules),
     /// Part of what a node reports over a connection does not count.
     LeftOut(SessionId, Uuid, Advice),
 }

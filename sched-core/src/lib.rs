@@ -63,8 +63,8 @@ pub use api::record::{
 };
 pub use api::resources::Resources;
 pub use api::rules::{
-    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, PolicyRules, RuleError,
-    Rules, TenantId, WeigherRule,
+    Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, OfferRules, PolicyRules,
+    RuleError, Rules, TenantId, WeigherRule,
 };
 pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};

@@ -11,14 +11,14 @@
 //!
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
-//! `reports` (figures, READY or FULL, STATS), `record` (what survives a restart).
+//! `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proto_frames::Uuid;
-use proto_frames::payload::TracedFrame;
+use proto_frames::payload::{NodeCapacity, TracedFrame};
 
 mod commands;
 mod ends;
@@ -28,6 +28,7 @@ mod life;
 mod messages;
 mod record;
 mod reports;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -66,7 +67,7 @@ pub struct Settings {
     pub report_interval: Duration,
     /// Time between asking a workload to end and killing it.
     pub stop_grace: Duration,
-    /// How many vcpus may be allotted for each cpu.
+    /// How many vcpus may be allotted for each cpu, while the scheduler has not said.
     pub cpu_ratio: f64,
     /// What the node says of itself beyond its figures.
     pub features: Features,
@@ -309,7 +310,9 @@ pub struct Agent {
     /// The latest sample; `None` before the first.
     host: Option<HostFigures>,
     /// The cluster's word on whether memory and disk are limited.
-    limits: reports::Limits,
+    limits: room::Limits,
+    /// What the scheduler has said on this connection that the node offers; the flags count until it has.
+    capacity: Option<NodeCapacity>,
     /// Orders the ends of instances.
     exits: u64,
     ends: ends::Ends,
@@ -362,7 +365,8 @@ impl Agent {
             duty: Duty::InService,
             instances: BTreeMap::new(),
             host: None,
-            limits: reports::Limits::default(),
+            limits: room::Limits::default(),
+            capacity: None,
             exits: 0,
             lease: lease::Lease::default(),
             link: Link::Down,
@@ -431,7 +435,8 @@ impl Agent {
     }
 
     fn connected(&mut self, now: Instant, configuration: &[u8], records_ends: bool) {
-        self.limits = reports::Limits::from_configuration(configuration);
+        self.limits = room::Limits::from_configuration(configuration);
+        self.capacity = None;
         self.link = Link::Up {
             records_ends,
             starts_seen: 0,

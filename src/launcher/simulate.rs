@@ -19,6 +19,9 @@ const KILLED: i32 = -9;
 const MIB: i64 = 1_048_576;
 const DISK_UNIT: i64 = 1_000_000;
 
+/// All of an amount, in percent.
+const ALL: i64 = 100;
+
 /// The resources of a made-up machine; read from text such as `mem=65536,cpus=16,disk=500000,run=30`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Simulation {
@@ -30,6 +33,8 @@ pub struct Simulation {
     pub disk_mb: i64,
     /// After how long workloads end by themselves, with exit code 0; `None` = never.
     pub run: Option<Duration>,
+    /// How much workloads use of what they asked for, in percent.
+    pub used_percent: i64,
 }
 
 /// Why text is no [`Simulation`].
@@ -37,7 +42,7 @@ pub struct Simulation {
 pub enum SimulationError {
     /// A part is not of the form `key=number`.
     #[error(
-        "{0:?} is not of the form key=number; known keys: mem (MiB), cpus, disk (10^6 bytes), run (seconds)"
+        "{0:?} is not of the form key=number; known keys: mem (MiB), cpus, disk (10^6 bytes), run (seconds), use (percent)"
     )]
     NotUnderstood(String),
     /// A key that is needed is not there.
@@ -50,6 +55,7 @@ impl FromStr for Simulation {
 
     fn from_str(text: &str) -> Result<Self, SimulationError> {
         let (mut mem, mut cpus, mut disk, mut run) = (None, None, None, None);
+        let mut used_percent = ALL;
         for part in text.split(',') {
             let not_understood = || SimulationError::NotUnderstood(part.to_owned());
             let (key, value) = part.split_once('=').ok_or_else(not_understood)?;
@@ -70,6 +76,7 @@ impl FromStr for Simulation {
                 "mem" => mem = Some(number),
                 "cpus" => cpus = Some(number),
                 "disk" => disk = Some(number),
+                "use" => used_percent = number,
                 _ => return Err(not_understood()),
             }
         }
@@ -78,6 +85,7 @@ impl FromStr for Simulation {
             cpus: cpus.ok_or(SimulationError::Missing("cpus"))?,
             disk_mb: disk.ok_or(SimulationError::Missing("disk"))?,
             run,
+            used_percent,
         })
     }
 }
@@ -199,10 +207,11 @@ impl Simulated {
     }
 
     fn sample(&self) -> Input {
+        let used = |asked: i64| asked.saturating_mul(self.simulation.used_percent) / ALL;
         let usage = |demand: &Demand| Usage {
-            mem_mb: demand.mem_mb,
-            disk_mb: demand.disk_mb.saturating_mul(MIB) / DISK_UNIT,
-            cpu_percent: 0,
+            mem_mb: used(demand.mem_mb),
+            disk_mb: used(demand.disk_mb).saturating_mul(MIB) / DISK_UNIT,
+            cpu_percent: used(demand.vcpus.saturating_mul(ALL)),
         };
         let usage: BTreeMap<String, Usage> = self
             .live
@@ -335,11 +344,13 @@ mod tests {
                 mem_mb: 4096,
                 cpus: 4,
                 disk_mb: 1000,
-                run: None
+                run: None,
+                used_percent: 100,
             })
         );
-        let simulation: Simulation = "disk=0,cpus=4,mem=1,run=1.5".parse().unwrap();
+        let simulation: Simulation = "disk=0,cpus=4,mem=1,run=1.5,use=25".parse().unwrap();
         assert_eq!(simulation.run, Some(Duration::from_millis(1500)));
+        assert_eq!(simulation.used_percent, 25);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod leases;
 mod lost_nodes;
 mod moves;
 mod neighbours;
+mod overcommit;
 mod people;
 mod priorities;
 mod program;

@@ -34,6 +34,8 @@ pub(crate) struct Cluster {
     launchers: Vec<(String, Child)>,
     /// Whether the scheduler has a state directory.
     has_store: bool,
+    /// Further flags of the scheduler, which count over the usual ones.
+    flags: Vec<String>,
     /// The session in which it is looked at; a new one is made where that has ended.
     eyes: Mutex<Option<Client>>,
 }
@@ -86,22 +88,29 @@ impl Cluster {
     }
 
     async fn with(nodes: &[&str], has_store: bool) -> Self {
-        let site = Site::new();
         let policy = "configure:\n  scheduler:\n    policy:\n      preemption: true\n";
-        std::fs::write(site.path("configuration.yaml"), policy).unwrap();
+        let mut cluster = Self::of_scheduler(policy, &[], has_store).await;
+        for node in nodes {
+            cluster.launch(node, &[]);
+        }
+        cluster.ready(nodes).await;
+        cluster
+    }
+
+    /// A scheduler with this configuration and these flags, and no nodes.
+    pub(crate) async fn of_scheduler(configuration: &str, flags: &[&str], has_store: bool) -> Self {
+        let site = Site::new();
+        std::fs::write(site.path("configuration.yaml"), configuration).unwrap();
         let mut cluster = Self {
             scheduler: None,
             address: ([127, 0, 0, 1], 0).into(),
             site,
             launchers: Vec::new(),
             has_store,
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
             eyes: Mutex::new(None),
         };
         cluster.start_scheduler().await;
-        for node in nodes {
-            cluster.launch(node, &[]);
-        }
-        cluster.ready(nodes).await;
         cluster
     }
 
@@ -130,6 +139,7 @@ impl Cluster {
             ))
             .arg("-logtostderr")
             .args(flags.as_flattened())
+            .args(&self.flags)
             .args(state.as_slice().as_flattened())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

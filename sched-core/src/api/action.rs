@@ -21,7 +21,7 @@ use crate::api::input::{StartRequest, Target};
 use crate::api::known_node::KnownNode;
 use crate::api::phase::IllegalTransition;
 use crate::api::record::{Change, Demand};
-use crate::api::rules::RuleError;
+use crate::api::rules::{OfferRules, RuleError};
 use crate::api::text::ShortText;
 
 /// One thing to do, in the order the core decided them.
@@ -116,6 +116,8 @@ pub enum Message {
     Order(Box<Order>),
     /// Ends that a launcher told are on record (native encoding only).
     EndsRecorded(EndsRecorded),
+    /// What a launcher is to admit STARTs by (native encoding only).
+    OfferRules(Box<OfferRules>),
     /// A launcher's lease is extended (native encoding only).
     LeaseRenewed(LeaseRenewed),
     /// The answer to a dry run (native encoding only).

@@ -401,13 +401,16 @@ impl Capabilities {
     pub const LEASE: Self = Self(8);
     /// Number ends, and tell each until it is acknowledged.
     pub const ENDS: Self = Self(16);
+    /// Admit STARTs by what it is told of ratios, reserved amounts and accounting.
+    pub const CAPACITY: Self = Self(32);
 
-    const NAMES: [(Self, &'static str); 5] = [
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
         (Self::LEASE, "lease"),
         (Self::ENDS, "ends"),
+        (Self::CAPACITY, "capacity"),
     ];
 
     /// Those of these words that are known.

@@ -6,7 +6,9 @@ use std::fmt;
 use proto_frames::Uuid;
 use proto_frames::payload::Expression;
 
+use crate::api::config::Accounting;
 use crate::api::ids::{InstanceId, canonical_uuid};
+use crate::api::input::ConfigurationFlags;
 
 /// Nodes from which the best is taken, unless the policy says otherwise.
 pub const CANDIDATES: usize = 64;
@@ -95,6 +97,27 @@ pub struct CapacityRule {
     pub reserved_disk_mib: Option<i64>,
     /// CPUs online that are never offered.
     pub reserved_cpus: Option<i64>,
+}
+
+/// What a node offers and how what runs there is counted, for its launcher to admit STARTs by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OfferRules {
+    /// Virtual CPUs per CPU online.
+    pub cpu_ratio: f64,
+    /// Memory offered per memory present.
+    pub mem_ratio: f64,
+    /// Disk offered per disk present.
+    pub disk_ratio: f64,
+    /// Memory that is never offered, in MiB.
+    pub reserved_mem_mib: i64,
+    /// Disk that is never offered, in the unit that nodes report it in.
+    pub reserved_disk_mib: i64,
+    /// CPUs online that are never offered.
+    pub reserved_cpus: i64,
+    /// How an instance that runs is counted.
+    pub accounting: Accounting,
+    /// What is limited at all.
+    pub limited: ConfigurationFlags,
 }
 
 /// What the node file says of one node; it counts over what the node reports.

@@ -272,6 +272,7 @@ impl Cluster {
                 self.refresh_traits(key, now);
                 self.changes.push_back(Change::Capacity(key));
             }
+            self.tell_capacity(key);
             self.refresh_offer(key);
         }
     }

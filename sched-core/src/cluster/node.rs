@@ -9,6 +9,7 @@ use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::SessionId;
 use crate::api::input::{Backlog, Capabilities, Departure, NodeReport, StartRequest};
 use crate::api::resources::{MAX_REPORTED, Resources};
+use crate::api::rules::OfferRules;
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advised;
 use crate::cluster::failures::Failures;
@@ -130,6 +131,8 @@ pub(crate) struct Node {
     pub(crate) left_out: Vec<Box<str>>,
     /// What its launcher was told on this connection of what it says and what does not count.
     pub(crate) advised: Advised,
+    /// What its launcher was told on this connection to admit STARTs by.
+    pub(super) told: Option<OfferRules>,
     pub(crate) ledger: Ledger,
     /// What it was asked about instances of others.
     pub(crate) questions: Questions,
@@ -177,6 +180,7 @@ impl Node {
             traits: Traits::new(config),
             left_out: Vec::new(),
             advised: Advised::default(),
+            told: None,
             failures: Failures::new(now),
             leased_at: None,
             lease_ticket: 0,
@@ -201,6 +205,7 @@ impl Node {
         self.starts_sent = 0;
         self.leased_at = None;
         self.advised = Advised::default();
+        self.told = None;
         self.has_extras = false;
         self.has_unknown = false;
     }

@@ -5,7 +5,7 @@ use proto_frames::Kind;
 use proto_frames::payload::RefusalReason;
 
 use crate::Scheduler;
-use crate::api::action::Notice;
+use crate::api::action::{Message, Notice};
 use crate::api::ids::NodeKey;
 use crate::cluster::Change;
 use crate::cluster::advice::Advice;
@@ -25,6 +25,9 @@ impl Scheduler {
             Change::Altered(key, tables) => self.reconsider_reservations(key, tables),
             Change::Claims(node) => self.journal.note_claims(node, self.now),
             Change::TwoZones(node, zone) => self.notice(Notice::TwoZones(node, zone)),
+            Change::Offered(session, rules) => {
+                self.send(session, Message::OfferRules(Box::new(rules)));
+            }
             Change::LeftOut(session, node, advice) => {
                 let kind = match advice {
                     Advice::TooManyInstances(_) => Kind::STATS,

@@ -230,6 +230,7 @@ impl Scheduler {
                     | Message::NodeConnected(_)
                     | Message::NodeDisconnected(_)
                     | Message::ControllerStatus(_)
+                    | Message::OfferRules(_)
                     | Message::Snapshot(_),
                     _,
                 ) => {}

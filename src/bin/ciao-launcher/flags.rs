@@ -117,8 +117,8 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) features: FeatureFlags,
 
-    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, and run=SECONDS for workloads that end by themselves;
-    /// --label and --resource say what else it has
+    /// Make up a machine and run nothing: mem=MIB,cpus=N,disk=MB, run=SECONDS for workloads that end by themselves, and
+    /// use=PERCENT for what they use of what they asked for; --label and --resource say what else it has
     #[arg(long, value_name = "RESOURCES")]
     pub(crate) simulate: Option<Simulation>,
     /// Make up so many nodes, each with its own connection and UUID

@@ -6,8 +6,8 @@ use std::time::Instant;
 use proto_frames::payload::{
     AttachVolume, AttachVolumeFailure, AttachVolumeFailureReason, CommandRefused, Delete,
     DeleteFailure, DeleteFailureReason, EndsRecorded, Evacuate, EvacuateMode, LeaseRenewed,
-    Migrate, Payload, PayloadError, PayloadErrorKind, Restore, Resume, Start, StartFailureReason,
-    Suspend, Update,
+    Migrate, NodeCapacity, Payload, PayloadError, PayloadErrorKind, Restore, Resume, Start,
+    StartFailureReason, Suspend, Update,
 };
 use proto_frames::{Frame, Kind};
 use tracing::{debug, warn};
@@ -43,6 +43,8 @@ pub enum Command {
     LeaseRenewed(Result<LeaseRenewed, PayloadError>),
     /// Something that this node said does not count, or not all of it: for people.
     Refused(Result<CommandRefused, PayloadError>),
+    /// What the node offers, and how what runs on it is counted.
+    Capacity(Result<Box<NodeCapacity>, PayloadError>),
     /// Ends are on record.
     EndsRecorded(Result<EndsRecorded, PayloadError>),
 }
@@ -63,6 +65,7 @@ impl Command {
             Kind::UPDATE => Self::Update(Update::decode(payload).map(Box::new)),
             Kind::MIGRATE => Self::Migrate(Migrate::decode(payload)),
             Kind::LEASE_RENEWED => Self::LeaseRenewed(LeaseRenewed::decode(payload)),
+            Kind::NODE_CAPACITY => Self::Capacity(NodeCapacity::decode(payload).map(Box::new)),
             Kind::COMMAND_REFUSED => Self::Refused(CommandRefused::decode(payload)),
             Kind::ENDS_RECORDED => Self::EndsRecorded(EndsRecorded::decode(payload)),
             _ => return None,
@@ -108,6 +111,7 @@ impl Agent {
                 it.detail
             ),
             Command::Refused(Err(error)) => warn!(%error, "unreadable CommandRefused ignored"),
+            Command::Capacity(told) => self.capacity_told(now, told),
             Command::EndsRecorded(recorded) => self.ends_recorded(now, recorded),
         }
     }

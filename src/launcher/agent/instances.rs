@@ -37,6 +37,8 @@ pub(super) struct Instance {
     pub(super) restart: bool,
     /// What it uses, as last sampled.
     pub(super) usage: Option<Usage>,
+    /// Whether it was ever known how much memory it uses.
+    pub(super) is_measured: bool,
     /// Whether it may run only under the lease.
     pub(super) leased: bool,
     /// What it is to ask for, while its limits are being changed to that.
@@ -109,6 +111,22 @@ impl Instance {
         new.into_iter().fold(of(&self.demand), i64::max)
     }
 
+    /// Memory and disk that it may still come to use of what it holds.
+    pub(super) fn unused(&self) -> (i64, i64) {
+        let unused =
+            |asked: i64, used: Option<i64>| asked.saturating_sub(used.unwrap_or(0).max(0)).max(0);
+        (
+            unused(
+                self.held(|demand| demand.mem_mb),
+                self.usage.map(|usage| usage.mem_mb),
+            ),
+            unused(
+                self.held(|demand| demand.disk_mb),
+                self.usage.map(|usage| usage.disk_mb),
+            ),
+        )
+    }
+
     /// How many vcpus it holds.
     pub(super) fn held_vcpus(&self) -> i64 {
         match self.state {
@@ -154,6 +172,7 @@ impl Agent {
             group: group_id(start).unwrap_or_default(),
             restart: start.restart,
             usage: None,
+            is_measured: false,
             leased,
             update: None,
             thaws_left: None,

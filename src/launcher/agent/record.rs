@@ -143,6 +143,7 @@ impl Agent {
             group: record.group,
             restart: record.restart,
             usage: None,
+            is_measured: false,
             leased: record.leased,
             update: record.update,
             thaws_left: record.thaw.then_some(MAX_THAWS - 1),

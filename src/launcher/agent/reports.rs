@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::Payload;
 use proto_frames::payload::{
-    self, Configuration, InstanceStat, InstanceState, Ready, Requested, Span, Stats, TraceReport,
-    UNKNOWN,
+    self, InstanceStat, InstanceState, Ready, Requested, Span, Stats, TraceReport, UNKNOWN,
 };
-use tracing::warn;
 
-use super::ends::{MAX_UNRECORDED_ENDS, Reported};
+use super::ends::Reported;
 use super::instances::{Instance, State};
-use super::{Agent, Demand, Duty, Link, MAX_INSTANCES, MIN_REPORT_GAP, Message};
+use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message};
 
 /// Capability: SUSPEND and RESUME are done.
 const SUSPEND: &str = "suspend";
@@ -22,6 +19,9 @@ const UPDATE: &str = "update";
 
 /// Capability: instances with `on_node_loss: restart` end when the node is cut off for longer than its lease.
 const LEASE: &str = "lease";
+
+/// Capability: STARTs are admitted by what NodeCapacity says.
+const CAPACITY: &str = "capacity";
 
 /// Capability: ends are numbered, and told until they are on record.
 const ENDS: &str = "ends";
@@ -65,38 +65,6 @@ pub struct Usage {
     pub cpu_percent: i64,
 }
 
-/// What the cluster configuration says is limited; everything unless it says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limits {
-    mem: bool,
-    disk: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            mem: true,
-            disk: true,
-        }
-    }
-}
-
-impl Limits {
-    /// As the payload of CONNECTED says; one that is empty or cannot be read says nothing.
-    pub(super) fn from_configuration(payload: &[u8]) -> Self {
-        match Configuration::decode(payload) {
-            Ok(cluster) => Self {
-                mem: cluster.launcher.mem_limit,
-                disk: cluster.launcher.disk_limit,
-            },
-            Err(error) => {
-                warn!(%error, "cluster configuration cannot be read; defaults are used");
-                Self::default()
-            }
-        }
-    }
-}
-
 impl Agent {
     /// Has a report made now, or as soon as the last one is long enough ago.
     pub(super) fn report_soon(&mut self, now: Instant) {
@@ -120,6 +88,7 @@ impl Agent {
         self.sampling = false;
         for (id, instance) in &mut self.instances {
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
+            instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
         }
         let interval = self.settings.report_interval;
         if let Link::Up {
@@ -143,86 +112,6 @@ impl Agent {
             self.storage_fault = fault;
             self.report_soon(now);
         }
-    }
-
-    /// Whether there is room for `demand`; what is lacking if not.
-    pub(super) fn check_room(&self, demand: &Demand) -> Result<(), String> {
-        if self.live().count() >= MAX_INSTANCES {
-            return Err(format!(
-                "the node runs {MAX_INSTANCES} instances, its limit"
-            ));
-        }
-        if self.ends.len() >= MAX_UNRECORDED_ENDS {
-            return Err(format!(
-                "the scheduler has not recorded the ends of {MAX_UNRECORDED_ENDS} instances yet, as many as the node keeps"
-            ));
-        }
-        self.check_amounts(demand)
-    }
-
-    /// Whether `demand` is free, for an instance that is here already; what is lacking if not.
-    pub(super) fn check_amounts(&self, demand: &Demand) -> Result<(), String> {
-        let host = self
-            .host
-            .as_ref()
-            .ok_or("the node has not looked at its resources yet")?;
-        let free = self.free(host);
-        let lacks = |what: &str, asked: i64, free: i64| match asked > free.max(0) {
-            true => Err(format!("{what}: asks {asked}, {} free", free.max(0))),
-            false => Ok(()),
-        };
-        if self.limits.mem {
-            lacks("mem_mb", demand.mem_mb, free.mem_mb)?;
-        }
-        if self.limits.disk {
-            lacks("disk_mb", demand.disk_mb, free.disk_mb)?;
-        }
-        lacks("vcpus", demand.vcpus, free.vcpus)?;
-        demand
-            .resources
-            .iter()
-            .try_for_each(|(name, &asked)| lacks(name, asked, self.left_of(name)))
-    }
-
-    /// How much of a further resource no instance has; below 0 where a restart gave the node less of it.
-    fn left_of(&self, name: &str) -> i64 {
-        let all = &self.settings.features.resources;
-        let held = self
-            .live()
-            .map(|(_, instance)| {
-                instance.held(|demand| demand.resources.get(name).copied().unwrap_or(0))
-            })
-            .fold(0_i64, i64::saturating_add);
-        all.get(name).copied().unwrap_or(0).saturating_sub(held)
-    }
-
-    /// What is not allotted, but for further resources: what is available less what instances may still come to use, so that memory they use
-    /// already, which `mem_available_mb` shows, is not counted twice.
-    fn free(&self, host: &HostFigures) -> Demand {
-        let mut free = Demand {
-            mem_mb: host.mem_available_mb,
-            disk_mb: host.disk_available_mb,
-            vcpus: allottable_vcpus(host.cpus_online, self.settings.cpu_ratio),
-            resources: BTreeMap::new(),
-        };
-        for instance in self.live().map(|(_, instance)| instance) {
-            let unused = |asked: i64, used: Option<i64>| {
-                asked.saturating_sub(used.unwrap_or(0).max(0)).max(0)
-            };
-            let usage = instance.usage;
-            let mem_mb = instance.held(|demand| demand.mem_mb);
-            let disk_mb = instance.held(|demand| demand.disk_mb);
-            free.mem_mb -= unused(mem_mb, usage.map(|usage| usage.mem_mb));
-            free.disk_mb -= unused(disk_mb, usage.map(|usage| usage.disk_mb));
-            free.vcpus -= instance.held_vcpus();
-        }
-        free
-    }
-
-    fn live(&self) -> impl Iterator<Item = (&String, &Instance)> {
-        self.instances
-            .iter()
-            .filter(|(_, instance)| instance.is_live())
     }
 
     /// Reports; `last` is when it last did on this connection.
@@ -278,17 +167,6 @@ impl Agent {
         }
     }
 
-    /// Whether no workload at all fits any more.
-    fn is_full(&self, host: &HostFigures) -> bool {
-        let free = self.free(host);
-        self.storage_fault.is_some()
-            || (self.limits.mem && free.mem_mb <= 0)
-            || free.vcpus <= 0
-            || (self.limits.disk && host.disk_available_mb == 0)
-            || self.live().count() >= MAX_INSTANCES
-            || self.ends.len() >= MAX_UNRECORDED_ENDS
-    }
-
     fn ready(&self, host: &HostFigures, starts_seen: u64) -> Ready {
         let network = |network: &Network| payload::Network {
             ip: network.ip.clone(),
@@ -319,7 +197,7 @@ impl Agent {
 
     /// What can be asked of this node beyond what the original's launchers do.
     fn capabilities(&self) -> Vec<String> {
-        let always = [SUSPEND, UPDATE];
+        let always = [SUSPEND, UPDATE, CAPACITY];
         let lease = self.settings.lease.map(|_| LEASE);
         let ends = self.records_ends().then_some(ENDS);
         let all = always.into_iter().chain(lease).chain(ends);
@@ -417,14 +295,4 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
 
 fn span(length: Duration) -> Span {
     Span::from_ms(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn allottable_vcpus(cpus: i64, ratio: f64) -> i64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "processors are few; floor is meant"
-    )]
-    let vcpus = (cpus.max(0) as f64 * ratio).floor() as i64;
-    vcpus
 }

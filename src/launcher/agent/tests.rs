@@ -25,6 +25,7 @@ mod life;
 mod lifecycle;
 mod random;
 mod recovery;
+mod room;
 mod starting;
 mod storage;
 

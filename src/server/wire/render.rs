@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use proto_frames::payload::{AttemptFailed, InstanceView, NodeView, Payload, QueryResult, Reason};
+use proto_frames::payload::{
+    AttemptFailed, CountedAs, InstanceView, NodeCapacity, NodeView, Payload, QueryResult, Ratio,
+    Reason,
+};
 use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
 use super::{changes, withheld};
 use crate::server::session::stamp_sent;
-use sched_core::{Message, Order};
+use sched_core::{Accounting, Message, OfferRules, Order};
 
 /// What a message the scheduler words itself counts in a queue, in bytes: a frame and its short payload.
 const OWN_MESSAGE_COST: usize = 384;
@@ -85,6 +88,7 @@ fn text_len(message: &Message) -> usize {
         | Message::CommandFailure(_)
         | Message::Order(_)
         | Message::EndsRecorded(_)
+        | Message::OfferRules(_)
         | Message::LeaseRenewed(_) => payload(message).1.len(),
         // Frames are counted whole; the others have texts of the scheduler alone, which are short.
         Message::Start(_)
@@ -223,6 +227,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::Snapshot(snapshot) => (Kind::SNAPSHOT, snapshot.encode()),
         Message::CommandFailure(failure) => (Kind::COMMAND_FAILURE, failure.encode()),
         Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),
+        Message::OfferRules(rules) => (Kind::NODE_CAPACITY, node_capacity(rules).encode()),
         Message::LeaseRenewed(renewed) => (Kind::LEASE_RENEWED, renewed.encode()),
         Message::Order(order) => match &**order {
             Order::Suspend(suspend) => (Kind::SUSPEND, suspend.encode()),
@@ -238,6 +243,24 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         | Message::Forward(_)
         | Message::StatsWithout(_)
         | Message::Connected { .. } => (Kind::INVALID_FRAME_TYPE, Bytes::new()),
+    }
+}
+
+fn node_capacity(rules: &OfferRules) -> NodeCapacity {
+    let ratio = |ratio: f64| Ratio::new(ratio).unwrap_or_default();
+    NodeCapacity {
+        cpu_ratio: ratio(rules.cpu_ratio),
+        mem_ratio: ratio(rules.mem_ratio),
+        disk_ratio: ratio(rules.disk_ratio),
+        reserved_mem_mb: rules.reserved_mem_mib,
+        reserved_disk_mb: rules.reserved_disk_mib,
+        reserved_cpus: rules.reserved_cpus,
+        accounting: match rules.accounting {
+            Accounting::Requested => CountedAs::Requested,
+            Accounting::Measured => CountedAs::Measured,
+        },
+        mem_limit: rules.limited.mem_limit,
+        disk_limit: rules.limited.disk_limit,
     }
 }
 

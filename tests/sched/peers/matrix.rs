@@ -386,6 +386,7 @@ fn what_only_the_scheduler_says_is_taken_from_nobody() {
         Kind::COMMAND_REFUSED,
         Kind::QUERY_RESULT,
         Kind::LEASE_RENEWED,
+        Kind::NODE_CAPACITY,
         Kind::SNAPSHOT,
     ];
     for (sender, _) in SENDERS {

@@ -1,0 +1,37 @@
+//! What launchers are told of how much their nodes offer, so that they refuse no START that this scheduler counts room
+//! for: ratios, reserved amounts, and how what runs is counted.
+
+use crate::api::ids::NodeKey;
+use crate::api::input::Capabilities;
+use crate::api::rules::OfferRules;
+use crate::cluster::{Change, Cluster};
+
+impl Cluster {
+    /// Has a node's launcher told what its node offers, if it can be told and that is new to it on this connection.
+    ///
+    /// Called wherever that may have changed, before anything is placed on the node for the change.
+    pub(super) fn tell_capacity(&mut self, key: NodeKey) {
+        let node = self.nodes.node(key);
+        let Some(session) = node.session() else {
+            return;
+        };
+        if !node.can(Capabilities::CAPACITY) {
+            return;
+        }
+        let limits = node.traits.limits;
+        let rules = OfferRules {
+            cpu_ratio: limits.cpu_ratio,
+            mem_ratio: limits.mem_ratio,
+            disk_ratio: limits.disk_ratio,
+            reserved_mem_mib: limits.reserved_mem_mib,
+            reserved_disk_mib: limits.reserved_disk_mib,
+            reserved_cpus: limits.reserved_cpus,
+            accounting: self.config.accounting,
+            limited: self.flags,
+        };
+        if node.told != Some(rules) {
+            self.nodes.node_mut(key).told = Some(rules);
+            self.changes.push_back(Change::Offered(session, rules));
+        }
+    }
+}
