@@ -32,6 +32,13 @@ const COMPONENTS: &[&str] = &[
 /// What components name above them, as measured: who names what. To be shortened whenever one does not any more.
 const BREACHES: &[(&str, &str)] = &[];
 
+/// The crates of libraries, and which others of these each is built on.
+const CRATES: &[(&str, &[&str])] = &[
+    ("sched-model", &[]),
+    ("proto-frames", &["sched-model"]),
+    ("sched-core", &["proto-frames"]),
+];
+
 /// Which modules each module names.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
@@ -140,6 +147,28 @@ fn outer_sources() -> Vec<(String, String)> {
     };
     let sources = sources(OUTER).into_iter();
     sources.filter(|(path, _)| is_part(path)).collect()
+}
+
+#[test]
+fn the_vocabulary_stands_on_nothing_and_the_others_on_it() {
+    for (name, below) in CRATES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let named = dependencies(&manifest)
+            .into_iter()
+            .filter(|it| CRATES.iter().any(|(other, _)| it == other));
+        let named: Vec<String> = named.collect();
+        assert_eq!(named, *below, "what {name}/Cargo.toml depends on");
+    }
+}
+
+/// The names under `[dependencies]` of a manifest.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let section = manifest.split("\n[dependencies]\n").nth(1).unwrap();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.map(|line| line.split(['.', ' ', '=']).next().unwrap());
+    let names = names.filter(|name| !name.is_empty() && !name.starts_with('#'));
+    names.map(str::to_owned).collect()
 }
 
 /// The sources of a folder: path below it without `.rs`, and text.

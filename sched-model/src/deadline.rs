@@ -7,10 +7,7 @@ use crate::span::Span;
 pub const MAX_DEADLINE: Span = Span::from_ms(7 * 24 * 3_600_000);
 
 /// Refuses a deadline beyond [`MAX_DEADLINE`] by its key.
-///
-/// # Errors
-/// [`Fault::SpanTooLong`].
-pub fn check_deadline(key: &str, deadline: Option<Span>) -> Result<(), PayloadError> {
+pub(crate) fn check_deadline(key: &str, deadline: Option<Span>) -> Result<(), PayloadError> {
     if deadline.is_some_and(|deadline| deadline > MAX_DEADLINE) {
         return Err(PayloadError::new(
             key,

@@ -2,28 +2,78 @@
 //!
 //! - [`value`] and [`record!`], [`words!`]: how a type says which keys it has, for any format to read and write.
 //! - [`PayloadError`]: what is wrong with a value, and at which key.
-//! - [`Scheduling`], [`Expression`]: what a START asks for.
+//! - [`Scheduling`], [`Expression`]: what a START asks for. [`Reason`], [`StartFailureReason`]: why it gets nothing.
+//! - [`LifeState`], [`DrainState`]: how far an instance or a drain is.
+//! - [`NodeView`], [`InstanceView`], [`HistoryRow`], [`ControllerView`]: how the scheduler shows what it knows, in answer to
+//!   a [`Query`] or as a [`Snapshot`].
+//! - What is ordered of the scheduler or its launchers ([`Delete`], [`Migrate`] …) and what becomes of it
+//!   ([`StartFailure`], [`InstanceStateEvent`] …), one file each.
 //!
 //! `proto-frames` reads and writes these types and re-exports them; `sched-core` decides with them. Neither knows the
 //! other.
 
 #![forbid(unsafe_code)]
 
+pub mod attach_volume_failure;
+pub mod command_failure;
 pub mod cut;
 pub mod deadline;
+pub mod decision;
+pub mod delete;
+pub mod drain_progress;
+pub mod ends_recorded;
 pub mod error;
+pub mod evacuate;
 pub mod expression;
+pub mod instance_event;
+pub mod lease_renewed;
+pub mod migrate;
+pub mod node_event;
+pub mod public_ip_failure;
+pub mod query;
+pub mod reason;
 pub mod role;
 pub mod scheduling;
+pub mod snapshot;
 pub mod span;
+pub mod standing;
+pub mod start_failure;
+pub mod suspend;
+pub mod topic;
+pub mod update;
 pub mod value;
 
 mod declare;
 
+pub use attach_volume_failure::{AttachVolumeFailure, AttachVolumeFailureReason};
+pub use command_failure::{CommandFailure, CommandFailureReason, LifeCommand};
 pub use deadline::MAX_DEADLINE;
+pub use decision::{DecidedPlacement, PlacementDecision};
+pub use delete::{Delete, DeleteFailure, DeleteFailureReason};
+pub use drain_progress::{DrainProgress, DrainState, Misfit};
+pub use ends_recorded::EndsRecorded;
 pub use error::{Fault, PayloadError, PayloadErrorKind, Position};
+pub use evacuate::{Evacuate, EvacuateMode, Restore, RestoreMode};
 pub use expression::{Expression, ExpressionError, ExpressionProblem, Number, Test, Word};
+pub use instance_event::{
+    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, LifeState,
+};
+pub use lease_renewed::LeaseRenewed;
+pub use migrate::Migrate;
+pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
+pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
+pub use query::{
+    ControllerView, HistoryRow, InstanceView, NodeView, PlacementState, Query, QueryKind,
+    QueryResult, Standing, StoreState, StoreView, UNKNOWN,
+};
+pub use reason::{Reason, ReasonKind};
 pub use role::Role;
 pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
+pub use snapshot::Snapshot;
 pub use span::Span;
+pub use standing::{CommandRefused, ControllerStatus, RefusalReason};
+pub use start_failure::{AttemptFailed, StartFailure, StartFailureReason};
+pub use suspend::{Resume, Suspend};
+pub use topic::Topic;
+pub use update::Update;
 pub use uuid::Uuid;

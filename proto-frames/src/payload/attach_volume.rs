@@ -1,6 +1,6 @@
-//! AttachVolume: an instance is to get a volume. AttachVolumeFailure: it did not.
+//! AttachVolume: an instance is to get a volume.
 
-use sched_model::{record, words};
+use sched_model::record;
 
 use super::document::payload;
 use super::error::{PayloadError, require};
@@ -18,44 +18,7 @@ record! {
     }
 }
 
-record! {
-    /// `{node_uuid, instance_uuid, volume_uuid, reason}`.
-    pub struct AttachVolumeFailure {
-        /// The node that says so; empty where it is the scheduler.
-        node_uuid: String as "node_uuid",
-        /// The instance.
-        instance_uuid: String as "instance_uuid",
-        /// The volume.
-        volume_uuid: String as "volume_uuid",
-        /// Why.
-        reason: AttachVolumeFailureReason as "reason",
-    }
-}
-
-words! {
-    /// Why a volume could not be attached.
-    pub enum AttachVolumeFailureReason {
-        /// There is no such instance.
-        NoInstance = "no_instance",
-        /// The AttachVolume could not be read.
-        InvalidPayload = "invalid_payload",
-        /// A value of the AttachVolume is missing or absurd.
-        InvalidData = "invalid_data",
-        /// Attaching it failed.
-        AttachFailure = "attach_failure",
-        /// It is attached already.
-        AlreadyAttached = "already_attached",
-        /// The node could not write its own record of it.
-        StateFailure = "state_failure",
-        /// The instance is in no state to take it.
-        InstanceFailure = "instance_failure",
-        /// This kind of instance takes no volumes.
-        NotSupported = "not_supported",
-    }
-}
-
 payload!(AttachVolume under "attach_volume", SMALL);
-payload!(AttachVolumeFailure, SMALL);
 
 impl AttachVolume {
     /// Whether it says which instance, which volume and which node.

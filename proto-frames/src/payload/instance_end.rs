@@ -1,11 +1,8 @@
-//! How an instance ended on its node, as a launcher keeps it until the scheduler has it on record, and the scheduler's
-//! word that it has (added by this project).
+//! How an instance ended on its node, as a launcher keeps it until the scheduler has it on record (added by this project).
 
 use sched_model::{record, words};
 
-use super::document::payload;
-use super::guard::SMALL;
-use super::start_failure::StartFailureReason;
+use super::StartFailureReason;
 
 record! {
     /// `{seq, instance_uuid, how, …}`: one end, an entry of `ended` in [`crate::payload::Stats`]. Said again in each STATS
@@ -43,16 +40,3 @@ words! {
         Failed = "failed",
     }
 }
-
-record! {
-    /// `ends_recorded: {incarnation, seq}`: the scheduler has the ends up to this number on record, on disk if it has a
-    /// state directory. Their launcher need not tell them again.
-    pub struct EndsRecorded {
-        /// Whose numbers these are: `ends_incarnation` of the STATS.
-        incarnation: String as "incarnation",
-        /// The latest end recorded.
-        seq: u64 as "seq",
-    }
-}
-
-payload!(EndsRecorded under "ends_recorded", SMALL);

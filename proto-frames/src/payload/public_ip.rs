@@ -1,4 +1,4 @@
-//! Public addresses: the two commands, what a concentrator says when they are done, and when they failed.
+//! Public addresses: the two commands, and what a concentrator says when they are done.
 
 use sched_model::record;
 
@@ -47,31 +47,6 @@ macro_rules! public_ip_event {
     };
 }
 
-macro_rules! public_ip_failure {
-    ($(#[$doc:meta])* $name:ident) => {
-        record! {
-            $(#[$doc])*
-            pub struct $name {
-                /// The concentrator that says so.
-                concentrator_uuid: String as "concentrator_uuid",
-                /// The tenant.
-                tenant_uuid: String as "tenant_uuid",
-                /// The instance.
-                instance_uuid: String as "instance_uuid",
-                /// The public address.
-                public_ip: String as "public_ip",
-                /// The instance's address within the tenant's network.
-                private_ip: String as "private_ip",
-                /// Hardware address of the instance's interface.
-                vnic_mac: String as "vnic_mac",
-                /// Why, in words that are not fixed.
-                reason: String as "reason",
-            }
-        }
-        payload!($name, SMALL);
-    };
-}
-
 public_ip_command! {
     /// `assign_public_ip: {…}`: an instance is to get a public address.
     AssignPublicIp under "assign_public_ip"
@@ -87,12 +62,4 @@ public_ip_event! {
 public_ip_event! {
     /// `public_ip_unassigned: {…}`: an instance no longer has a public address.
     PublicIpUnassigned under "public_ip_unassigned"
-}
-public_ip_failure! {
-    /// A public address could not be assigned.
-    AssignPublicIpFailure
-}
-public_ip_failure! {
-    /// A public address could not be taken back.
-    UnassignPublicIpFailure
 }

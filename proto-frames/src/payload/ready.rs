@@ -6,10 +6,8 @@ use sched_model::record;
 
 use super::document::payload;
 use super::guard::SMALL;
+use super::query::UNKNOWN;
 use super::span::Span;
-
-/// What a figure is that a node does not know or does not say: it never fits anything.
-pub const UNKNOWN: i64 = -1;
 
 record! {
     /// What a node has. Figures are [`UNKNOWN`] where the payload does not say them.

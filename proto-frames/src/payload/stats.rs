@@ -7,7 +7,8 @@ use sched_model::{record, words};
 use super::document::payload;
 use super::guard::LARGE;
 use super::instance_end::InstanceEnd;
-use super::ready::{Network, UNKNOWN};
+use super::query::UNKNOWN;
+use super::ready::Network;
 use super::span::Span;
 
 record! {

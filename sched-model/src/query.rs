@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use sched_model::{record, words};
+use crate::{record, words};
 
-use super::document::payload;
-use super::error::{Fault, PayloadError};
-use super::guard::{LARGE, SMALL};
-use super::ready::UNKNOWN;
+use crate::error::{Fault, PayloadError};
+
+/// What a figure is that a node does not know or does not say: it never fits anything.
+pub const UNKNOWN: i64 = -1;
 
 /// Entries of one answer, unless the query says otherwise.
 pub const DEFAULT_LIMIT: u32 = 500;
@@ -169,7 +169,7 @@ record! {
         priority: Option<i64> as "priority" unless empty,
         /// How often it has been tried on a node so far.
         attempts: Option<u32> as "attempts" unless empty,
-        /// Where it is in its life, a word of [`super::LifeState`]; empty where `state` says it all.
+        /// Where it is in its life, a word of [`crate::LifeState`]; empty where `state` says it all.
         life: String as "life" unless empty,
         /// Why it waits, for people; empty where it does not.
         waits_for: String as "waits_for" unless empty,
@@ -261,9 +261,6 @@ words! {
         Operator = "operator",
     }
 }
-
-payload!(Query under "query", SMALL);
-payload!(QueryResult under "query_result", LARGE);
 
 impl Query {
     /// Most entries that the answer may have: what the query says, or the default.

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use sched_model::record;
+use crate::record;
 
-use super::cut::shorten;
-use super::document::payload;
-use super::error::{Fault, PayloadError, require};
-use super::expression::is_name;
-use super::guard::SMALL;
-use super::scheduling::{MAX_PRIORITY, MAX_RESOURCES};
+use crate::cut::shorten;
+use crate::error::{Fault, PayloadError, require};
+use crate::expression::is_name;
+use crate::scheduling::{MAX_PRIORITY, MAX_RESOURCES};
 
 record! {
     /// `update: {instance_uuid, workload_agent_uuid, mem_mb, vcpus, disk_mb, resources, priority, move}`. What is absent
@@ -26,16 +24,14 @@ record! {
         /// Local disk it is to have, MiB, not negative.
         disk_mb: Option<i64> as "disk_mb" unless empty,
         /// Further countable resources it is to have, by name, none negative, at most
-        /// [`super::scheduling::MAX_RESOURCES`].
+        /// [`crate::scheduling::MAX_RESOURCES`].
         resources: BTreeMap<String, i64> as "resources" unless empty,
-        /// Its priority from now on, 0 to [`super::scheduling::MAX_PRIORITY`].
+        /// Its priority from now on, 0 to [`crate::scheduling::MAX_PRIORITY`].
         priority: Option<i64> as "priority" unless empty,
         /// Whether it may be moved to another node where its own has no room for the difference.
         may_move: bool as "move" unless empty,
     }
 }
-
-payload!(Update under "update", SMALL);
 
 impl Update {
     /// Whether it says which instance, and its values make sense.

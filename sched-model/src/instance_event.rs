@@ -1,9 +1,6 @@
 //! InstanceDeleted, InstanceStopped, InstancePlaced, InstanceQueued and InstanceState: what became of an instance.
 
-use sched_model::{record, words};
-
-use super::document::payload;
-use super::guard::SMALL;
+use crate::{record, words};
 
 record! {
     /// `instance_deleted: {instance_uuid}`: it is gone for good.
@@ -108,9 +105,3 @@ words! {
         Gone = "gone",
     }
 }
-
-payload!(InstanceDeleted under "instance_deleted", SMALL);
-payload!(InstanceStopped under "instance_stopped", SMALL);
-payload!(InstancePlaced under "instance_placed", SMALL);
-payload!(InstanceQueued under "instance_queued", SMALL);
-payload!(InstanceStateEvent under "instance_state", SMALL);

@@ -1,12 +1,10 @@
 //! MIGRATE: an instance is to move to another node (added by this project).
 
-use sched_model::record;
+use crate::record;
 
-use super::document::payload;
-use super::error::{PayloadError, require};
-use super::guard::SMALL;
-use super::span::Span;
-use sched_model::deadline::check_deadline;
+use crate::deadline::check_deadline;
+use crate::error::{PayloadError, require};
+use crate::span::Span;
 
 record! {
     /// `migrate: {instance_uuid, workload_agent_uuid, target_node_uuid, deadline}`.
@@ -17,12 +15,10 @@ record! {
         workload_agent_uuid: String as "workload_agent_uuid",
         /// The node it is to move to; to the scheduler it may be empty: any that fits.
         target_node_uuid: String as "target_node_uuid" unless empty,
-        /// How long it may take, at most [`super::MAX_DEADLINE`]; with 0 or none the scheduler's own time counts.
+        /// How long it may take, at most [`crate::MAX_DEADLINE`]; with 0 or none the scheduler's own time counts.
         deadline: Option<Span> as "deadline" unless empty,
     }
 }
-
-payload!(Migrate under "migrate", SMALL);
 
 impl Migrate {
     /// Whether it says which instance, and its deadline is one.

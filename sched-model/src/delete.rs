@@ -1,10 +1,8 @@
 //! DELETE: an instance is to go, from the cluster or from its node only. DeleteFailure: it could not.
 
-use sched_model::{record, words};
+use crate::{record, words};
 
-use super::document::payload;
-use super::error::{PayloadError, require};
-use super::guard::SMALL;
+use crate::error::{PayloadError, require};
 
 record! {
     /// `delete: {instance_uuid, workload_agent_uuid, stop}`.
@@ -41,9 +39,6 @@ words! {
         InvalidData = "invalid_data",
     }
 }
-
-payload!(Delete under "delete", SMALL);
-payload!(DeleteFailure, SMALL);
 
 impl Delete {
     /// Whether it says which instance and which node.

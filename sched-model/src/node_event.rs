@@ -1,9 +1,6 @@
 //! NodeConnected and NodeDisconnected: a launcher came or went.
 
-use sched_model::{record, words};
-
-use super::document::payload;
-use super::guard::SMALL;
+use crate::{record, words};
 
 record! {
     /// `node_connected: {node_uuid, node_type}`.
@@ -34,6 +31,3 @@ words! {
         Network = "network_node",
     }
 }
-
-payload!(NodeConnected under "node_connected", SMALL);
-payload!(NodeDisconnected under "node_disconnected", SMALL);

@@ -1,9 +1,6 @@
 //! DrainProgress: how far the drain of a node is (added by this project).
 
-use sched_model::{record, words};
-
-use super::document::payload;
-use super::guard::SMALL;
+use crate::{record, words};
 
 /// Most instances that a DrainProgress names; how many there are in all is said beside them.
 pub const MAX_MISFITS: usize = 64;
@@ -65,5 +62,3 @@ impl DrainState {
         matches!(self, Self::Done | Self::Incomplete | Self::Aborted)
     }
 }
-
-payload!(DrainProgress under "drain_progress", SMALL);

@@ -1,10 +1,8 @@
 //! StartFailure: a workload could not be started, and why.
 
-use sched_model::{record, words};
+use crate::{record, words};
 
-use super::document::payload;
-use super::guard::SMALL;
-use super::reason::Reason;
+use crate::reason::Reason;
 
 record! {
     /// `{node_uuid, instance_uuid, reason, restart}`, and to native peers `{…, detail, reasons, never, attempts}`.
@@ -114,5 +112,3 @@ impl StartFailureReason {
         )
     }
 }
-
-payload!(StartFailure, SMALL);

@@ -1,13 +1,11 @@
 //! EVACUATE: a node is to go out of service, with what it runs stopped or moved. Restore: it may come back.
 
-use sched_model::{record, words};
+use crate::{record, words};
 
-use super::cut::shorten;
-use super::document::payload;
-use super::error::{Fault, PayloadError, require};
-use super::guard::SMALL;
-use super::span::Span;
-use sched_model::deadline::check_deadline;
+use crate::cut::shorten;
+use crate::deadline::check_deadline;
+use crate::error::{Fault, PayloadError, require};
+use crate::span::Span;
 
 /// Most instances that a drain moves at a time: each takes room on two nodes and a start on one.
 pub const MAX_PARALLEL: u32 = 64;
@@ -23,7 +21,7 @@ record! {
         /// What is to become of its instances (added by this project); empty for the original's way: its launcher stops
         /// them all.
         mode: EvacuateMode as "mode" unless empty,
-        /// How long moving them may take, at most [`super::MAX_DEADLINE`] (added by this project); with 0 or none as long
+        /// How long moving them may take, at most [`crate::MAX_DEADLINE`] (added by this project); with 0 or none as long
         /// as it takes.
         deadline: Option<Span> as "deadline" unless empty,
         /// How many are moved at a time, 1 to [`MAX_PARALLEL`] (added by this project).
@@ -64,9 +62,6 @@ words! {
         Uncordon = "uncordon",
     }
 }
-
-payload!(Evacuate under "evacuate", SMALL);
-payload!(Restore under "restore", SMALL);
 
 impl Evacuate {
     /// Whether it says which node, and the rest makes sense.

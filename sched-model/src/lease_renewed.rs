@@ -1,9 +1,6 @@
 //! LeaseRenewed: a STATS has come in, so its node's lease runs on (added by this project).
 
-use sched_model::record;
-
-use super::document::payload;
-use super::guard::SMALL;
+use crate::record;
 
 record! {
     /// `lease_renewed: {seq}`: answer to the STATS with this `lease_seq`. The lease counts from when the launcher made
@@ -13,5 +10,3 @@ record! {
         seq: u64 as "seq",
     }
 }
-
-payload!(LeaseRenewed under "lease_renewed", SMALL);

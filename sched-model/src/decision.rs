@@ -17,12 +17,10 @@
 //!     nodes: 5
 //! ```
 
-use sched_model::record;
+use crate::record;
 
-use super::document::payload;
-use super::guard::LARGE;
-use super::reason::Reason;
-use super::start_failure::StartFailureReason;
+use crate::reason::Reason;
+use crate::start_failure::StartFailureReason;
 
 record! {
     /// `placement_decision: {instance_uuid, count, fits, placements, …}`.
@@ -57,5 +55,3 @@ record! {
         count: u32 as "count",
     }
 }
-
-payload!(PlacementDecision under "placement_decision", LARGE);

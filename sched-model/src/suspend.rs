@@ -1,10 +1,8 @@
 //! SUSPEND and RESUME: an instance is to stop running without ending, and to go on (added by this project).
 
-use sched_model::record;
+use crate::record;
 
-use super::document::payload;
-use super::error::{PayloadError, require};
-use super::guard::SMALL;
+use crate::error::{PayloadError, require};
 
 record! {
     /// `suspend: {instance_uuid, workload_agent_uuid}`: it keeps its memory and disk, and its virtual CPUs are free.
@@ -25,9 +23,6 @@ record! {
         workload_agent_uuid: String as "workload_agent_uuid",
     }
 }
-
-payload!(Suspend under "suspend", SMALL);
-payload!(Resume under "resume", SMALL);
 
 impl Suspend {
     /// Whether it says which instance.

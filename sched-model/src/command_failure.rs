@@ -1,9 +1,6 @@
 //! CommandFailure: a command on an instance's life, or a drain, was taken in and then failed (added by this project).
 
-use sched_model::{record, words};
-
-use super::document::payload;
-use super::guard::SMALL;
+use crate::{record, words};
 
 record! {
     /// `command_failure: {command, instance_uuid, node_uuid, reason, detail}`. From a launcher to the scheduler, and
@@ -57,5 +54,3 @@ words! {
         Timeout = "timeout",
     }
 }
-
-payload!(CommandFailure under "command_failure", SMALL);

@@ -15,7 +15,7 @@
 //!   never: true
 //! ```
 
-use sched_model::{record, words};
+use crate::{record, words};
 
 record! {
     /// One reason, and how many nodes it kept from fitting. Amounts are in the unit in which START asks: MiB of memory

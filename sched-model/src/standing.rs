@@ -1,11 +1,9 @@
 //! ControllerStatus: a controller's standing. CommandRefused: why a command was not carried out (both added by this
 //! project).
 
-use sched_model::{record, words};
+use crate::{record, words};
 
-use super::document::payload;
-use super::guard::SMALL;
-use super::query::Standing;
+use crate::query::Standing;
 
 record! {
     /// `controller_status: {status: master|backup}`.
@@ -56,6 +54,3 @@ words! {
         NotRecorded = "not_recorded",
     }
 }
-
-payload!(ControllerStatus under "controller_status", SMALL);
-payload!(CommandRefused under "command_refused", SMALL);

@@ -1,0 +1,42 @@
+//! The types of the vocabulary that are payloads: the key under which each stands, and how long it may be.
+
+use sched_model::{
+    AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
+    Delete, DeleteFailure, DrainProgress, EndsRecorded, Evacuate, InstanceDeleted, InstancePlaced,
+    InstanceQueued, InstanceStateEvent, InstanceStopped, LeaseRenewed, Migrate, NodeConnected,
+    NodeDisconnected, PlacementDecision, Query, QueryResult, Restore, Resume, Snapshot,
+    StartFailure, Suspend, UnassignPublicIpFailure, Update,
+};
+
+use super::document::payload;
+use super::guard::{LARGE, SMALL};
+
+payload!(StartFailure, SMALL);
+payload!(Delete under "delete", SMALL);
+payload!(DeleteFailure, SMALL);
+payload!(CommandFailure under "command_failure", SMALL);
+payload!(AttachVolumeFailure, SMALL);
+payload!(AssignPublicIpFailure, SMALL);
+payload!(UnassignPublicIpFailure, SMALL);
+payload!(EndsRecorded under "ends_recorded", SMALL);
+payload!(LeaseRenewed under "lease_renewed", SMALL);
+payload!(NodeConnected under "node_connected", SMALL);
+payload!(NodeDisconnected under "node_disconnected", SMALL);
+payload!(InstanceDeleted under "instance_deleted", SMALL);
+payload!(InstanceStopped under "instance_stopped", SMALL);
+payload!(InstancePlaced under "instance_placed", SMALL);
+payload!(InstanceQueued under "instance_queued", SMALL);
+payload!(InstanceStateEvent under "instance_state", SMALL);
+payload!(PlacementDecision under "placement_decision", LARGE);
+payload!(DrainProgress under "drain_progress", SMALL);
+payload!(Suspend under "suspend", SMALL);
+payload!(Resume under "resume", SMALL);
+payload!(Migrate under "migrate", SMALL);
+payload!(Update under "update", SMALL);
+payload!(Evacuate under "evacuate", SMALL);
+payload!(Restore under "restore", SMALL);
+payload!(ControllerStatus under "controller_status", SMALL);
+payload!(CommandRefused under "command_refused", SMALL);
+payload!(Query under "query", SMALL);
+payload!(QueryResult under "query_result", LARGE);
+payload!(Snapshot under "snapshot", LARGE);
