@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};

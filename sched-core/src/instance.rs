@@ -31,8 +31,7 @@ pub(crate) mod tried;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
-use proto_frames::payload::LifeState;
+use sched_model::{LifeState, Uuid};
 
 use crate::api::action::PlacedStart;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};

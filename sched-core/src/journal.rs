@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::ids::InstanceId;
 use crate::api::record::{Change, Record, RecordKey, Ticket};

@@ -17,8 +17,9 @@ mod consistent;
 
 use std::time::Instant;
 
-use proto_frames::payload::Topic;
-use proto_frames::{Encoding, Kind, Role, Uuid};
+use proto_frames::{Encoding, Kind};
+use sched_model::Topic;
+use sched_model::{Role, Uuid};
 
 use crate::api::action::RefusedConnect;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Instant;
 
-use proto_frames::payload::query::MAX_LIMIT;
-use proto_frames::payload::{ControllerView, Query, QueryKind, QueryResult, Standing};
+use sched_model::query::MAX_LIMIT;
+use sched_model::{ControllerView, Query, QueryKind, QueryResult, Standing};
 
 use crate::Scheduler;
 use crate::api::action::Message;

@@ -53,7 +53,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use self::line::Line;
 use self::ordered::Key;

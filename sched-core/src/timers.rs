@@ -12,7 +12,7 @@ mod moments;
 
 use std::time::Instant;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey};
 

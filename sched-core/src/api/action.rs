@@ -5,14 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use proto_frames::payload::{
+use proto_frames::{Frame, Kind};
+use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
     Delete, DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced,
     InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected,
     PlacementDecision, QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend,
     UnassignPublicIpFailure, Update,
 };
-use proto_frames::{Frame, Kind, Role, Uuid};
+use sched_model::{Role, Uuid};
 
 use crate::api::config::MAX_BINDINGS;
 use crate::api::disk::DiskSilence;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::known_node::KnownNode;
 use crate::api::record::Restored;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 /// One connection of one peer. The server counts them up from 1 and never uses a number twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,11 +4,12 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use proto_frames::payload::{
+use proto_frames::{Encoding, Frame};
+use sched_model::{
     CommandFailure, Evacuate, InstanceStateEvent, Migrate, Query, Restore, Scheduling,
     StartFailureReason, Topic, Update,
 };
-use proto_frames::{Encoding, Frame, Role, Uuid};
+use sched_model::{Role, Uuid};
 
 use crate::api::action::Message;
 use crate::api::disk::DiskState;
@@ -375,7 +376,7 @@ pub struct NodeExtras {
     pub lease: Option<Duration>,
 }
 
-/// What a node has left; [`proto_frames::payload::UNKNOWN`] where it does not know.
+/// What a node has left; [`sched_model::UNKNOWN`] where it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Available {
     /// Memory, MiB.

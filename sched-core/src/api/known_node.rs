@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::fmt;
 
-use proto_frames::{Role, Uuid};
+use sched_model::{Role, Uuid};
 
 /// A node as it is remembered over a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 use serde::{Deserialize, Serialize};
 
 use crate::api::input::StartRequest;

@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use proto_frames::Uuid;
-use proto_frames::payload::Expression;
+use sched_model::{Expression, Uuid};
 
 use crate::api::config::Accounting;
 use crate::api::ids::{InstanceId, canonical_uuid};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use proto_frames::payload::cut::cut;
+use sched_model::cut::cut;
 
 /// Bytes of a text for people that are kept of what a peer says; what is beyond is cut off. A sentence or two about why a
 /// workload did not start; whoever wants its whole output looks on the node.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;

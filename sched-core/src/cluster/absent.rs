@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::known_node::KnownNode;
 

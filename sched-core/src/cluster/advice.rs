@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::cluster::columns::MAX_RESOURCE_NAMES;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::text::ShortText;

@@ -4,8 +4,7 @@
 
 use std::fmt::Write as _;
 
-use proto_frames::Uuid;
-use proto_frames::payload::{Expression, Number};
+use sched_model::{Expression, Number, Uuid};
 
 use crate::cluster::view::Candidate;
 

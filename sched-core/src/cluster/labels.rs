@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use proto_frames::payload::{Expression, Test};
+use sched_model::{Expression, Test};
 
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Slot;

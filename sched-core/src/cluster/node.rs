@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::time::Instant;
 
-use proto_frames::{Role, Uuid};
+use sched_model::{Role, Uuid};
 
 use crate::api::config::{Config, MAX_INSTANCES_PER_NODE};
 use crate::api::ids::SessionId;

@@ -1,7 +1,7 @@
 //! The store of all nodes: by key, UUID and host name, and which of them share resources.
 
 use indexmap::IndexMap;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::ids::NodeKey;
 use crate::api::input::{NodeExtras, NodeReport};

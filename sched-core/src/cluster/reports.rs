@@ -3,7 +3,8 @@
 use core::net::SocketAddr;
 use std::time::Instant;
 
-use proto_frames::{Kind, Role, Uuid};
+use proto_frames::Kind;
+use sched_model::{Role, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, NodeExtras, NodeReport};

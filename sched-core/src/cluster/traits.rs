@@ -2,8 +2,7 @@
 //! from the node file, which counts over that, and from aggregates and capacity rules, in this order.
 
 use indexmap::IndexMap;
-use proto_frames::Uuid;
-use proto_frames::payload::Expression;
+use sched_model::{Expression, Uuid};
 
 use crate::api::config::Config;
 use crate::api::input::NodeExtras;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use indexmap::{IndexMap, IndexSet};
-use proto_frames::Uuid;
-use proto_frames::payload::scheduling::SCOPE_NODE;
-use proto_frames::payload::{Expression, Group as GroupAsked, Near, Scheduling};
+use sched_model::Uuid;
+use sched_model::scheduling::SCOPE_NODE;
+use sched_model::{Expression, Group as GroupAsked, Near, Scheduling};
 
 use crate::api::ids::{NodeKey, canonical_uuid};
 use crate::api::input::{Capabilities, NodeReport, StartRequest};

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use proto_frames::Uuid;
-use proto_frames::payload::LifeState;
+use sched_model::{LifeState, Uuid};
 
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
@@ -116,7 +115,7 @@ impl Past {
 mod tests {
     use std::time::Instant;
 
-    use proto_frames::payload::LifeState;
+    use sched_model::LifeState;
 
     use super::{
         Event, History, InstanceId, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_PAST, MAX_PAST_BYTES, Past,

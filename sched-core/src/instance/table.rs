@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use indexmap::map::{Entry, VacantEntry};
 use indexmap::{IndexMap, IndexSet};
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use super::history::Past;
 use super::lifecycle::check;
@@ -364,7 +364,7 @@ mod tests {
     fn gone(at: Instant) -> Event {
         Event {
             at,
-            what: proto_frames::payload::LifeState::Gone,
+            what: sched_model::LifeState::Gone,
             node: None,
             detail: "".into(),
         }

@@ -1,8 +1,8 @@
 //! Nodes that could not start an instance, and what their launchers said of that.
 
-use proto_frames::Uuid;
-use proto_frames::payload::scheduling::MAX_ATTEMPTS;
-use proto_frames::payload::{AttemptFailed, StartFailureReason};
+use sched_model::Uuid;
+use sched_model::scheduling::MAX_ATTEMPTS;
+use sched_model::{AttemptFailed, StartFailureReason};
 
 use crate::api::text::ShortText;
 
@@ -81,8 +81,7 @@ impl FromIterator<Tried> for AllTried {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::Uuid;
-    use proto_frames::payload::StartFailureReason;
+    use sched_model::{StartFailureReason, Uuid};
 
     use super::{AllTried, MAX_ATTEMPTS, Tried};
 

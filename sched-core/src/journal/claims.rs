@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::config::LOST_TIME;
 use crate::api::record::ClaimRecord;
@@ -166,7 +166,7 @@ impl Claims {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use proto_frames::Uuid;
+    use sched_model::Uuid;
 
     use super::{ClaimRecord, Claims, LOST_TIME, MAX_REMEMBERED};
 

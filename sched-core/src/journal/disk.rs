@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use proto_frames::payload::{StartFailure, StoreState, StoreView};
+use sched_model::{StartFailure, StoreState, StoreView};
 
 use crate::api::action::PlacedStart;
 use crate::api::disk::{DISK_PATIENCE, DiskState};

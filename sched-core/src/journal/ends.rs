@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::record::EndsRecord;
 use crate::journal::Journal;

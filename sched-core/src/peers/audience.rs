@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use proto_frames::payload::Topic;
+use sched_model::Topic;
 
 use crate::api::ids::SessionId;
 use crate::peers::Peers;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::config::MAX_BINDINGS;
 

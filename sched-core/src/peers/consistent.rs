@@ -1,6 +1,6 @@
 //! What must always hold of peers, recomputed from scratch and compared.
 
-use proto_frames::Role;
+use sched_model::Role;
 
 use crate::peers::Peers;
 use crate::peers::session::Session;

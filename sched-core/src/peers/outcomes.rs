@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use proto_frames::Uuid;
-use proto_frames::payload::{CommandFailure, CommandRefused, DeleteFailure, StartFailure};
+use sched_model::{CommandFailure, CommandRefused, DeleteFailure, StartFailure, Uuid};
 
 use crate::api::action::Message;
 use crate::api::ids::InstanceId;

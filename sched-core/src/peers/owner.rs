@@ -3,7 +3,7 @@
 //! Controllers are one: who is master takes over what the master before it began, and may send it again. Each operator is
 //! on its own. How many STARTs a sender may have waiting is so little for an operator that controllers always find room.
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 /// A sender of STARTs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

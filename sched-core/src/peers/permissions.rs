@@ -1,7 +1,8 @@
 //! Who may send what, as the table in the protocol's specification says. Standing (master or backup) is not looked at
 //! here.
 
-use proto_frames::{FrameType, Kind, Role};
+use proto_frames::{FrameType, Kind};
+use sched_model::Role;
 
 /// What a role may send.
 const TABLE: &[(Role, &[Kind])] = &[

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::payload::Topic;
-use proto_frames::{Encoding, Kind, Role, Uuid};
+use proto_frames::{Encoding, Kind};
+use sched_model::Topic;
+use sched_model::{Role, Uuid};
 
 use crate::api::config::MAX_REFUSED_KINDS;
 use crate::api::ids::NodeKey;

@@ -6,7 +6,7 @@ mod tally;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::Reason;
+use sched_model::Reason;
 
 use self::tally::Tally;
 use crate::api::input::StartRequest;

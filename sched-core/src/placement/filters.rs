@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use proto_frames::payload::ReasonKind;
+use sched_model::ReasonKind;
 
 use crate::api::rules::FilterRule;
 use crate::cluster::labels::{LabelIndex, Mask};

@@ -163,7 +163,7 @@ impl Rules {
     }
 }
 
-fn check_facts(key: &str, select: &[proto_frames::payload::Expression]) -> Result<(), RuleError> {
+fn check_facts(key: &str, select: &[sched_model::Expression]) -> Result<(), RuleError> {
     for (at, expression) in select.iter().enumerate() {
         let name = expression.key();
         // Sets of nodes may depend on what does not change by itself.

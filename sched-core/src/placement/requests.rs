@@ -1,7 +1,7 @@
 //! Whether a START that could be read makes sense here: what its payload says about placement against what this
 //! scheduler, with its policy, understands.
 
-use proto_frames::payload::Expression;
+use sched_model::Expression;
 
 use crate::api::input::StartRequest;
 use crate::cluster::facts;

@@ -1,6 +1,6 @@
 //! The heartbeat's few rows: the original's counts and figures, nothing of this project's.
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::ids::NodeKey;

@@ -1,8 +1,7 @@
 //! What became of one instance: of one that is looked after, or was, every turn that is still remembered; of a plain one
 //! what its entry says.
 
-use proto_frames::Uuid;
-use proto_frames::payload::{HistoryRow, Query, QueryResult};
+use sched_model::{HistoryRow, Query, QueryResult, Uuid};
 
 use super::page::Allowance;
 use super::{limit, start_of};

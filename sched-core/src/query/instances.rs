@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::{InstanceView, PlacementState, Query, QueryResult};
+use sched_model::{InstanceView, PlacementState, Query, QueryResult};
 
 use super::page::{Allowance, InstanceCursor, QueueCursor};
 use super::{amounts_len, limit, named, start_of};

@@ -4,8 +4,7 @@ use core::net::SocketAddr;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use proto_frames::payload::{NodeView, UNKNOWN};
-use proto_frames::{Role, Uuid};
+use sched_model::{NodeView, Role, UNKNOWN, Uuid};
 
 use super::page::{Allowance, NodeCursor};
 use super::{amounts_len, labels_len, named};

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, canonical_uuid};
 
@@ -23,7 +23,7 @@ const MAX_SCAN: usize = 4_000;
 
 /// Bytes of labels, resources, groups and explanations on one page, beyond which it ends with a further page to come. Each
 /// may be long and a row may have many; written with every character escaped, which takes four bytes for one, and the rest
-/// of [`proto_frames::payload::query::MAX_LIMIT`] rows beside them, they stay below the longest payload of a frame.
+/// of [`sched_model::query::MAX_LIMIT`] rows beside them, they stay below the longest payload of a frame.
 const MAX_TEXT_LEN: usize = 256 * 1024;
 
 /// What a page may still have.

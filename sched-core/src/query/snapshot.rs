@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::Snapshot;
-use proto_frames::payload::query::MAX_LIMIT;
+use sched_model::Snapshot;
+use sched_model::query::MAX_LIMIT;
 
 use crate::Scheduler;
 use crate::query::page::{Allowance, InstanceCursor, NodeCursor};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use super::bunch::{Bunch, Promise};
 use super::ordered::{Key, Ordered};

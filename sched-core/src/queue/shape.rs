@@ -4,8 +4,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use proto_frames::Uuid;
-use proto_frames::payload::{Expression, Scheduling};
+use sched_model::{Expression, Scheduling, Uuid};
 
 use crate::api::ids::{InstanceId, canonical_uuid};
 use crate::api::input::StartRequest;

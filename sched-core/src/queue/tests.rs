@@ -8,8 +8,7 @@ mod rule;
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto_frames::Uuid;
-use proto_frames::payload::{Expression, Scheduling};
+use sched_model::{Expression, Scheduling, Uuid};
 
 use super::{Place, Purpose, Queue, Room, Shape, Waiter};
 use crate::api::ids::{InstanceId, NodeKey};

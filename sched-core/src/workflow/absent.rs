@@ -1,7 +1,8 @@
 //! Lost nodes stay known: listed until they return or an operator forgets them, over restarts of the scheduler as well.
 
-use proto_frames::payload::RefusalReason;
-use proto_frames::{Kind, Uuid};
+use proto_frames::Kind;
+use sched_model::RefusalReason;
+use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Notice};

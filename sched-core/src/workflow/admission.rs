@@ -5,8 +5,7 @@
 //! What may be placed is a [`NewStart`]; nothing else makes one, and nothing else is placed. How it is placed is in
 //! `placement` and `batches`.
 
-use proto_frames::Uuid;
-use proto_frames::payload::StartFailureReason;
+use sched_model::{StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};

@@ -6,8 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use indexmap::{IndexMap, IndexSet};
-use proto_frames::Uuid;
-use proto_frames::payload::{Batch as BatchAsked, StartFailureReason};
+use sched_model::{Batch as BatchAsked, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};

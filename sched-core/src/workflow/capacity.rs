@@ -2,7 +2,7 @@
 //! again, claims are remembered, and people are told what does not count.
 
 use proto_frames::Kind;
-use proto_frames::payload::RefusalReason;
+use sched_model::RefusalReason;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};

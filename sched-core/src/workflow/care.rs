@@ -6,9 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
-use proto_frames::payload::{
-    InstanceStateEvent, LifeState, OnNodeLoss, StartFailure, StartFailureReason, Topic,
+use sched_model::{
+    InstanceStateEvent, LifeState, OnNodeLoss, StartFailure, StartFailureReason, Topic, Uuid,
 };
 
 use crate::Scheduler;

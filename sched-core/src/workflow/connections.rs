@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use indexmap::IndexMap;
-use proto_frames::payload::{
+use proto_frames::Encoding;
+use sched_model::{
     ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
 };
-use proto_frames::{Encoding, Role, Uuid};
+use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{

@@ -9,13 +9,14 @@ mod check;
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::drain_progress::MAX_MISFITS;
-use proto_frames::payload::evacuate::DEFAULT_PARALLEL;
-use proto_frames::payload::{
+use proto_frames::{Frame, Kind};
+use sched_model::Uuid;
+use sched_model::drain_progress::MAX_MISFITS;
+use sched_model::evacuate::DEFAULT_PARALLEL;
+use sched_model::{
     CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Misfit, RefusalReason,
     Restore, RestoreMode, Topic,
 };
-use proto_frames::{Frame, Kind, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;

@@ -3,7 +3,7 @@
 //! Nothing is worked out beside: nodes are chosen and claimed as ever, and then everything is taken back.
 
 use indexmap::IndexMap;
-use proto_frames::payload::{DecidedPlacement, PlacementDecision, StartFailureReason};
+use sched_model::{DecidedPlacement, PlacementDecision, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Message, PlacedStart};

@@ -1,11 +1,11 @@
 //! How instances that are looked after end: by themselves, because they are deleted or were cut off, or because they had to
 //! make way or move, which is not their end.
 
-use proto_frames::payload::{
-    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, Payload,
-    StartFailureReason, Topic,
-};
+use proto_frames::payload::Payload;
 use proto_frames::{Frame, Kind};
+use sched_model::{
+    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, StartFailureReason, Topic,
+};
 
 use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use indexmap::IndexSet;
 use proto_frames::Frame;
-use proto_frames::payload::EndsRecorded;
+use sched_model::EndsRecorded;
 
 use crate::Scheduler;
 use crate::api::action::Message;

@@ -20,8 +20,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use proto_frames::payload::Topic;
-use proto_frames::{Frame, Kind, Uuid};
+use proto_frames::{Frame, Kind};
+use sched_model::Topic;
+use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, StatsWithout};

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use proto_frames::payload::guard;
-use proto_frames::payload::{CommandRefused, RefusalReason, Topic};
-use proto_frames::{Frame, FrameType, Kind, Role};
+use proto_frames::{Frame, FrameType, Kind};
+use sched_model::Role;
+use sched_model::{CommandRefused, RefusalReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, PlacedStart};

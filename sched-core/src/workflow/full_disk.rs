@@ -7,8 +7,8 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::{EvacuateMode, RefusalReason, StartFailure, StartFailureReason};
 use proto_frames::{Frame, Kind};
+use sched_model::{EvacuateMode, RefusalReason, StartFailure, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};

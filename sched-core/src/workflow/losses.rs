@@ -7,8 +7,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use proto_frames::Uuid;
-use proto_frames::payload::{Delete, LeaseRenewed, StartFailureReason};
+use sched_model::{Delete, LeaseRenewed, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Action, DisconnectReason, Message, Order};

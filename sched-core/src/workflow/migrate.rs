@@ -10,7 +10,7 @@ mod target;
 
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
+use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};

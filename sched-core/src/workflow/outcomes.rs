@@ -3,7 +3,7 @@
 //! The outcome of a command is told to who sent it; once that has left, to all controllers. What the master was told and the
 //! others were not is remembered (`peers::outcomes`).
 
-use proto_frames::payload::Topic;
+use sched_model::Topic;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message};

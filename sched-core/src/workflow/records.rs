@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use proto_frames::payload::{LifeState, StartFailureReason};
-use proto_frames::{Frame, Kind, Uuid};
+use proto_frames::{Frame, Kind};
+use sched_model::Uuid;
+use sched_model::{LifeState, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::api::action::PlacedStart;
 use crate::api::config::{Config, MAX_SETTLING, MAX_SETTLING_BYTES};

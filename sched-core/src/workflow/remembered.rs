@@ -6,7 +6,7 @@
 //! A node that comes back has them in its ledger from the moment it connects; those that it does not list are dropped
 //! like any other.
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::Notice;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use proto_frames::payload::{StartFailureReason, Topic};
 use proto_frames::{Frame, Kind};
+use sched_model::{StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::ids::{InstanceId, NodeKey};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto_frames::payload::{InstancePlaced, StartFailure, StartFailureReason, Topic};
+use sched_model::{InstancePlaced, StartFailure, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, PlacedStart};

@@ -22,7 +22,7 @@ use crate::queue::Shape;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::migrate::{MOVE_TIME, Plan};
-use proto_frames::payload::{
+use sched_model::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Resume,
     Suspend,
 };

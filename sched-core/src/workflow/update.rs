@@ -3,8 +3,8 @@
 //! In place the larger of both amounts is claimed until its launcher has said that it is done, so that neither what it
 //! gives up nor what it is to have can go to anybody else before that.
 
-use proto_frames::payload::scheduling::MAX_RESOURCES;
-use proto_frames::payload::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
+use sched_model::scheduling::MAX_RESOURCES;
+use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, Update};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto_frames::payload::{InstanceQueued, StartFailureReason, Topic};
+use sched_model::{InstanceQueued, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Message, PlacedStart};

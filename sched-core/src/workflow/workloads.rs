@@ -1,10 +1,11 @@
 //! Commands about what runs already: carried to the node or concentrator they name, or answered if it is not there.
 
-use proto_frames::payload::{
+use proto_frames::{Frame, Kind};
+use sched_model::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
     RefusalReason, StartFailureReason,
 };
-use proto_frames::{Frame, Kind, Role, Uuid};
+use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, TargetedCommand};

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use proto_frames::payload::{Reason, ReasonKind};
+use sched_model::{Reason, ReasonKind};
 
 use super::Explanation;
 use crate::api::ids::NodeKey;

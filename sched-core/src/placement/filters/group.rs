@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proto_frames::payload::ReasonKind;
+use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::cluster::labels::Mask;

@@ -1,6 +1,6 @@
 //! At most so many instances on one node.
 
-use proto_frames::payload::ReasonKind;
+use sched_model::ReasonKind;
 
 use super::{Filter, Miss};
 use crate::cluster::view::{Asked, Candidate};

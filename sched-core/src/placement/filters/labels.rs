@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proto_frames::payload::{Expression, ReasonKind};
+use sched_model::{Expression, ReasonKind};
 
 use super::{Filter, Miss, Narrowing};
 use crate::cluster::facts;

@@ -1,6 +1,6 @@
 //! `scheduling.on_node_loss: restart`: only nodes whose launchers stop it by themselves when they are cut off.
 
-use proto_frames::payload::OnNodeLoss;
+use sched_model::OnNodeLoss;
 
 use super::{Filter, Miss};
 use crate::api::input::Capabilities;

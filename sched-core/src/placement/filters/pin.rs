@@ -1,6 +1,6 @@
 //! `requirements.node_id` and `hostname`: only the node or host with that name.
 
-use proto_frames::payload::ReasonKind;
+use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
 use crate::api::ids::canonical_uuid;

@@ -1,6 +1,6 @@
 //! At most so many STARTs under way on one node: given to it and neither confirmed nor failed.
 
-use proto_frames::payload::ReasonKind;
+use sched_model::ReasonKind;
 
 use super::{Filter, Miss};
 use crate::cluster::view::{Asked, Candidate};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto_frames::Uuid;
+use sched_model::Uuid;
 
 use super::super::{Begin, Found, MAX_ASKED, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
 use super::oracle::Oracle;

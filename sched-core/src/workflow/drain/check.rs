@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use proto_frames::payload::{DrainProgress, DrainState};
+use sched_model::{DrainProgress, DrainState};
 
 use super::{count, not_fitting, progress_of};
 use crate::Scheduler;

@@ -1,7 +1,6 @@
 //! Where an instance that moves goes to: what it asks for as far as that is known, and the node that has it.
 
-use proto_frames::Uuid;
-use proto_frames::payload::{CommandFailureReason, Scheduling};
+use sched_model::{CommandFailureReason, Scheduling, Uuid};
 
 use super::Declined;
 use crate::Scheduler;

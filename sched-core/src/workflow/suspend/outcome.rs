@@ -6,7 +6,7 @@ use crate::api::input::Capabilities;
 use crate::cluster::ledger::Entry;
 use crate::instance::{By, State};
 use crate::timers::Timer;
-use proto_frames::payload::{CommandFailureReason, LifeCommand};
+use sched_model::{CommandFailureReason, LifeCommand};
 
 use super::RESUME_AGAIN_AFTER;
 
