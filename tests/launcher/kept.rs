@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use proto_frames::Kind;
-use proto_frames::payload::{Evacuate, Ready};
+use proto_frames::payload::{Evacuate, Payload, Ready};
 
 use crate::world::{Peer, World, until};
 
