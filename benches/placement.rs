@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use proto_frames::payload::{Payload, Ready, peek};
-use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use proto_frames::{Role, Uuid};
 use sched_core::bench_support::BenchTable;
 use sched_core::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeReport,
-    Resources, Scheduler, SessionId, StartRequest,
+    Action, ClusterConfiguration, Command, Config, Dialect, Hello, Input, InstanceId, Message,
+    NodeReport, Parcel, Report, Resources, Scheduler, SessionId, StartRequest, Tag,
 };
 
 /// Nodes in the table.
@@ -363,10 +363,10 @@ impl Cluster {
             let session = session(node);
             cluster.connect(session, Role::AGENT);
             let report = report(node, offer(node));
-            cluster.handle(Input::Frame {
+            cluster.handle(Input::Report {
                 session,
-                frame: Frame::new(Kind::READY, uuid(session), Bytes::new()),
-                meaning: Meaning::Ready(Box::new(report)),
+                report: Report::Ready(Box::new(report)),
+                parcel: parcel(session, Bytes::new()),
             });
         }
         cluster
@@ -376,7 +376,7 @@ impl Cluster {
         let hello = Hello {
             uuid: uuid(session),
             role,
-            encoding: Encoding::Native,
+            dialect: Dialect::Native,
             bound: false,
             address: None,
         };
@@ -428,10 +428,10 @@ impl Cluster {
             scheduling: None,
             avoid: Vec::new(),
         };
-        Input::Frame {
+        Input::Command {
             session: CONTROLLER,
-            frame: Frame::new(Kind::START, uuid(CONTROLLER), self.payload.clone()),
-            meaning: Meaning::Start(Box::new(request)),
+            command: Command::Start(Box::new(request)),
+            parcel: parcel(CONTROLLER, self.payload.clone()),
         }
     }
 
@@ -442,10 +442,10 @@ impl Cluster {
             message: Message::Start(start),
         } = action
         {
-            self.handle(Input::Frame {
+            self.handle(Input::Report {
                 session: to,
-                frame: Frame::new(Kind::INSTANCE_DELETED, uuid(to), Bytes::new()),
-                meaning: Meaning::InstanceGone(start.request.instance),
+                report: Report::InstanceDeleted(start.request.instance),
+                parcel: parcel(to, Bytes::new()),
             });
         }
     }
@@ -457,34 +457,25 @@ impl Cluster {
         while left > 0 {
             let batch = left.min(BATCH);
             left -= batch;
-            let mut frames = Vec::with_capacity(batch as usize);
+            let mut payloads = Vec::with_capacity(batch as usize);
             for _ in 0..batch {
                 self.readys += 1;
                 let node = (self.readys % self.nodes as u64) as usize;
-                frames.push((
+                payloads.push((
                     session(node),
-                    ready_frame(node, PLENTY - self.readys as i64),
+                    ready_payload(node, PLENTY - self.readys as i64),
                 ));
             }
             if read == Read::Timed {
                 let begun = Instant::now();
-                for (session, frame) in frames {
-                    let meaning = ready_meaning(&frame);
-                    self.handle(Input::Frame {
-                        session,
-                        frame,
-                        meaning,
-                    });
+                for (session, payload) in payloads {
+                    self.handle(ready_input(session, payload));
                 }
                 total += begun.elapsed();
             } else {
-                let inputs: Vec<Input> = frames
+                let inputs: Vec<Input> = payloads
                     .into_iter()
-                    .map(|(session, frame)| Input::Frame {
-                        session,
-                        meaning: ready_meaning(&frame),
-                        frame,
-                    })
+                    .map(|(session, payload)| ready_input(session, payload))
                     .collect();
                 let begun = Instant::now();
                 for input in inputs {
@@ -519,7 +510,7 @@ fn report(node: usize, offer: Resources) -> NodeReport {
 }
 
 /// A READY as launchers send it.
-fn ready_frame(node: usize, mem_available_mb: i64) -> Frame {
+fn ready_payload(node: usize, mem_available_mb: i64) -> Bytes {
     let session = session(node);
     let ready = Ready {
         node_uuid: uuid(session).to_string(),
@@ -532,15 +523,15 @@ fn ready_frame(node: usize, mem_available_mb: i64) -> Frame {
         hostname: format!("node-{node}"),
         ..Ready::default()
     };
-    Frame::new(Kind::READY, uuid(session), ready.encode())
+    ready.encode()
 }
 
 /// What the daemon makes of it before the core sees it.
-fn ready_meaning(frame: &Frame) -> Meaning {
-    let ready = peek::ready(&frame.payload).expect("the frame was written by this benchmark");
+fn ready_input(session: SessionId, payload: Bytes) -> Input {
+    let ready = peek::ready(&payload).expect("the payload was written by this benchmark");
     let known = |figure: Option<i64>| figure.unwrap_or(-1);
     let figures = ready.figures;
-    Meaning::Ready(Box::new(NodeReport {
+    let report = NodeReport {
         mem_total_mib: known(figures.mem_total_mb),
         mem_available_mib: known(figures.mem_available_mb),
         disk_total_mb: known(figures.disk_total_mb),
@@ -549,7 +540,23 @@ fn ready_meaning(frame: &Frame) -> Meaning {
         cpus_online: known(figures.cpus_online),
         hostname: figures.hostname.into(),
         extras: None,
-    }))
+    };
+    Input::Report {
+        session,
+        report: Report::Ready(Box::new(report)),
+        parcel: parcel(session, payload),
+    }
+}
+
+/// What the core carries of something that a peer sent.
+fn parcel(session: SessionId, payload: Bytes) -> Parcel {
+    Parcel {
+        tag: Tag(0),
+        native_limit: u32::MAX,
+        origin: uuid(session),
+        trace: None,
+        payload,
+    }
 }
 
 criterion_group!(

@@ -157,6 +157,33 @@ fn the_core_is_pure() {
     none("what the core must not know", &impure);
 }
 
+/// What is of the wire alone: frames and how they become bytes. What kind a frame is of is named in too common a word.
+const OF_THE_WIRE: &[&str] = &[
+    "proto_frames",
+    "Frame",
+    "FrameType",
+    "Encoding",
+    "encode",
+    "decode",
+];
+
+#[test]
+fn the_core_knows_no_frames() {
+    let mut wired = Vec::new();
+    for (path, text) in sources() {
+        if !path.starts_with("sched-core/src/") {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let mut words = code(line).split(|c: char| !c.is_alphanumeric() && c != '_');
+            if let Some(word) = words.find(|word| OF_THE_WIRE.contains(word)) {
+                wired.push(format!("{path}:{}: {word}", number + 1));
+            }
+        }
+    }
+    none("what src/server/wire alone knows", &wired);
+}
+
 /// The functions named like a question whose parameters have something to change.
 fn acting_predicates(text: &str) -> Vec<String> {
     let named = ["fn is_", "fn has_", "fn can_"];

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proto_frames::payload::Expression;
 use proto_frames::payload::scheduling::{Group, GroupPolicy, Scheduling};
-use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use proto_frames::{Role, Uuid};
 use sched_core::{
-    Action, ClusterConfiguration, Config, Hello, Input, InstanceId, Meaning, Message, NodeExtras,
-    NodeReport, PolicyRules, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport,
+    Action, ClusterConfiguration, Command, Config, Dialect, Hello, Input, InstanceId, Message,
+    NodeExtras, NodeReport, Parcel, PolicyRules, Report, Resources, Rules, Scheduler, SessionId,
+    StartRequest, StatsReport, Tag,
 };
 
 /// Nodes are in so many zones, and so many racks.
@@ -148,7 +149,7 @@ impl Cluster {
         for node in 0..nodes {
             let session = SessionId(FIRST_NODE + node as u64);
             cluster.connect(session, Role::AGENT);
-            cluster.frame(session, Kind::READY, Meaning::Ready(Box::new(report(node))));
+            cluster.report(session, Report::Ready(Box::new(report(node))));
             let stats = StatsReport {
                 ends: None,
                 lease_seq: None,
@@ -157,7 +158,7 @@ impl Cluster {
                 extras: None,
                 instances: Vec::new(),
             };
-            cluster.frame(session, Kind::STATS, Meaning::Stats(Box::new(stats)));
+            cluster.report(session, Report::Stats(Box::new(stats)));
         }
         cluster
     }
@@ -166,18 +167,18 @@ impl Cluster {
         let hello = Hello {
             uuid: uuid(session),
             role,
-            encoding: Encoding::Native,
+            dialect: Dialect::Native,
             bound: false,
             address: None,
         };
         self.handle(Input::Connect { session, hello });
     }
 
-    fn frame(&mut self, session: SessionId, kind: Kind, meaning: Meaning) {
-        self.handle(Input::Frame {
+    fn report(&mut self, session: SessionId, report: Report) {
+        self.handle(Input::Report {
             session,
-            frame: Frame::new(kind, uuid(session), Bytes::new()),
-            meaning,
+            report,
+            parcel: parcel(session, Bytes::new()),
         });
     }
 
@@ -231,10 +232,10 @@ impl Cluster {
             scheduling: self.scheduling.clone(),
             avoid: Vec::new(),
         };
-        Input::Frame {
+        Input::Command {
             session: CONTROLLER,
-            frame: Frame::new(Kind::START, uuid(CONTROLLER), self.payload.clone()),
-            meaning: Meaning::Start(Box::new(request)),
+            command: Command::Start(Box::new(request)),
+            parcel: parcel(CONTROLLER, self.payload.clone()),
         }
     }
 
@@ -245,11 +246,21 @@ impl Cluster {
             message: Message::Start(start),
         } = action
         {
-            let gone = Meaning::InstanceGone(start.request.instance);
-            self.frame(to, Kind::INSTANCE_DELETED, gone);
+            self.report(to, Report::InstanceDeleted(start.request.instance));
             return 1;
         }
         0
+    }
+}
+
+/// What the core carries of something that a peer sent.
+fn parcel(session: SessionId, payload: Bytes) -> Parcel {
+    Parcel {
+        tag: Tag(0),
+        native_limit: u32::MAX,
+        origin: uuid(session),
+        trace: None,
+        payload,
     }
 }
 

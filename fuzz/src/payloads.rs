@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use ciao_scheduler::printable::{is_unprintable, is_word};
-use ciao_scheduler::server::sim_support::understand;
+use ciao_scheduler::server::sim_support::input;
 use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
 use proto_frames::payload::*;
 use proto_frames::{Frame, Kind, Uuid};
-use sched_core::{InstanceId, Meaning};
+use sched_core::{Command, Input, InstanceId, Report, SessionId};
 
 use crate::choice;
 
@@ -144,8 +144,23 @@ pub fn meaning(data: &[u8]) {
         Uuid::nil(),
         payload.to_vec(),
     );
-    match understand(&frame) {
-        Meaning::Start(start) => {
+    match input(SessionId(1), frame) {
+        Input::Command { command, .. } => is_fit_command(&command),
+        Input::Report { report, .. } => is_fit_report(&report),
+        Input::Malformed { malformed, .. } => {
+            assert!(
+                !malformed.detail.is_empty(),
+                "the sender is told what is wrong"
+            );
+            malformed.instance.iter().for_each(is_id);
+        }
+        other => panic!("{other:?} of a kind that the server reads"),
+    }
+}
+
+fn is_fit_command(command: &Command) {
+    match command {
+        Command::Start(start) => {
             is_id(&start.instance);
             start
                 .hostname
@@ -153,23 +168,24 @@ pub fn meaning(data: &[u8]) {
                 .chain(&start.node_id)
                 .for_each(|name| is_shown(name));
         }
-        Meaning::Ready(ready) => is_shown(&ready.hostname),
-        Meaning::Stats(stats) => {
-            is_shown(&stats.node);
-            stats.instances.iter().for_each(|it| is_id(&it.instance));
-        }
-        Meaning::Delete(target) | Meaning::Suspend(target) | Meaning::Resume(target) => {
+        Command::Delete(target) | Command::Suspend(target) | Command::Resume(target) => {
             is_id(&target.instance);
             is_shown(&target.node);
         }
-        Meaning::InstanceGone(instance) | Meaning::InstanceCutOff(instance) => is_id(&instance),
-        Meaning::Malformed(malformed) => {
-            assert!(
-                !malformed.detail.is_empty(),
-                "the sender is told what is wrong"
-            );
-            malformed.instance.iter().for_each(is_id);
+        _ => {}
+    }
+}
+
+fn is_fit_report(report: &Report) {
+    match report {
+        Report::Ready(ready) => is_shown(&ready.hostname),
+        Report::Stats(stats) => {
+            is_shown(&stats.node);
+            stats.instances.iter().for_each(|it| is_id(&it.instance));
         }
+        Report::InstanceDeleted(instance)
+        | Report::InstanceStopped(instance)
+        | Report::InstanceCutOff(instance) => is_id(instance),
         _ => {}
     }
 }

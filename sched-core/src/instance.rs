@@ -428,7 +428,7 @@ impl Instance {
 
     /// Bytes of its START's payload, and of what others said of it.
     pub(crate) fn texts(&self) -> usize {
-        let payload = self.start.as_ref().map_or(0, |it| it.frame.payload.len());
+        let payload = self.start.as_ref().map_or(0, |it| it.parcel.payload.len());
         payload + self.tried.bytes() + self.history.bytes()
     }
 

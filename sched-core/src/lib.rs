@@ -25,6 +25,7 @@ pub use api::action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
     StatsWithout, TargetedCommand,
 };
+pub use api::command::{Command, Target};
 pub use api::config::{
     Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_SETTLING, MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
@@ -32,12 +33,15 @@ pub use api::config::{
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
-    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, EndHow,
-    EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState,
-    Malformed, Meaning, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport,
-    Target,
+    Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,
+    EndHow, EndReport, EndsReport, FailedStart, Fault, Hello, Input, InstanceReport, InstanceState,
+    Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
 };
 pub use api::known_node::KnownNode;
+pub use api::parcel::{Parcel, Sealed, Tag};
+pub use api::refused::{RefusalCause, Refused};
+pub use api::report::Report;
+pub use api::sent::{CommandName, ReportName, Sent};
 pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, NodeStatus};
@@ -59,7 +63,7 @@ pub use workflow::batches::{
 pub use api::phase::{IllegalTransition, Phase};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
-    Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, Ticket,
+    Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RestoredStart, Ticket,
 };
 pub use api::resources::Resources;
 pub use api::rules::{

@@ -17,13 +17,13 @@ mod consistent;
 
 use std::time::Instant;
 
-use proto_frames::{Encoding, Kind};
 use sched_model::Topic;
 use sched_model::{Role, Uuid};
 
 use crate::api::action::RefusedConnect;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Backlog, Hello};
+use crate::api::input::{Backlog, Dialect, Hello};
+use crate::api::sent::{CommandName, Sent};
 use crate::maps::Map;
 use crate::peers::answers::Answers;
 use crate::peers::audience::Audience;
@@ -91,8 +91,8 @@ impl Peers {
         if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
             return Err(RefusedConnect::OperatorAndController);
         }
-        if hello.role.contains(Role::OPERATOR) && hello.encoding == Encoding::Gob {
-            return Err(RefusedConnect::OperatorInGob);
+        if hello.role.contains(Role::OPERATOR) && hello.dialect == Dialect::Original {
+            return Err(RefusedConnect::OriginalOperator);
         }
         if hello.bound {
             return Ok(Some(self.bindings.insert(hello.uuid)));
@@ -178,7 +178,7 @@ impl Peers {
         self.identities.get(&identity(uuid, role)).copied()
     }
 
-    /// Whether a session is there and can be sent operands that this project added.
+    /// Whether a session is there and understands what this project added.
     pub(crate) fn is_native(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(Session::is_native)
     }
@@ -276,7 +276,7 @@ impl Peers {
     pub(crate) fn expect_answer(
         &mut self,
         id: SessionId,
-        command: Kind,
+        command: CommandName,
         instance: &InstanceId,
     ) -> Result<(), usize> {
         let is_operators = |session: &Session| session.role.contains(Role::OPERATOR);
@@ -287,7 +287,11 @@ impl Peers {
     }
 
     /// The operator that waits for the answer to a command on an instance; no longer, then.
-    pub(crate) fn take_asker(&mut self, command: Kind, instance: InstanceId) -> Option<SessionId> {
+    pub(crate) fn take_asker(
+        &mut self,
+        command: CommandName,
+        instance: InstanceId,
+    ) -> Option<SessionId> {
         self.answers.take(&(command, instance))
     }
 
@@ -320,10 +324,10 @@ impl Peers {
         }
     }
 
-    /// Notes that something of this kind was refused; the session if it is the first time, and so to be logged.
-    pub(crate) fn first_refusal(&mut self, id: SessionId, kind: Kind) -> Option<&Session> {
+    /// Notes that this was refused; the session if it is the first time, and so to be logged.
+    pub(crate) fn first_refusal(&mut self, id: SessionId, sent: Sent) -> Option<&Session> {
         let session = self.sessions.get_mut(&id)?;
-        session.note_refusal(kind).then_some(&*session)
+        session.note_refusal(sent).then_some(&*session)
     }
 
     /// Sessions.
@@ -380,7 +384,7 @@ mod tests {
             let hello = Hello {
                 uuid: Uuid::from_bytes([peer; 16]),
                 role,
-                encoding: Encoding::Native,
+                dialect: Dialect::Native,
                 bound: false,
                 address: None,
             };
@@ -483,7 +487,7 @@ mod tests {
         for id in [1, 2] {
             let expected = world
                 .peers
-                .expect_answer(SessionId(id), Kind::DELETE, &instance);
+                .expect_answer(SessionId(id), CommandName::Delete, &instance);
             assert_eq!(expected, Ok(()));
         }
         assert_eq!(world.peers.owner(SessionId(2)), Owner::Controllers);
@@ -493,7 +497,7 @@ mod tests {
         );
         assert_eq!(world.peers.answers(), 1);
         world.disconnect(1);
-        assert_eq!(world.peers.take_asker(Kind::DELETE, instance), None);
+        assert_eq!(world.peers.take_asker(CommandName::Delete, instance), None);
         assert_eq!(world.peers.owner(SessionId(1)), Owner::Controllers);
     }
 }

@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto_frames::Kind;
-
 use crate::api::action::{Action, Message, Notice};
 use crate::api::config::Config;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
+use crate::api::sent::Sent;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
@@ -63,11 +62,11 @@ pub struct Counters {
     pub placed: u64,
     /// StartFailures sent by the scheduler.
     pub failed: u64,
-    /// Frames refused because of who sent them or what they claim.
+    /// Commands and reports refused because of who sent them or what they claim.
     pub refused: u64,
-    /// Frames of unknown type or operand.
+    /// Things sent that are neither commands nor reports.
     pub unknown: u64,
-    /// Payloads that could not be read.
+    /// Commands and reports that could not be read.
     pub malformed: u64,
     /// Instances that nodes spoke of and that are placed on other nodes.
     pub foreign: u64,
@@ -119,11 +118,27 @@ impl Scheduler {
     pub fn handle(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Frame {
+            Input::Command {
                 session,
-                frame,
-                meaning,
-            } => self.frame(now, session, frame, meaning),
+                command,
+                parcel,
+            } => self.command(now, session, command, parcel),
+            Input::Report {
+                session,
+                report,
+                parcel,
+            } => self.report(now, session, report, parcel),
+            Input::Malformed {
+                session,
+                sent,
+                malformed,
+                parcel,
+            } => self.unreadable(session, sent, malformed, parcel),
+            Input::Unknown {
+                session,
+                tag,
+                unknown,
+            } => self.unknown(session, tag, unknown),
             Input::Connect { session, hello } => self.connect(now, session, hello),
             Input::Disconnected {
                 session,
@@ -210,8 +225,8 @@ impl Scheduler {
         if outcomes::is_outcome(&message) {
             return self.tell_outcome(to, message);
         }
-        if let Message::Forward(frame) = &message
-            && self.is_too_long_for(to, frame)
+        if let Message::Forward(parcel) = &message
+            && self.is_too_long_for(to, parcel)
         {
             return;
         }
@@ -226,14 +241,14 @@ impl Scheduler {
         self.actions.push_back(Action::Notice(notice));
     }
 
-    /// Logs something refused once per session and kind.
+    /// Logs something refused once per session and name.
     pub(crate) fn notice_once(
         &mut self,
         session: SessionId,
-        kind: Kind,
+        sent: Sent,
         notice: impl FnOnce(&Session) -> Notice,
     ) {
-        if let Some(session) = self.peers.first_refusal(session, kind) {
+        if let Some(session) = self.peers.first_refusal(session, sent) {
             let notice = notice(session);
             self.notice(notice);
         }

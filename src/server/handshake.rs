@@ -25,7 +25,7 @@ use super::timed::{Heard, Timed};
 use crate::net::closing::{CLOSE_QUIET, close};
 use crate::net::identity::{IdentityError, PeerIdentity};
 use crate::net::tls::explain;
-use sched_core::Hello;
+use sched_core::{Dialect, Hello};
 
 /// Room for a CONNECT in either encoding, descriptors included.
 const CONNECT_ROOM: usize = 512;
@@ -285,7 +285,10 @@ fn check(
     Ok(Hello {
         uuid: connect.source,
         role: connect.role,
-        encoding,
+        dialect: match encoding {
+            Encoding::Native => Dialect::Native,
+            Encoding::Gob => Dialect::Original,
+        },
         bound,
         address: None,
     })

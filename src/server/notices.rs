@@ -14,7 +14,10 @@ use self::limiter::{Limiter, Summed};
 use crate::printable::Printable;
 use sched_core::Notice;
 
+pub(super) use self::words::Words;
+
 mod limiter;
+mod words;
 
 /// Bytes of one line, about: identifiers and texts that peers choose are in it.
 const MAX_LINE_LEN: usize = 1024;
@@ -31,7 +34,7 @@ impl Notices {
     /// Logs a notice, or counts it.
     pub(super) fn log(&self, notice: &Notice, now: Instant) {
         let Some((class, who)) = class_of(notice) else {
-            debug!("{}", Printable::new(notice));
+            debug!("{}", Printable::new(Words(notice)));
             return;
         };
         let weight = if notice.is_warning() {
@@ -39,7 +42,7 @@ impl Notices {
         } else {
             Weight::News
         };
-        self.say(class, who, weight, notice, now);
+        self.say(class, who, weight, Words(notice), now);
     }
 
     /// Logs a line, or counts it.

@@ -4,12 +4,11 @@ use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use proto_frames::{Frame, Kind};
 use tracing::warn;
 
 use super::store::Opened;
 use super::wire;
-use sched_core::{self, Meaning, Record, RecordKey, Restored, StartRequest};
+use sched_core::{self, Record, RecordKey, Restored, RestoredStart};
 
 /// Opens the store, and gives the core's settings what is in it.
 ///
@@ -32,37 +31,25 @@ pub(super) fn unix_ms() -> u64 {
 }
 
 fn restored((key, record): (RecordKey, Record)) -> Restored {
-    let request = match (&key, &record) {
+    let start = match (&key, &record) {
         (RecordKey::Instance(name), Record::Instance(instance)) => instance
             .payload
             .as_ref()
-            .and_then(|payload| request(name, payload.clone(), instance.sender)),
+            .and_then(|payload| start(name, payload.clone(), instance.sender))
+            .map(Box::new),
         _ => None,
     };
-    Restored {
-        key,
-        record,
-        request,
-    }
+    Restored { key, record, start }
 }
 
-/// What a START that was taken in before asks for. That it cannot be read is possible where limits have changed.
-fn request(
-    name: &str,
-    payload: bytes::Bytes,
-    sender: proto_frames::Uuid,
-) -> Option<Box<StartRequest>> {
-    match wire::of(&Frame::new(Kind::START, sender, payload)) {
-        Meaning::Start(request) => Some(request),
-        Meaning::Malformed(why) => {
-            warn!(
-                "the START of {name} cannot be read any more: {}",
-                why.detail
-            );
-            None
-        }
-        _ => None,
-    }
+/// A START that was taken in before. That it cannot be read is possible where limits have changed.
+fn start(name: &str, payload: bytes::Bytes, sender: proto_frames::Uuid) -> Option<RestoredStart> {
+    wire::kept(payload, sender)
+        .inspect_err(|why| {
+            let detail = &why.detail;
+            warn!("the START of {name} cannot be read any more: {detail}");
+        })
+        .ok()
 }
 
 #[cfg(test)]
@@ -90,7 +77,8 @@ mod tests {
         );
         let found = restored((key.clone(), record.clone()));
         assert_eq!((found.key, found.record), (key, record));
-        let request = found.request.expect("the START can be read");
+        let start = found.start.expect("the START can be read");
+        let request = start.request;
         assert_eq!(request.instance, InstanceId::new("web-1"));
         assert_eq!((request.asked.mem_mib, request.asked.vcpus), (64, 2));
     }
@@ -99,6 +87,6 @@ mod tests {
     fn a_start_that_cannot_be_read_any_more_leaves_its_record() {
         let (key, record) = with_payload("start: [");
         let found = restored((key, record.clone()));
-        assert_eq!((found.record, found.request), (record, None));
+        assert_eq!((found.record, found.start), (record, None));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::SystemTime;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use proto_frames::{Encoder, Frame, Role, Timestamp, TooLong, TraceNode, Uuid};
 use tracing::debug;
 
@@ -93,12 +93,7 @@ impl Session {
         }
         #[cfg(test)]
         assert_ne!(&frame.payload[..], INJECTED, "injected");
-        let meaning = wire::of(&frame);
-        Input::Frame {
-            session: self.id,
-            frame,
-            meaning,
-        }
+        wire::input(self.id, frame)
     }
 }
 
@@ -121,12 +116,7 @@ impl Handler for Session {
     }
 
     fn too_long(&mut self, refused: TooLong) {
-        let frame = Frame::new(refused.kind, self.peer.uuid, Bytes::new());
-        let input = Input::Frame {
-            session: self.id,
-            frame,
-            meaning: wire::of_too_long(&refused),
-        };
+        let input = wire::too_long(self.id, self.peer.uuid, &refused);
         self.hub
             .handle_then_wake([input], &self.peer.budget, &mut self.wakers);
     }

@@ -1,19 +1,57 @@
-//! The two doors through which frames pass between peers and the core, for `tests/sim` alone and no part of the
+//! The doors through which frames pass between peers and the core, for tests and fuzz targets alone and no part of the
 //! interface: a simulated network carries the bytes that a real one would.
 
-use bytes::BytesMut;
-use proto_frames::{Encoder, Frame, Uuid};
+use bytes::{Bytes, BytesMut};
+use proto_frames::payload::CommandRefused;
+use proto_frames::{Encoder, Frame, Kind, Uuid};
 
+use super::notices::Words;
 use super::wire;
-use sched_core::{Meaning, Message};
+use sched_core::{Input, Message, Notice, Parcel, Refused, RestoredStart, Sent, SessionId};
 
-/// What a peer's frame says, as a session reads it.
+/// What the core is told of a peer's frame, as a session reads it.
 #[must_use]
-pub fn understand(frame: &Frame) -> Meaning {
-    wire::of(frame)
+pub fn input(session: SessionId, frame: Frame) -> Input {
+    wire::input(session, frame)
 }
 
 /// Appends the bytes of a message of the core for one peer, as its writer does. `own` is the scheduler's UUID.
 pub fn encode(message: &Message, own: Uuid, peer: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
     wire::encode(message, own, peer, encoder, dst);
+}
+
+/// A frame as the core carries it.
+#[must_use]
+pub fn parcel(frame: Frame) -> Parcel {
+    wire::parcel(frame)
+}
+
+/// The frame that a parcel of the core is.
+#[must_use]
+pub fn frame_of(parcel: &Parcel) -> Frame {
+    wire::frame_of(parcel)
+}
+
+/// The kind of frame that a peer sends this in.
+#[must_use]
+pub fn kind_of(sent: Sent) -> Kind {
+    wire::kind_of(sent)
+}
+
+/// What a native peer is told of something that was refused.
+#[must_use]
+pub fn refused(refused: &Refused) -> CommandRefused {
+    wire::refused(refused)
+}
+
+/// A START that was kept, read again; `None` if it cannot be.
+#[must_use]
+pub fn kept(payload: Bytes, sender: Uuid) -> Option<RestoredStart> {
+    wire::kept(payload, sender).ok()
+}
+
+/// The line in the log that a notice is.
+#[must_use]
+pub fn words(notice: &Notice) -> String {
+    Words(notice).to_string()
 }

@@ -1,10 +1,29 @@
 //! Between frames and the core: what a peer's frame says as a value of the core, and the core's messages as bytes for one
-//! peer. Nothing else in the server knows which frame is what, and the core knows of no frame at all.
+//! peer. Which frame is which command or report stands in [`kinds`] alone; the core knows of no frame at all.
 
 mod changes;
-mod meaning;
+mod commands;
+mod ends;
+mod head;
+mod inputs;
+mod kinds;
+mod life;
+mod names;
+mod node_extras;
+mod parcels;
+mod refusals;
 mod render;
+mod reports;
+mod starts;
 mod withheld;
 
-pub(super) use self::meaning::{MAX_NAME_LEN, of, of_too_long};
+pub(super) use self::inputs::{input, too_long};
+pub(super) use self::kinds::kind_of;
+pub(super) use self::names::MAX_NAME_LEN;
+#[cfg(feature = "test-support")]
+pub(super) use self::parcels::frame_of;
+pub(super) use self::parcels::parcel;
+#[cfg(feature = "test-support")]
+pub(super) use self::refusals::refused;
 pub(super) use self::render::{cost, encode};
+pub(super) use self::starts::kept;

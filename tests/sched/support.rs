@@ -11,6 +11,7 @@ pub(crate) mod preemption;
 pub(crate) mod requests;
 pub(crate) mod scenes;
 pub(crate) mod seeds;
+pub(crate) mod sending;
 pub(crate) mod store;
 pub(crate) mod words;
 pub(crate) mod world;

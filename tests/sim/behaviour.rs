@@ -131,10 +131,23 @@ impl Behaviour {
                 self.number(unsent.len() as u64);
                 self.wires.remove(session);
             }
-            Input::Frame { session, frame, .. } => {
+            Input::Command {
+                session, parcel, ..
+            }
+            | Input::Report {
+                session, parcel, ..
+            }
+            | Input::Malformed {
+                session, parcel, ..
+            } => {
                 self.begin(at, What::Receives);
                 self.session(*session);
-                self.frame(frame);
+                self.frame(&sim_support::frame_of(parcel));
+            }
+            Input::Unknown { session, tag, .. } => {
+                self.begin(at, What::Receives);
+                self.session(*session);
+                self.number(u64::from(tag.0));
             }
             Input::Backlog { session, backlog } => {
                 self.begin(at, What::Backlog);

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use fastrand::Rng;
-use proto_frames::{Frame, Kind};
-use sched_core::{Change, KnownNode, Meaning, Record, RecordKey, Restored, Ticket};
+use proto_frames::Uuid;
+use sched_core::{Change, KnownNode, Record, RecordKey, Restored, RestoredStart, Ticket};
 
 /// What is kept.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl Disk {
             .map(|(key, record)| Restored {
                 key: key.clone(),
                 record: record.clone(),
-                request: request(record),
+                start: start(record),
             })
             .collect()
     }
@@ -129,13 +129,10 @@ impl Disk {
     }
 }
 
-fn request(record: &Record) -> Option<Box<sched_core::StartRequest>> {
+fn start(record: &Record) -> Option<Box<RestoredStart>> {
     let Record::Instance(instance) = record else {
         return None;
     };
     let payload = instance.payload.clone()?;
-    match sim_support::understand(&Frame::new(Kind::START, instance.sender, payload)) {
-        Meaning::Start(request) => Some(request),
-        _ => None,
-    }
+    sim_support::kept(payload, instance.sender).map(Box::new)
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use ciao_scheduler::server::sim_support;
 use proto_frames::{Connect, Decoder, Encoder, Encoding, Frame, Limits, Role, Uuid};
-use sched_core::{Backlog, Hello, Input, Message, SessionId};
+use sched_core::{Backlog, Dialect, Hello, Input, Message, SessionId};
 
 use crate::agenda::Event;
 use crate::controller;
@@ -227,7 +227,10 @@ impl World {
         let hello = Hello {
             uuid: connect.source,
             role: connect.role,
-            encoding: encoding.expect("it has decoded a message"),
+            dialect: match encoding.expect("it has decoded a message") {
+                Encoding::Native => Dialect::Native,
+                Encoding::Gob => Dialect::Original,
+            },
             bound: true,
             address: None,
         };
@@ -484,7 +487,10 @@ fn told(message: &Message) -> Vec<u32> {
         Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
             names::instance_of(&failure.instance_uuid)
         }
-        Message::Forward(frame) => controller::news_of(frame).map(|(instance, _)| instance),
+        Message::Forward(parcel) => {
+            let news = controller::news_of(&sim_support::frame_of(parcel));
+            news.map(|(instance, _)| instance)
+        }
         _ => None,
     };
     instance.into_iter().collect()

@@ -9,8 +9,8 @@ use proto_frames::payload::{
     DrainProgress, DrainState, InstanceStateEvent, InstanceView, LifeState, NodeView, Payload,
     Query, QueryKind, QueryResult, Topic, Watch,
 };
-use proto_frames::{Encoding, Frame, Kind, Role};
-use sched_core::{Hello, Input, Message, SessionId};
+use proto_frames::{Frame, Kind, Role};
+use sched_core::{Dialect, Hello, Input, Message, SessionId};
 
 use crate::controller;
 use crate::facts::{Fact, News, Waiting};
@@ -54,7 +54,7 @@ impl World {
         let hello = Hello {
             uuid: OBSERVER,
             role: Role::OPERATOR,
-            encoding: Encoding::Native,
+            dialect: Dialect::Native,
             bound: false,
             address: None,
         };
@@ -70,12 +70,7 @@ impl World {
             return;
         };
         let frame = Frame::new(kind, OBSERVER, payload);
-        let meaning = sim_support::understand(&frame);
-        self.hand_in(Input::Frame {
-            session,
-            frame,
-            meaning,
-        });
+        self.hand_in(sim_support::input(session, frame));
     }
 
     /// The scheduler says something to the operator.
@@ -96,7 +91,8 @@ impl World {
                 self.note(format_args!("{command} of {instance:?}: {reason}: {why}"));
             }
             Message::DrainProgress(progress) => self.drained(&progress),
-            Message::Forward(frame) if !liar::is_of_liar(&frame) => {
+            Message::Forward(parcel) if !liar::is_of_liar(&sim_support::frame_of(&parcel)) => {
+                let frame = sim_support::frame_of(&parcel);
                 let machine = names::machine_of(&frame.origin.to_string());
                 if let (Some(machine), Some(seq)) = (machine, controller::end_of(&frame)) {
                     let instance = controller::news_of(&frame).map(|(instance, _)| instance);

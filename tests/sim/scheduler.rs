@@ -95,7 +95,6 @@ impl World {
 
     /// A frame reaches the scheduler.
     pub(crate) fn scheduler_receives(&mut self, peer: Peer, session: SessionId, frame: Frame) {
-        let meaning = sim_support::understand(&frame);
         let (kind, origin) = (frame.kind, peer);
         self.note(format_args!("the scheduler gets {kind} from {origin:?}"));
         let told = frame.clone();
@@ -105,11 +104,7 @@ impl World {
             Kind::START => self.see_start(&told),
             _ => None,
         };
-        let input = Input::Frame {
-            session,
-            frame,
-            meaning,
-        };
+        let input = sim_support::input(session, frame);
         match peer {
             Peer::Machine(machine) => self.see_report(machine, &told),
             Peer::Liar(_) if !self.see_lie(&told) => return,
@@ -360,7 +355,7 @@ impl World {
     }
 
     fn see_notice(&mut self, notice: &Notice) {
-        self.note(format_args!("notice: {notice}"));
+        self.note(format_args!("notice: {}", sim_support::words(notice)));
         match notice {
             Notice::Placed(id, node) => {
                 let instance = names::instance_of(&id.to_string());

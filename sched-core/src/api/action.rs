@@ -1,34 +1,35 @@
-//! What the core wants done: frames sent, connections ended, things remembered, people told.
+//! What the core wants done: messages sent, connections ended, things remembered, people told.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use proto_frames::{Frame, Kind};
 use sched_model::{
-    AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
-    Delete, DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced,
-    InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected,
-    PlacementDecision, QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend,
-    UnassignPublicIpFailure, Update,
+    AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
+    DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
+    InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, PlacementDecision,
+    QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure,
+    Update,
 };
 use sched_model::{Role, Uuid};
 
-use crate::api::config::MAX_BINDINGS;
+use crate::api::command::Target;
 use crate::api::disk::DiskSilence;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::{StartRequest, Target};
+use crate::api::input::StartRequest;
 use crate::api::known_node::KnownNode;
+use crate::api::parcel::Parcel;
 use crate::api::phase::IllegalTransition;
 use crate::api::record::{Change, Demand};
+use crate::api::refused::Refused;
 use crate::api::rules::{OfferRules, RuleError};
+use crate::api::sent::Sent;
 use crate::api::text::ShortText;
 
 /// One thing to do, in the order the core decided them.
 #[derive(Debug)]
 pub enum Action {
-    /// Queue a message for a peer. Everything decided while one frame was handled is charged to its sender.
+    /// Queue a message for a peer. Everything decided while one input was handled is charged to its sender.
     Send {
         /// For whom.
         to: SessionId,
@@ -71,8 +72,8 @@ pub enum Message {
     Start(Box<PlacedStart>),
     /// A command for an instance on a node; answered with a failure if it could not be written.
     Targeted(Box<TargetedCommand>),
-    /// Any other frame, carried on as it came.
-    Forward(Frame),
+    /// Anything else that a peer sent, carried on as it came.
+    Forward(Parcel),
     /// A STATS, carried on without some of the instances that it lists.
     StatsWithout(Arc<StatsWithout>),
     /// A START failed; for its sender alone.
@@ -87,7 +88,7 @@ pub enum Message {
     AssignPublicIpFailure(Box<AssignPublicIpFailure>),
     /// A ReleasePublicIP failed.
     UnassignPublicIpFailure(Box<UnassignPublicIpFailure>),
-    /// A frame was of none of the four types.
+    /// What a peer sent was of no known sort.
     InvalidFrameType,
     /// A CONFIGURE could not be read; carries it back.
     InvalidConfiguration(Bytes),
@@ -97,12 +98,14 @@ pub enum Message {
     NodeDisconnected(NodeDisconnected),
     /// A controller's standing (native encoding only).
     ControllerStatus(ControllerStatus),
-    /// A frame was refused (native encoding only).
-    CommandRefused(CommandRefused),
+    /// A command or report was refused (native peers only).
+    CommandRefused(Box<Refused>),
     /// A START was given to a node (native encoding only).
     InstancePlaced(InstancePlaced),
     /// An instance is gone that was on no node.
     InstanceDeleted(InstanceDeleted),
+    /// An instance has left its node and waits (original controllers only, which know no other word for it).
+    InstanceStopped(InstanceId),
     /// A START waits for room (native encoding only).
     InstanceQueued(Box<InstanceQueued>),
     /// What became of an instance that is looked after (native encoding only).
@@ -134,8 +137,8 @@ pub struct PlacedStart {
     pub sender: SessionId,
     /// What it asks for.
     pub request: StartRequest,
-    /// The frame, as it came.
-    pub frame: Frame,
+    /// The same as it came.
+    pub parcel: Parcel,
     /// What its payload does not say, because it came to be so since; `None` as long as the payload says it all.
     pub changes: Option<Box<StartChanges>>,
 }
@@ -173,8 +176,8 @@ impl PlacedStart {
 /// A STATS that lists instances which are not for its sender to speak of.
 #[derive(Debug, PartialEq)]
 pub struct StatsWithout {
-    /// The frame, as it came.
-    pub frame: Frame,
+    /// The STATS as it came.
+    pub parcel: Parcel,
     /// Where the instances to be left out stand among those listed, counted from 0, in order.
     pub rows: Vec<u32>,
 }
@@ -214,8 +217,8 @@ pub struct TargetedCommand {
     pub is_readdressed: bool,
     /// The volume of an AttachVolume; `None` for a DELETE.
     pub volume: Option<Box<str>>,
-    /// The frame, as it came.
-    pub frame: Frame,
+    /// The same as it came.
+    pub parcel: Parcel,
 }
 
 /// Why a peer was not let in.
@@ -224,9 +227,9 @@ pub enum RefusedConnect {
     /// It claims no role.
     #[error("claims no role")]
     NoRole,
-    /// It claims OPERATOR in an encoding that has no such role.
+    /// It claims OPERATOR, a role that original peers do not know, and is one.
     #[error("claims OPERATOR, which only the native encoding has")]
-    OperatorInGob,
+    OriginalOperator,
     /// It claims to be both a controller, which may become master, and an operator, which never does.
     #[error("claims CONTROLLER and OPERATOR at once")]
     OperatorAndController,
@@ -252,7 +255,7 @@ pub enum DisconnectReason {
     Silent,
 }
 
-/// Something people may want to know, worded by its `Display`.
+/// Something people may want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The disk does not answer, or does again.
@@ -271,22 +274,22 @@ pub enum Notice {
     NodeForgotten(Box<KnownNode>),
     /// A controller became master.
     Master(Uuid),
-    /// A frame was refused because of who sent it; said once per session and kind.
-    NotPermitted(Uuid, Role, Kind),
-    /// A command of a backup was refused; said once per session and kind.
-    NotMaster(Uuid, Kind),
-    /// A frame of unknown type or operand; said once per session and kind.
-    UnknownKind(Uuid, Kind),
+    /// Something was refused because of who sent it; said once per session and name.
+    NotPermitted(Uuid, Role, Sent),
+    /// A command of a backup was refused; said once per session and name.
+    NotMaster(Uuid, Sent),
+    /// Something is neither a command nor a report; said once per session and tag.
+    UnknownKind(Uuid, Sent),
     /// A payload could not be read.
-    Malformed(Uuid, Kind, String),
-    /// A report speaks for another node than its sender; said once per session and kind.
-    Forged(Uuid, Kind, Box<str>),
-    /// A frame's payload has so many bytes, more than native peers are sent; said once per session and kind.
-    TooLong(Uuid, Kind, usize, usize),
-    /// A node speaks of an instance that is placed on another; said once per session and kind.
-    Foreign(Uuid, Kind, InstanceId),
-    /// A frame is for a peer that is not connected.
-    NoSuchPeer(Kind, Box<str>),
+    Malformed(Uuid, Sent, ShortText),
+    /// A report speaks for another node than its sender; said once per session and name.
+    Forged(Uuid, Sent, Box<str>),
+    /// A report's payload has so many bytes, more than native peers are sent; said once per session and name.
+    TooLong(Uuid, Sent, usize, usize),
+    /// A node speaks of an instance that is placed on another; said once per session and name.
+    Foreign(Uuid, Sent, InstanceId),
+    /// Something is for a peer that is not connected.
+    NoSuchPeer(Sent, Box<str>),
     /// A START was given to a node.
     Placed(InstanceId, Uuid),
     /// A START failed here.
@@ -335,135 +338,5 @@ impl Notice {
                 | Self::Restored(_)
                 | Self::Disk(DiskSilence::Over)
         )
-    }
-}
-
-impl Notice {
-    /// What is said of instances on a node, and what they lay claim to.
-    fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InDoubt(node, count) => {
-                write!(f, "node {node} is lost with {count} STARTs in doubt")
-            }
-            Self::Dropped(instance, node) => {
-                write!(f, "node {node} no longer lists {instance}: claim dropped")
-            }
-            Self::ClaimsForgotten(node, count) => write!(
-                f,
-                "node {node} has not come back: what {count} instances on it asked for is forgotten"
-            ),
-            Self::ClaimsUnknown(node, count) => write!(
-                f,
-                "node {node} lists {count} instances that were not started by this scheduler, or by one without \
-                 --state-dir, and its launcher does not say what they asked for: they count as what they use, and as \
-                 one vcpu each while they run"
-            ),
-            Self::UnmatchedFailure(node) => {
-                write!(
-                    f,
-                    "StartFailure without an instance from node {node} matches no single START: left to STATS"
-                )
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Notice {
-    /// What is said of nodes that are not connected.
-    fn fmt_about_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NodeLost(node) => write!(
-                f,
-                "{node} is lost: its connection broke off; it has {} instances",
-                node.instances
-            ),
-            Self::NodeGivenUp(node) => write!(
-                f,
-                "{node} has not returned: it is given up with {} instances, and stays listed as LOST until it returns or \
-                 'ciaoctl node forget' removes it",
-                node.instances
-            ),
-            Self::NodeNotBack(node) => write!(
-                f,
-                "{node} has not returned since the scheduler started: it is listed as LOST until it returns or 'ciaoctl \
-                 node forget' removes it"
-            ),
-            Self::NodeForgotten(node) => {
-                write!(f, "{node} is forgotten: it is not listed any more")
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
-            Self::Left(uuid, role) => write!(f, "{role} {uuid} left"),
-            Self::NodeLost(_)
-            | Self::NodeGivenUp(_)
-            | Self::NodeNotBack(_)
-            | Self::NodeForgotten(_) => self.fmt_about_losses(f),
-            Self::Master(uuid) => write!(f, "controller {uuid} is master"),
-            Self::NotPermitted(uuid, role, kind) => {
-                write!(f, "refused {kind} from {uuid}: not for a {role} to send")
-            }
-            Self::NotMaster(uuid, kind) => {
-                write!(f, "ignored {kind} from {uuid}: a backup controller")
-            }
-            Self::UnknownKind(uuid, kind) => write!(
-                f,
-                "dropped {kind} from {uuid}: not a frame this scheduler knows"
-            ),
-            Self::Malformed(uuid, kind, detail) => {
-                write!(f, "unusable {kind} from {uuid}: {detail}")
-            }
-            Self::Forged(uuid, kind, node) => {
-                write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'")
-            }
-            Self::TooLong(uuid, kind, len, max) => write!(
-                f,
-                "{kind} from {uuid} has {len} bytes: not carried to native peers, which take {max}"
-            ),
-            Self::Foreign(node, kind, instance) => write!(
-                f,
-                "dropped {kind} from node {node}: it speaks of instance {instance}, which is placed on another node"
-            ),
-            Self::NoSuchPeer(kind, peer) => {
-                write!(f, "{kind} is for '{peer}', which is not connected")
-            }
-            Self::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
-            Self::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
-            Self::Restored(count) => write!(
-                f,
-                "{count} instances taken up from before the restart: nodes' STATS will say how they are"
-            ),
-            Self::Disk(silence) => silence.fmt(f),
-            Self::NotBound(uuid) => write!(
-                f,
-                "{uuid} is bound to its certificate, which is not remembered once it has left: {MAX_BINDINGS} others are"
-            ),
-            Self::InDoubt(..)
-            | Self::Dropped(..)
-            | Self::ClaimsForgotten(..)
-            | Self::ClaimsUnknown(..)
-            | Self::UnmatchedFailure(_) => self.fmt_about_claims(f),
-            Self::LateBatch(id, came, count) => {
-                write!(f, "batch '{id}' given up: {came} of {count} STARTs came")
-            }
-            Self::TwoZones(node, zone) => write!(
-                f,
-                "node {node} is in a zone already, by an earlier aggregate: not in zone '{zone}' as well"
-            ),
-            Self::LeftOut(node, why) => write!(f, "node {node}: {why}"),
-            Self::BadRules(error) => write!(f, "configuration left out: {error}"),
-            Self::IllegalTransition(illegal) => illegal.fmt(f),
-            Self::Settling(instance) => write!(
-                f,
-                "START {instance} waits for nodes that are still coming back"
-            ),
-        }
     }
 }

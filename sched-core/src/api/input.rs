@@ -1,22 +1,22 @@
-//! What the core is told: a peer came or went, a frame was decoded, a queue filled or drained, time passed.
+//! What the core is told: a peer came or went, a command or a report came, a queue filled or drained, time passed.
 
 use core::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use proto_frames::{Encoding, Frame};
-use sched_model::{
-    CommandFailure, Evacuate, InstanceStateEvent, Migrate, Query, Restore, Scheduling,
-    StartFailureReason, Topic, Update,
-};
 use sched_model::{Role, Uuid};
+use sched_model::{Scheduling, StartFailureReason};
 
 use crate::api::action::Message;
+use crate::api::command::Command;
 use crate::api::disk::DiskState;
 use crate::api::ids::{InstanceId, SessionId};
+use crate::api::parcel::{Parcel, Tag};
 use crate::api::record::Ticket;
+use crate::api::report::Report;
 use crate::api::resources::Resources;
 use crate::api::rules::{Rules, TenantId};
+use crate::api::sent::Sent;
 use crate::api::text::ShortText;
 use crate::api::vm_types::{VmType, VmTypes};
 
@@ -41,14 +41,43 @@ pub enum Input {
         /// How it ended.
         departure: Departure,
     },
-    /// A frame came.
-    Frame {
+    /// A command came, or what only controllers and operators may send.
+    Command {
         /// From whom.
         session: SessionId,
-        /// The frame, as it is forwarded.
-        frame: Frame,
-        /// What its payload says.
-        meaning: Meaning,
+        /// What is asked for.
+        command: Command,
+        /// The same as it is carried on.
+        parcel: Parcel,
+    },
+    /// A report came, or what only launchers and agents may send.
+    Report {
+        /// From whom.
+        session: SessionId,
+        /// What is reported.
+        report: Report,
+        /// The same as it is carried on.
+        parcel: Parcel,
+    },
+    /// A command or report came that could not be read.
+    Malformed {
+        /// From whom.
+        session: SessionId,
+        /// What it was to be.
+        sent: Sent,
+        /// What is wrong with it.
+        malformed: Malformed,
+        /// The same as it came.
+        parcel: Parcel,
+    },
+    /// Something came that is neither a command nor a report.
+    Unknown {
+        /// From whom.
+        session: SessionId,
+        /// What the server calls its like.
+        tag: Tag,
+        /// How much of it is unknown.
+        unknown: Unknown,
     },
     /// A peer's outbound queue filled up, stopped moving, or drained.
     Backlog {
@@ -83,12 +112,30 @@ pub struct Hello {
     pub uuid: Uuid,
     /// The roles it claims, all of them granted by its certificate.
     pub role: Role,
-    /// The encoding it speaks.
-    pub encoding: Encoding,
+    /// What it understands.
+    pub dialect: Dialect,
     /// Whether its certificate is bound to this very UUID.
     pub bound: bool,
     /// Where its connection comes from; `None` where there is no such address, as in tests.
     pub address: Option<SocketAddr>,
+}
+
+/// What a peer understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// All that this project added.
+    Native,
+    /// What the original's peers know, and no role, command or event beside.
+    Original,
+}
+
+/// How much is unknown of something that a peer sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// Even what sort of thing it is: the peer is told.
+    Sort,
+    /// Which one of its sort it is: it may be from a later version, and is dropped.
+    Name,
 }
 
 /// How a peer's outbound queue stands.
@@ -101,109 +148,6 @@ pub enum Backlog {
     Filling,
     /// No byte has left it for a while: nothing is placed there.
     Stalled,
-}
-
-/// What a frame's payload says: the few decoded values that matter here.
-#[derive(Debug)]
-pub enum Meaning {
-    /// START.
-    Start(Box<StartRequest>),
-    /// DELETE.
-    Delete(Target),
-    /// AttachVolume.
-    AttachVolume {
-        /// Instance and node.
-        target: Target,
-        /// The volume, as the payload writes it.
-        volume: Box<str>,
-    },
-    /// SUSPEND.
-    Suspend(Target),
-    /// RESUME.
-    Resume(Target),
-    /// MIGRATE.
-    Migrate(Box<Migrate>),
-    /// UPDATE.
-    Update(Box<Update>),
-    /// EVACUATE.
-    Evacuate(Box<Evacuate>),
-    /// Restore.
-    Restore(Box<Restore>),
-    /// A command or event for a concentrator's agent: AssignPublicIP, ReleasePublicIP, RefreshCNCI, TenantAdded,
-    /// TenantRemoved.
-    Concentrator {
-        /// The agent as the payload writes it.
-        agent: Box<str>,
-        /// What the sender is told if the agent is not there; `None` where the protocol has no word for it.
-        otherwise: Option<Box<Message>>,
-    },
-    /// CONFIGURE with a well-formed payload.
-    Configure(Box<NewConfiguration>),
-    /// READY.
-    Ready(Box<NodeReport>),
-    /// FULL, OFFLINE or MAINTENANCE: the kind says it.
-    Status,
-    /// STATS.
-    Stats(Box<StatsReport>),
-    /// InstanceDeleted or InstanceStopped.
-    InstanceGone(InstanceId),
-    /// InstanceStopped of a launcher that stopped it because it was cut off for longer than its lease.
-    InstanceCutOff(InstanceId),
-    /// InstanceDeleted, InstanceStopped or StartFailure from a launcher that numbers ends.
-    Numbered {
-        /// The number of the end.
-        seq: u64,
-        /// What it says without that.
-        told: Box<Meaning>,
-    },
-    /// StartFailure from a launcher.
-    StartFailed {
-        /// The node it names; may be empty.
-        node: Box<str>,
-        /// The instance; `None` if the payload names none.
-        instance: Option<InstanceId>,
-        /// Why.
-        reason: StartFailureReason,
-        /// More about it, for people; may be empty.
-        detail: ShortText,
-    },
-    /// CommandFailure from a launcher: an instance could not be suspended, resumed, moved or changed.
-    CommandFailed(Box<CommandFailure>),
-    /// InstanceState from a launcher: an instance is suspended, runs again, or was changed.
-    InstanceState(Box<InstanceStateEvent>),
-    /// DeleteFailure from a launcher.
-    DeleteFailed {
-        /// The node it names; may be empty.
-        node: Box<str>,
-        /// The instance.
-        instance: InstanceId,
-        /// Whether the reason is `no_instance`: the node does not have it.
-        no_instance: bool,
-    },
-    /// AttachVolumeFailure from a launcher.
-    AttachVolumeFailed {
-        /// The node it names; may be empty.
-        node: Box<str>,
-        /// The instance.
-        instance: InstanceId,
-    },
-    /// Anything that is only carried on: TraceReport, ConcentratorInstanceAdded, public address events and failures.
-    Opaque,
-    /// QUERY.
-    Query(Box<Query>),
-    /// WATCH: the topics wanted from now on.
-    Watch(Vec<Topic>),
-    /// The payload could not be read.
-    Malformed(Malformed),
-}
-
-/// An instance on a node, as a command names them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The instance.
-    pub instance: InstanceId,
-    /// The node as the payload writes it.
-    pub node: Box<str>,
 }
 
 /// Whose fault a bad payload is, in the protocol's terms.
@@ -479,14 +423,16 @@ pub struct EndReport {
     /// How it came.
     pub how: EndHow,
     /// The InstanceDeleted or InstanceStopped that tells it.
-    pub frame: Frame,
+    pub parcel: Parcel,
 }
 
 /// How an instance ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndHow {
+    /// By itself, or because it was told to, and its launcher keeps nothing of it.
+    Deleted,
     /// By itself, or because it was told to.
-    Gone,
+    Stopped,
     /// Its launcher was cut off for longer than its lease.
     CutOff,
     /// It could not be started.
@@ -501,7 +447,7 @@ pub struct FailedStart {
     /// More about it, for people; may be empty.
     pub detail: ShortText,
     /// The StartFailure that tells it.
-    pub frame: Frame,
+    pub parcel: Parcel,
 }
 
 /// One instance in STATS.

@@ -12,6 +12,7 @@ use sched_model::Uuid;
 use serde::{Deserialize, Serialize};
 
 use crate::api::input::StartRequest;
+use crate::api::parcel::Parcel;
 use crate::api::resources::Resources;
 
 /// The number of a [`Change`]. Counted up from 1, so that the default is before every change.
@@ -60,8 +61,17 @@ pub struct Restored {
     pub key: RecordKey,
     /// The record.
     pub record: Record,
-    /// What the payload of an instance's record says; `None` if it has none, or one that cannot be read any more.
-    pub request: Option<Box<StartRequest>>,
+    /// The START of an instance's record; `None` if it has no payload, or one that cannot be read any more.
+    pub start: Option<Box<RestoredStart>>,
+}
+
+/// A START that was kept, read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredStart {
+    /// What it asks for.
+    pub request: StartRequest,
+    /// The same as it is carried on: the record's payload, from the record's sender.
+    pub parcel: Parcel,
 }
 
 /// What is kept of an instance.

@@ -1,9 +1,9 @@
 //! What nodes were asked about instances of other nodes.
 
 use indexmap::IndexMap;
-use proto_frames::Kind;
 
 use crate::api::ids::InstanceId;
+use crate::api::sent::{CommandName, ReportName};
 
 /// Commands about instances of other nodes that one node may be asked at a time: the oldest is forgotten for one more,
 /// and its answer taken for foreign. Such commands come one at a time, from people and from controllers that are behind;
@@ -14,7 +14,7 @@ pub const MAX_QUESTIONS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     /// By instance: the command, and who hears of the answer.
-    asked: IndexMap<InstanceId, (Kind, Asker)>,
+    asked: IndexMap<InstanceId, (CommandName, Asker)>,
 }
 
 /// Who asked a node about an instance of another.
@@ -27,26 +27,28 @@ pub(crate) enum Asker {
 }
 
 impl Questions {
-    pub(super) fn ask(&mut self, instance: InstanceId, command: Kind, asker: Asker) {
+    pub(super) fn ask(&mut self, instance: InstanceId, command: CommandName, asker: Asker) {
         if self.asked.len() >= MAX_QUESTIONS {
             self.asked.shift_remove_index(0);
         }
         self.asked.insert(instance, (command, asker));
     }
 
-    /// Who asked what this frame answers; it is answered then.
+    /// Who asked what this report answers; it is answered then.
     pub(super) fn answered(
         &mut self,
         instance: &InstanceId,
-        answer: Kind,
-    ) -> Option<(Kind, Asker)> {
+        answer: ReportName,
+    ) -> Option<(CommandName, Asker)> {
         let (command, _) = *self.asked.get(instance)?;
         let is_answer = match command {
-            Kind::DELETE => matches!(
+            CommandName::Delete => matches!(
                 answer,
-                Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED | Kind::DELETE_FAILURE
+                ReportName::InstanceDeleted
+                    | ReportName::InstanceStopped
+                    | ReportName::DeleteFailure
             ),
-            Kind::ATTACH_VOLUME => answer == Kind::ATTACH_VOLUME_FAILURE,
+            CommandName::AttachVolume => answer == ReportName::AttachVolumeFailure,
             _ => false,
         };
         is_answer.then(|| self.asked.shift_remove(instance))?

@@ -3,11 +3,11 @@
 use core::net::SocketAddr;
 use std::time::Instant;
 
-use proto_frames::Kind;
 use sched_model::{Role, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, NodeExtras, NodeReport};
+use crate::api::sent::{CommandName, ReportName};
 use crate::cluster::Cluster;
 use crate::cluster::node::{IsOther, Node, NodeStatus, Presence};
 use crate::cluster::questions::Asker;
@@ -166,20 +166,20 @@ impl Cluster {
         &mut self,
         key: NodeKey,
         instance: InstanceId,
-        command: Kind,
+        command: CommandName,
         asker: Asker,
     ) {
         let questions = &mut self.nodes.node_mut(key).questions;
         questions.ask(instance, command, asker);
     }
 
-    /// Who asked a node what this frame answers; it is answered then.
+    /// Who asked a node what this report answers; it is answered then.
     pub(crate) fn question_answered(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        answer: Kind,
-    ) -> Option<(Kind, Asker)> {
+        answer: ReportName,
+    ) -> Option<(CommandName, Asker)> {
         self.nodes
             .node_mut(key)
             .questions

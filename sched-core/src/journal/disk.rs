@@ -128,7 +128,7 @@ impl Journal {
 impl Journal {
     /// Has a START wait at the door until the disk takes writes; gives it back if as many wait as may.
     pub(crate) fn hold(&mut self, now: Instant, start: PlacedStart) -> Option<PlacedStart> {
-        let bytes = self.disk.held_bytes + start.frame.payload.len();
+        let bytes = self.disk.held_bytes + start.parcel.payload.len();
         if self.disk.held.len() >= MAX_HELD_FOR_DISK || bytes > MAX_HELD_FOR_DISK_BYTES {
             return Some(start);
         }
@@ -279,7 +279,7 @@ impl Disk {
 
     fn release(&mut self, at: usize) -> Option<PlacedStart> {
         let (_, start) = self.held.remove(at)?;
-        self.held_bytes -= start.frame.payload.len();
+        self.held_bytes -= start.parcel.payload.len();
         Some(start)
     }
 }

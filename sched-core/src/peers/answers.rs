@@ -1,9 +1,8 @@
 //! Commands of operators whose answer is still to come: launchers answer all controllers, and nobody else could tell whose
 //! command it was.
 
-use proto_frames::Kind;
-
 use crate::api::ids::{InstanceId, SessionId};
+use crate::api::sent::CommandName;
 use crate::maps::Map;
 
 /// Commands of one operator whose answer may be still to come; further ones are refused meanwhile.
@@ -15,7 +14,7 @@ pub const MAX_AWAITED: usize = 16 * MAX_AWAITED_BY_OPERATOR;
 /// Who waits for which answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    open: Map<(Kind, InstanceId), SessionId>,
+    open: Map<(CommandName, InstanceId), SessionId>,
     by_operator: Map<SessionId, usize>,
 }
 
@@ -27,10 +26,10 @@ impl Answers {
     pub(crate) fn expect(
         &mut self,
         operator: SessionId,
-        kind: Kind,
+        command: CommandName,
         instance: &InstanceId,
     ) -> Result<(), usize> {
-        let key = (kind, instance.clone());
+        let key = (command, instance.clone());
         if self.open.get(&key) == Some(&operator) {
             return Ok(());
         }
@@ -48,7 +47,7 @@ impl Answers {
     }
 
     /// The operator that waits for an answer; no longer, then.
-    pub(crate) fn take(&mut self, key: &(Kind, InstanceId)) -> Option<SessionId> {
+    pub(crate) fn take(&mut self, key: &(CommandName, InstanceId)) -> Option<SessionId> {
         if self.open.is_empty() {
             return None;
         }
@@ -89,9 +88,7 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::Kind;
-
-    use super::{Answers, InstanceId, MAX_AWAITED_BY_OPERATOR, SessionId};
+    use super::{Answers, CommandName, InstanceId, MAX_AWAITED_BY_OPERATOR, SessionId};
 
     #[test]
     fn one_operator_cannot_take_the_answers_of_another() {
@@ -99,19 +96,31 @@ mod tests {
         let (greedy, modest) = (SessionId(1), SessionId(2));
         let id = |number: usize| InstanceId::new(&number.to_string());
         for number in 0..MAX_AWAITED_BY_OPERATOR {
-            assert_eq!(answers.expect(greedy, Kind::DELETE, &id(number)), Ok(()));
+            assert_eq!(
+                answers.expect(greedy, CommandName::Delete, &id(number)),
+                Ok(())
+            );
         }
         let most = MAX_AWAITED_BY_OPERATOR;
-        assert_eq!(answers.expect(greedy, Kind::DELETE, &id(most)), Err(most));
-        assert_eq!(answers.expect(modest, Kind::DELETE, &id(most)), Ok(()));
         assert_eq!(
-            answers.expect(greedy, Kind::DELETE, &id(7)),
+            answers.expect(greedy, CommandName::Delete, &id(most)),
+            Err(most)
+        );
+        assert_eq!(
+            answers.expect(modest, CommandName::Delete, &id(most)),
+            Ok(())
+        );
+        assert_eq!(
+            answers.expect(greedy, CommandName::Delete, &id(7)),
             Ok(()),
             "asked again"
         );
-        assert_eq!(answers.take(&(Kind::DELETE, id(most))), Some(modest));
-        assert_eq!(answers.take(&(Kind::DELETE, id(0))), Some(greedy));
-        assert_eq!(answers.expect(greedy, Kind::DELETE, &id(most)), Ok(()));
+        assert_eq!(answers.take(&(CommandName::Delete, id(most))), Some(modest));
+        assert_eq!(answers.take(&(CommandName::Delete, id(0))), Some(greedy));
+        assert_eq!(
+            answers.expect(greedy, CommandName::Delete, &id(most)),
+            Ok(())
+        );
         answers.forget(greedy);
         assert_eq!((answers.len(), answers.open.capacity()), (0, 0));
     }

@@ -1,11 +1,11 @@
 //! The cluster configuration as peers are told it.
 
 use bytes::Bytes;
-use proto_frames::Encoding;
 
+use crate::api::input::Dialect;
 use crate::peers::Peers;
 
-/// The cluster configuration as CONNECTED and CONFIGURE carry it, byte for byte.
+/// The cluster configuration as peers are sent it, byte for byte.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterPayload {
     /// For native peers.
@@ -15,11 +15,11 @@ pub(crate) struct ClusterPayload {
 }
 
 impl Peers {
-    /// The cluster configuration, for a peer of this encoding.
-    pub(crate) fn configuration(&self, encoding: Encoding) -> Bytes {
-        match encoding {
-            Encoding::Native => self.configuration.native.clone(),
-            Encoding::Gob => self.configuration.original.clone(),
+    /// The cluster configuration, for a peer that understands this.
+    pub(crate) fn configuration(&self, dialect: Dialect) -> Bytes {
+        match dialect {
+            Dialect::Native => self.configuration.native.clone(),
+            Dialect::Original => self.configuration.original.clone(),
         }
     }
 

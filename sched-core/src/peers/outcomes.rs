@@ -7,10 +7,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use sched_model::{CommandFailure, CommandRefused, DeleteFailure, StartFailure, Uuid};
+use sched_model::Uuid;
+use sched_model::{CommandFailure, DeleteFailure, StartFailure};
 
 use crate::api::action::Message;
 use crate::api::ids::InstanceId;
+use crate::api::refused::Refused;
 use crate::peers::Peers;
 
 /// How long an outcome is remembered for the next master. A peer that no longer answers is disconnected well within it; what
@@ -35,7 +37,7 @@ pub(crate) enum Outcome {
     /// Another command on an instance failed.
     CommandFailed(Box<CommandFailure>),
     /// A command was refused.
-    Refused(CommandRefused),
+    Refused(Box<Refused>),
 }
 
 /// What masters alone were told recently, oldest first.
@@ -78,7 +80,13 @@ impl Outcome {
             Self::Queued(instance) => (1, instance.to_string()),
             Self::DeleteFailed(failure) => (2, failure.instance_uuid.clone()),
             Self::CommandFailed(failure) => (3, failure.instance_uuid.clone()),
-            Self::Refused(refused) => (4, refused.instance_uuid.clone().unwrap_or_default()),
+            Self::Refused(refused) => (
+                4,
+                refused
+                    .instance
+                    .as_ref()
+                    .map_or_else(String::new, ToString::to_string),
+            ),
         }
     }
 
@@ -99,7 +107,7 @@ impl Outcome {
             Self::Queued(_) => 0,
             Self::DeleteFailed(failure) => failure.instance_uuid.len() + failure.node_uuid.len(),
             Self::CommandFailed(failure) => failure.instance_uuid.len() + failure.detail.len(),
-            Self::Refused(refused) => refused.name.len() + refused.detail.len(),
+            Self::Refused(refused) => refused.cause.text_len(),
         };
         2 * PART + texts
     }

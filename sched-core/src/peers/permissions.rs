@@ -1,88 +1,91 @@
 //! Who may send what, as the table in the protocol's specification says. Standing (master or backup) is not looked at
 //! here.
 
-use proto_frames::{FrameType, Kind};
 use sched_model::Role;
 
-/// What a role may send.
-const TABLE: &[(Role, &[Kind])] = &[
-    (Role::CONTROLLER, CONTROLLER),
-    (Role::OPERATOR, CONTROLLER),
-    (Role::OPERATOR, &[Kind::WATCH]),
-    (Role::AGENT, LAUNCHER),
-    (Role::NETAGENT, LAUNCHER),
-    (Role::CNCIAGENT, CONCENTRATOR),
-];
+use crate::api::sent::{CommandName, ReportName, Sent};
+use crate::peers::session::LAUNCHER;
 
-const CONTROLLER: &[Kind] = &[
-    Kind::START,
-    Kind::EVACUATE,
-    Kind::DELETE,
-    Kind::ASSIGN_PUBLIC_IP,
-    Kind::RELEASE_PUBLIC_IP,
-    Kind::CONFIGURE,
-    Kind::ATTACH_VOLUME,
-    Kind::RESTORE,
-    Kind::REFRESH_CNCI,
-    Kind::SUSPEND,
-    Kind::RESUME,
-    Kind::MIGRATE,
-    Kind::UPDATE,
-    Kind::QUERY,
-];
+/// The roles that may send this.
+fn senders(sent: Sent) -> Role {
+    match sent {
+        Sent::Command(CommandName::Watch) => Role::OPERATOR,
+        Sent::Command(_) => Role::CONTROLLER | Role::OPERATOR,
+        Sent::Report(name) => reporters(name),
+        Sent::Unknown(_) => Role::default(),
+    }
+}
 
-const LAUNCHER: &[Kind] = &[
-    Kind::STATS,
-    Kind::READY,
-    Kind::FULL,
-    Kind::OFFLINE,
-    Kind::MAINTENANCE,
-    Kind::TENANT_ADDED,
-    Kind::TENANT_REMOVED,
-    Kind::INSTANCE_DELETED,
-    Kind::INSTANCE_STOPPED,
-    Kind::TRACE_REPORT,
-    Kind::CONCENTRATOR_INSTANCE_ADDED,
-    Kind::START_FAILURE,
-    Kind::DELETE_FAILURE,
-    Kind::ATTACH_VOLUME_FAILURE,
-    Kind::COMMAND_FAILURE,
-    Kind::INSTANCE_STATE,
-];
+fn reporters(name: ReportName) -> Role {
+    match name {
+        ReportName::Stats
+        | ReportName::Ready
+        | ReportName::Full
+        | ReportName::Offline
+        | ReportName::Maintenance
+        | ReportName::StartFailure
+        | ReportName::DeleteFailure
+        | ReportName::AttachVolumeFailure
+        | ReportName::CommandFailure
+        | ReportName::TenantAdded
+        | ReportName::TenantRemoved
+        | ReportName::InstanceDeleted
+        | ReportName::InstanceStopped
+        | ReportName::InstanceState => LAUNCHER,
+        ReportName::ConcentratorInstanceAdded | ReportName::TraceReport => {
+            LAUNCHER | Role::CNCIAGENT
+        }
+        ReportName::AssignPublicIpFailure
+        | ReportName::UnassignPublicIpFailure
+        | ReportName::PublicIpAssigned
+        | ReportName::PublicIpUnassigned => Role::CNCIAGENT,
+    }
+}
 
-const CONCENTRATOR: &[Kind] = &[
-    Kind::CONCENTRATOR_INSTANCE_ADDED,
-    Kind::PUBLIC_IP_ASSIGNED,
-    Kind::PUBLIC_IP_UNASSIGNED,
-    Kind::TRACE_REPORT,
-    Kind::ASSIGN_PUBLIC_IP_FAILURE,
-    Kind::UNASSIGN_PUBLIC_IP_FAILURE,
-];
-
-/// Every role with each kind of frame that it may send, as the documentation and its test read them.
+/// Every role with all that it may send, as the documentation and its test read them.
 #[doc(hidden)]
-pub fn permitted() -> impl Iterator<Item = (Role, Kind)> {
-    let of_role = |(role, kinds): &(Role, &'static [Kind])| {
-        let role = *role;
-        kinds.iter().map(move |&kind| (role, kind))
-    };
-    TABLE.iter().flat_map(of_role)
+pub fn permitted() -> impl Iterator<Item = (Role, Sent)> {
+    const ROLES: [Role; 5] = [
+        Role::CONTROLLER,
+        Role::OPERATOR,
+        Role::AGENT,
+        Role::NETAGENT,
+        Role::CNCIAGENT,
+    ];
+    let commands = CommandName::ALL.iter().map(|&name| Sent::Command(name));
+    let reports = ReportName::ALL.iter().map(|&name| Sent::Report(name));
+    let all = commands.chain(reports);
+    all.flat_map(|sent| ROLES.map(|role| (role, sent)))
+        .filter(|&(role, sent)| may_send(role, sent))
 }
 
-/// Whether any of the roles may send this kind of frame.
-pub(crate) fn may_send(role: Role, kind: Kind) -> bool {
-    TABLE
-        .iter()
-        .any(|(entitled, kinds)| role.intersects(*entitled) && kinds.contains(&kind))
+/// Whether any of the roles may send this.
+pub(crate) fn may_send(role: Role, sent: Sent) -> bool {
+    role.intersects(senders(sent))
 }
 
-/// Whether this is a kind the scheduler handles, from whomever.
-pub(crate) fn is_handled(kind: Kind) -> bool {
-    TABLE.iter().any(|(_, kinds)| kinds.contains(&kind))
+/// Whether it is for native peers alone to send: original ones do not know it.
+pub(crate) fn is_native_only(sent: Sent) -> bool {
+    match sent {
+        Sent::Command(name) => matches!(
+            name,
+            CommandName::Suspend
+                | CommandName::Resume
+                | CommandName::Migrate
+                | CommandName::Update
+                | CommandName::Query
+                | CommandName::Watch
+        ),
+        Sent::Report(name) => {
+            matches!(name, ReportName::CommandFailure | ReportName::InstanceState)
+        }
+        Sent::Unknown(_) => false,
+    }
 }
 
 /// Whether only the master among the controllers may send it.
 #[doc(hidden)]
-pub fn needs_master(kind: Kind) -> bool {
-    kind.ty == FrameType::COMMAND && CONTROLLER.contains(&kind) && kind != Kind::QUERY
+#[must_use]
+pub fn needs_master(command: CommandName) -> bool {
+    !matches!(command, CommandName::Query | CommandName::Watch)
 }

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::{Encoding, Kind};
 use sched_model::Topic;
 use sched_model::{Role, Uuid};
 
 use crate::api::config::MAX_REFUSED_KINDS;
 use crate::api::ids::NodeKey;
-use crate::api::input::{Backlog, Hello};
+use crate::api::input::{Backlog, Dialect, Hello};
+use crate::api::sent::Sent;
 use crate::peers::owner::Owner;
 
 /// One connection of one peer; changed by way of [`Peers`](crate::peers::Peers) alone.
@@ -17,7 +17,7 @@ use crate::peers::owner::Owner;
 pub(crate) struct Session {
     pub(super) uuid: Uuid,
     pub(super) role: Role,
-    encoding: Encoding,
+    dialect: Dialect,
     since: Instant,
     /// Whether its certificate is bound to its UUID.
     pub(super) is_bound: bool,
@@ -29,8 +29,8 @@ pub(crate) struct Session {
     pub(super) backlog: Backlog,
     /// What an operator has subscribed to.
     pub(super) topics: Vec<Topic>,
-    /// What was refused, so that each kind is logged once.
-    refused: IndexSet<Kind>,
+    /// What was refused, so that each is logged once.
+    refused: IndexSet<Sent>,
 }
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
         Self {
             uuid: hello.uuid,
             role: hello.role,
-            encoding: hello.encoding,
+            dialect: hello.dialect,
             since,
             is_bound: hello.bound,
             node: None,
@@ -79,9 +79,9 @@ impl Session {
         self.numbers_ends
     }
 
-    /// Whether it can be sent operands that this project added.
+    /// Whether it understands what this project added.
     pub(crate) fn is_native(&self) -> bool {
-        self.encoding == Encoding::Native
+        self.dialect == Dialect::Native
     }
 
     /// The peer that may have no other session.
@@ -98,9 +98,9 @@ impl Session {
         }
     }
 
-    /// Notes a refusal; whether it is the first of its kind.
-    pub(super) fn note_refusal(&mut self, kind: Kind) -> bool {
-        self.refused.len() < MAX_REFUSED_KINDS && self.refused.insert(kind)
+    /// Notes a refusal; whether it is the first of this.
+    pub(super) fn note_refusal(&mut self, sent: Sent) -> bool {
+        self.refused.len() < MAX_REFUSED_KINDS && self.refused.insert(sent)
     }
 }
 

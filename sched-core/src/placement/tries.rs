@@ -64,7 +64,7 @@ impl Placement {
     /// Keeps a START that is tried: it leaves for its node now.
     pub(crate) fn keep_tried(&mut self, start: &PlacedStart) {
         if let Some(attempt) = self.tries.tries.get_mut(&start.request.instance) {
-            self.tries.bytes += start.frame.payload.len();
+            self.tries.bytes += start.parcel.payload.len();
             attempt.start = Some(Box::new(start.clone()));
         }
     }
@@ -149,6 +149,6 @@ impl Tries {
 impl Try {
     fn bytes(&self) -> usize {
         let start = self.start.as_ref();
-        start.map_or(0, |start| start.frame.payload.len())
+        start.map_or(0, |start| start.parcel.payload.len())
     }
 }

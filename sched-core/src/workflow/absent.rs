@@ -1,7 +1,5 @@
 //! Lost nodes stay known: listed until they return or an operator forgets them, over restarts of the scheduler as well.
 
-use proto_frames::Kind;
-use sched_model::RefusalReason;
 use sched_model::Uuid;
 
 use crate::Scheduler;
@@ -9,6 +7,8 @@ use crate::api::action::{Action, Notice};
 use crate::api::ids::{NodeKey, SessionId, canonical_uuid};
 use crate::api::input::Departure;
 use crate::api::known_node::KnownNode;
+use crate::api::refused::RefusalCause;
+use crate::api::sent::CommandName;
 use crate::cluster::node::{Node, Presence};
 use crate::instance::{AfterLoss, State};
 use crate::peers::session::Session;
@@ -87,22 +87,20 @@ impl Scheduler {
     /// EVACUATE with `mode: forget`: a node that is not connected is not to be listed any more, nor waited for.
     ///
     /// What may start again elsewhere only once its lease there is over still waits for that.
-    pub(crate) fn forget_node(&mut self, id: SessionId, kind: Kind, name: &str) {
+    pub(crate) fn forget_node(&mut self, id: SessionId, name: &str) {
         let uuid = canonical_uuid(name);
         let key = uuid.and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         if let Some(key) = key {
             if self.cluster.nodes().node(key).session().is_some() {
-                let detail = format!(
-                    "node '{name}' is connected: stop its launcher first, or drain it and leave it cordoned"
-                );
-                return self.refuse(id, kind, RefusalReason::Unsupported, detail, None);
+                let cause = RefusalCause::NodeConnected(name.into());
+                return self.refuse(id, CommandName::Evacuate.into(), cause, None);
             }
             self.give_up(key);
         }
         let forgotten = uuid.and_then(|uuid| self.cluster.forget_absent(uuid));
         let Some(uuid) = uuid.filter(|_| key.is_some() || forgotten.is_some()) else {
-            let detail = format!("no node '{name}' is known; 'ciaoctl nodes' lists those that are");
-            return self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+            let cause = RefusalCause::NodeNotKnown(name.into());
+            return self.refuse(id, CommandName::Evacuate.into(), cause, None);
         };
         if self.settling.note_back(uuid, self.now) {
             self.set_recovery_timer();

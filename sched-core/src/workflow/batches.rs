@@ -138,7 +138,7 @@ impl Batches {
             let batches = self.waiting.iter();
             batches.flat_map(|(id, batch)| batch.starts.iter().map(move |start| (id, start)))
         };
-        let bytes = starts().map(|(_, start)| start.frame.payload.len());
+        let bytes = starts().map(|(_, start)| start.parcel.payload.len());
         let is_known = |(id, start): (&BatchId, &PlacedStart)| {
             self.instances.get(&start.request.instance) == Some(id)
         };
@@ -167,7 +167,7 @@ impl Batches {
             );
             return Err((Box::new(start), problem));
         }
-        if let Err(problem) = self.has_room(id, start.frame.payload.len()) {
+        if let Err(problem) = self.has_room(id, start.parcel.payload.len()) {
             return Err((Box::new(start), problem));
         }
         let instance = start.request.instance.clone();
@@ -182,7 +182,7 @@ impl Batches {
         if !self.waiting.contains_key(id) {
             self.count(id, 1, 0);
         }
-        self.count(id, 0, start.frame.payload.len().cast_signed());
+        self.count(id, 0, start.parcel.payload.len().cast_signed());
         let batch = self.waiting.entry(id.clone()).or_insert_with(|| Batch {
             count: asked.count,
             starts: Vec::new(),
@@ -195,7 +195,7 @@ impl Batches {
             .find(|other| other.request.instance == instance)
         {
             Some(earlier) => {
-                replaced = earlier.frame.payload.len();
+                replaced = earlier.parcel.payload.len();
                 *earlier = start;
             }
             None => batch.starts.push(start),
@@ -577,6 +577,6 @@ impl Scheduler {
 }
 
 fn bytes_of(starts: &[PlacedStart]) -> isize {
-    let bytes = starts.iter().map(|start| start.frame.payload.len());
+    let bytes = starts.iter().map(|start| start.parcel.payload.len());
     bytes.sum::<usize>().cast_signed()
 }

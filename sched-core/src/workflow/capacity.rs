@@ -1,12 +1,12 @@
 //! What follows from changes of the cluster: nodes that offer more are woken for the queue, reservations are looked at
 //! again, claims are remembered, and people are told what does not count.
 
-use proto_frames::Kind;
-use sched_model::RefusalReason;
-
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
 use crate::api::ids::NodeKey;
+use crate::api::refused::RefusalCause;
+use crate::api::sent::ReportName;
+use crate::api::text::ShortText;
 use crate::cluster::Change;
 use crate::cluster::advice::Advice;
 use crate::cluster::node::Pool;
@@ -29,13 +29,14 @@ impl Scheduler {
                 self.send(session, Message::OfferRules(Box::new(rules)));
             }
             Change::LeftOut(session, node, advice) => {
-                let kind = match advice {
-                    Advice::TooManyInstances(_) => Kind::STATS,
-                    Advice::TooManyNames(_) | Advice::SharesAlone(_) => Kind::READY,
+                let name = match advice {
+                    Advice::TooManyInstances(_) => ReportName::Stats,
+                    Advice::TooManyNames(_) | Advice::SharesAlone(_) => ReportName::Ready,
                 };
-                let detail = advice.to_string();
-                self.refuse(session, kind, RefusalReason::LeftOut, detail, None);
-                self.notice(Notice::LeftOut(node, advice.to_string().into()));
+                let detail = ShortText::from(advice.to_string());
+                let cause = RefusalCause::LeftOut(detail.clone());
+                self.refuse(session, name.into(), cause, None);
+                self.notice(Notice::LeftOut(node, detail));
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use indexmap::IndexMap;
-use proto_frames::Encoding;
 use sched_model::{
     ControllerStatus, NodeConnected, NodeDisconnected, NodeType, Standing, StartFailure, Topic,
 };
@@ -14,7 +13,7 @@ use crate::api::action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, TargetedCommand,
 };
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Backlog, Departure, Hello};
+use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
 use crate::instance::{Awaits, By, State, Then};
 use crate::peers::Place;
@@ -31,7 +30,7 @@ impl Scheduler {
             Ok(bound) => self.note_bound(hello.uuid, bound),
             Err(why) => return self.act(Action::Refuse { session: id, why }),
         }
-        let configuration = self.peers.configuration(hello.encoding);
+        let configuration = self.peers.configuration(hello.dialect);
         self.send(id, Message::Connected { configuration });
         self.notice(Notice::Connected(hello.uuid, hello.role));
         let old = self.peers.connect(id, hello, now);
@@ -75,7 +74,7 @@ impl Scheduler {
                 key
             }
         };
-        let is_native = hello.encoding == Encoding::Native;
+        let is_native = hello.dialect == Dialect::Native;
         self.cluster.set_peer(key, hello.address, is_native);
         self.peers.set_node(id, key);
         self.recall_claims(key);
@@ -248,13 +247,12 @@ impl Scheduler {
                         sender,
                         target,
                         volume,
-                        frame,
                         ..
                     } = *command;
                     if volume.is_none() {
                         self.delete_unsent(peer.uuid(), &target.instance);
                     }
-                    self.no_such_instance(sender, frame.kind, &target, volume);
+                    self.no_such_instance(sender, &target, volume);
                 }
                 (Message::StartFailure(failure), None) => self.pass_on_failure(&failure),
                 (_, None) => {}

@@ -9,19 +9,21 @@ mod check;
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use proto_frames::{Frame, Kind};
 use sched_model::Uuid;
 use sched_model::drain_progress::MAX_MISFITS;
 use sched_model::evacuate::DEFAULT_PARALLEL;
 use sched_model::{
-    CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Misfit, RefusalReason,
-    Restore, RestoreMode, Topic,
+    CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Misfit, Restore,
+    RestoreMode, Topic,
 };
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
+use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
+use crate::api::refused::RefusalCause;
+use crate::api::sent::CommandName;
 use crate::api::text::ShortText;
 use crate::cluster::cordons::{Drain, Misfitted};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
@@ -46,17 +48,17 @@ struct Census {
 
 impl Scheduler {
     /// EVACUATE from a controller or operator.
-    pub(crate) fn evacuate(&mut self, id: SessionId, frame: Frame, evacuate: &Evacuate) {
+    pub(crate) fn evacuate(&mut self, id: SessionId, parcel: Parcel, evacuate: &Evacuate) {
         let name = &evacuate.workload_agent_uuid;
         match &evacuate.mode {
             EvacuateMode::Cordon => {
-                if let Some(uuid) = self.node_to_cordon(id, frame.kind, name) {
+                if let Some(uuid) = self.node_to_cordon(id, name) {
                     self.cordon(uuid);
                 }
             }
-            EvacuateMode::Relocate => self.begin_drain(id, frame.kind, evacuate),
+            EvacuateMode::Relocate => self.begin_drain(id, evacuate),
             EvacuateMode::Check => {
-                if let Some(key) = self.node_to_drain(id, frame.kind, name) {
+                if let Some(key) = self.node_to_drain(id, name) {
                     let progress = self.check_drain(key);
                     self.send(id, Message::DrainProgress(Box::new(progress)));
                 }
@@ -66,45 +68,48 @@ impl Scheduler {
                     self.end_drain(uuid, DrainState::Aborted, "as it was asked for");
                 }
                 _ => {
-                    let detail = format!("node '{name}' is not being drained");
-                    self.refuse(id, frame.kind, RefusalReason::NoSuchNode, detail, None);
+                    let cause = RefusalCause::NotDrained(name.as_str().into());
+                    self.refuse(id, CommandName::Evacuate.into(), cause, None);
                 }
             },
-            EvacuateMode::Forget => self.forget_node(id, frame.kind, name),
-            EvacuateMode::Other(_) => self.carry_to_node(id, frame, name),
+            EvacuateMode::Forget => self.forget_node(id, name),
+            EvacuateMode::Other(_) => {
+                self.carry_to_node(id, CommandName::Evacuate, parcel, name);
+            }
         }
     }
 
     /// Restore from a controller or operator.
-    pub(crate) fn restore_node(&mut self, id: SessionId, frame: Frame, restore: &Restore) {
+    pub(crate) fn restore_node(&mut self, id: SessionId, parcel: Parcel, restore: &Restore) {
         let name = &restore.workload_agent_uuid;
         if let Some(uuid) = canonical_uuid(name) {
             self.uncordon(uuid);
         }
         match restore.mode {
             RestoreMode::Uncordon => {}
-            RestoreMode::Other(_) => self.carry_to_node(id, frame, name),
+            RestoreMode::Other(_) => {
+                self.carry_to_node(id, CommandName::Restore, parcel, name);
+            }
         }
     }
 
-    /// A node that a command wants cordoned; it need not be connected.
-    fn node_to_cordon(&mut self, id: SessionId, kind: Kind, name: &str) -> Option<Uuid> {
+    /// A node that an EVACUATE wants cordoned; it need not be connected.
+    fn node_to_cordon(&mut self, id: SessionId, name: &str) -> Option<Uuid> {
         let uuid = canonical_uuid(name);
         if uuid.is_none() {
-            let detail = format!("'{name}' is not the UUID of a node");
-            self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+            let cause = RefusalCause::NotANode(name.into());
+            self.refuse(id, CommandName::Evacuate.into(), cause, None);
         }
         uuid
     }
 
-    /// A node that a command wants drained; it has to be connected.
-    fn node_to_drain(&mut self, id: SessionId, kind: Kind, name: &str) -> Option<NodeKey> {
+    /// A node that an EVACUATE wants drained; it has to be connected.
+    fn node_to_drain(&mut self, id: SessionId, name: &str) -> Option<NodeKey> {
         let key = canonical_uuid(name).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         let key = key.filter(|&key| self.cluster.nodes().node(key).session().is_some());
         if key.is_none() {
-            let detail =
-                format!("no node '{name}' is connected; 'ciaoctl nodes' lists those that are");
-            self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+            let cause = RefusalCause::NodeNotConnected(name.into());
+            self.refuse(id, CommandName::Evacuate.into(), cause, None);
         }
         key
     }
@@ -200,8 +205,8 @@ impl Scheduler {
         self.cluster.nodes().node(key).ledger.len()
     }
 
-    fn begin_drain(&mut self, id: SessionId, kind: Kind, evacuate: &Evacuate) {
-        let Some(key) = self.node_to_drain(id, kind, &evacuate.workload_agent_uuid) else {
+    fn begin_drain(&mut self, id: SessionId, evacuate: &Evacuate) {
+        let Some(key) = self.node_to_drain(id, &evacuate.workload_agent_uuid) else {
             return;
         };
         let uuid = self.cluster.nodes().node(key).uuid;

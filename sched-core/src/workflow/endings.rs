@@ -1,16 +1,14 @@
 //! How instances that are looked after end: by themselves, because they are deleted or were cut off, or because they had to
 //! make way or move, which is not their end.
 
-use proto_frames::payload::Payload;
-use proto_frames::{Frame, Kind};
-use sched_model::{
-    CommandFailureReason, InstanceDeleted, InstanceStopped, LifeCommand, StartFailureReason, Topic,
-};
+use sched_model::{CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};
+use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
-use crate::api::input::Target;
+use crate::api::parcel::Parcel;
+use crate::api::sent::CommandName;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd};
 use crate::instance::{AfterLoss, Awaits, By, Instance, Placing, State, Then};
 use crate::placement::explain::Explanation;
@@ -53,14 +51,14 @@ impl Scheduler {
     /// call an instance that has stopped `exited`, and start a CNCI again at once, beside the one that is on its way. So
     /// they are told only once it is on no node and waits; of what moves, the STATS of its next node tell them. Of network
     /// workloads, which CNCIs are, they are not told at all.
-    pub(crate) fn pause_told(&mut self, from: SessionId, frame: Frame, instance: &InstanceId) {
+    pub(crate) fn pause_told(&mut self, from: SessionId, parcel: Parcel, instance: &InstanceId) {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
         if *kept.state() != State::Waiting {
             kept.has_left_unsaid = true;
         } else if !kept.is_network_workload() {
-            self.carry_to_originals(from, frame);
+            self.tell_originals(Some(from), || Message::Forward(parcel.clone()));
         }
     }
 
@@ -72,12 +70,7 @@ impl Scheduler {
         if !std::mem::take(&mut kept.has_left_unsaid) || kept.is_network_workload() {
             return;
         }
-        let stopped = InstanceStopped {
-            instance_uuid: instance.to_string(),
-            ..InstanceStopped::default()
-        };
-        let frame = Frame::new(Kind::INSTANCE_STOPPED, self.config.uuid, stopped.encode());
-        self.carry_to_originals(SessionId(0), frame);
+        self.tell_originals(None, || Message::InstanceStopped(instance.clone()));
     }
 
     /// Counts the STARTs of an instance that are on their way to a node which says that it does not have it, and says
@@ -262,27 +255,27 @@ impl Scheduler {
     }
 
     /// DELETE of an instance that is looked after: it goes to the node that has it, whichever the command names.
-    pub(crate) fn delete_kept(&mut self, id: SessionId, frame: Frame, target: &Target) {
+    pub(crate) fn delete_kept(&mut self, id: SessionId, parcel: Parcel, target: &Target) {
         let instance = target.instance.clone();
         let Some(kept) = self.instances.get(&instance) else {
             return;
         };
         match kept.state().clone() {
-            State::Waiting => self.deleted_here(id, &frame, &instance),
+            State::Waiting => self.deleted_here(id, &instance),
             State::Placing(Placing { node, pending_on }) if pending_on != Awaits::Node => {
                 self.release(node, &instance);
-                self.deleted_here(id, &frame, &instance);
+                self.deleted_here(id, &instance);
             }
             State::Lost { node, until, .. } => {
                 let then = AfterLoss::Delete;
                 let state = State::Lost { node, until, then };
                 self.turn(&instance, state, "deleted while its node is lost");
-                self.tell_deleted(id, &frame, &instance);
+                self.tell_deleted(id, &instance);
             }
             State::Migrating { from, .. } => {
                 let reason = CommandFailureReason::WrongState;
                 self.undo_move(&instance, reason, "it is being deleted");
-                self.delete_on(id, frame, from, target);
+                self.delete_on(id, parcel, from, target);
             }
             State::Placing(Placing { node, .. })
             | State::Running { node }
@@ -290,13 +283,13 @@ impl Scheduler {
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
             | State::Updating { node, .. }
-            | State::Stopping { node, .. } => self.delete_on(id, frame, node, target),
+            | State::Stopping { node, .. } => self.delete_on(id, parcel, node, target),
         }
     }
 
     /// Carries a DELETE to the node that has the instance. If its START is still on its way, the node deals with both
     /// in order.
-    fn delete_on(&mut self, id: SessionId, frame: Frame, key: NodeKey, named: &Target) {
+    fn delete_on(&mut self, id: SessionId, parcel: Parcel, key: NodeKey, named: &Target) {
         let instance = &named.instance;
         let node = self.cluster.nodes().node(key);
         let (uuid, session) = (node.uuid, node.session());
@@ -305,9 +298,9 @@ impl Scheduler {
             node: uuid.to_string().into(),
         };
         let Some(session) = session else {
-            return self.no_such_instance(id, frame.kind, &target, None);
+            return self.no_such_instance(id, &target, None);
         };
-        if !self.expect_answer(id, frame.kind, instance) {
+        if !self.expect_answer(id, CommandName::Delete, instance) {
             return;
         }
         let due = self.now + COMMAND_TIME;
@@ -326,16 +319,16 @@ impl Scheduler {
             sender: id,
             target,
             volume: None,
-            frame,
+            parcel,
             is_readdressed: canonical_uuid(&named.node) != Some(uuid),
         };
         self.send(session, Message::Targeted(Box::new(command)));
     }
 
     /// An instance that is on no node is deleted here.
-    fn deleted_here(&mut self, id: SessionId, frame: &Frame, instance: &InstanceId) {
+    fn deleted_here(&mut self, id: SessionId, instance: &InstanceId) {
         self.let_go(instance, "deleted");
-        self.tell_deleted(id, frame, instance);
+        self.tell_deleted(id, instance);
     }
 
     /// A launcher has not said that it stopped an instance: nobody knows, and STATS will tell.
@@ -370,14 +363,13 @@ impl Scheduler {
     }
 
     /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.
-    fn tell_deleted(&mut self, id: SessionId, frame: &Frame, instance: &InstanceId) {
+    fn tell_deleted(&mut self, id: SessionId, instance: &InstanceId) {
         let message = || {
             Message::InstanceDeleted(InstanceDeleted {
                 instance_uuid: instance.to_string(),
                 ..InstanceDeleted::default()
             })
         };
-        debug_assert_eq!(frame.kind, Kind::DELETE);
         self.tell_controllers(Topic::Instances, |_| Some(message()));
         let sender_alone = self.peers.outside_audience(id, &Topic::Instances);
         if sender_alone.is_some() {

@@ -8,13 +8,14 @@
 use std::time::Instant;
 
 use indexmap::IndexSet;
-use proto_frames::Frame;
 use sched_model::EndsRecorded;
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{EndHow, EndReport, EndsReport, Meaning, StatsReport};
+use crate::api::input::{EndHow, EndReport, EndsReport, StatsReport};
+use crate::api::parcel::Parcel;
+use crate::api::report::Report;
 use crate::cluster::ledger::Ended;
 use crate::peers::session::Session;
 
@@ -58,14 +59,14 @@ impl Scheduler {
         self.journal.acknowledge_ends(uuid);
     }
 
-    /// An end that a launcher tells in a frame of its own, with its number.
+    /// An end that a launcher tells by itself, with its number.
     pub(crate) fn numbered(
         &mut self,
         now: Instant,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         seq: u64,
-        told: Meaning,
+        told: Report,
     ) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
         if let Some(key) = session.and_then(Session::node) {
@@ -74,14 +75,14 @@ impl Scheduler {
                 return;
             }
         }
-        self.frame(now, id, frame, told);
+        self.report(now, id, told, parcel);
     }
 
     fn ended_in_stats(&mut self, now: Instant, id: SessionId, key: NodeKey, end: EndReport) {
         let EndReport {
             instance,
             how,
-            frame,
+            parcel,
             ..
         } = end;
         let is_known = self
@@ -91,21 +92,22 @@ impl Scheduler {
             .ledger
             .get(&instance)
             .is_some();
-        let (frame, told) = match how {
+        let (parcel, told) = match how {
             // Of a START that nobody knows any more its failure was told when its node was given up.
             EndHow::Failed(failed) if is_known => {
-                let told = Meaning::StartFailed {
+                let told = Report::StartFailed {
                     node: "".into(),
                     instance: Some(instance),
                     reason: failed.reason,
                     detail: failed.detail,
                 };
-                (failed.frame, told)
+                (failed.parcel, told)
             }
-            EndHow::CutOff => (frame, Meaning::InstanceCutOff(instance)),
-            EndHow::Gone | EndHow::Failed(_) => (frame, Meaning::InstanceGone(instance)),
+            EndHow::CutOff => (parcel, Report::InstanceCutOff(instance)),
+            EndHow::Deleted => (parcel, Report::InstanceDeleted(instance)),
+            EndHow::Stopped | EndHow::Failed(_) => (parcel, Report::InstanceStopped(instance)),
         };
-        self.frame(now, id, frame, told);
+        self.report(now, id, told, parcel);
     }
 
     /// An instance has ended and runs again: one of the STARTs that were given to its node has had its outcome.

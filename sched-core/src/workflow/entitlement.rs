@@ -12,22 +12,23 @@
 //! Where the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
 //! again.
 //!
-//! What anybody else says is *foreign*. It is counted, logged once for each session and kind, and dropped: nothing of it
+//! What anybody else says is *foreign*. It is counted, logged once for each session and name, and dropped: nothing of it
 //! reaches the instance or a controller. What a node says that did have the instance is merely *late*: it is dropped as
 //! well, and not held against the node. A node's own ledger is another matter: what it lists is claimed there, wherever
 //! it belongs, because it may really run there and take up the room.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use proto_frames::{Frame, Kind};
 use sched_model::Topic;
 use sched_model::Uuid;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, StatsWithout};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{InstanceReport, InstanceState, Meaning};
+use crate::api::input::{InstanceReport, InstanceState};
+use crate::api::parcel::Parcel;
+use crate::api::report::Report;
+use crate::api::sent::{CommandName, ReportName};
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::questions::{Asker, MAX_QUESTIONS};
 use crate::instance::{Awaits, Instance, Placing, State};
@@ -85,15 +86,16 @@ impl Scheduler {
     pub(crate) fn drop_if_out_of_place(
         &mut self,
         id: SessionId,
-        frame: &Frame,
-        meaning: &Meaning,
+        parcel: &Parcel,
+        report: &Report,
     ) -> bool {
-        if let Some(node) = meaning.reporter()
-            && self.refuse_if_forged(id, frame.kind, node)
+        let name = report.name();
+        if let Some(node) = report.node()
+            && self.refuse_if_forged(id, name, node)
         {
             return true;
         }
-        let Some(instance) = meaning.reported() else {
+        let Some(instance) = report.instance() else {
             return false;
         };
         let Some(key) = self.peers.node_of(id) else {
@@ -105,16 +107,16 @@ impl Scheduler {
         if word == Word::Counts {
             return false;
         }
-        if let Some(how) = meaning.end()
+        if let Some(how) = report.end()
             && self.end_entry(key, instance, how) == EntryEnd::Over
         {
             // Of its own copy, which it has listed, it may say so.
             self.release(key, instance);
         }
-        match self.cluster.question_answered(key, instance, frame.kind) {
-            Some((command, Asker::Peer)) => self.carry_answer(id, command, instance, frame),
+        match self.cluster.question_answered(key, instance, name) {
+            Some((command, Asker::Peer)) => self.carry_answer(id, command, instance, name, parcel),
             Some((_, Asker::Scheduler)) => {}
-            None if word == Word::Foreign => self.note_foreign(id, frame.kind, instance, 1),
+            None if word == Word::Foreign => self.note_foreign(id, name, instance, 1),
             None => {}
         }
         true
@@ -125,7 +127,7 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        command: Kind,
+        command: CommandName,
         asker: Asker,
     ) {
         if self.word_on(key, instance, Says::Other) != Word::Counts {
@@ -134,19 +136,26 @@ impl Scheduler {
         }
     }
 
-    fn carry_answer(&mut self, id: SessionId, command: Kind, instance: &InstanceId, frame: &Frame) {
-        let topic = match frame.kind {
-            Kind::INSTANCE_DELETED | Kind::INSTANCE_STOPPED => Topic::Instances,
+    fn carry_answer(
+        &mut self,
+        id: SessionId,
+        command: CommandName,
+        instance: &InstanceId,
+        name: ReportName,
+        parcel: &Parcel,
+    ) {
+        let topic = match name {
+            ReportName::InstanceDeleted | ReportName::InstanceStopped => Topic::Instances,
             _ => Topic::Failures,
         };
-        self.answer(command, instance.clone(), topic.clone(), frame);
-        self.broadcast(topic, id, frame.clone());
+        self.answer(command, instance.clone(), topic.clone(), parcel);
+        self.broadcast(topic, id, parcel.clone());
     }
 
-    fn note_foreign(&mut self, id: SessionId, kind: Kind, instance: &InstanceId, count: u64) {
+    fn note_foreign(&mut self, id: SessionId, name: ReportName, instance: &InstanceId, count: u64) {
         self.counters.foreign += count;
-        self.notice_once(id, kind, |session| {
-            Notice::Foreign(session.uuid(), kind, instance.clone())
+        self.notice_once(id, name.into(), |session| {
+            Notice::Foreign(session.uuid(), name.into(), instance.clone())
         });
     }
 
@@ -156,7 +165,7 @@ impl Scheduler {
         &mut self,
         id: SessionId,
         key: NodeKey,
-        frame: Frame,
+        parcel: Parcel,
         listed: &[InstanceReport],
     ) -> Vec<u32> {
         let mut rows = Vec::new();
@@ -173,14 +182,14 @@ impl Scheduler {
             }
         }
         if let Some(first) = first {
-            self.note_foreign(id, Kind::STATS, first, foreign);
+            self.note_foreign(id, ReportName::Stats, first, foreign);
         }
         if rows.is_empty() {
-            self.broadcast(Topic::Stats, id, frame);
+            self.broadcast(Topic::Stats, id, parcel);
             return rows;
         }
         let stats = Arc::new(StatsWithout {
-            frame,
+            parcel,
             rows: rows.clone(),
         });
         self.broadcast_as(Topic::Stats, id, |_| {
@@ -197,7 +206,7 @@ impl Scheduler {
             let copy = copies.find(|(instance, state)| self.is_one_too_many(key, instance, *state));
             let Some((instance, _)) = copy else { return };
             self.order_stop(key, &instance);
-            self.note_question(key, &instance, Kind::DELETE, Asker::Scheduler);
+            self.note_question(key, &instance, CommandName::Delete, Asker::Scheduler);
         }
     }
 
@@ -246,39 +255,11 @@ impl InstanceState {
     }
 }
 
-impl Meaning {
-    /// The node that a launcher's report says it is about; `None` where the report names none.
-    fn reporter(&self) -> Option<&str> {
-        match self {
-            Self::Stats(report) => Some(&report.node),
-            Self::StartFailed { node, .. }
-            | Self::DeleteFailed { node, .. }
-            | Self::AttachVolumeFailed { node, .. } => Some(node),
-            Self::CommandFailed(failure) => Some(&failure.node_uuid),
-            Self::InstanceState(event) => Some(&event.node_uuid),
-            _ => None,
-        }
-    }
-
-    /// The instance that a launcher reports something of; STATS, which list many, aside.
-    fn reported(&self) -> Option<Cow<'_, InstanceId>> {
-        let named = |text: &str| Some(Cow::Owned(InstanceId::new(text)));
-        match self {
-            Self::InstanceGone(instance)
-            | Self::InstanceCutOff(instance)
-            | Self::DeleteFailed { instance, .. }
-            | Self::AttachVolumeFailed { instance, .. } => Some(Cow::Borrowed(instance)),
-            Self::StartFailed { instance, .. } => instance.as_ref().map(Cow::Borrowed),
-            Self::CommandFailed(failure) => named(&failure.instance_uuid),
-            Self::InstanceState(event) => named(&event.instance_uuid),
-            _ => None,
-        }
-    }
-
+impl Report {
     /// How it says that an instance is not on the node that says so; `None` if it does not.
     fn end(&self) -> Option<Ended> {
         match self {
-            Self::InstanceGone(_) => Some(Ended::Gone),
+            Self::InstanceDeleted(_) | Self::InstanceStopped(_) => Some(Ended::Gone),
             Self::InstanceCutOff(_) => Some(Ended::CutOff),
             Self::DeleteFailed { no_instance, .. } => no_instance.then_some(Ended::NotThere),
             Self::StartFailed { reason, .. } => (!lives_on(reason)).then_some(Ended::Failed),

@@ -1,231 +1,289 @@
-//! Every frame's way in: who may send it, what it means, and to whom it is carried.
+//! The way in of all that peers send: who may send it, what is done about it, and to whom it is carried.
 
 use std::time::Instant;
 
-use proto_frames::payload::guard;
-use proto_frames::{Frame, FrameType, Kind};
 use sched_model::Role;
-use sched_model::{CommandRefused, RefusalReason, Topic};
+use sched_model::Topic;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, PlacedStart};
+use crate::api::command::Command;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::Meaning;
+use crate::api::input::{Malformed, Unknown};
+use crate::api::parcel::{Parcel, Tag};
+use crate::api::refused::{RefusalCause, Refused};
+use crate::api::report::Report;
+use crate::api::sent::{CommandName, ReportName, Sent};
 use crate::cluster::ledger::Ended;
+use crate::cluster::node::NodeStatus;
 use crate::peers::permissions;
 use crate::peers::session::Session;
 
-/// Why a peer may not send a frame.
+/// Why a peer may not send something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Denied {
-    /// Its type is unknown.
-    UnknownType,
-    /// Its operand is unknown, or nothing for the scheduler to handle.
-    UnknownKind,
-    /// It is not for a peer in this role, or of this encoding.
+    /// It is not for a peer in this role, or not for an original one.
     NotPermitted,
     /// It is for the master alone.
     NotMaster,
 }
 
 impl Scheduler {
-    pub(crate) fn frame(&mut self, now: Instant, id: SessionId, frame: Frame, meaning: Meaning) {
-        if frame.kind == Kind::STATS {
-            // Until it has turned out to be one that can be used.
-            self.peers.set_numbers_ends(id, false);
-        }
-        let is_refused = self.refuse_if_not_permitted(id, &frame, &meaning)
-            || self.drop_if_out_of_place(id, &frame, &meaning)
-            || self.refuse_if_unwritable(id, &frame, &meaning);
+    /// A command from a controller or operator, or from a peer that may not send one.
+    pub(crate) fn command(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        command: Command,
+        parcel: Parcel,
+    ) {
+        let is_refused =
+            self.refuse_if_not_permitted(id, command.name().into(), command.instance())
+                || self.refuse_if_unwritable(id, &command);
         if is_refused {
             return;
         }
-        self.note_long(id, &frame);
-        match meaning {
-            Meaning::Start(request) => self.start(
+        match command {
+            Command::Start(request) => self.start(
                 now,
                 PlacedStart {
                     sender: id,
                     request: *request,
-                    frame,
+                    parcel,
                     changes: None,
                 },
             ),
-            Meaning::Numbered { seq, told } => self.numbered(now, id, frame, seq, *told),
-            Meaning::Ready(report) => self.ready(now, id, report),
-            Meaning::Stats(report) => self.stats(now, id, frame, *report),
-            Meaning::Status => self.status(now, id, frame.kind),
-            Meaning::Delete(target) => self.delete(id, frame, target),
-            Meaning::AttachVolume { target, volume } => {
-                self.carry_to_holder(id, frame, target, Some(volume))
+            Command::Delete(target) => self.delete(id, parcel, target),
+            Command::AttachVolume { target, volume } => {
+                self.carry_to_holder(id, parcel, target, Some(volume))
             }
-            Meaning::Suspend(target) => self.suspend(id, &target),
-            Meaning::Resume(target) => self.resume(id, &target),
-            Meaning::Migrate(migrate) => self.migrate(id, &migrate),
-            Meaning::Update(update) => self.update(id, &update),
-            Meaning::Evacuate(evacuate) => self.evacuate(id, frame, &evacuate),
-            Meaning::Restore(restore) => self.restore_node(id, frame, &restore),
-            Meaning::CommandFailed(failure) => self.command_failed(id, &failure),
-            Meaning::InstanceState(event) => self.instance_state(id, &event),
-            Meaning::Concentrator { agent, otherwise } => {
-                self.carry_to_concentrator(id, frame, &agent, otherwise)
+            Command::Suspend(target) => self.suspend(id, &target),
+            Command::Resume(target) => self.resume(id, &target),
+            Command::Migrate(migrate) => self.migrate(id, &migrate),
+            Command::Update(update) => self.update(id, &update),
+            Command::Evacuate(evacuate) => self.evacuate(id, parcel, &evacuate),
+            Command::Restore(restore) => self.restore_node(id, parcel, &restore),
+            Command::AssignPublicIp { agent, otherwise } => {
+                let otherwise = Message::AssignPublicIpFailure(otherwise);
+                self.carry_to_concentrator(
+                    id,
+                    CommandName::AssignPublicIp.into(),
+                    parcel,
+                    &agent,
+                    Some(otherwise),
+                );
             }
-            Meaning::Configure(new) => self.configure(frame, *new),
-            Meaning::InstanceGone(instance) => {
-                self.instance_gone(id, frame, &instance, Ended::Gone)
+            Command::ReleasePublicIp { agent, otherwise } => {
+                let otherwise = Message::UnassignPublicIpFailure(otherwise);
+                self.carry_to_concentrator(
+                    id,
+                    CommandName::ReleasePublicIp.into(),
+                    parcel,
+                    &agent,
+                    Some(otherwise),
+                );
             }
-            Meaning::InstanceCutOff(instance) => {
-                self.instance_gone(id, frame, &instance, Ended::CutOff)
+            Command::RefreshCnci { agent } => {
+                self.carry_to_concentrator(
+                    id,
+                    CommandName::RefreshCnci.into(),
+                    parcel,
+                    &agent,
+                    None,
+                );
             }
-            Meaning::StartFailed {
+            Command::Configure(new) => self.configure(parcel, *new),
+            Command::Query(query) => self.query(now, id, &query),
+            Command::Watch(topics) => self.peers.subscribe(id, &topics),
+        }
+    }
+
+    /// A report from a launcher or agent, or from a peer that may not send one.
+    pub(crate) fn report(&mut self, now: Instant, id: SessionId, report: Report, parcel: Parcel) {
+        let name = report.name();
+        if name == ReportName::Stats {
+            // Until it has turned out to be one that can be used.
+            self.peers.set_numbers_ends(id, false);
+        }
+        let is_refused = self.refuse_if_not_permitted(id, name.into(), None)
+            || self.drop_if_out_of_place(id, &parcel, &report);
+        if is_refused {
+            return;
+        }
+        self.note_long(id, name, &parcel);
+        match report {
+            Report::Numbered { seq, told } => self.numbered(now, id, parcel, seq, *told),
+            Report::Ready(report) => self.ready(now, id, report),
+            Report::Stats(report) => self.stats(now, id, parcel, *report),
+            Report::Full => self.status(now, id, NodeStatus::Full),
+            Report::Offline => self.status(now, id, NodeStatus::Offline),
+            Report::Maintenance => self.status(now, id, NodeStatus::Maintenance),
+            Report::CommandFailed(failure) => self.command_failed(id, &failure),
+            Report::InstanceState(event) => self.instance_state(id, &event),
+            Report::InstanceDeleted(instance) | Report::InstanceStopped(instance) => {
+                self.instance_gone(id, parcel, &instance, Ended::Gone)
+            }
+            Report::InstanceCutOff(instance) => {
+                self.instance_gone(id, parcel, &instance, Ended::CutOff)
+            }
+            Report::StartFailed {
                 instance,
                 reason,
                 detail,
                 ..
-            } => self.start_failed(id, frame, instance, &reason, &detail),
-            Meaning::DeleteFailed {
+            } => self.start_failed(id, parcel, instance, &reason, &detail),
+            Report::DeleteFailed {
                 instance,
                 no_instance,
                 ..
-            } => self.delete_failed(id, frame, &instance, no_instance),
-            Meaning::AttachVolumeFailed { instance, .. } => {
-                self.attach_volume_failed(id, frame, instance);
+            } => self.delete_failed(id, parcel, &instance, no_instance),
+            Report::AttachVolumeFailed { instance, .. } => {
+                self.attach_volume_failed(id, parcel, instance);
             }
-            // Whoever may send a command is not to see it taken for news.
-            Meaning::Opaque if frame.kind.ty == FrameType::COMMAND => {
-                let detail = format!("{} is not carried out by this scheduler", frame.kind);
-                self.refuse(id, frame.kind, RefusalReason::Unsupported, detail, None);
+            Report::TenantAdded { agent } | Report::TenantRemoved { agent } => {
+                self.carry_to_concentrator(id, name.into(), parcel, &agent, None);
             }
-            Meaning::Opaque => self.broadcast(topic_of(frame.kind), id, frame),
-            Meaning::Query(query) => self.query(now, id, &query),
-            Meaning::Watch(topics) => self.peers.subscribe(id, &topics),
-            Meaning::Malformed(malformed) => self.malformed(id, frame, malformed),
+            Report::ConcentratorInstanceAdded
+            | Report::PublicIpAssigned
+            | Report::PublicIpUnassigned => self.broadcast(Topic::Instances, id, parcel),
+            Report::AssignPublicIpFailed | Report::UnassignPublicIpFailed => {
+                self.broadcast(Topic::Failures, id, parcel);
+            }
+            Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
         }
     }
 
-    /// Refuses a frame that its sender may not send: it is counted, logged once, and answered where the peer can understand
-    /// an answer. Whether it did.
-    fn refuse_if_not_permitted(&mut self, id: SessionId, frame: &Frame, meaning: &Meaning) -> bool {
-        let kind = frame.kind;
-        let Some(session) = self.peers.get(id) else {
-            return true;
-        };
-        let Some(denied) = self.denied(id, session, kind) else {
-            return false;
-        };
-        let role = session.role();
-        match denied {
-            Denied::UnknownType => {
-                self.send(id, Message::InvalidFrameType);
-                self.refuse_unknown(id, kind);
-            }
-            Denied::UnknownKind => self.refuse_unknown(id, kind),
-            Denied::NotPermitted => {
-                self.notice_once(id, kind, |session| {
-                    Notice::NotPermitted(session.uuid(), session.role(), kind)
-                });
-                self.counters.refused += 1;
-                let detail = format!("{kind} is not for a {role} to send");
-                let reason = RefusalReason::NotPermitted;
-                self.refuse(id, kind, reason, detail, instance_of(meaning));
-            }
-            Denied::NotMaster => {
-                self.notice_once(id, kind, |session| Notice::NotMaster(session.uuid(), kind));
-                self.counters.refused += 1;
-                let detail = "this controller is backup: commands are the master's".to_owned();
-                let reason = RefusalReason::NotMaster;
-                self.refuse(id, kind, reason, detail, instance_of(meaning));
-            }
+    /// A command or report that could not be read.
+    pub(crate) fn unreadable(
+        &mut self,
+        id: SessionId,
+        sent: Sent,
+        malformed: Malformed,
+        parcel: Parcel,
+    ) {
+        if sent == Sent::Report(ReportName::Stats) {
+            self.peers.set_numbers_ends(id, false);
         }
-        true
+        if self.refuse_if_not_permitted(id, sent, malformed.instance.as_ref()) {
+            return;
+        }
+        if let Sent::Report(name) = sent {
+            self.note_long(id, name, &parcel);
+        }
+        self.malformed(id, sent, parcel, malformed);
     }
 
-    /// Why a peer may not send frames of a kind; `None` if it may.
-    fn denied(&self, id: SessionId, session: &Session, kind: Kind) -> Option<Denied> {
-        let role = session.role();
-        if !kind.ty.is_known() {
-            Some(Denied::UnknownType)
-        } else if !permissions::is_handled(kind) {
-            Some(Denied::UnknownKind)
-        } else if kind.is_added() && !session.is_native() || !permissions::may_send(role, kind) {
-            Some(Denied::NotPermitted)
-        } else if permissions::needs_master(kind)
-            && role.contains(Role::CONTROLLER)
-            && !self.peers.is_master(id)
-        {
-            Some(Denied::NotMaster)
-        } else {
-            None
+    /// Something that is neither a command nor a report: it is counted and logged once.
+    pub(crate) fn unknown(&mut self, id: SessionId, tag: Tag, unknown: Unknown) {
+        if self.peers.get(id).is_none() {
+            return;
         }
-    }
-
-    fn refuse_unknown(&mut self, id: SessionId, kind: Kind) {
+        if unknown == Unknown::Sort {
+            self.send(id, Message::InvalidFrameType);
+        }
         self.counters.unknown += 1;
-        self.notice_once(id, kind, |session| {
-            Notice::UnknownKind(session.uuid(), kind)
+        let sent = Sent::Unknown(tag);
+        self.notice_once(id, sent, |session| {
+            Notice::UnknownKind(session.uuid(), sent)
         });
     }
 
-    /// Tells a native peer that its frame had no effect; original peers have no word for it.
+    /// Refuses what its sender may not send: it is counted, logged once, and answered where the peer can understand an
+    /// answer. Whether it did.
+    fn refuse_if_not_permitted(
+        &mut self,
+        id: SessionId,
+        sent: Sent,
+        instance: Option<&InstanceId>,
+    ) -> bool {
+        let Some(session) = self.peers.get(id) else {
+            return true;
+        };
+        let Some(denied) = self.denied(id, session, sent) else {
+            return false;
+        };
+        let role = session.role();
+        self.notice_once(id, sent, |session| match denied {
+            Denied::NotPermitted => Notice::NotPermitted(session.uuid(), session.role(), sent),
+            Denied::NotMaster => Notice::NotMaster(session.uuid(), sent),
+        });
+        self.counters.refused += 1;
+        let cause = match denied {
+            Denied::NotPermitted => RefusalCause::NotPermitted(role),
+            Denied::NotMaster => RefusalCause::Backup,
+        };
+        self.refuse(id, sent, cause, instance);
+        true
+    }
+
+    /// Why a peer may not send this; `None` if it may.
+    fn denied(&self, id: SessionId, session: &Session, sent: Sent) -> Option<Denied> {
+        let role = session.role();
+        let is_unknown_to_it = permissions::is_native_only(sent) && !session.is_native();
+        if is_unknown_to_it || !permissions::may_send(role, sent) {
+            return Some(Denied::NotPermitted);
+        }
+        let needs_master = matches!(sent, Sent::Command(name) if permissions::needs_master(name));
+        let is_denied =
+            needs_master && role.contains(Role::CONTROLLER) && !self.peers.is_master(id);
+        is_denied.then_some(Denied::NotMaster)
+    }
+
+    /// Tells a native peer that what it sent had no effect; original peers have no word for it.
     pub(crate) fn refuse(
         &mut self,
         id: SessionId,
-        kind: Kind,
-        reason: RefusalReason,
-        detail: String,
+        sent: Sent,
+        cause: RefusalCause,
         instance: Option<&InstanceId>,
     ) {
         if !self.peers.is_native(id) {
             return;
         }
-        let refused = CommandRefused {
-            ty: kind.ty.0,
-            operand: kind.operand,
-            name: kind.to_string(),
-            reason,
-            detail,
-            instance_uuid: instance.map(ToString::to_string),
+        let refused = Refused {
+            sent,
+            cause,
+            instance: instance.cloned(),
         };
-        self.send(id, Message::CommandRefused(refused));
+        self.send(id, Message::CommandRefused(Box::new(refused)));
     }
 
-    /// Whether a frame that is carried on is longer than a native peer is sent: its decoder would refuse it, and end the
-    /// connection.
-    pub(crate) fn is_too_long_for(&self, to: SessionId, frame: &Frame) -> bool {
-        frame.payload.len() > max_carried(frame.kind) && self.peers.is_native(to)
+    /// Whether a parcel is longer than a native peer is sent: its decoder would refuse it, and end the connection.
+    pub(crate) fn is_too_long_for(&self, to: SessionId, parcel: &Parcel) -> bool {
+        parcel.is_too_long_for_natives() && self.peers.is_native(to)
     }
 
-    /// Says that a launcher's frame is too long for some of those whom it concerns. What it means counts all the same.
-    fn note_long(&mut self, id: SessionId, frame: &Frame) {
-        let (kind, len, max) = (frame.kind, frame.payload.len(), max_carried(frame.kind));
-        let is_carried = kind.ty != FrameType::COMMAND && len > max;
-        if !is_carried {
+    /// Says that a report is too long for some of those whom it concerns. What it means counts all the same. Of STATS, of
+    /// which there is another soon, it is not said.
+    fn note_long(&mut self, id: SessionId, name: ReportName, parcel: &Parcel) {
+        if name == ReportName::Stats || !parcel.is_too_long_for_natives() {
             return;
         }
-        let detail = format!("{len} bytes: peers of the native encoding are sent at most {max}");
-        self.refuse(id, kind, RefusalReason::TooLong, detail, None);
-        self.notice_once(id, kind, |session| {
-            Notice::TooLong(session.uuid(), kind, len, max)
+        let (len, max) = (parcel.payload.len(), parcel.native_limit as usize);
+        let cause = RefusalCause::TooLong { len, max };
+        self.refuse(id, name.into(), cause, None);
+        self.notice_once(id, name.into(), |session| {
+            Notice::TooLong(session.uuid(), name.into(), len, max)
         });
     }
 
-    /// Carries a frame to the original controllers: others are told of the same in other words.
-    pub(crate) fn carry_to_originals(&mut self, from: SessionId, frame: Frame) {
-        let mut originals = self.peers.controllers_to_tell(Some(from));
+    /// Tells the original controllers something; others are told of the same in other words.
+    pub(crate) fn tell_originals(
+        &mut self,
+        except: Option<SessionId>,
+        message: impl Fn() -> Message,
+    ) {
+        let mut originals = self.peers.controllers_to_tell(except);
         while let Some((to, session)) = originals.next(&self.peers) {
             if !session.is_native() {
-                self.send(to, Message::Forward(frame.clone()));
+                self.send(to, message());
             }
         }
     }
 
-    /// Carries a frame to all controllers but its sender, and to operators that watch its topic; one of an added kind
-    /// only to those that can know it.
-    pub(crate) fn broadcast(&mut self, topic: Topic, from: SessionId, frame: Frame) {
-        self.broadcast_as(topic, from, |session| {
-            let is_known = !frame.kind.is_added() || session.is_native();
-            is_known.then(|| Message::Forward(frame.clone()))
-        });
+    /// Carries a report to all controllers but its sender, and to operators that watch its topic.
+    pub(crate) fn broadcast(&mut self, topic: Topic, from: SessionId, parcel: Parcel) {
+        self.broadcast_as(topic, from, |_| Some(Message::Forward(parcel.clone())));
     }
 
     /// Tells the same peers in words fit for each.
@@ -272,37 +330,5 @@ impl Scheduler {
                 self.send(to, message);
             }
         }
-    }
-}
-
-/// Bytes of the payload of a frame that is carried to native peers: what they read of one of its kind at most. Original
-/// peers are sent what is longer as well.
-fn max_carried(kind: Kind) -> usize {
-    match kind {
-        Kind::STATS | Kind::TRACE_REPORT => guard::LARGE.max_len,
-        _ => guard::SMALL.max_len,
-    }
-}
-
-/// What operators call the frames that are only carried on.
-fn topic_of(kind: Kind) -> Topic {
-    match kind {
-        Kind::ASSIGN_PUBLIC_IP_FAILURE
-        | Kind::UNASSIGN_PUBLIC_IP_FAILURE
-        | Kind::COMMAND_FAILURE => Topic::Failures,
-        Kind::TRACE_REPORT => Topic::Stats,
-        _ => Topic::Instances,
-    }
-}
-
-fn instance_of(meaning: &Meaning) -> Option<&InstanceId> {
-    match meaning {
-        Meaning::Start(request) => Some(&request.instance),
-        Meaning::Delete(target)
-        | Meaning::Suspend(target)
-        | Meaning::Resume(target)
-        | Meaning::AttachVolume { target, .. } => Some(&target.instance),
-        Meaning::Malformed(malformed) => malformed.instance.as_ref(),
-        _ => None,
     }
 }

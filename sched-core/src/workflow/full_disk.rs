@@ -7,14 +7,14 @@
 
 use std::time::Instant;
 
-use proto_frames::{Frame, Kind};
-use sched_model::{EvacuateMode, RefusalReason, StartFailure, StartFailureReason};
+use sched_model::{EvacuateMode, StartFailure, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::command::Command;
 use crate::api::disk::{DiskSilence, DiskState};
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::Meaning;
+use crate::api::refused::RefusalCause;
 use crate::instance::{Awaits, Placing, State};
 use crate::journal::disk::Unwritten;
 use crate::placement::explain::Explanation;
@@ -185,41 +185,35 @@ impl Scheduler {
 
     /// Refuses a command whose outcome would have to survive a restart, while nothing can be written; whether it did. Peers
     /// of the original have no word for that: theirs are carried out.
-    pub(crate) fn refuse_if_unwritable(
-        &mut self,
-        id: SessionId,
-        frame: &Frame,
-        meaning: &Meaning,
-    ) -> bool {
+    pub(crate) fn refuse_if_unwritable(&mut self, id: SessionId, command: &Command) -> bool {
         let is_refused = self.journal.is_in_trouble()
             && self.peers.is_native(id)
-            && self.is_to_be_written(frame.kind, meaning);
+            && self.is_to_be_written(command);
         if is_refused {
-            let instance = match meaning {
-                Meaning::Delete(target) => Some(target.instance.clone()),
-                Meaning::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
-                Meaning::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
+            let instance = match command {
+                Command::Delete(target) => Some(target.instance.clone()),
+                Command::Migrate(it) => Some(InstanceId::new(&it.instance_uuid)),
+                Command::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
                 _ => None,
             };
-            let (reason, detail) = (RefusalReason::NotRecorded, self.journal.trouble_detail());
-            self.refuse(id, frame.kind, reason, detail, instance.as_ref());
+            let cause = RefusalCause::NotRecorded(self.journal.trouble_detail().into());
+            self.refuse(id, command.name().into(), cause, instance.as_ref());
         }
         is_refused
     }
 
     /// Whether the outcome of a command would have to survive a restart.
-    fn is_to_be_written(&self, kind: Kind, command: &Meaning) -> bool {
+    fn is_to_be_written(&self, command: &Command) -> bool {
         match command {
-            Meaning::Delete(target) => self.is_here_alone(&target.instance),
-            Meaning::Migrate(_) | Meaning::Update(_) => true,
-            Meaning::Evacuate(it) => match it.mode {
+            Command::Delete(target) => self.is_here_alone(&target.instance),
+            Command::Migrate(_) | Command::Update(_) | Command::Restore(_) => true,
+            Command::Evacuate(it) => match it.mode {
                 EvacuateMode::Cordon
                 | EvacuateMode::Relocate
                 | EvacuateMode::Abort
                 | EvacuateMode::Forget => true,
                 EvacuateMode::Check | EvacuateMode::Other(_) => false,
             },
-            Meaning::Restore(_) => kind == Kind::RESTORE,
             _ => false,
         }
     }

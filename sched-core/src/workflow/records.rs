@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use proto_frames::{Frame, Kind};
 use sched_model::Uuid;
 use sched_model::{LifeState, StartFailureReason};
 
@@ -14,8 +13,7 @@ use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::input::StartRequest;
-use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored};
+use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored, RestoredStart};
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
 use crate::instance::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
@@ -38,8 +36,8 @@ impl Scheduler {
             ),
         };
         Some(Record::Instance(Box::new(InstanceRecord {
-            payload: start.map(|start| start.frame.payload.clone()),
-            sender: start.map(|start| start.frame.origin).unwrap_or_default(),
+            payload: start.map(|start| start.parcel.payload.clone()),
+            sender: start.map(|start| start.parcel.origin).unwrap_or_default(),
             priority: kept.priority,
             life: life(kept.state(), kept.suspended_by.is_some()),
             node,
@@ -72,8 +70,8 @@ impl Scheduler {
     fn batch_record(&self, instance: &InstanceId) -> Option<Record> {
         let (batch, start) = self.batches.waiting(instance)?;
         Some(Record::Instance(Box::new(InstanceRecord {
-            payload: Some(start.frame.payload.clone()),
-            sender: start.frame.origin,
+            payload: Some(start.parcel.payload.clone()),
+            sender: start.parcel.origin,
             batch: Some(batch.to_string().into()),
             batch_operator: batch.operator(),
             node: self.has_plain(instance),
@@ -106,18 +104,13 @@ impl Scheduler {
             Record::Node(_) | Record::Binding(_) | Record::Claims(_) => (0, 0),
         });
         let mut count = 0;
-        for Restored {
-            key,
-            record,
-            request,
-        } in restored
-        {
+        for Restored { key, record, start } in restored {
             match (key, record) {
                 (RecordKey::Instance(name), Record::Instance(record)) => {
                     count += 1;
                     let instance = InstanceId::new(&name);
                     self.journal.note_found(&instance);
-                    self.restore_instance(&instance, *record, request);
+                    self.restore_instance(&instance, *record, start);
                 }
                 (RecordKey::Node(uuid), Record::Node(record)) => {
                     self.restore_node_record(uuid, record);
@@ -141,9 +134,9 @@ impl Scheduler {
         &mut self,
         instance: &InstanceId,
         record: InstanceRecord,
-        request: Option<Box<StartRequest>>,
+        start: Option<Box<RestoredStart>>,
     ) {
-        let start = start_of(&record, request);
+        let start = start.map(|start| placed(*start));
         if record.batch.is_some() {
             if let Some(node) = record.node {
                 self.settling.note_had(instance.clone(), node);
@@ -287,15 +280,14 @@ impl Scheduler {
     }
 }
 
-fn start_of(record: &InstanceRecord, request: Option<Box<StartRequest>>) -> Option<PlacedStart> {
-    let payload = record.payload.clone()?;
-    Some(PlacedStart {
+fn placed(start: RestoredStart) -> PlacedStart {
+    PlacedStart {
         // Whoever sent it is connected anew, if at all: all controllers are told.
         sender: SessionId(0),
-        request: *request?,
-        frame: Frame::new(Kind::START, record.sender, payload),
+        request: start.request,
+        parcel: start.parcel,
         changes: None,
-    })
+    }
 }
 
 fn attempt_record(tried: &Tried) -> record::Attempt {

@@ -101,7 +101,7 @@ impl Settling {
 
     /// Takes a START in if the window is open and has room, and names its instance; gives it back otherwise.
     pub(crate) fn hold(&mut self, start: PlacedStart) -> Result<InstanceId, Box<PlacedStart>> {
-        let bytes = self.bytes + start.frame.payload.len();
+        let bytes = self.bytes + start.parcel.payload.len();
         if !self.is_open() || self.len() >= MAX_SETTLING || bytes > MAX_SETTLING_BYTES {
             return Err(Box::new(start));
         }
@@ -112,7 +112,7 @@ impl Settling {
 
     /// Puts a START that was taken out behind the others, so that what fits does not wait behind what does not.
     pub(crate) fn put_back(&mut self, start: PlacedStart) {
-        self.bytes += start.frame.payload.len();
+        self.bytes += start.parcel.payload.len();
         self.instances.insert(start.request.instance.clone());
         self.waiting.push_back(start);
     }
@@ -152,14 +152,14 @@ impl Settling {
     /// Whether its index and its sum are those of the STARTs that wait, one for each instance.
     pub(crate) fn is_consistent(&self) -> bool {
         let mut starts = self.waiting.iter();
-        let bytes = self.waiting.iter().map(|start| start.frame.payload.len());
+        let bytes = self.waiting.iter().map(|start| start.parcel.payload.len());
         self.instances.len() == self.waiting.len()
             && bytes.sum::<usize>() == self.bytes
             && starts.all(|start| self.instances.contains(&start.request.instance))
     }
 
     fn forget(&mut self, start: &PlacedStart) {
-        self.bytes -= start.frame.payload.len();
+        self.bytes -= start.parcel.payload.len();
         self.instances.swap_remove(&start.request.instance);
     }
 

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use proto_frames::{Frame, Kind};
 use sched_model::{StartFailureReason, Topic};
 
 use crate::Scheduler;
@@ -10,6 +9,8 @@ use crate::api::action::{Action, Message, Notice};
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
+use crate::api::parcel::Parcel;
+use crate::api::sent::{CommandName, ReportName};
 use crate::api::text::ShortText;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
@@ -40,14 +41,10 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn status(&mut self, now: Instant, id: SessionId, kind: Kind) {
+    /// FULL, OFFLINE or MAINTENANCE.
+    pub(crate) fn status(&mut self, now: Instant, id: SessionId, status: NodeStatus) {
         let Some(key) = self.peers.node_of(id) else {
             return;
-        };
-        let status = match kind {
-            Kind::OFFLINE => NodeStatus::Offline,
-            Kind::MAINTENANCE => NodeStatus::Maintenance,
-            _ => NodeStatus::Full,
         };
         self.cluster.set_status(key, status);
         self.note_back(now, key);
@@ -100,14 +97,14 @@ impl Scheduler {
         &mut self,
         now: Instant,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         mut report: StatsReport,
     ) {
         self.take_ends(now, id, &mut report);
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
-        let mut foreign = self.carry_stats(id, key, frame, &report.instances);
+        let mut foreign = self.carry_stats(id, key, parcel, &report.instances);
         self.leave_out_excess(key, &mut report.instances, &mut foreign);
         let is_own = |at: u32| foreign.binary_search(&at).is_err();
         let mut copies = Vec::new();
@@ -194,7 +191,7 @@ impl Scheduler {
     pub(crate) fn instance_gone(
         &mut self,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         instance: &InstanceId,
         how: Ended,
     ) {
@@ -204,17 +201,22 @@ impl Scheduler {
         }
         match heard {
             Heard::Everybody => {}
-            Heard::Originals => return self.pause_told(id, frame, instance),
+            Heard::Originals => return self.pause_told(id, parcel, instance),
             Heard::Nobody => return,
         }
-        self.answer(Kind::DELETE, instance.clone(), Topic::Instances, &frame);
-        self.broadcast(Topic::Instances, id, frame);
+        self.answer(
+            CommandName::Delete,
+            instance.clone(),
+            Topic::Instances,
+            &parcel,
+        );
+        self.broadcast(Topic::Instances, id, parcel);
     }
 
     pub(crate) fn start_failed(
         &mut self,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         instance: Option<InstanceId>,
         reason: &StartFailureReason,
         detail: &ShortText,
@@ -255,15 +257,15 @@ impl Scheduler {
             self.note_full_again(key);
         }
         if let Some(sender) = sender {
-            self.copy_to_operator(sender, Topic::Failures, &frame);
+            self.copy_to_operator(sender, Topic::Failures, &parcel);
         }
-        self.broadcast(Topic::Failures, id, frame);
+        self.broadcast(Topic::Failures, id, parcel);
     }
 
     pub(crate) fn delete_failed(
         &mut self,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         instance: &InstanceId,
         no_instance: bool,
     ) {
@@ -280,37 +282,47 @@ impl Scheduler {
         {
             return;
         }
-        self.answer(Kind::DELETE, instance.clone(), Topic::Failures, &frame);
-        self.broadcast(Topic::Failures, id, frame);
+        self.answer(
+            CommandName::Delete,
+            instance.clone(),
+            Topic::Failures,
+            &parcel,
+        );
+        self.broadcast(Topic::Failures, id, parcel);
     }
 
     /// AttachVolumeFailure from a launcher.
     pub(crate) fn attach_volume_failed(
         &mut self,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         instance: InstanceId,
     ) {
-        self.answer(Kind::ATTACH_VOLUME, instance, Topic::Failures, &frame);
-        self.broadcast(Topic::Failures, id, frame);
+        self.answer(
+            CommandName::AttachVolume,
+            instance,
+            Topic::Failures,
+            &parcel,
+        );
+        self.broadcast(Topic::Failures, id, parcel);
     }
 
     /// Tells the operator whose command this answers, unless it hears of it anyway.
     pub(crate) fn answer(
         &mut self,
-        command: Kind,
+        command: CommandName,
         instance: InstanceId,
         topic: Topic,
-        frame: &Frame,
+        parcel: &Parcel,
     ) {
         if let Some(asker) = self.peers.take_asker(command, instance) {
-            self.copy_to_operator(asker, topic, frame);
+            self.copy_to_operator(asker, topic, parcel);
         }
     }
 
-    fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, frame: &Frame) {
+    fn copy_to_operator(&mut self, operator: SessionId, topic: Topic, parcel: &Parcel) {
         if self.peers.outside_audience(operator, &topic).is_some() {
-            self.send(operator, Message::Forward(frame.clone()));
+            self.send(operator, Message::Forward(parcel.clone()));
         }
     }
 
@@ -319,13 +331,13 @@ impl Scheduler {
     }
 
     /// Refuses a report that speaks for another node than its sender; whether it did.
-    pub(crate) fn refuse_if_forged(&mut self, id: SessionId, kind: Kind, node: &str) -> bool {
+    pub(crate) fn refuse_if_forged(&mut self, id: SessionId, name: ReportName, node: &str) -> bool {
         if !self.is_forged(id, node) {
             return false;
         }
         self.counters.refused += 1;
-        self.notice_once(id, kind, |session| {
-            Notice::Forged(session.uuid(), kind, node.into())
+        self.notice_once(id, name.into(), |session| {
+            Notice::Forged(session.uuid(), name.into(), node.into())
         });
         true
     }

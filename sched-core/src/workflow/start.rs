@@ -70,7 +70,7 @@ impl Scheduler {
         let is_trial = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
         let is_operators = self.peers.owner(start.sender) != Owner::Controllers;
         let size = self.instances.size();
-        is_trial || size.has_room(start.frame.payload.len(), is_operators)
+        is_trial || size.has_room(start.parcel.payload.len(), is_operators)
     }
 
     /// Gives a START to the node that has its instance, else to one that fits; else it waits or fails.

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
+use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Capabilities, InstanceState, Target};
+use crate::api::input::{Capabilities, InstanceState};
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;

@@ -1,17 +1,20 @@
 //! Commands about what runs already: carried to the node or concentrator they name, or answered if it is not there.
 
-use proto_frames::{Frame, Kind};
 use sched_model::{
     AttachVolumeFailure, AttachVolumeFailureReason, DeleteFailure, DeleteFailureReason,
-    RefusalReason, StartFailureReason,
+    StartFailureReason,
 };
 use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, TargetedCommand};
+use crate::api::command::Target;
 use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
-use crate::api::input::{ConfigurationFlags, Fault, Malformed, NewConfiguration, Target};
+use crate::api::input::{ConfigurationFlags, Fault, Malformed, NewConfiguration};
+use crate::api::parcel::Parcel;
+use crate::api::refused::RefusalCause;
 use crate::api::rules::Rules;
+use crate::api::sent::{CommandName, Sent};
 use crate::cluster::questions::Asker;
 use crate::peers::configuration::ClusterPayload;
 use crate::peers::session::LAUNCHER;
@@ -19,7 +22,7 @@ use crate::placement::explain::Explanation;
 use crate::workflow::start::Refusal;
 
 impl Scheduler {
-    pub(crate) fn delete(&mut self, id: SessionId, frame: Frame, target: Target) {
+    pub(crate) fn delete(&mut self, id: SessionId, parcel: Parcel, target: Target) {
         if self.settling.len() > 0
             && let Some(start) = self.settling.take_instance(&target.instance)
         {
@@ -28,27 +31,31 @@ impl Scheduler {
         self.undo_held(&target.instance);
         self.undo_batch(&target.instance);
         if self.instances.contains(&target.instance) {
-            return self.delete_kept(id, frame, &target);
+            return self.delete_kept(id, parcel, &target);
         }
-        self.carry_to_holder(id, frame, target, None);
+        self.carry_to_holder(id, parcel, target, None);
     }
 
     /// DELETE, and AttachVolume with its volume: for the node the command names.
     pub(crate) fn carry_to_holder(
         &mut self,
         id: SessionId,
-        frame: Frame,
+        parcel: Parcel,
         target: Target,
         volume: Option<Box<str>>,
     ) {
+        let command = match &volume {
+            Some(_) => CommandName::AttachVolume,
+            None => CommandName::Delete,
+        };
         let key = canonical_uuid(&target.node).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         let session = key.and_then(|key| Some((key, self.cluster.nodes().node(key).session()?)));
         match session {
             Some((key, node)) => {
-                if !self.expect_answer(id, frame.kind, &target.instance) {
+                if !self.expect_answer(id, command, &target.instance) {
                     return;
                 }
-                self.note_question(key, &target.instance, frame.kind, Asker::Peer);
+                self.note_question(key, &target.instance, command, Asker::Peer);
                 if volume.is_none() {
                     self.cluster.ledger_mut(key).stop_sent(&target.instance);
                 }
@@ -57,11 +64,11 @@ impl Scheduler {
                     target,
                     is_readdressed: false,
                     volume,
-                    frame,
+                    parcel,
                 };
                 self.send(node, Message::Targeted(Box::new(command)));
             }
-            None => self.no_such_instance(id, frame.kind, &target, volume),
+            None => self.no_such_instance(id, &target, volume),
         }
     }
 
@@ -70,30 +77,32 @@ impl Scheduler {
     pub(crate) fn expect_answer(
         &mut self,
         id: SessionId,
-        kind: Kind,
+        command: CommandName,
         instance: &InstanceId,
     ) -> bool {
-        match self.peers.expect_answer(id, kind, instance) {
+        match self.peers.expect_answer(id, command, instance) {
             Ok(()) => true,
             Err(count) => {
-                let detail =
-                    format!("{count} commands wait for their answers, which is as many as may");
-                self.refuse(id, kind, RefusalReason::TooMany, detail, Some(instance));
+                let cause = RefusalCause::TooManyAnswers(count);
+                self.refuse(id, command.into(), cause, Some(instance));
                 false
             }
         }
     }
 
-    /// Answers a command whose node is not there.
+    /// Answers a DELETE, or an AttachVolume of this volume, whose node is not there.
     pub(crate) fn no_such_instance(
         &mut self,
         id: SessionId,
-        kind: Kind,
         target: &Target,
         volume: Option<Box<str>>,
     ) {
-        self.notice(Notice::NoSuchPeer(kind, target.node.clone()));
-        self.peers.take_asker(kind, target.instance.clone());
+        let command = match &volume {
+            Some(_) => CommandName::AttachVolume,
+            None => CommandName::Delete,
+        };
+        self.notice(Notice::NoSuchPeer(command.into(), target.node.clone()));
+        self.peers.take_asker(command, target.instance.clone());
         let (node_uuid, instance_uuid) = (target.node.to_string(), target.instance.to_string());
         let message = match volume {
             Some(volume) => Message::AttachVolumeFailure(AttachVolumeFailure {
@@ -115,17 +124,22 @@ impl Scheduler {
     }
 
     /// EVACUATE and Restore: for the node the command names.
-    pub(crate) fn carry_to_node(&mut self, id: SessionId, frame: Frame, node: &str) {
+    pub(crate) fn carry_to_node(
+        &mut self,
+        id: SessionId,
+        command: CommandName,
+        parcel: Parcel,
+        node: &str,
+    ) {
         let session = canonical_uuid(node)
             .and_then(|uuid| self.cluster.nodes().by_uuid(uuid))
             .and_then(|key| self.cluster.nodes().node(key).session());
         match session {
-            Some(node) => self.send(node, Message::Forward(frame)),
+            Some(node) => self.send(node, Message::Forward(parcel)),
             None => {
-                self.notice(Notice::NoSuchPeer(frame.kind, node.into()));
-                let detail =
-                    format!("no node '{node}' is connected; 'ciaoctl nodes' lists those that are");
-                self.refuse(id, frame.kind, RefusalReason::NoSuchNode, detail, None);
+                self.notice(Notice::NoSuchPeer(command.into(), node.into()));
+                let cause = RefusalCause::NodeNotConnected(node.into());
+                self.refuse(id, command.into(), cause, None);
             }
         }
     }
@@ -134,14 +148,15 @@ impl Scheduler {
     pub(crate) fn carry_to_concentrator(
         &mut self,
         id: SessionId,
-        frame: Frame,
+        sent: Sent,
+        parcel: Parcel,
         agent: &str,
-        otherwise: Option<Box<Message>>,
+        otherwise: Option<Message>,
     ) {
         let session = canonical_uuid(agent).and_then(|uuid| self.concentrator(uuid));
         match session {
-            Some(agent) => self.send(agent, Message::Forward(frame)),
-            None => self.no_such_concentrator(id, frame.kind, agent, otherwise),
+            Some(agent) => self.send(agent, Message::Forward(parcel)),
+            None => self.no_such_concentrator(id, sent, agent, otherwise),
         }
     }
 
@@ -157,24 +172,24 @@ impl Scheduler {
     fn no_such_concentrator(
         &mut self,
         id: SessionId,
-        kind: Kind,
+        sent: Sent,
         agent: &str,
-        otherwise: Option<Box<Message>>,
+        otherwise: Option<Message>,
     ) {
-        self.notice(Notice::NoSuchPeer(kind, agent.into()));
+        self.notice(Notice::NoSuchPeer(sent, agent.into()));
         match otherwise {
-            Some(failure) => self.send(id, *failure),
+            Some(failure) => self.send(id, failure),
             None => {
-                let detail = format!("no concentrator agent '{agent}' is connected");
-                self.refuse(id, kind, RefusalReason::NoSuchNode, detail, None);
+                let cause = RefusalCause::AgentNotConnected(agent.into());
+                self.refuse(id, sent, cause, None);
             }
         }
     }
 
-    /// A new cluster configuration: later CONNECTED frames carry it.
-    pub(crate) fn configure(&mut self, frame: Frame, new: NewConfiguration) {
+    /// A new cluster configuration: peers that connect later are told it.
+    pub(crate) fn configure(&mut self, parcel: Parcel, new: NewConfiguration) {
         self.peers.set_configuration(ClusterPayload {
-            native: frame.payload,
+            native: parcel.payload,
             original: new.original,
         });
         self.apply_configuration(new.flags, new.rules);
@@ -197,21 +212,26 @@ impl Scheduler {
         self.note_changes();
     }
 
-    /// Answers a frame whose payload could not be read, in the words that its kind has for it.
-    pub(crate) fn malformed(&mut self, id: SessionId, frame: Frame, malformed: Malformed) {
+    /// Answers what could not be read, in the words that there are for it.
+    pub(crate) fn malformed(
+        &mut self,
+        id: SessionId,
+        sent: Sent,
+        parcel: Parcel,
+        malformed: Malformed,
+    ) {
         self.counters.malformed += 1;
-        let kind = frame.kind;
         let uuid = self.peers.session(id).uuid();
-        self.notice(Notice::Malformed(uuid, kind, malformed.detail.to_string()));
+        self.notice(Notice::Malformed(uuid, sent, malformed.detail.clone()));
         let instance_uuid = malformed
             .instance
             .as_ref()
             .map(ToString::to_string)
             .unwrap_or_default();
         let is_payload = malformed.fault != Fault::Data;
-        match kind {
-            Kind::START => self.malformed_start(id, malformed),
-            Kind::DELETE => {
+        match sent {
+            Sent::Command(CommandName::Start) => self.malformed_start(id, malformed),
+            Sent::Command(CommandName::Delete) => {
                 let reason = if is_payload {
                     DeleteFailureReason::InvalidPayload
                 } else {
@@ -224,7 +244,7 @@ impl Scheduler {
                 };
                 self.send(id, Message::DeleteFailure(failure));
             }
-            Kind::ATTACH_VOLUME => {
+            Sent::Command(CommandName::AttachVolume) => {
                 let reason = if is_payload {
                     AttachVolumeFailureReason::InvalidPayload
                 } else {
@@ -239,19 +259,18 @@ impl Scheduler {
                 };
                 self.send(id, Message::AttachVolumeFailure(failure));
             }
-            Kind::CONFIGURE => self.send(id, Message::InvalidConfiguration(frame.payload)),
-            // The original's own word for a frame that is refused alone.
+            Sent::Command(CommandName::Configure) => {
+                self.send(id, Message::InvalidConfiguration(parcel.payload));
+            }
+            // The original's own word for something that is refused alone.
             _ if malformed.fault == Fault::TooLong && !self.peers.is_native(id) => {
                 self.send(id, Message::InvalidFrameType);
             }
             // Also what a launcher says of an instance: of which one cannot be told, and so not whether that is its own.
-            _ => self.refuse(
-                id,
-                kind,
-                RefusalReason::InvalidPayload,
-                malformed.detail.into(),
-                malformed.instance.as_ref(),
-            ),
+            _ => {
+                let cause = RefusalCause::Malformed(malformed.detail);
+                self.refuse(id, sent, cause, malformed.instance.as_ref());
+            }
         }
     }
 

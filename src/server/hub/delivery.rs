@@ -214,8 +214,9 @@ impl Hub {
         self.notices
             .say(Class::Refused, who, Weight::Warning, line, turn.now);
         let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), Vec::new());
+        let message = Message::Forward(wire::parcel(frame));
         // A queue that has just been made takes it, unless the scheduler is leaving.
-        if let Ok(pushed) = peer.outbox.push(Message::Forward(frame), 0, None) {
+        if let Ok(pushed) = peer.outbox.push(message, 0, None) {
             turn.wakers.extend(pushed.writer);
         }
         peer.outbox.finish();

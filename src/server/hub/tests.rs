@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use proto_frames::payload::Topic;
-use proto_frames::{Encoding, Frame, Kind};
+use proto_frames::{Frame, Kind};
 
 use super::*;
 use crate::net::outbox::LONG_QUEUE;
@@ -13,9 +12,10 @@ use crate::server::limits::{
     CONTROLLER_BUDGET, LAUNCHER_BUDGET, MAX_UNCHARGED_CONTROLLER, MAX_UNCHARGED_LAUNCHER,
     MAX_UNCHARGED_OPERATOR,
 };
+use crate::server::wire;
 use sched_core::{
-    ClusterConfiguration, Config, Departure, Hello, InstanceId, Meaning, NodeReport, Resources,
-    StartRequest,
+    ClusterConfiguration, Command, Config, Departure, Dialect, Hello, Input, InstanceId,
+    NodeReport, Parcel, Report, Resources, StartRequest,
 };
 
 /// A START with as much cloud-init data as controllers really send.
@@ -53,7 +53,7 @@ impl Joined {
         let hello = Hello {
             uuid,
             role,
-            encoding: Encoding::Native,
+            dialect: Dialect::Native,
             bound: false,
             address: None,
         };
@@ -74,19 +74,31 @@ impl Joined {
             hostname: "node".into(),
             extras: None,
         };
-        node.send(hub, Kind::READY, 0, Meaning::Ready(Box::new(report)));
+        node.report(hub, 0, Report::Ready(Box::new(report)));
         node
     }
 
-    fn send(&self, hub: &Hub, kind: Kind, len: usize, meaning: Meaning) {
-        let session = self.session;
-        let frame = Frame::new(kind, self.state.uuid, Bytes::from(vec![b'x'; len]));
-        let input = Input::Frame {
-            session,
-            frame,
-            meaning,
+    fn report(&self, hub: &Hub, len: usize, report: Report) {
+        let input = Input::Report {
+            session: self.session,
+            report,
+            parcel: self.parcel(len),
         };
         hub.handle([input], Some(&self.state.budget));
+    }
+
+    fn command(&self, hub: &Hub, len: usize, command: Command) {
+        let input = Input::Command {
+            session: self.session,
+            command,
+            parcel: self.parcel(len),
+        };
+        hub.handle([input], Some(&self.state.budget));
+    }
+
+    fn parcel(&self, len: usize) -> Parcel {
+        let payload = vec![b'x'; len];
+        wire::parcel(Frame::new(Kind::TRACE_REPORT, self.state.uuid, payload))
     }
 
     fn start(&self, hub: &Hub, number: usize, len: usize) {
@@ -103,11 +115,11 @@ impl Joined {
             scheduling: None,
             avoid: Vec::new(),
         };
-        self.send(hub, Kind::START, len, Meaning::Start(Box::new(request)));
+        self.command(hub, len, Command::Start(Box::new(request)));
     }
 
     fn watch(&self, hub: &Hub, topic: Topic) {
-        self.send(hub, Kind::WATCH, 0, Meaning::Watch(vec![topic]));
+        self.command(hub, 0, Command::Watch(vec![topic]));
     }
 
     fn may_be_read(&self) -> bool {
@@ -169,7 +181,7 @@ fn a_backup_holds_reports_back_until_it_stalls_and_is_disconnected_beyond_its_li
     let master = Joined::new(&hub, Role::CONTROLLER);
     let backup = Joined::new(&hub, Role::CONTROLLER);
     let node = Joined::node(&hub);
-    let report = || node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+    let report = || node.report(&hub, LARGE, Report::TraceReport);
     while node.may_be_read() {
         report();
         master.take();
@@ -194,7 +206,7 @@ fn reports_wait_for_a_long_queue_of_a_controller_and_not_for_one_that_stalled() 
         .map(|_| Joined::node(&hub))
         .collect();
     master.take();
-    let report = |node: &Joined| node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+    let report = |node: &Joined| node.report(&hub, LARGE, Report::TraceReport);
     let held = |nodes: &[Joined]| nodes.iter().filter(|node| !node.may_be_read()).count();
     // Long before any node's own budget is used up…
     for _ in 0..LONG_QUEUE / LARGE / nodes.len() {
@@ -240,7 +252,7 @@ fn a_controller_that_ends_lets_go_of_those_that_wait_for_it() {
         .collect();
     while master.state.outbox.bytes() <= LONG_QUEUE {
         for node in &nodes {
-            node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+            node.report(&hub, LARGE, Report::TraceReport);
         }
     }
     assert!(nodes.iter().any(|node| !node.may_be_read()));
@@ -266,7 +278,7 @@ fn a_controller_does_not_wait_for_the_long_queue_of_a_node() {
     operator.start(&hub, count, LARGE);
     assert!(operator.may_be_read());
     // Nor does the node, which did not fill it.
-    node.send(&hub, Kind::TRACE_REPORT, LARGE, Meaning::Opaque);
+    node.report(&hub, LARGE, Report::TraceReport);
     assert!(node.may_be_read());
     let starts = node.take().into_iter();
     let starts = starts.filter(|it| matches!(it, Message::Start(_)));
@@ -310,7 +322,11 @@ fn a_session_that_begins_during_shutdown_ends() {
     let hub = hub();
     hub.begin_shutdown();
     let peer = Joined::new(&hub, Role::CONTROLLER);
-    let frame = Message::Forward(Frame::new(Kind::STATS, Uuid::nil(), Vec::new()));
+    let frame = Message::Forward(wire::parcel(Frame::new(
+        Kind::STATS,
+        Uuid::nil(),
+        Vec::new(),
+    )));
     assert!(peer.state.outbox.push(frame, 1, None).is_err());
     assert!(!peer.may_be_read());
 }

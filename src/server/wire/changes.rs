@@ -6,14 +6,13 @@
 //! looks first ([`crate::edit`]), which leaves every other byte alone; what reads back as something else is written from
 //! the parsed document instead, with everything that is in it.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{Delete, Payload, Scheduling, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
+use super::parcels::frame_of;
 use crate::edit;
 use sched_core::{Demand, PlacedStart, StartChanges, TargetedCommand};
 
@@ -24,33 +23,28 @@ const MIB_PER_GIB: i64 = 1024;
 const VALUE_COST: usize = 64;
 
 /// The frame that a launcher is sent.
-pub(super) fn frame(start: &PlacedStart) -> Cow<'_, Frame> {
-    match &start.changes {
-        None => Cow::Borrowed(&start.frame),
-        Some(changes) => Cow::Owned(Frame {
-            payload: changed(&start.frame.payload, changes),
-            ..start.frame.clone()
-        }),
+pub(super) fn frame(start: &PlacedStart) -> Frame {
+    let mut frame = frame_of(&start.parcel);
+    if let Some(changes) = &start.changes {
+        frame.payload = changed(&frame.payload, changes);
     }
+    frame
 }
 
 /// The command that a launcher is sent: one for an instance on another node than was thought names that node, because
 /// launchers refuse what is not for them.
-pub(super) fn command(command: &TargetedCommand) -> Cow<'_, Frame> {
-    if !command.is_readdressed {
-        return Cow::Borrowed(&command.frame);
+pub(super) fn command(command: &TargetedCommand) -> Frame {
+    let mut frame = frame_of(&command.parcel);
+    if command.is_readdressed
+        && let Ok(delete) = Delete::decode(&frame.payload)
+    {
+        let delete = Delete {
+            workload_agent_uuid: command.target.node.to_string(),
+            ..delete
+        };
+        frame.payload = delete.encode();
     }
-    let Ok(delete) = Delete::decode(&command.frame.payload) else {
-        return Cow::Borrowed(&command.frame);
-    };
-    let delete = Delete {
-        workload_agent_uuid: command.target.node.to_string(),
-        ..delete
-    };
-    Cow::Owned(Frame {
-        payload: delete.encode(),
-        ..command.frame.clone()
-    })
+    frame
 }
 
 /// What the changes may add to a START's cost in a queue, in bytes.

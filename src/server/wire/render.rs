@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{
-    AttemptFailed, CountedAs, InstanceView, NodeCapacity, NodeView, Payload, QueryResult, Ratio,
-    Reason,
+    AttemptFailed, CountedAs, InstanceStopped, InstanceView, NodeCapacity, NodeView, Payload,
+    QueryResult, Ratio, Reason,
 };
 use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
-use super::{changes, withheld};
+use super::parcels::frame_of;
+use super::{changes, parcels, refusals, withheld};
 use crate::server::session::stamp_sent;
 use sched_core::{Accounting, Message, OfferRules, Order};
 
@@ -25,10 +26,10 @@ const ENTRY_COST: usize = 96;
 /// What a message counts in a queue, in bytes: at least what it takes up there, and about what it takes when written.
 pub(in crate::server) fn cost(message: &Message) -> usize {
     match message {
-        Message::Start(start) => start.frame.cost() + changes::cost(start),
-        Message::Targeted(command) => command.frame.cost(),
-        Message::Forward(frame) => frame.cost(),
-        Message::StatsWithout(stats) => stats.frame.cost(),
+        Message::Start(start) => parcels::cost(&start.parcel) + changes::cost(start),
+        Message::Targeted(command) => parcels::cost(&command.parcel),
+        Message::Forward(parcel) => parcels::cost(parcel),
+        Message::StatsWithout(stats) => parcels::cost(&stats.parcel),
         own_words => OWN_MESSAGE_COST + text_len(own_words),
     }
 }
@@ -77,11 +78,15 @@ fn text_len(message: &Message) -> usize {
             &it.vnic_mac,
             &it.reason,
         ]),
-        Message::CommandRefused(it) => all(&[&it.name, &it.detail]) + optional(&it.instance_uuid),
         Message::InstancePlaced(it) => all(&[&it.instance_uuid, &it.node_uuid, &it.hostname]),
         Message::Snapshot(it) => node_rows_len(&it.nodes) + instance_rows_len(&it.instances),
+        Message::CommandRefused(refused) => {
+            let it = refusals::refused(refused);
+            all(&[&it.name, &it.detail]) + optional(&it.instance_uuid)
+        }
         // Few and short: written once more to be counted.
         Message::InstanceDeleted(_)
+        | Message::InstanceStopped(_)
         | Message::InstanceQueued(_)
         | Message::InstanceState(_)
         | Message::DrainProgress(_)
@@ -164,10 +169,10 @@ pub(in crate::server) fn encode(
     dst: &mut BytesMut,
 ) {
     match message {
-        Message::Start(start) => forward(&changes::frame(start), own, encoder, dst),
-        Message::Targeted(command) => forward(&changes::command(command), own, encoder, dst),
-        Message::Forward(frame) => forward(frame, own, encoder, dst),
-        Message::StatsWithout(stats) => forward(&withheld::frame(stats), own, encoder, dst),
+        Message::Start(start) => forward(changes::frame(start), own, encoder, dst),
+        Message::Targeted(command) => forward(changes::command(command), own, encoder, dst),
+        Message::Forward(parcel) => forward(frame_of(parcel), own, encoder, dst),
+        Message::StatsWithout(stats) => forward(withheld::frame(stats), own, encoder, dst),
         Message::Connected { configuration } => {
             let mut connected = Connected::new(own, peer, configuration.clone());
             if encoder.encoding() == Encoding::Native {
@@ -182,18 +187,9 @@ pub(in crate::server) fn encode(
     }
 }
 
-fn forward(frame: &Frame, own: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
-    let is_traced = frame
-        .trace
-        .as_ref()
-        .is_some_and(|trace| trace.path.is_some());
-    if is_traced {
-        let mut stamped = frame.clone();
-        stamp_sent(&mut stamped, own);
-        encoder.encode_frame(&stamped, dst);
-    } else {
-        encoder.encode_frame(frame, dst);
-    }
+fn forward(mut frame: Frame, own: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
+    stamp_sent(&mut frame, own);
+    encoder.encode_frame(&frame, dst);
 }
 
 /// Kind and payload of what the scheduler says in its own words.
@@ -216,11 +212,20 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::NodeConnected(event) => (Kind::NODE_CONNECTED, event.encode()),
         Message::NodeDisconnected(event) => (Kind::NODE_DISCONNECTED, event.encode()),
         Message::ControllerStatus(status) => (Kind::CONTROLLER_STATUS, status.encode()),
-        Message::CommandRefused(refused) => (Kind::COMMAND_REFUSED, refused.encode()),
+        Message::CommandRefused(refused) => {
+            (Kind::COMMAND_REFUSED, refusals::refused(refused).encode())
+        }
         Message::InstancePlaced(placed) => (Kind::INSTANCE_PLACED, placed.encode()),
         Message::PlacementDecision(decision) => (Kind::PLACEMENT_DECISION, decision.encode()),
         Message::QueryResult(result) => (Kind::QUERY_RESULT, result.encode()),
         Message::InstanceDeleted(event) => (Kind::INSTANCE_DELETED, event.encode()),
+        Message::InstanceStopped(instance) => {
+            let stopped = InstanceStopped {
+                instance_uuid: instance.to_string(),
+                ..InstanceStopped::default()
+            };
+            (Kind::INSTANCE_STOPPED, stopped.encode())
+        }
         Message::InstanceQueued(event) => (Kind::INSTANCE_QUEUED, event.encode()),
         Message::InstanceState(event) => (Kind::INSTANCE_STATE, event.encode()),
         Message::DrainProgress(event) => (Kind::DRAIN_PROGRESS, event.encode()),

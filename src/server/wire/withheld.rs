@@ -10,6 +10,7 @@ use proto_frames::Frame;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{Payload, Stats, peek};
 
+use super::parcels::frame_of;
 use sched_core::StatsWithout;
 
 /// The frame that a controller is sent.
@@ -17,16 +18,15 @@ use sched_core::StatsWithout;
 /// A payload in an unusual style may be longer when it is written in the usual one. No frame leaves that is longer than
 /// one may be which comes: instead no instance is left in it.
 pub(super) fn frame(stats: &StatsWithout) -> Frame {
-    let payload =
-        peek::stats_without(&stats.frame.payload, &stats.rows).unwrap_or_else(|| rewritten(stats));
+    let without = peek::stats_without(&stats.parcel.payload, &stats.rows);
     Frame {
-        payload,
-        ..stats.frame.clone()
+        payload: without.unwrap_or_else(|| rewritten(stats)),
+        ..frame_of(&stats.parcel)
     }
 }
 
 fn rewritten(stats: &StatsWithout) -> Bytes {
-    let mut left = Stats::decode(&stats.frame.payload).unwrap_or_default();
+    let mut left = Stats::decode(&stats.parcel.payload).unwrap_or_default();
     // Those of its own instances were passed on in frames of their own.
     left.ended.clear();
     let mut at = 0..;
@@ -35,7 +35,7 @@ fn rewritten(stats: &StatsWithout) -> Bytes {
         at.is_some_and(|at| stats.rows.binary_search(&at).is_err())
     });
     let mut payload = left.encode();
-    if payload.len() > MAX_PAYLOAD_LEN.max(stats.frame.payload.len()) {
+    if payload.len() > MAX_PAYLOAD_LEN.max(stats.parcel.payload.len()) {
         left.instances.clear();
         payload = left.encode();
     }
@@ -48,12 +48,16 @@ mod tests {
     use proto_frames::payload::{Payload, Stats};
     use proto_frames::{Frame, Kind, Uuid};
 
+    use super::super::parcels::parcel;
     use super::frame;
     use sched_core::StatsWithout;
 
     fn without(payload: String, rows: Vec<u32>) -> Stats {
         let came = Frame::new(Kind::STATS, Uuid::nil(), payload.into_bytes());
-        let stats = StatsWithout { frame: came, rows };
+        let stats = StatsWithout {
+            parcel: parcel(came),
+            rows,
+        };
         Stats::decode(&frame(&stats).payload).expect("what is written can be read")
     }
 

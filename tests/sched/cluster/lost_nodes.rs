@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ciao_scheduler::server::sim_support;
 use proto_frames::Kind;
 use proto_frames::payload::{
     CommandRefused, Evacuate, EvacuateMode, InstanceView, NodeView, PlacementState, Query,
     QueryKind, QueryResult, RefusalReason,
 };
 use sched_core::{
-    Departure, IN_DOUBT_TIME, Input, Meaning, Message, Rules, SETTLE_TIME, SessionId,
+    Command, Departure, IN_DOUBT_TIME, Input, Message, Rules, SETTLE_TIME, SessionId,
 };
 
 use crate::support::durability::durable;
@@ -22,7 +23,7 @@ fn ask(world: &mut World, what: QueryKind, limit: u32, after: Option<String>) ->
         limit: Some(limit),
         ..Query::default()
     };
-    world.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+    world.say(operator, Command::Query(Box::new(query)));
     let results = world.told_of(operator, |message| match message {
         Message::QueryResult(result) => Some(*result),
         _ => None,
@@ -54,13 +55,9 @@ fn forget(world: &mut World, number: u64) -> Vec<CommandRefused> {
         mode: EvacuateMode::Forget,
         ..Evacuate::default()
     };
-    world.frame(
-        operator,
-        Kind::EVACUATE,
-        Meaning::Evacuate(Box::new(evacuate)),
-    );
+    world.say(operator, Command::Evacuate(Box::new(evacuate)));
     world.told_of(operator, |message| match message {
-        Message::CommandRefused(refused) => Some(refused),
+        Message::CommandRefused(refused) => Some(sim_support::refused(&refused)),
         _ => None,
     })
 }

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
+use proto_frames::Role;
 use proto_frames::payload::{Batch, Scheduling, StartFailureReason};
-use proto_frames::{Encoding, Kind, Role};
 use sched_core::{
-    CapacityRule, ClusterConfiguration, Config, Meaning, NodeExtras, Resources, Rules, SessionId,
+    CapacityRule, ClusterConfiguration, Config, Dialect, NodeExtras, Resources, Rules, SessionId,
     StartRequest,
 };
 
@@ -193,12 +193,12 @@ impl Simulation {
             Report::Failed(name, reason) => world.start_failed(session, &name, reason),
             Report::Gone(kind, name) => world.gone(session, kind, &name),
             Report::NotThere(name) => {
-                let meaning = Meaning::DeleteFailed {
+                let refused = sched_core::Report::DeleteFailed {
                     node: node_uuid(node.number).to_string().into(),
                     instance: id(&name),
                     no_instance: true,
                 };
-                world.frame(session, Kind::DELETE_FAILURE, meaning);
+                world.say(session, refused);
             }
         }
     }
@@ -234,8 +234,8 @@ impl Simulation {
             self.world.put_back(unsent);
         }
         let encoding = match self.nodes[at].make {
-            Make::Own => Encoding::Native,
-            Make::Original => Encoding::Gob,
+            Make::Own => Dialect::Native,
+            Make::Original => Dialect::Original,
         };
         let uuid = node_uuid(self.nodes[at].number);
         self.nodes[at].session = None;

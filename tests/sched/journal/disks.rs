@@ -7,9 +7,9 @@ use proto_frames::payload::{
     Evacuate, EvacuateMode, Migrate, Query, QueryKind, RefusalReason, StartFailureReason,
     StoreState, StoreView, Update,
 };
-use proto_frames::{Frame, Kind, Uuid};
+use proto_frames::{Kind, Uuid};
 use sched_core::{
-    DISK_PATIENCE, DiskState, Input, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, Meaning, Message,
+    Command, DISK_PATIENCE, DiskState, Input, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, Message,
     PolicyRules, Rules, SessionId, StartRequest,
 };
 
@@ -54,7 +54,7 @@ impl World {
             what,
             ..Query::default()
         };
-        self.frame(peer, Kind::QUERY, Meaning::Query(Box::new(query)));
+        self.say(peer, Command::Query(Box::new(query)));
         let told = self.told(peer).into_iter();
         let mut answers = told.filter_map(|message| match message {
             Message::QueryResult(result) => result.store,
@@ -66,7 +66,7 @@ impl World {
     fn refusals(&mut self, peer: SessionId) -> Vec<RefusalReason> {
         let told = self.told(peer).into_iter();
         let refused = told.filter_map(|message| match message {
-            Message::CommandRefused(refused) => Some(refused.reason),
+            Message::CommandRefused(refused) => Some(refused.cause.reason()),
             _ => None,
         });
         refused.collect()
@@ -300,12 +300,8 @@ fn as_many_wait_at_the_door_as_may() {
     for number in 0..5 {
         let start = request(&format!("long-{number}"), 40).waiting(600);
         let payload = vec![b' '; len];
-        let frame = Frame::new(Kind::START, world.uuid_of(controller), Bytes::from(payload));
-        world.handle(Input::Frame {
-            session: controller,
-            frame,
-            meaning: Meaning::Start(Box::new(start)),
-        });
+        let start = Command::Start(Box::new(start));
+        world.say_with(controller, start, Bytes::from(payload));
     }
     assert_eq!(world.failures(controller), not_recorded(&["long-4"]));
 }
@@ -440,8 +436,8 @@ fn commands_that_have_to_outlive_a_restart_are_refused() {
             mode,
             ..Evacuate::default()
         };
-        let meaning = Meaning::Evacuate(Box::new(evacuate));
-        world.frame(controller, Kind::EVACUATE, meaning);
+        let command = Command::Evacuate(Box::new(evacuate));
+        world.say(controller, command);
     }
     let expected = vec![RefusalReason::NotRecorded; 5];
     assert_eq!(world.refusals(controller), expected);

@@ -5,8 +5,7 @@ use std::time::Duration;
 use proto_frames::Kind;
 use proto_frames::payload::{Scheduling, StartFailureReason};
 use sched_core::{
-    Capabilities, Config, IN_DOUBT_TIME, Input, Meaning, Message, NodeExtras, SessionId,
-    StatsReport,
+    Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId, StatsReport,
 };
 
 use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
@@ -382,7 +381,7 @@ fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<
         extras: lease.map(|_| Box::new(extras)),
         instances: names.iter().map(|name| running(name, 1)).collect(),
     };
-    world.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
+    world.say(node, Report::Stats(Box::new(report)));
 }
 
 #[test]

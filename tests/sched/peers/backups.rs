@@ -8,8 +8,8 @@ use proto_frames::payload::{
     DeleteFailureReason, InstanceView, LifeState, NodeView, PlacementState, Scheduling, Snapshot,
     Standing, StartFailureReason,
 };
-use proto_frames::{Encoding, Kind, Role};
-use sched_core::{Backlog, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
+use proto_frames::{Kind, Role};
+use sched_core::{Backlog, Dialect, Input, MAX_REPLAY, Message, REPLAY_TIME, SessionId};
 
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
@@ -207,7 +207,7 @@ fn a_connection_replaced_while_it_is_being_told_is_told_from_the_start() {
     }
     assert_eq!(world.place(master, "a", 1), None);
     world.cut(master);
-    let again = world.join(Role::CONTROLLER, world.uuid_of(backup), Encoding::Native);
+    let again = world.join(Role::CONTROLLER, world.uuid_of(backup), Dialect::Native);
     world.advance(Duration::ZERO);
     let mut picture = Picture::default();
     let told = world.told(again);

@@ -1,15 +1,16 @@
 //! What one peer can make the core hold: texts, names, numbers and lists that others choose are cut or refused at a
 //! limit, and are given back once nobody uses them.
 
+use ciao_scheduler::server::sim_support;
+use proto_frames::Kind;
 use proto_frames::payload::{
     Payload, Query, QueryKind, RefusalReason, Scheduling, Span, StartFailure, StartFailureReason,
     Topic, Update,
 };
-use proto_frames::{Frame, Kind};
 use sched_core::{
-    Input, MAX_AWAITED_BY_OPERATOR, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES,
+    Command, MAX_AWAITED_BY_OPERATOR, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES,
     MAX_MANAGED_BYTES_OF_OPERATORS, MAX_OPERATOR_BATCHES, MAX_RESOURCE_NAMES,
-    MAX_RESOURCES_PER_NODE, Meaning, Message, NodeExtras, Resources, SessionId, StartRequest,
+    MAX_RESOURCES_PER_NODE, Message, NodeExtras, Report, Resources, SessionId, StartRequest,
 };
 
 use crate::support::requests::Asking;
@@ -25,13 +26,13 @@ fn long_text() -> String {
 }
 
 pub(crate) fn refuse_at_length(world: &mut World, node: SessionId, name: &str) {
-    let meaning = Meaning::StartFailed {
+    let failed = Report::StartFailed {
         node: world.uuid_of(node).to_string().into(),
         instance: Some(id(name)),
         reason: StartFailureReason::LaunchFailure,
         detail: long_text().into(),
     };
-    world.frame(node, Kind::START_FAILURE, meaning);
+    world.say(node, failed);
 }
 
 /// Has a START refused by ten nodes, at length; what its sender and an operator that watches are told.
@@ -50,7 +51,7 @@ fn history(world: &mut World, operator: SessionId, name: &str) -> Vec<String> {
         ..Query::default()
     };
     world.look_away();
-    world.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+    world.say(operator, Command::Query(Box::new(query)));
     match world.told_once(operator) {
         Message::QueryResult(result) => result.history.into_iter().map(|row| row.detail).collect(),
         other => panic!("{other:?}"),
@@ -228,7 +229,7 @@ fn an_instance_cannot_come_to_ask_for_more_resources_than_one_start_may() {
 fn refusals(world: &mut World, peer: SessionId) -> Vec<(Kind, RefusalReason, String)> {
     let told = world.told(peer).into_iter();
     let refused = told.filter_map(|message| match message {
-        Message::CommandRefused(it) => Some(it),
+        Message::CommandRefused(it) => Some(sim_support::refused(&it)),
         _ => None,
     });
     refused
@@ -365,13 +366,8 @@ fn what_is_kept_of_starts_is_bounded_and_operators_leave_some_to_controllers() {
         number += 1;
         let mut start = request(&format!("i-{number}"), 1).attempts(2);
         start.node_id = None;
-        let frame = Frame::new(Kind::START, world.uuid_of(sender), payload.clone());
-        let meaning = Meaning::Start(Box::new(start));
-        world.handle(Input::Frame {
-            session: sender,
-            frame,
-            meaning,
-        });
+        let start = Command::Start(Box::new(start));
+        world.say_with(sender, start, payload.clone());
         let failed = world.failures(sender);
         world.look_away();
         failed.is_empty()
@@ -445,14 +441,9 @@ fn a_notice_that_no_native_peer_could_read_is_carried_to_original_ones_alone() {
     let operator = world.operator(&[Topic::Failures, Topic::Instances]);
     let node = world.node_with(1, 1000);
     world.look_away();
-    let mut say = |kind, meaning, len| {
+    let mut say = |len| {
         let payload = bytes::Bytes::from(vec![b' '; len]);
-        let frame = Frame::new(kind, world.uuid_of(node), payload);
-        world.handle(Input::Frame {
-            session: node,
-            frame,
-            meaning,
-        });
+        world.say_with(node, Report::InstanceDeleted(id("a")), payload);
         let heard = [native, original, operator].map(|peer| {
             let told = world.told(peer).into_iter();
             told.filter(|it| matches!(it, Message::Forward(_))).count()
@@ -460,12 +451,8 @@ fn a_notice_that_no_native_peer_could_read_is_carried_to_original_ones_alone() {
         (heard, refusals(&mut world, node))
     };
     let most = 256 * 1024;
-    let gone = || Meaning::InstanceGone(id("a"));
-    assert_eq!(
-        say(Kind::INSTANCE_DELETED, gone(), most),
-        ([1, 1, 1], vec![])
-    );
-    let (heard, told) = say(Kind::INSTANCE_DELETED, gone(), most + 1);
+    assert_eq!(say(most), ([1, 1, 1], vec![]));
+    let (heard, told) = say(most + 1);
     assert_eq!((heard, told.len()), ([0, 1, 0], 1));
     assert_eq!(told[0].1, RefusalReason::TooLong);
 }

@@ -1,13 +1,13 @@
 //! Peers come and go.
 
 use proto_frames::payload::{NodeType, RefusalReason, Topic};
-use proto_frames::{Encoding, Kind, Role, Uuid};
+use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    BindingRecord, Config, Hello, MAX_BINDINGS, Meaning, Message, Record, RecordKey,
-    RefusedConnect, Restored, Rules,
+    BindingRecord, Command, Config, Dialect, Hello, MAX_BINDINGS, Message, Record, RecordKey,
+    RefusedConnect, Restored, Rules, Sent, Target,
 };
 
-use crate::support::world::{Size, World, config, node_uuid};
+use crate::support::world::{Size, World, config, id, node_uuid};
 
 fn node_events(told: Vec<Message>) -> Vec<(bool, String, NodeType)> {
     told.into_iter()
@@ -35,7 +35,7 @@ fn every_controller_hears_of_every_node_once() {
     let mut world = World::new();
     let early = world.original_controller();
     let node = world.silent_node(1);
-    let on_network = world.join(Role::NETAGENT, node_uuid(2), Encoding::Gob);
+    let on_network = world.join(Role::NETAGENT, node_uuid(2), Dialect::Original);
     let late = world.original_controller();
     let expected = [
         (true, node_uuid(1).to_string(), NodeType::Compute),
@@ -57,7 +57,11 @@ fn every_controller_hears_of_every_node_once() {
 fn a_node_with_both_roles_is_announced_as_both_and_its_loss_is_told_once() {
     let mut world = World::new();
     let early = world.original_controller();
-    let both = world.join(Role::AGENT | Role::NETAGENT, node_uuid(1), Encoding::Gob);
+    let both = world.join(
+        Role::AGENT | Role::NETAGENT,
+        node_uuid(1),
+        Dialect::Original,
+    );
     let late = world.original_controller();
     world.cut(both);
     let name = node_uuid(1).to_string();
@@ -74,7 +78,7 @@ fn a_node_with_both_roles_is_announced_as_both_and_its_loss_is_told_once() {
 fn a_concentrators_agent_is_no_node() {
     let mut world = World::new();
     let controller = world.original_controller();
-    let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(7), Encoding::Gob);
+    let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(7), Dialect::Original);
     world.cut(agent);
     assert_eq!(node_events(world.told(controller)), []);
 }
@@ -102,7 +106,7 @@ fn a_newer_connection_takes_the_nodes_place_and_nobody_notices() {
 fn a_node_that_comes_back_with_another_role_is_lost_and_found() {
     let (mut world, controller, _) = World::new().with_node(100);
     world.look_away();
-    world.join(Role::NETAGENT, node_uuid(1), Encoding::Native);
+    world.join(Role::NETAGENT, node_uuid(1), Dialect::Native);
     let name = node_uuid(1).to_string();
     assert_eq!(
         node_events(world.told(controller)),
@@ -119,7 +123,7 @@ fn a_bound_uuid_is_refused_to_every_other_certificate() {
     let hello = |bound| Hello {
         uuid: node_uuid(1),
         role: Role::AGENT,
-        encoding: Encoding::Gob,
+        dialect: Dialect::Original,
         bound,
         address: None,
     };
@@ -136,7 +140,7 @@ fn operator(number: usize, bound: bool) -> Hello {
     Hello {
         uuid: Uuid::from_u128(number as u128),
         role: Role::OPERATOR,
-        encoding: Encoding::Native,
+        dialect: Dialect::Native,
         bound,
         address: None,
     }
@@ -167,7 +171,7 @@ fn beyond_the_limit_a_bound_uuid_is_its_certificates_while_that_is_there() {
     let binding = |number| Restored {
         key: RecordKey::Binding(Uuid::from_u128(number as u128)),
         record: Record::Binding(BindingRecord::default()),
-        request: None,
+        start: None,
     };
     let mut world = World::with(Config {
         restored: (1..=MAX_BINDINGS).map(binding).collect(),
@@ -189,22 +193,22 @@ fn beyond_the_limit_a_bound_uuid_is_its_certificates_while_that_is_there() {
 #[test]
 fn a_peer_must_claim_a_role_its_encoding_has() {
     let mut world = World::new();
-    let hello = |role, encoding| Hello {
+    let hello = |role, dialect| Hello {
         uuid: Uuid::from_u128(1),
         role,
-        encoding,
+        dialect,
         bound: false,
         address: None,
     };
     assert_eq!(
-        world.knock(hello(Role(0), Encoding::Gob)),
+        world.knock(hello(Role(0), Dialect::Original)),
         Err(RefusedConnect::NoRole)
     );
     assert_eq!(
-        world.knock(hello(Role::OPERATOR, Encoding::Gob)),
-        Err(RefusedConnect::OperatorInGob)
+        world.knock(hello(Role::OPERATOR, Dialect::Original)),
+        Err(RefusedConnect::OriginalOperator)
     );
-    assert!(world.knock(hello(Role::OPERATOR, Encoding::Native)).is_ok());
+    assert!(world.knock(hello(Role::OPERATOR, Dialect::Native)).is_ok());
 }
 
 #[test]
@@ -226,43 +230,36 @@ fn an_operator_hears_only_what_it_asks_for() {
 }
 
 #[test]
-fn news_of_an_added_kind_goes_to_peers_that_can_know_it() {
-    let mut world = World::new();
-    let (native, original) = (world.controller(), world.original_controller());
-    let operator = world.operator(&[Topic::Instances]);
-    let node = world.node_with(1, 100);
-    world.look_away();
-    world.frame(node, Kind::INSTANCE_STATE, Meaning::Opaque);
-    for peer in [native, operator] {
-        let told = world.told_once(peer);
-        assert!(matches!(told, Message::Forward(_)), "{told:?}");
-    }
-    assert!(world.told(original).is_empty());
-    world.nothing_else();
-}
-
-#[test]
 fn commands_on_instances_are_the_master_s_and_the_operators_alone() {
     let mut world = World::new();
-    let (master, backup) = (world.controller(), world.controller());
-    let (operator, node) = (world.operator(&[]), world.node_with(1, 100));
+    let (_master, backup) = (world.controller(), world.controller());
+    let node = world.node_with(1, 100);
     let original = world.original_controller();
     world.look_away();
-    for kind in [Kind::SUSPEND, Kind::RESUME, Kind::MIGRATE, Kind::UPDATE] {
+    let target = || Target {
+        instance: id("a"),
+        node: "".into(),
+    };
+    let commands: [fn(Target) -> Command; 4] = [
+        Command::Suspend,
+        Command::Resume,
+        |_| Command::Migrate(Box::default()),
+        |_| Command::Update(Box::default()),
+    ];
+    for command in commands {
         for (peer, reason) in [
             (node, RefusalReason::NotPermitted),
             (backup, RefusalReason::NotMaster),
-            // Nobody has read what these say, so nobody may take them for done, nor for news.
-            (master, RefusalReason::Unsupported),
-            (operator, RefusalReason::Unsupported),
         ] {
-            world.frame(peer, kind, Meaning::Opaque);
+            let command = command(target());
+            let name = Sent::from(command.name());
+            world.say(peer, command);
             let Message::CommandRefused(refused) = world.told_once(peer) else {
-                panic!("{kind} was not refused");
+                panic!("{name:?} was not refused");
             };
-            assert_eq!((refused.reason, refused.operand), (reason, kind.operand));
+            assert_eq!((refused.cause.reason(), refused.sent), (reason, name));
         }
-        world.frame(original, kind, Meaning::Opaque);
+        world.say(original, command(target()));
     }
     world.nothing_else();
 }

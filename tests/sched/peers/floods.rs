@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use proto_frames::Kind;
 use proto_frames::payload::{Scheduling, Span, Topic};
 use sched_core::{
-    Footprint, MAX_AWAITED, MAX_BATCH_BYTES, MAX_BATCHES, MAX_HELD_FOR_DISK,
+    Command, Footprint, MAX_AWAITED, MAX_BATCH_BYTES, MAX_BATCHES, MAX_HELD_FOR_DISK,
     MAX_HELD_FOR_DISK_BYTES, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES, MAX_PAST_BYTES, MAX_REPLAY,
-    MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, Meaning, NodeExtras, Resources, SessionId,
+    MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, NodeExtras, Resources, SessionId,
 };
 
 use super::bounds::{names_of, refuse_at_length};
@@ -115,8 +114,7 @@ impl Flood {
             7 => {
                 let topics = (0..1000).map(|at| Topic::from(Topic::KNOWN[at % 5]));
                 let operator = self.operators[self.chance.usize(0..2)];
-                self.world
-                    .frame(operator, Kind::WATCH, Meaning::Watch(topics.collect()));
+                self.world.say(operator, Command::Watch(topics.collect()));
             }
             8 => self.world.advance(Duration::from_secs(3)),
             _ => {

@@ -9,12 +9,13 @@ use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
 use sched_core::{
-    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Meaning, Message, NodeExtras,
-    NodeReport, Resources, SessionId,
+    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Message, NodeExtras, NodeReport,
+    Report, Resources, SessionId,
 };
 
 use crate::support::histories::{History, run_histories};
 use crate::support::requests::Asking;
+use crate::support::sending::kind_in;
 use crate::support::world::{Size, World, id, node_uuid, report, request, running};
 
 const HONEST: u64 = 3;
@@ -96,8 +97,8 @@ impl Run {
                         "an honest node is told {order:?}"
                     );
                 }
-                Message::Forward(frame) if to == self.controller => {
-                    assert!(frame.kind != Kind::STATS || !frame.payload.is_empty());
+                Message::Forward(parcel) if to == self.controller => {
+                    assert!(kind_in(&parcel) != Kind::STATS || !parcel.payload.is_empty());
                 }
                 _ => {}
             }
@@ -172,31 +173,25 @@ impl Run {
     fn lie(&mut self, liar: SessionId) {
         let name = self.any_name();
         let instance = || id(&name);
-        let (kind, meaning) = match self.chance.u8(..8) {
-            0 => (Kind::READY, Meaning::Ready(Box::new(self.absurd()))),
-            1 => (Kind::INSTANCE_DELETED, Meaning::InstanceGone(instance())),
-            2 => (Kind::INSTANCE_STOPPED, Meaning::InstanceCutOff(instance())),
-            3 => {
-                let failed = Meaning::StartFailed {
-                    node: "".into(),
-                    instance: self.chance.bool().then(instance),
-                    reason: StartFailureReason::LaunchFailure,
-                    detail: "x".repeat(1000).into(),
-                };
-                (Kind::START_FAILURE, failed)
-            }
-            4 => {
-                let failed = Meaning::DeleteFailed {
-                    node: "".into(),
-                    instance: instance(),
-                    no_instance: self.chance.bool(),
-                };
-                (Kind::DELETE_FAILURE, failed)
-            }
-            5 => (Kind::FULL, Meaning::Status),
+        let report = match self.chance.u8(..8) {
+            0 => Report::Ready(Box::new(self.absurd())),
+            1 => Report::InstanceDeleted(instance()),
+            2 => Report::InstanceCutOff(instance()),
+            3 => Report::StartFailed {
+                node: "".into(),
+                instance: self.chance.bool().then(instance),
+                reason: StartFailureReason::LaunchFailure,
+                detail: "x".repeat(1000).into(),
+            },
+            4 => Report::DeleteFailed {
+                node: "".into(),
+                instance: instance(),
+                no_instance: self.chance.bool(),
+            },
+            5 => Report::Full,
             _ => return self.flood(liar),
         };
-        self.world.frame(liar, kind, meaning);
+        self.world.say(liar, report);
     }
 
     /// Lists what others have, and much that nobody has.

@@ -1,8 +1,9 @@
 //! Controllers: one master, the others backup, in order.
 
+use ciao_scheduler::server::sim_support;
+use proto_frames::Role;
 use proto_frames::payload::{RefusalReason, Standing};
-use proto_frames::{Encoding, Role};
-use sched_core::Message;
+use sched_core::{Dialect, Message};
 
 use crate::support::world::World;
 
@@ -62,6 +63,7 @@ fn a_backups_command_has_no_effect_and_a_native_one_is_told_so() {
     assert_eq!(world.place(backup, "b", 1), None);
     match world.told_once(backup) {
         Message::CommandRefused(refused) => {
+            let refused = sim_support::refused(&refused);
             assert_eq!(refused.reason, RefusalReason::NotMaster);
             assert_eq!(refused.name, "COMMAND START");
             assert_eq!(refused.instance_uuid.as_deref(), Some("b"));
@@ -87,7 +89,7 @@ fn a_newer_connection_of_the_master_stays_master() {
     let backup = world.controller();
     let node = world.node_with(1, 100);
     world.look_away();
-    let again = world.join(Role::CONTROLLER, world.uuid_of(first), Encoding::Native);
+    let again = world.join(Role::CONTROLLER, world.uuid_of(first), Dialect::Native);
     assert_eq!(standings(&world.told(again)), [Standing::Master]);
     assert_eq!(standings(&world.told(backup)), []);
     assert_eq!(world.place(again, "a", 1), Some(node));

@@ -1,8 +1,8 @@
 //! The choice: first fit, not most recently used.
 
 use proto_frames::payload::{StartFailureReason, Topic};
-use proto_frames::{Encoding, Kind, Role};
-use sched_core::{Backlog, Input, Resources};
+use proto_frames::{Kind, Role};
+use sched_core::{Backlog, Dialect, Input, Resources};
 
 use crate::support::requests::Asking;
 use crate::support::world::{Size, World, node_uuid, request};
@@ -133,7 +133,7 @@ fn the_reason_tells_no_node_from_no_room() {
     world.start_as(controller, on_network.clone());
     let node = world.silent_node(1);
     world.start(controller, "b", 1);
-    world.join(Role::NETAGENT, node_uuid(2), Encoding::Gob);
+    world.join(Role::NETAGENT, node_uuid(2), Dialect::Original);
     world.start_as(controller, on_network);
     let reasons: Vec<_> = world
         .failures(controller)
@@ -156,7 +156,11 @@ fn the_reason_tells_no_node_from_no_room() {
 #[test]
 fn a_node_with_both_roles_is_one_ledger_in_two_tables() {
     let (mut world, controller) = World::new().with_controller();
-    let both = world.join(Role::AGENT | Role::NETAGENT, node_uuid(1), Encoding::Gob);
+    let both = world.join(
+        Role::AGENT | Role::NETAGENT,
+        node_uuid(1),
+        Dialect::Original,
+    );
     world.ready(both, Size::of_mem(100));
     let mut on_network = request("net", 60);
     on_network.network_node = true;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use proto_frames::payload::{
     GroupPolicy, Near, ReasonKind, Scheduling, StartFailure, StartFailureReason,
 };
-use proto_frames::{Encoding, Kind, Role};
+use proto_frames::{Kind, Role};
 use sched_core::{
-    Aggregate, Backlog, FilterRule, Input, InstanceId, NodeName, PolicyRules, Rules, SessionId,
-    StartRequest,
+    Aggregate, Backlog, Dialect, FilterRule, Input, InstanceId, NodeName, PolicyRules, Rules,
+    SessionId, StartRequest,
 };
 
 use crate::support::requests::Asking;
@@ -244,7 +244,7 @@ fn without_any_node_there_is_nothing_to_count_and_never_is_not_said() {
 #[test]
 fn network_nodes_are_counted_for_network_starts() {
     let (mut world, controller, _) = World::new().with_node(1000);
-    let node = world.join(Role::NETAGENT, node_uuid(2), Encoding::Native);
+    let node = world.join(Role::NETAGENT, node_uuid(2), Dialect::Native);
     world.ready_as(node, |_| ());
     let mut start = request("x", 2000);
     start.network_node = true;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use proto_frames::payload::{Scheduling, StartFailureReason};
-use proto_frames::{Encoding, Kind, Role};
+use proto_frames::{Kind, Role};
 use sched_core::{
-    InstanceReport, Meaning, NodeExtras, NodeReport, Resources, SessionId, StartRequest,
+    Dialect, InstanceReport, NodeExtras, NodeReport, Report, Resources, SessionId, StartRequest,
 };
 
 use crate::support::seeds::for_each_seed;
@@ -292,7 +292,7 @@ impl Pair {
         node.released = None;
         node.session = Some(
             self.world
-                .join(roles, node_uuid(node.number), Encoding::Native),
+                .join(roles, node_uuid(node.number), Dialect::Native),
         );
         for (order, role) in self.orders.iter_mut().zip([Role::AGENT, Role::NETAGENT]) {
             if roles.contains(role) {
@@ -326,7 +326,7 @@ impl Pair {
             self.connect(at);
         } else {
             let uuid = node_uuid(node.number);
-            node.session = Some(self.world.join(node.roles, uuid, Encoding::Native));
+            node.session = Some(self.world.join(node.roles, uuid, Dialect::Native));
             node.is_ready = false;
             node.released = None;
         }
@@ -409,12 +409,12 @@ impl Pair {
             0 => world.gone(session, Kind::INSTANCE_DELETED, name),
             1 => world.gone(session, Kind::INSTANCE_STOPPED, name),
             2 if instance.is_listed => {
-                let meaning = Meaning::DeleteFailed {
+                let report = Report::DeleteFailed {
                     node: "".into(),
                     instance: id(name),
                     no_instance: true,
                 };
-                world.frame(session, Kind::DELETE_FAILURE, meaning);
+                world.say(session, report);
             }
             3 => {
                 // It is just not listed any more, three times in a row.

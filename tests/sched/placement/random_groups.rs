@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use proto_frames::payload::{Group, GroupPolicy, Scheduling, StartFailureReason};
-use proto_frames::{Encoding, Kind, Role, Uuid};
-use sched_core::{Config, InstanceReport, NodeExtras, NodeReport, Rules, SessionId, StartRequest};
+use proto_frames::{Kind, Role, Uuid};
+use sched_core::{
+    Config, Dialect, InstanceReport, NodeExtras, NodeReport, Rules, SessionId, StartRequest,
+};
 
 use crate::support::seeds::for_each_seed;
 use crate::support::world::{Size, World, config, id, node_uuid, report, request, running};
@@ -109,7 +111,7 @@ impl History {
     fn connect(&mut self, number: u64) {
         let session = self
             .world
-            .join(Role::AGENT, node_uuid(number), Encoding::Native);
+            .join(Role::AGENT, node_uuid(number), Dialect::Native);
         let node = self.nodes.get_mut(&number).expect("it is one of them");
         node.session = Some(session);
         // Another place from time to time, but never while instances are in the one it has.

@@ -1,9 +1,9 @@
 //! What runs an instance: virtual machines and containers go to the original's launchers, processes to this project's, and
 //! nothing to a launcher that would refuse it.
 
+use proto_frames::Role;
 use proto_frames::payload::StartFailureReason;
-use proto_frames::{Encoding, Role};
-use sched_core::{Message, NodeExtras, SessionId, StartRequest, VmType, VmTypes};
+use sched_core::{Dialect, Message, NodeExtras, SessionId, StartRequest, VmType, VmTypes};
 
 use crate::support::world::{Size, World, node_uuid, report, request};
 
@@ -16,7 +16,7 @@ fn start(name: &str, vm_type: VmType) -> StartRequest {
 
 /// A node of the original's.
 fn original(world: &mut World, number: u64) -> SessionId {
-    let node = world.join(Role::AGENT, node_uuid(number), Encoding::Gob);
+    let node = world.join(Role::AGENT, node_uuid(number), Dialect::Original);
     world.ready(node, Size::default());
     node
 }

@@ -1,12 +1,11 @@
 //! Rows of answers to queries: what they tell of nodes and instances beyond the original's figures, and how long an answer
 //! may become.
 
-use proto_frames::Kind;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::{
     Group, GroupPolicy, Payload, Query, QueryKind, QueryResult, Scheduling, StartFailureReason,
 };
-use sched_core::{Meaning, Message, NodeExtras, NodeReport, SessionId};
+use sched_core::{Command, Message, NodeExtras, NodeReport, Report, SessionId};
 
 use crate::support::world::{World, request};
 
@@ -22,7 +21,7 @@ fn say(world: &mut World, node: SessionId, extras: NodeExtras) {
         hostname: format!("host-{}", node.0).into(),
         extras: Some(Box::new(extras)),
     };
-    world.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
+    world.say(node, Report::Ready(Box::new(report)));
     world.stats(node, Vec::new());
 }
 
@@ -35,7 +34,7 @@ fn query(world: &mut World, what: QueryKind, after: Option<String>) -> QueryResu
         limit: Some(1000),
         ..Query::default()
     };
-    world.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+    world.say(operator, Command::Query(Box::new(query)));
     match world.told_once(operator) {
         Message::QueryResult(result) => *result,
         other => panic!("{other:?}"),

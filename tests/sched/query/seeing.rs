@@ -9,7 +9,7 @@ use proto_frames::payload::{
     HistoryRow, InstanceView, PlacementState, Query, QueryKind, QueryResult, Scheduling,
     StartFailureReason,
 };
-use sched_core::{Capabilities, Meaning, Message, NodeExtras, SessionId};
+use sched_core::{Capabilities, Command, Message, NodeExtras, SessionId};
 
 use crate::support::requests::Asking;
 use crate::support::words::asking;
@@ -32,7 +32,7 @@ impl World {
             limit: Some(limit),
             ..Query::default()
         };
-        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        self.say(operator, Command::Query(Box::new(query)));
         let answer = self.told_once(operator);
         self.cut(operator);
         match answer {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use proto_frames::Kind;
-use sched_core::{Capabilities, Config, Meaning, NodeExtras, NodeReport, Rules, SessionId};
+use sched_core::{Capabilities, Config, NodeExtras, NodeReport, Report, Rules, SessionId};
 
 use super::world::{AT_THE_BEGINNING, Size, World, config, id, known_node, report};
 
@@ -65,7 +64,6 @@ fn leased_as(world: &mut World, node: SessionId, mem: i64, capabilities: Capabil
 impl World {
     /// A launcher says that it stopped an instance because its lease was over.
     pub(crate) fn cut_off(&mut self, node: SessionId, name: &str) {
-        let meaning = Meaning::InstanceCutOff(id(name));
-        self.frame(node, Kind::INSTANCE_STOPPED, meaning);
+        self.say(node, Report::InstanceCutOff(id(name)));
     }
 }

@@ -4,7 +4,7 @@
 use proto_frames::Kind;
 use proto_frames::payload::{CommandFailure, LifeState, Migrate, Update};
 use sched_core::{
-    Capabilities, InstanceReport, Meaning, Message, NodeExtras, Order, PlacedStart, SessionId,
+    Capabilities, Command, InstanceReport, Message, NodeExtras, Order, PlacedStart, SessionId,
     StartRequest,
 };
 
@@ -46,14 +46,14 @@ impl World {
 
     /// This MIGRATE.
     pub(crate) fn migrate_as(&mut self, asker: SessionId, migrate: Migrate) {
-        let meaning = Meaning::Migrate(Box::new(migrate));
-        self.frame(asker, Kind::MIGRATE, meaning);
+        let command = Command::Migrate(Box::new(migrate));
+        self.say(asker, command);
     }
 
     /// This UPDATE.
     pub(crate) fn update_as(&mut self, asker: SessionId, update: Update) {
-        let meaning = Meaning::Update(Box::new(update));
-        self.frame(asker, Kind::UPDATE, meaning);
+        let command = Command::Update(Box::new(update));
+        self.say(asker, command);
     }
 
     /// A node says that these instances run on it.

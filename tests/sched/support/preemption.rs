@@ -9,8 +9,8 @@ use proto_frames::payload::{
     LifeState, Scheduling,
 };
 use sched_core::{
-    Capabilities, InstanceReport, InstanceState, Meaning, Message, NodeExtras, Order, PolicyRules,
-    Rules, SessionId, StartRequest, Target,
+    Capabilities, Command, InstanceReport, InstanceState, Message, NodeExtras, Order, PolicyRules,
+    Report, Rules, SessionId, StartRequest, Target,
 };
 
 use crate::support::words::asking;
@@ -134,8 +134,8 @@ impl World {
             priority: None,
             target_node_uuid: String::new(),
         };
-        let meaning = Meaning::InstanceState(Box::new(event));
-        self.frame(node, Kind::INSTANCE_STATE, meaning);
+        let report = Report::InstanceState(Box::new(event));
+        self.say(node, report);
     }
 
     /// A launcher has stopped an instance.
@@ -154,12 +154,12 @@ impl World {
     }
 
     fn delete_failed(&mut self, node: SessionId, name: &str, no_instance: bool) {
-        let meaning = Meaning::DeleteFailed {
+        let report = Report::DeleteFailed {
             node: self.uuid_of(node).to_string().into(),
             instance: id(name),
             no_instance,
         };
-        self.frame(node, Kind::DELETE_FAILURE, meaning);
+        self.say(node, report);
     }
 
     /// A launcher could not do what it was told.
@@ -177,8 +177,8 @@ impl World {
             reason,
             detail: String::new(),
         };
-        let meaning = Meaning::CommandFailed(Box::new(failure));
-        self.frame(node, Kind::COMMAND_FAILURE, meaning);
+        let report = Report::CommandFailed(Box::new(failure));
+        self.say(node, report);
     }
 
     /// A launcher says that it failed to suspend an instance.
@@ -203,12 +203,12 @@ impl World {
 
     /// SUSPEND, without a word about the node.
     pub(crate) fn ask_suspend(&mut self, from: SessionId, name: &str) {
-        self.frame(from, Kind::SUSPEND, Meaning::Suspend(anywhere(name)));
+        self.say(from, Command::Suspend(anywhere(name)));
     }
 
     /// RESUME, without a word about the node.
     pub(crate) fn ask_resume(&mut self, from: SessionId, name: &str) {
-        self.frame(from, Kind::RESUME, Meaning::Resume(anywhere(name)));
+        self.say(from, Command::Resume(anywhere(name)));
     }
 
     /// What a peer was told of instances' lives since the test last looked, as `instance state`.

@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sched_core::{Change, InstanceId, Record, RecordKey, Restored, StartRequest, Ticket};
+use proto_frames::Kind;
+use sched_core::{
+    Change, InstanceId, Record, RecordKey, Restored, RestoredStart, StartRequest, Ticket,
+};
+
+use crate::support::sending::parcel;
 
 /// What is on disk.
 #[derive(Debug, Default)]
@@ -75,14 +80,22 @@ impl Store {
         self.pending.clear();
         self.done.clear();
         let restored = |(key, record): (&RecordKey, &Record)| {
-            let request = match key {
-                RecordKey::Instance(name) => request(&InstanceId::new(name)),
-                RecordKey::Node(_) | RecordKey::Binding(_) | RecordKey::Claims(_) => None,
+            let start = match (key, record) {
+                (RecordKey::Instance(name), Record::Instance(record)) => {
+                    let request = request(&InstanceId::new(name));
+                    request
+                        .zip(record.payload.clone())
+                        .map(|(request, payload)| {
+                            let parcel = parcel(Kind::START, record.sender, payload);
+                            Box::new(RestoredStart { request, parcel })
+                        })
+                }
+                _ => None,
             };
             Restored {
                 key: key.clone(),
                 record: record.clone(),
-                request: request.map(Box::new),
+                start,
             }
         };
         self.records.iter().map(restored).collect()

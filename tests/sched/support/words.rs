@@ -2,12 +2,11 @@
 //!
 //! The world they are said in, and what is older than they are, is in `world`.
 
-use proto_frames::Kind;
 use proto_frames::payload::{
     Expression, Group, GroupPolicy, PlacementDecision, ReasonKind, Scheduling, StartFailure,
 };
 use sched_core::{
-    ConfigurationFlags, Meaning, Message, NewConfiguration, NodeExtras, NodeReport, Rules,
+    Command, ConfigurationFlags, Message, NewConfiguration, NodeExtras, NodeReport, Report, Rules,
     SessionId, StartRequest, StatsReport,
 };
 
@@ -126,7 +125,7 @@ impl World {
             ..report(Size::default())
         };
         change(&mut report);
-        self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
+        self.say(node, Report::Ready(Box::new(report)));
     }
 
     /// A READY of a node of the usual size that says this of itself.
@@ -152,13 +151,13 @@ impl World {
             extras: Some(Box::new(extras)),
             instances: Vec::new(),
         };
-        self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
+        self.say(node, Report::Stats(Box::new(report)));
     }
 
     /// This CONFIGURE.
     pub(crate) fn configure_as(&mut self, controller: SessionId, new: NewConfiguration) {
-        let meaning = Meaning::Configure(Box::new(new));
-        self.frame(controller, Kind::CONFIGURE, meaning);
+        let command = Command::Configure(Box::new(new));
+        self.say(controller, command);
     }
 
     /// A CONFIGURE with these rules, or without any.

@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::support::sending::gone;
 use crate::support::store::Store;
-use bytes::Bytes;
 use proto_frames::payload::{
     InstanceView, NodeView, Query, QueryKind, QueryResult, StartFailureReason, Topic,
 };
-use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    Action, ClusterConfiguration, Config, Departure, Hello, Input, InstanceId, InstanceReport,
-    InstanceState, KnownNode, Meaning, Message, NodeExtras, NodeReport, Notice, RefusedConnect,
-    Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport, Target,
+    Action, ClusterConfiguration, Command, Config, Departure, Dialect, Hello, Input, InstanceId,
+    InstanceReport, InstanceState, KnownNode, Message, NodeExtras, NodeReport, Notice,
+    RefusedConnect, Report, Resources, Rules, Scheduler, SessionId, StartRequest, StatsReport,
+    Target,
 };
 
 /// The core, its peers as far as the test made them, and what was said and not looked at yet.
@@ -255,14 +256,14 @@ impl World {
     }
 
     /// Lets a peer in; says nothing of what it was told.
-    pub(crate) fn join(&mut self, role: Role, uuid: Uuid, encoding: Encoding) -> SessionId {
+    pub(crate) fn join(&mut self, role: Role, uuid: Uuid, dialect: Dialect) -> SessionId {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         self.peers.insert(session, uuid);
         let hello = Hello {
             uuid,
             role,
-            encoding,
+            dialect,
             bound: false,
             address: None,
         };
@@ -284,24 +285,24 @@ impl World {
 
     pub(crate) fn controller(&mut self) -> SessionId {
         let uuid = Uuid::from_u128(0xc0_0000 + u128::from(self.sessions));
-        self.join(Role::CONTROLLER, uuid, Encoding::Native)
+        self.join(Role::CONTROLLER, uuid, Dialect::Native)
     }
 
     pub(crate) fn original_controller(&mut self) -> SessionId {
         let uuid = Uuid::from_u128(0xc0_0000 + u128::from(self.sessions));
-        self.join(Role::CONTROLLER, uuid, Encoding::Gob)
+        self.join(Role::CONTROLLER, uuid, Dialect::Original)
     }
 
     pub(crate) fn operator(&mut self, topics: &[Topic]) -> SessionId {
         let uuid = Uuid::from_u128(0x0b_0000 + u128::from(self.sessions));
-        let session = self.join(Role::OPERATOR, uuid, Encoding::Native);
-        self.frame(session, Kind::WATCH, Meaning::Watch(topics.to_vec()));
+        let session = self.join(Role::OPERATOR, uuid, Dialect::Native);
+        self.say(session, Command::Watch(topics.to_vec()));
         session
     }
 
     /// A compute node that is connected and has said nothing.
     pub(crate) fn silent_node(&mut self, number: u64) -> SessionId {
-        self.join(Role::AGENT, node_uuid(number), Encoding::Native)
+        self.join(Role::AGENT, node_uuid(number), Dialect::Native)
     }
 
     /// A compute node that takes work.
@@ -336,11 +337,17 @@ impl World {
     }
 
     pub(crate) fn report(&mut self, node: SessionId, report: NodeReport) {
-        self.frame(node, Kind::READY, Meaning::Ready(Box::new(report)));
+        self.say(node, Report::Ready(Box::new(report)));
     }
 
     pub(crate) fn status(&mut self, node: SessionId, kind: Kind) {
-        self.frame(node, kind, Meaning::Status);
+        let report = match kind {
+            Kind::FULL => Report::Full,
+            Kind::OFFLINE => Report::Offline,
+            Kind::MAINTENANCE => Report::Maintenance,
+            other => panic!("{other} is no status"),
+        };
+        self.say(node, report);
     }
 
     pub(crate) fn stats(&mut self, node: SessionId, instances: Vec<InstanceReport>) {
@@ -371,7 +378,7 @@ impl World {
             extras: extras.map(Box::new),
             instances,
         };
-        self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
+        self.say(node, Report::Stats(Box::new(report)));
     }
 
     pub(crate) fn start(&mut self, controller: SessionId, name: &str, mem: i64) {
@@ -381,7 +388,7 @@ impl World {
     pub(crate) fn start_as(&mut self, controller: SessionId, request: StartRequest) {
         self.requests
             .insert(request.instance.clone(), request.clone());
-        self.frame(controller, Kind::START, Meaning::Start(Box::new(request)));
+        self.say(controller, Command::Start(Box::new(request)));
     }
 
     pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
@@ -394,31 +401,22 @@ impl World {
             instance: id(name),
             node: node.to_string().into(),
         };
-        self.frame(controller, Kind::DELETE, Meaning::Delete(target));
+        self.say(controller, Command::Delete(target));
     }
 
     pub(crate) fn start_failed(&mut self, node: SessionId, name: &str, reason: StartFailureReason) {
         let instance = (!name.is_empty()).then(|| id(name));
-        let meaning = Meaning::StartFailed {
+        let report = Report::StartFailed {
             detail: "".into(),
             node: self.uuid_of(node).to_string().into(),
             instance,
             reason,
         };
-        self.frame(node, Kind::START_FAILURE, meaning);
+        self.say(node, report);
     }
 
     pub(crate) fn gone(&mut self, node: SessionId, kind: Kind, name: &str) {
-        self.frame(node, kind, Meaning::InstanceGone(id(name)));
-    }
-
-    pub(crate) fn frame(&mut self, session: SessionId, kind: Kind, meaning: Meaning) {
-        let frame = Frame::new(kind, self.uuid_of(session), Bytes::from(format!("{kind}")));
-        self.handle(Input::Frame {
-            session,
-            frame,
-            meaning,
-        });
+        self.say(node, gone(kind, id(name)));
     }
 
     /// The peer's connection ends; everything it was told was written before.
@@ -475,7 +473,7 @@ impl World {
             ..Query::default()
         };
         let others = std::mem::take(&mut self.said);
-        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        self.say(operator, Command::Query(Box::new(query)));
         let mut answers = std::mem::replace(&mut self.said, others);
         match answers.pop() {
             Some((_, Message::QueryResult(result))) if answers.is_empty() => *result,

@@ -1,10 +1,10 @@
 //! Batches: STARTs of which all are placed or none.
 
 use bytes::Bytes;
+use proto_frames::Kind;
 use proto_frames::payload::{GroupPolicy, StartFailureReason};
-use proto_frames::{Frame, Kind};
 use sched_core::{
-    BATCH_TIME, Input, MAX_BATCH_BYTES, MAX_BATCHES, Meaning, Message, SETTLE_TIME, SessionId,
+    BATCH_TIME, Command, MAX_BATCH_BYTES, MAX_BATCHES, Message, SETTLE_TIME, SessionId,
 };
 
 use std::time::Duration;
@@ -388,13 +388,8 @@ fn payloads_that_wait_in_batches_are_bounded() {
     world.look_away();
     let start = |world: &mut World, name: &str, bytes: usize| {
         let payload = Bytes::from(vec![b' '; bytes]);
-        let frame = Frame::new(Kind::START, world.uuid_of(controller), payload);
-        let meaning = Meaning::Start(Box::new(request(name, 1).of_batch(name, 2)));
-        world.handle(Input::Frame {
-            session: controller,
-            frame,
-            meaning,
-        });
+        let start = Command::Start(Box::new(request(name, 1).of_batch(name, 2)));
+        world.say_with(controller, start, payload);
     };
     start(&mut world, "half", MAX_BATCH_BYTES / 2);
     start(&mut world, "rest", MAX_BATCH_BYTES / 2);

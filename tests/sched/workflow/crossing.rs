@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{Delete, Payload, Topic};
-use proto_frames::{Decoder, Encoder, Encoding, Frame, Kind, Limits, Uuid};
-use sched_core::{IN_DOUBT_TIME, Input, Meaning, Message, SessionId, Target};
+use proto_frames::{Decoder, Encoder, Encoding, Limits, Uuid};
+use sched_core::{Command, IN_DOUBT_TIME, Message, Report, SessionId, Target};
 
 use crate::support::durability::leased;
 use crate::support::preemption::{cpus, sized};
@@ -23,7 +23,7 @@ impl World {
             instance: id(name),
             node: node.to_string().into(),
         };
-        self.frame_of(from, Kind::DELETE, delete.encode(), Meaning::Delete(target));
+        self.say_with(from, Command::Delete(target), delete.encode());
     }
 
     /// The DELETE that a launcher was sent, as it reads it.
@@ -47,15 +47,6 @@ impl World {
             }
             other => panic!("not a frame: {other:?}"),
         }
-    }
-
-    fn frame_of(&mut self, from: SessionId, kind: Kind, payload: Bytes, meaning: Meaning) {
-        let frame = Frame::new(kind, self.uuid_of(from), payload);
-        self.handle(Input::Frame {
-            session: from,
-            frame,
-            meaning,
-        });
     }
 }
 
@@ -102,10 +93,6 @@ fn what_was_cut_off_does_not_go_before_who_waits_for_the_same_room() {
     world.run_on(controller, node, vec![request("low", 60).restarting()]);
     world.start_as(controller, sized("high", 90, 90).waiting(600));
     assert_eq!(world.orders(node), [""; 0]);
-    world.frame(
-        node,
-        Kind::INSTANCE_STOPPED,
-        Meaning::InstanceCutOff(id("low")),
-    );
+    world.say(node, Report::InstanceCutOff(id("low")));
     assert_eq!(world.orders(node), ["start high"]);
 }

@@ -4,9 +4,12 @@ use proto_frames::payload::{
     AttachVolumeFailureReason, DeleteFailureReason, Evacuate, RefusalReason, StartFailureReason,
     Topic,
 };
-use proto_frames::{Encoding, Kind, Role, Uuid};
-use sched_core::{Fault, Malformed, Meaning, Message, StatsReport, Target};
+use proto_frames::{Kind, Role, Uuid};
+use sched_core::{
+    Command, CommandName, Dialect, Fault, Malformed, Message, Report, StatsReport, Target,
+};
 
+use crate::support::sending::{Sending, kind_in};
 use crate::support::world::{World, id, node_uuid, request};
 
 #[test]
@@ -38,18 +41,19 @@ fn defect_5_unusable_commands_are_answered() {
     let mut world = World::new();
     let controller = world.original_controller();
     world.look_away();
-    let bad = |fault| {
-        Meaning::Malformed(Malformed {
+    let bad = |name, fault| {
+        let malformed = Malformed {
             fault,
             instance: Some(id("a")),
             detail: "why".into(),
-        })
+        };
+        Sending::malformed_command(name, malformed)
     };
-    world.frame(controller, Kind::START, bad(Fault::Payload));
-    world.frame(controller, Kind::START, bad(Fault::Data));
-    world.frame(controller, Kind::DELETE, bad(Fault::Data));
-    world.frame(controller, Kind::ATTACH_VOLUME, bad(Fault::Payload));
-    world.frame(controller, Kind::CONFIGURE, bad(Fault::Payload));
+    world.say(controller, bad(CommandName::Start, Fault::Payload));
+    world.say(controller, bad(CommandName::Start, Fault::Data));
+    world.say(controller, bad(CommandName::Delete, Fault::Data));
+    world.say(controller, bad(CommandName::AttachVolume, Fault::Payload));
+    world.say(controller, bad(CommandName::Configure, Fault::Payload));
     let told = world.told(controller);
     let answers: Vec<String> = told
         .iter()
@@ -82,18 +86,18 @@ fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
         instance: id("a"),
         node: node_uuid(9).to_string().into(),
     };
-    world.frame(controller, Kind::DELETE, Meaning::Delete(target()));
+    world.say(controller, Command::Delete(target()));
     match world.told_once(controller) {
         Message::DeleteFailure(failure) => {
             assert_eq!(failure.reason, DeleteFailureReason::NoInstance)
         }
         other => panic!("{other:?}"),
     }
-    let attach = Meaning::AttachVolume {
+    let attach = Command::AttachVolume {
         target: target(),
         volume: "v".into(),
     };
-    world.frame(controller, Kind::ATTACH_VOLUME, attach);
+    world.say(controller, attach);
     match world.told_once(controller) {
         Message::AttachVolumeFailure(failure) => {
             assert_eq!(failure.reason, AttachVolumeFailureReason::NoInstance);
@@ -101,10 +105,9 @@ fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
         }
         other => panic!("{other:?}"),
     }
-    world.frame(
+    world.say(
         controller,
-        Kind::EVACUATE,
-        Meaning::Evacuate(Box::new(Evacuate {
+        Command::Evacuate(Box::new(Evacuate {
             workload_agent_uuid: "elsewhere".to_owned(),
             ..Evacuate::default()
         })),
@@ -115,21 +118,17 @@ fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
 #[test]
 fn defect_7_nobody_sends_what_is_not_for_its_role() {
     let (mut world, controller, node) = World::new().with_node(100);
-    let cnci = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Encoding::Native);
-    let server = world.join(Role::SERVER, Uuid::from_u128(6), Encoding::Gob);
+    let cnci = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Dialect::Native);
+    let server = world.join(Role::SERVER, Uuid::from_u128(6), Dialect::Original);
     world.look_away();
-    world.frame(node, Kind::START, Meaning::Start(Box::new(request("a", 1))));
-    world.frame(cnci, Kind::INSTANCE_DELETED, Meaning::InstanceGone(id("a")));
-    world.frame(
-        server,
-        Kind::START,
-        Meaning::Start(Box::new(request("b", 1))),
-    );
-    world.frame(controller, Kind::READY, Meaning::Status);
+    world.say(node, Command::Start(Box::new(request("a", 1))));
+    world.say(cnci, Report::InstanceDeleted(id("a")));
+    world.say(server, Command::Start(Box::new(request("b", 1))));
+    world.say(controller, Report::Full);
     for peer in [node, cnci, controller] {
         match world.told_once(peer) {
             Message::CommandRefused(refused) => {
-                assert_eq!(refused.reason, RefusalReason::NotPermitted)
+                assert_eq!(refused.cause.reason(), RefusalReason::NotPermitted)
             }
             other => panic!("{other:?}"),
         }
@@ -153,15 +152,15 @@ fn defect_16_forged_reports_are_refused() {
         extras: None,
         instances: vec![],
     };
-    world.frame(liar, Kind::STATS, Meaning::Stats(Box::new(report)));
+    world.say(liar, Report::Stats(Box::new(report)));
     let reason = StartFailureReason::LaunchFailure;
-    let forged = Meaning::StartFailed {
+    let forged = Report::StartFailed {
         detail: "".into(),
         node,
         instance: Some(id("b")),
         reason,
     };
-    world.frame(liar, Kind::START_FAILURE, forged);
+    world.say(liar, forged);
     world.nothing_else();
     assert_eq!(
         world.place(controller, "c", 60),
@@ -192,9 +191,9 @@ fn unknown_types_are_answered_and_unknown_operands_dropped() {
     let node = world.node_with(1, 100);
     world.controller();
     world.look_away();
-    world.frame(node, Kind::new(9, 3), Meaning::Opaque);
+    world.say(node, Sending::Unknown(Kind::new(9, 3)));
     assert_eq!(world.told_once(node), Message::InvalidFrameType);
-    world.frame(node, Kind::new(3, 0x3f), Meaning::Opaque);
+    world.say(node, Sending::Unknown(Kind::new(3, 0x3f)));
     world.nothing_else();
     assert_eq!(world.scheduler.counters().unknown, 2);
 }
@@ -208,14 +207,14 @@ fn reports_go_to_all_controllers_and_not_back() {
     let other = world.node_with(2, 100);
     world.look_away();
     world.stats(node, vec![]);
-    world.frame(node, Kind::TRACE_REPORT, Meaning::Opaque);
+    world.say(node, Report::TraceReport);
     world.gone(node, Kind::INSTANCE_DELETED, "a");
     for controller in [first, second] {
         let kinds: Vec<Kind> = world
             .told(controller)
             .into_iter()
             .map(|message| match message {
-                Message::Forward(frame) => frame.kind,
+                Message::Forward(parcel) => kind_in(&parcel),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -239,33 +238,33 @@ fn an_operator_gets_the_answers_to_its_own_commands() {
     world.placements();
     world.start_failed(node, "a", StartFailureReason::LaunchFailure);
     assert!(
-        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::START_FAILURE)
+        matches!(world.told_once(operator), Message::Forward(parcel) if kind_in(&parcel) == Kind::START_FAILURE)
     );
     world.start(operator, "b", 1);
     world.delete(operator, "b", node);
     world.gone(node, Kind::INSTANCE_DELETED, "b");
     assert!(
-        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::INSTANCE_DELETED)
+        matches!(world.told_once(operator), Message::Forward(parcel) if kind_in(&parcel) == Kind::INSTANCE_DELETED)
     );
     assert_eq!(world.told(watching).len(), 2);
     let target = Target {
         instance: id("b"),
         node: world.uuid_of(node).to_string().into(),
     };
-    let attach = Meaning::AttachVolume {
+    let attach = Command::AttachVolume {
         target,
         volume: "v".into(),
     };
-    world.frame(operator, Kind::ATTACH_VOLUME, attach);
+    world.say(operator, attach);
     world.look_away();
     let node_name = world.uuid_of(node).to_string().into();
-    let failed = Meaning::AttachVolumeFailed {
+    let failed = Report::AttachVolumeFailed {
         node: node_name,
         instance: id("b"),
     };
-    world.frame(node, Kind::ATTACH_VOLUME_FAILURE, failed);
+    world.say(node, failed);
     assert!(
-        matches!(world.told_once(operator), Message::Forward(frame) if frame.kind == Kind::ATTACH_VOLUME_FAILURE)
+        matches!(world.told_once(operator), Message::Forward(parcel) if kind_in(&parcel) == Kind::ATTACH_VOLUME_FAILURE)
     );
     assert_eq!(world.told(watching).len(), 1);
     world.start(watching, "c", 1);
@@ -282,16 +281,16 @@ fn an_operator_gets_the_answers_to_its_own_commands() {
 #[test]
 fn concentrators_get_what_names_them() {
     let (mut world, controller, node) = World::new().with_node(100);
-    let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Encoding::Gob);
+    let agent = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Dialect::Original);
     world.look_away();
-    let to = |agent: Uuid| Meaning::Concentrator {
-        agent: agent.to_string().into(),
-        otherwise: None,
+    let named = |agent: u128| Uuid::from_u128(agent).to_string().into();
+    let refresh = |agent| Command::RefreshCnci {
+        agent: named(agent),
     };
-    world.frame(controller, Kind::REFRESH_CNCI, to(Uuid::from_u128(5)));
-    world.frame(node, Kind::TENANT_ADDED, to(Uuid::from_u128(5)));
+    world.say(controller, refresh(5));
+    world.say(node, Report::TenantAdded { agent: named(5) });
     assert_eq!(world.told(agent).len(), 2);
-    world.frame(controller, Kind::REFRESH_CNCI, to(Uuid::from_u128(6)));
+    world.say(controller, refresh(6));
     assert!(matches!(
         world.told_once(controller),
         Message::CommandRefused(_)

@@ -6,7 +6,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{
     DrainProgress, DrainState, Evacuate, EvacuateMode, Restore, RestoreMode, Span, Topic,
 };
-use sched_core::{Meaning, Message, SessionId};
+use sched_core::{Command, Message, Report, SessionId};
 
 use crate::support::durability::{crash, durable};
 use crate::support::requests::Asking;
@@ -23,8 +23,8 @@ impl World {
     }
 
     fn evacuate_as(&mut self, asker: SessionId, evacuate: Evacuate) {
-        let meaning = Meaning::Evacuate(Box::new(evacuate));
-        self.frame(asker, Kind::EVACUATE, meaning);
+        let command = Command::Evacuate(Box::new(evacuate));
+        self.say(asker, command);
     }
 
     fn restore(&mut self, asker: SessionId, number: u64, mode: RestoreMode) {
@@ -32,8 +32,8 @@ impl World {
             workload_agent_uuid: node_uuid(number).to_string(),
             mode,
         };
-        let meaning = Meaning::Restore(Box::new(restore));
-        self.frame(asker, Kind::RESTORE, meaning);
+        let command = Command::Restore(Box::new(restore));
+        self.say(asker, command);
     }
 
     /// What a peer was told of drains since the test last looked.
@@ -314,12 +314,12 @@ fn an_instance_that_its_launcher_keeps_is_not_asked_for_over_and_over() {
     world.look_away();
     world.evacuate(controller, node, EvacuateMode::Relocate);
     assert_eq!(world.stops(node), ["a"]);
-    let refused = Meaning::DeleteFailed {
+    let refused = Report::DeleteFailed {
         node: world.uuid_of(node).to_string().into(),
         instance: id("a"),
         no_instance: false,
     };
-    world.frame(node, Kind::DELETE_FAILURE, refused);
+    world.say(node, refused);
     assert!(world.stops(node).is_empty());
     let progress = world.progress(controller);
     let misfits = progress.last().map(|it| it.misfits[0].detail.clone());

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{StartFailureReason, Topic};
-use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
+use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    EndHow, EndReport, EndsReport, FailedStart, IN_DOUBT_TIME, Input, InstanceReport, Meaning,
-    Message, SessionId, StatsReport,
+    Dialect, EndHow, EndReport, EndsReport, FailedStart, IN_DOUBT_TIME, Input, InstanceReport,
+    Message, Report, SessionId, StatsReport,
 };
 
 use crate::support::durability::leased;
 use crate::support::requests::Asking;
+use crate::support::sending::{kind_in, parcel};
 use crate::support::world::{World, config, id, node_uuid, request, running};
 
 const COUNT: Uuid = Uuid::from_u128(0xc0);
@@ -19,8 +20,8 @@ fn end(seq: u64, name: &str) -> EndReport {
     EndReport {
         seq,
         instance: id(name),
-        how: EndHow::Gone,
-        frame: Frame::new(
+        how: EndHow::Stopped,
+        parcel: parcel(
             Kind::INSTANCE_STOPPED,
             Uuid::nil(),
             Bytes::from(format!("end {seq}")),
@@ -34,7 +35,7 @@ fn failed(seq: u64, name: &str, reason: StartFailureReason) -> EndReport {
         how: EndHow::Failed(Box::new(FailedStart {
             reason,
             detail: "".into(),
-            frame: Frame::new(Kind::START_FAILURE, Uuid::nil(), text),
+            parcel: parcel(Kind::START_FAILURE, Uuid::nil(), text),
         })),
         ..end(seq, name)
     }
@@ -74,14 +75,13 @@ impl World {
                 ended,
             })),
         };
-        self.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
+        self.say(node, Report::Stats(Box::new(report)));
     }
 
     /// An end in a frame of its own.
     fn numbered(&mut self, node: SessionId, seq: u64, name: &str) {
-        let told = Box::new(Meaning::InstanceGone(id(name)));
-        let meaning = Meaning::Numbered { seq, told };
-        self.frame(node, Kind::INSTANCE_STOPPED, meaning);
+        let told = Box::new(Report::InstanceStopped(id(name)));
+        self.say(node, Report::Numbered { seq, told });
     }
 
     /// The latest end that a node was told is recorded, each time it was.
@@ -101,8 +101,8 @@ impl World {
     fn heard(&mut self, controller: SessionId) -> Vec<String> {
         let told = self.told(controller).into_iter();
         let ends = told.filter_map(|message| match message {
-            Message::Forward(frame) if frame.kind != Kind::STATS => {
-                Some(String::from_utf8_lossy(&frame.payload).into_owned())
+            Message::Forward(parcel) if kind_in(&parcel) != Kind::STATS => {
+                Some(String::from_utf8_lossy(&parcel.payload).into_owned())
             }
             _ => None,
         });
@@ -192,7 +192,7 @@ fn an_end_is_acknowledged_only_once_it_is_on_disk_and_nothing_else_waits_for_tha
 fn launchers_that_number_nothing_are_told_nothing() {
     let mut world = World::new();
     let native = world.node_with(1, 100);
-    let original = world.join(Role::AGENT, node_uuid(2), Encoding::Gob);
+    let original = world.join(Role::AGENT, node_uuid(2), Dialect::Original);
     for node in [native, original] {
         world.stats(node, vec![running("a", 0)]);
         world.gone(node, Kind::INSTANCE_STOPPED, "a");
@@ -331,7 +331,7 @@ fn after_stats_that_cannot_be_used_a_frame_does_not_stand_for_the_ends_before_it
             ended: vec![end(1, "a")],
         })),
     };
-    world.frame(node, Kind::STATS, Meaning::Stats(Box::new(report)));
+    world.say(node, Report::Stats(Box::new(report)));
     assert_eq!(world.heard(controller), [""; 0]);
     world.numbered(node, 2, "b");
     world.look_away();

@@ -10,13 +10,14 @@ use proto_frames::payload::{
     Scheduling, Span, StartFailureReason, Topic,
 };
 use sched_core::{
-    Capabilities, IN_DOUBT_TIME, InstanceReport, InstanceState, Meaning, Message, Order, SessionId,
-    StartRequest,
+    Capabilities, Command, IN_DOUBT_TIME, InstanceReport, InstanceState, Message, Order, Report,
+    ReportName, SessionId, StartRequest,
 };
 
 use crate::support::durability::{crash, durable, leased};
 use crate::support::migration::able;
 use crate::support::requests::Asking;
+use crate::support::sending::{Sending, kind_in};
 use crate::support::words::asking;
 use crate::support::world::{World, id, node_uuid, request, running};
 
@@ -41,72 +42,51 @@ fn stubborn(name: &str, mem: i64) -> StartRequest {
 }
 
 /// Every way in which the liar may say that an instance is not there, or is not what it was.
-fn lies(name: &str) -> Vec<(Kind, Meaning)> {
+fn lies(name: &str) -> Vec<Report> {
     let instance = || id(name);
     let node = || Box::<str>::from(node_uuid(LIAR).to_string());
     vec![
-        (Kind::INSTANCE_DELETED, Meaning::InstanceGone(instance())),
-        (Kind::INSTANCE_STOPPED, Meaning::InstanceGone(instance())),
-        (Kind::INSTANCE_STOPPED, Meaning::InstanceCutOff(instance())),
-        (
-            Kind::START_FAILURE,
-            Meaning::StartFailed {
-                node: node(),
-                instance: Some(instance()),
-                reason: StartFailureReason::LaunchFailure,
-                detail: "".into(),
-            },
-        ),
-        (
-            Kind::START_FAILURE,
-            Meaning::StartFailed {
-                node: "".into(),
-                instance: Some(instance()),
-                reason: StartFailureReason::AlreadyRunning,
-                detail: "".into(),
-            },
-        ),
-        (
-            Kind::DELETE_FAILURE,
-            Meaning::DeleteFailed {
-                node: node(),
-                instance: instance(),
-                no_instance: true,
-            },
-        ),
-        (
-            Kind::DELETE_FAILURE,
-            Meaning::DeleteFailed {
-                node: node(),
-                instance: instance(),
-                no_instance: false,
-            },
-        ),
-        (
-            Kind::ATTACH_VOLUME_FAILURE,
-            Meaning::AttachVolumeFailed {
-                node: node(),
-                instance: instance(),
-            },
-        ),
-        (
-            Kind::COMMAND_FAILURE,
-            Meaning::CommandFailed(Box::new(CommandFailure {
-                command: LifeCommand::Suspend,
-                instance_uuid: name.to_owned(),
-                node_uuid: String::new(),
-                reason: CommandFailureReason::Failed,
-                detail: String::new(),
-            })),
-        ),
-        (
-            Kind::INSTANCE_STATE,
-            Meaning::InstanceState(Box::new(InstanceStateEvent {
-                instance_uuid: name.to_owned(),
-                state: LifeState::Suspended,
-                ..InstanceStateEvent::default()
-            })),
-        ),
+        Report::InstanceDeleted(instance()),
+        Report::InstanceStopped(instance()),
+        Report::InstanceCutOff(instance()),
+        Report::StartFailed {
+            node: node(),
+            instance: Some(instance()),
+            reason: StartFailureReason::LaunchFailure,
+            detail: "".into(),
+        },
+        Report::StartFailed {
+            node: "".into(),
+            instance: Some(instance()),
+            reason: StartFailureReason::AlreadyRunning,
+            detail: "".into(),
+        },
+        Report::DeleteFailed {
+            node: node(),
+            instance: instance(),
+            no_instance: true,
+        },
+        Report::DeleteFailed {
+            node: node(),
+            instance: instance(),
+            no_instance: false,
+        },
+        Report::AttachVolumeFailed {
+            node: node(),
+            instance: instance(),
+        },
+        Report::CommandFailed(Box::new(CommandFailure {
+            command: LifeCommand::Suspend,
+            instance_uuid: name.to_owned(),
+            node_uuid: String::new(),
+            reason: CommandFailureReason::Failed,
+            detail: String::new(),
+        })),
+        Report::InstanceState(Box::new(InstanceStateEvent {
+            instance_uuid: name.to_owned(),
+            state: LifeState::Suspended,
+            ..InstanceStateEvent::default()
+        })),
     ]
 }
 
@@ -143,8 +123,8 @@ impl Scene {
     }
 
     fn tell_all_lies(&mut self, name: &str) {
-        for (kind, lie) in lies(name) {
-            self.world.frame(self.liar, kind, lie);
+        for lie in lies(name) {
+            self.world.say(self.liar, lie);
         }
     }
 
@@ -154,7 +134,7 @@ impl Scene {
         let mut shown = Vec::new();
         for message in told {
             match message {
-                Message::Forward(frame) if frame.kind == Kind::STATS => {
+                Message::Forward(parcel) if kind_in(&parcel) == Kind::STATS => {
                     shown.extend(listed.iter().map(|it| (*it).to_owned()));
                 }
                 Message::StatsWithout(stats) => {
@@ -366,8 +346,8 @@ fn a_late_end_of_what_was_started_anew_elsewhere_ends_nothing() {
         .stats_seen(second, Some(1), vec![running("a", 1)]);
     let back = leased(&mut scene.world, 11, 5000);
     scene.world.look_away();
-    let late = Meaning::InstanceCutOff(id("a"));
-    scene.world.frame(back, Kind::INSTANCE_STOPPED, late);
+    let late = Report::InstanceCutOff(id("a"));
+    scene.world.say(back, late);
     scene.world.nothing_else();
     assert_eq!(
         scene.foreign(),
@@ -394,8 +374,8 @@ fn both_nodes_of_a_move_are_heard_and_no_third() {
         target_node_uuid: node_uuid(3).to_string(),
         ..Migrate::default()
     };
-    let move_it = Meaning::Migrate(Box::new(migrate));
-    scene.world.frame(native, Kind::MIGRATE, move_it);
+    let move_it = Command::Migrate(Box::new(migrate));
+    scene.world.say(native, move_it);
     scene.world.look_away();
     // As if its holder had stopped it.
     scene.tell_all_lies("a");
@@ -555,19 +535,18 @@ fn the_answer_to_a_command_is_told_whoever_has_the_instance() {
 #[test]
 fn what_cannot_be_read_is_not_carried_on_as_somebodys_end() {
     let mut scene = Scene::new();
-    let unreadable = || {
-        Meaning::Malformed(sched_core::Malformed {
+    for name in [
+        ReportName::InstanceDeleted,
+        ReportName::InstanceStopped,
+        ReportName::AttachVolumeFailure,
+    ] {
+        let malformed = sched_core::Malformed {
             fault: sched_core::Fault::Payload,
             instance: None,
             detail: "why".into(),
-        })
-    };
-    for kind in [
-        Kind::INSTANCE_DELETED,
-        Kind::INSTANCE_STOPPED,
-        Kind::ATTACH_VOLUME_FAILURE,
-    ] {
-        scene.world.frame(scene.liar, kind, unreadable());
+        };
+        let unreadable = Sending::malformed_report(name, malformed);
+        scene.world.say(scene.liar, unreadable);
         assert!(scene.world.told(scene.original).is_empty());
         assert!(scene.world.told(scene.native).is_empty());
         assert!(matches!(

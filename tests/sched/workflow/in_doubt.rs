@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
-use sched_core::{Meaning, Message, SessionId, StartRequest};
+use sched_core::{Message, Report, SessionId, StartRequest};
 
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
@@ -185,12 +185,12 @@ fn deleted_in_doubt(world: &mut World, start: StartRequest, controller: SessionI
 }
 
 fn denied(world: &mut World, node: SessionId, name: &str) {
-    let denied = Meaning::DeleteFailed {
+    let denied = Report::DeleteFailed {
         node: world.uuid_of(node).to_string().into(),
         instance: id(name),
         no_instance: true,
     };
-    world.frame(node, Kind::DELETE_FAILURE, denied);
+    world.say(node, denied);
 }
 
 #[test]

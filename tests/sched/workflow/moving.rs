@@ -6,13 +6,14 @@ use proto_frames::payload::{
     CommandFailure, CommandFailureReason, LifeCommand, LifeState, Migrate, Scheduling, Span,
     StartFailureReason,
 };
-use proto_frames::{Encoding, Kind, Role};
-use sched_core::{Capabilities, Input, Message, Order, SessionId, StartRequest};
+use proto_frames::{Kind, Role};
+use sched_core::{Capabilities, Dialect, Input, Message, Order, SessionId, StartRequest};
 
 use crate::support::durability::{crash, durable};
 use crate::support::migration::able;
 use crate::support::preemption::frozen;
 use crate::support::requests::Asking;
+use crate::support::sending::kind_in;
 use crate::support::words::asking;
 use crate::support::world::{Size, World, id, node_uuid, request, running};
 
@@ -436,7 +437,8 @@ fn what_every_node_refuses_is_offered_to_them_again_after_a_while() {
 fn told_original(world: &mut World, original: SessionId) -> Vec<Kind> {
     let told = world.told(original);
     let kind = |message| match message {
-        Message::Forward(frame) if frame.kind != Kind::STATS => Some(frame.kind),
+        Message::Forward(parcel) if kind_in(&parcel) != Kind::STATS => Some(kind_in(&parcel)),
+        Message::InstanceStopped(_) => Some(Kind::INSTANCE_STOPPED),
         _ => None,
     };
     told.into_iter().filter_map(kind).collect()
@@ -473,7 +475,7 @@ fn original_controllers_start_no_second_cnci_because_one_moves() {
     let mut world = World::new();
     let (controller, original) = (world.controller(), world.original_controller());
     let [source, target] = [1, 2].map(|number| {
-        let node = world.join(Role::NETAGENT, node_uuid(number), Encoding::Native);
+        let node = world.join(Role::NETAGENT, node_uuid(number), Dialect::Native);
         world.ready(node, Size::default());
         node
     });

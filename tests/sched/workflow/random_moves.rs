@@ -11,7 +11,7 @@ use proto_frames::payload::{
     StartFailureReason, Update,
 };
 use sched_core::{
-    Capabilities, InstanceReport, Meaning, Message, NodeReport, Order, Resources, SessionId,
+    Capabilities, Command, InstanceReport, Message, NodeReport, Order, Report, Resources, SessionId,
 };
 
 use crate::support::histories::{History, Host, run_histories};
@@ -225,8 +225,8 @@ impl Run {
             parallel: Some(self.chance.u32(1..4)),
             ..Evacuate::default()
         };
-        let meaning = Meaning::Evacuate(Box::new(evacuate));
-        self.world.frame(self.controller, Kind::EVACUATE, meaning);
+        let command = Command::Evacuate(Box::new(evacuate));
+        self.world.say(self.controller, command);
     }
 
     fn uncordon(&mut self, at: usize) {
@@ -234,8 +234,8 @@ impl Run {
             workload_agent_uuid: node_uuid(self.hosts[at].number).to_string(),
             mode: RestoreMode::Uncordon,
         };
-        let meaning = Meaning::Restore(Box::new(restore));
-        self.world.frame(self.controller, Kind::RESTORE, meaning);
+        let command = Command::Restore(Box::new(restore));
+        self.world.say(self.controller, command);
     }
 
     fn update(&mut self) {
@@ -300,12 +300,12 @@ impl Run {
             }
             Some(Message::Order(order)) => match *order {
                 Order::Stop(delete) if refuses => {
-                    let refused = Meaning::DeleteFailed {
+                    let refused = Report::DeleteFailed {
                         node: "".into(),
                         instance: id(&delete.instance_uuid),
                         no_instance: false,
                     };
-                    self.world.frame(session, Kind::DELETE_FAILURE, refused);
+                    self.world.say(session, refused);
                 }
                 Order::Stop(delete) => self.end(at, delete.instance_uuid, Kind::INSTANCE_STOPPED),
                 Order::Update(update) => {
@@ -316,8 +316,8 @@ impl Run {
                             state: LifeState::Updated,
                             ..InstanceStateEvent::default()
                         };
-                        let meaning = Meaning::InstanceState(Box::new(event));
-                        self.world.frame(session, Kind::INSTANCE_STATE, meaning);
+                        let report = Report::InstanceState(Box::new(event));
+                        self.world.say(session, report);
                     }
                 }
                 _ => {}
@@ -332,11 +332,11 @@ impl Run {
         if host.has.remove(&name).is_some() {
             return self.world.gone(session, how, &name);
         }
-        let meaning = Meaning::DeleteFailed {
+        let report = Report::DeleteFailed {
             node: "".into(),
             instance: id(&name),
             no_instance: true,
         };
-        self.world.frame(session, Kind::DELETE_FAILURE, meaning);
+        self.world.say(session, report);
     }
 }

@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fastrand::Rng;
-use proto_frames::Kind;
 use proto_frames::payload::{LifeState, Migrate, OnNodeLoss, Scheduling, Span, StartFailureReason};
 use sched_core::{
-    Capabilities, Config, InstanceReport, Meaning, Message, NodeExtras, NodeReport, Order,
+    Capabilities, Config, InstanceReport, Message, NodeExtras, NodeReport, Order, Report,
     Resources, Rules, SessionId, StartRequest, StatsReport,
 };
 
@@ -350,26 +349,26 @@ impl Run {
                     extras: None,
                     instances: names.iter().map(|name| listed(name)).collect(),
                 };
-                world.frame(session, Kind::STATS, Meaning::Stats(Box::new(report)));
+                world.say(session, Report::Stats(Box::new(report)));
             }
             Some(Said::Ended(name, how)) => {
                 host.unheard.remove(&name);
                 let instance = id(&name);
-                let (kind, meaning) = match how {
-                    End::Stopped => (Kind::INSTANCE_STOPPED, Meaning::InstanceGone(instance)),
-                    End::Deleted => (Kind::INSTANCE_DELETED, Meaning::InstanceGone(instance)),
-                    End::CutOff => (Kind::INSTANCE_STOPPED, Meaning::InstanceCutOff(instance)),
+                let report = match how {
+                    End::Stopped => Report::InstanceStopped(instance),
+                    End::Deleted => Report::InstanceDeleted(instance),
+                    End::CutOff => Report::InstanceCutOff(instance),
                 };
-                world.frame(session, kind, meaning);
+                world.say(session, report);
             }
             Some(Said::Failed(name, reason)) => world.start_failed(session, &name, reason),
             Some(Said::NotThere(name)) => {
-                let meaning = Meaning::DeleteFailed {
+                let report = Report::DeleteFailed {
                     node: "".into(),
                     instance: id(&name),
                     no_instance: true,
                 };
-                world.frame(session, Kind::DELETE_FAILURE, meaning);
+                world.say(session, report);
             }
             None => {}
         }

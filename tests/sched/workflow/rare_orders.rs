@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use proto_frames::payload::StartFailureReason;
-use proto_frames::{Encoding, Kind, Role, Uuid};
-use sched_core::{Backlog, Hello, Input, Message, RefusedConnect};
+use proto_frames::{Kind, Role, Uuid};
+use sched_core::{Backlog, Command, Dialect, Hello, Input, Message, RefusedConnect};
 
 use crate::support::scenes::one_failure;
 use crate::support::world::{Size, World, running};
@@ -17,7 +17,7 @@ fn a_peer_with_controller_and_agent_roles_may_leave() {
     let both = world.join(
         Role::CONTROLLER | Role::AGENT,
         Uuid::from_u128(7),
-        Encoding::Native,
+        Dialect::Native,
     );
     world.cut(both);
 }
@@ -192,7 +192,7 @@ fn nobody_is_operator_and_controller_at_once() {
     let hello = Hello {
         uuid: Uuid::from_u128(7),
         role,
-        encoding: Encoding::Native,
+        dialect: Dialect::Native,
         bound: false,
         address: None,
     };
@@ -235,16 +235,10 @@ fn duplicates_in_stats_do_not_hide_what_is_missing() {
 fn a_concentrator_that_is_also_a_launcher_is_found() {
     let (mut world, controller) = World::new().with_controller();
     let uuid = Uuid::from_u128(0xcc);
-    let both = world.join(Role::CNCIAGENT | Role::AGENT, uuid, Encoding::Native);
+    let both = world.join(Role::CNCIAGENT | Role::AGENT, uuid, Dialect::Native);
     world.look_away();
-    world.frame(
-        controller,
-        Kind::ASSIGN_PUBLIC_IP,
-        sched_core::Meaning::Concentrator {
-            agent: uuid.to_string().into(),
-            otherwise: None,
-        },
-    );
+    let agent = uuid.to_string().into();
+    world.say(controller, Command::RefreshCnci { agent });
     assert_eq!(world.told(both).len(), 1);
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use proto_frames::{Encoding, Role};
-use sched_core::{Config, IN_DOUBT_TIME, Input, Resources, Rules, SessionId, StartRequest};
+use proto_frames::Role;
+use sched_core::{
+    Config, Dialect, IN_DOUBT_TIME, Input, Resources, Rules, SessionId, StartRequest,
+};
 
 use crate::support::durability::{crash, durable};
 use crate::support::world::{Size, World, config, node_uuid, request, running};
@@ -22,7 +24,7 @@ const SIZE: Size = Size {
 
 /// A compute node whose launcher is the original's.
 fn original_node(world: &mut World, number: u64) -> SessionId {
-    let session = world.join(Role::AGENT, node_uuid(number), Encoding::Gob);
+    let session = world.join(Role::AGENT, node_uuid(number), Dialect::Original);
     world.ready(session, SIZE);
     session
 }

@@ -4,7 +4,7 @@ use proto_frames::Kind;
 use proto_frames::payload::{
     CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Topic,
 };
-use sched_core::{IN_DOUBT_TIME, Meaning, Rules};
+use sched_core::{IN_DOUBT_TIME, Report, Rules};
 
 use crate::support::durability::{crash, durable};
 use crate::support::preemption::{TOO_LONG, cpus, frozen};
@@ -281,8 +281,8 @@ fn a_launcher_speaks_for_its_own_instances_alone() {
         priority: None,
         target_node_uuid: String::new(),
     };
-    let meaning = Meaning::InstanceState(Box::new(event));
-    world.frame(other, Kind::INSTANCE_STATE, meaning);
+    let report = Report::InstanceState(Box::new(event));
+    world.say(other, report);
     world.cannot_suspend(other, "it");
     world.nothing_else();
 }

@@ -1,15 +1,15 @@
 //! StartFailures that name no instance, as the original's launchers send them of STARTs that they cannot read: each is of
 //! the START that it can only be meant for, if there is one.
 
+use proto_frames::Role;
 use proto_frames::payload::StartFailureReason;
-use proto_frames::{Encoding, Role};
-use sched_core::{Message, SessionId};
+use sched_core::{Dialect, Message, SessionId};
 
 use crate::support::requests::Asking;
 use crate::support::world::{Size, World, node_uuid, request};
 
 fn original(world: &mut World, number: u64) -> SessionId {
-    let node = world.join(Role::AGENT, node_uuid(number), Encoding::Gob);
+    let node = world.join(Role::AGENT, node_uuid(number), Dialect::Original);
     world.ready(node, Size::default());
     node
 }

@@ -7,7 +7,9 @@ use proto_frames::payload::{
     CommandFailure, CommandFailureReason, InstanceStateEvent, LifeCommand, LifeState, Migrate,
     Query, QueryKind, Scheduling, Span, Update,
 };
-use sched_core::{Capabilities, InstanceReport, Meaning, Message, Order, Resources, SessionId};
+use sched_core::{
+    Capabilities, Command, InstanceReport, Message, Order, Report, Resources, SessionId,
+};
 
 use crate::support::durability::{crash, durable};
 use crate::support::migration::able;
@@ -24,8 +26,8 @@ impl World {
             state: LifeState::Updated,
             ..InstanceStateEvent::default()
         };
-        let meaning = Meaning::InstanceState(Box::new(event));
-        self.frame(node, Kind::INSTANCE_STATE, meaning);
+        let report = Report::InstanceState(Box::new(event));
+        self.say(node, report);
     }
 
     fn update_fails(&mut self, node: SessionId, name: &str) {
@@ -36,8 +38,8 @@ impl World {
             detail: "no".to_owned(),
             ..CommandFailure::default()
         };
-        let meaning = Meaning::CommandFailed(Box::new(failure));
-        self.frame(node, Kind::COMMAND_FAILURE, meaning);
+        let report = Report::CommandFailed(Box::new(failure));
+        self.say(node, report);
     }
 
     /// The update that a launcher was ordered to make.
@@ -57,7 +59,7 @@ impl World {
             matching: Some(name.to_owned()),
             ..Query::default()
         };
-        self.frame(operator, Kind::QUERY, Meaning::Query(Box::new(query)));
+        self.say(operator, Command::Query(Box::new(query)));
         match self.told_once(operator) {
             Message::QueryResult(result) => result.instances[0].mem_mb,
             other => panic!("{other:?}"),

@@ -5,24 +5,24 @@ use proto_frames::TooLong;
 use proto_frames::limits::MAX_HEAD_LEN;
 use proto_frames::payload::Fault::{Missing, TooLong as LongDocument};
 
-use super::Unusable;
+use super::inputs::Unusable;
 use super::names::check_names;
-use sched_core::{Fault, InstanceId, Malformed, Meaning};
+use sched_core::{Fault, InstanceId, Malformed};
 
 /// The key whose value is looked for.
 const KEY: &str = "instance_uuid";
 
 /// What is known of a frame that was skipped.
-pub(in crate::server) fn of_too_long(refused: &TooLong) -> Meaning {
+pub(super) fn of_too_long(refused: &TooLong) -> Malformed {
     let TooLong { len, limit, .. } = refused;
-    Meaning::Malformed(Malformed {
+    Malformed {
         fault: Fault::TooLong,
         instance: instance_in(&refused.head),
         detail: format!(
             "its payload has {len} bytes, and a payload may have {limit} (-max-payload of the scheduler)"
         )
         .into(),
-    })
+    }
 }
 
 /// What is wrong with a payload; if its document is too long to be read, with the instance that its beginning names.
@@ -126,9 +126,9 @@ fn value_of(written: &str) -> Option<InstanceId> {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::{Frame, Kind, Uuid};
+    use proto_frames::Kind;
 
-    use super::super::of;
+    use super::super::inputs::tests::malformed;
     use super::*;
 
     fn named(payload: &str) -> Option<String> {
@@ -176,18 +176,12 @@ mod tests {
     fn a_start_behind_cloud_init_data_is_refused_by_its_name_and_with_what_to_do() {
         let payload =
             "---\n#cloud-config\nusers: []\n...\n---\n\nstart:\n  instance_uuid: abc-1\n...\n";
-        let frame = Frame::new(Kind::START, Uuid::nil(), payload.as_bytes());
-        let Meaning::Malformed(malformed) = of(&frame) else {
-            panic!("its first document is no START");
-        };
-        assert_eq!(malformed.fault, Fault::Data);
-        assert_eq!(malformed.instance, Some(InstanceId::new("abc-1")));
-        assert!(malformed.detail.contains("before cloud-init data"));
-        let nowhere = Frame::new(Kind::START, Uuid::nil(), &b"users: []\n"[..]);
-        let Meaning::Malformed(malformed) = of(&nowhere) else {
-            panic!("it is no START");
-        };
-        assert!(!malformed.detail.contains("cloud-init"));
+        let found = malformed(Kind::START, payload);
+        assert_eq!(found.fault, Fault::Data);
+        assert_eq!(found.instance, Some(InstanceId::new("abc-1")));
+        assert!(found.detail.contains("before cloud-init data"));
+        let nowhere = malformed(Kind::START, "users: []\n");
+        assert!(!nowhere.detail.contains("cloud-init"));
     }
 
     #[test]
@@ -197,11 +191,8 @@ mod tests {
                 "start:\n  instance_uuid: abc-1\n  note: {}\n",
                 "x".repeat(300 * 1024)
             );
-            let frame = Frame::new(kind, Uuid::nil(), payload.into_bytes());
-            let Meaning::Malformed(malformed) = of(&frame) else {
-                panic!("{kind} is too long");
-            };
-            assert_eq!(malformed.instance, Some(InstanceId::new("abc-1")), "{kind}");
+            let found = malformed(kind, &payload);
+            assert_eq!(found.instance, Some(InstanceId::new("abc-1")), "{kind}");
         }
     }
 }

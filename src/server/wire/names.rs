@@ -3,8 +3,12 @@
 
 use std::fmt;
 
-use super::{MAX_NAME_LEN, Unusable};
+use super::inputs::Unusable;
 use crate::printable::is_unprintable;
+
+/// Bytes of an identifier or host name that are taken: what a host name may have (RFC 1035), and seven times a UUID.
+/// They are kept for each instance, and repeated in answers and log lines.
+pub(in crate::server) const MAX_NAME_LEN: usize = 255;
 
 /// Why a name is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,20 +66,15 @@ pub(super) fn bad_text(name: &str) -> Option<BadName> {
 
 #[cfg(test)]
 mod tests {
-    use proto_frames::{Frame, Kind, Uuid};
+    use proto_frames::Kind;
 
-    use super::super::of;
-    use sched_core::{Fault, Meaning};
+    use super::super::inputs::tests::{input_of, malformed_in};
+    use sched_core::Fault;
 
     fn refusal(kind: Kind, payload: &str) -> Option<String> {
-        let frame = Frame::new(kind, Uuid::nil(), payload.as_bytes().to_vec());
-        match of(&frame) {
-            Meaning::Malformed(malformed) => {
-                assert_eq!(malformed.fault, Fault::Data);
-                Some(malformed.detail.to_string())
-            }
-            _ => None,
-        }
+        let malformed = malformed_in(input_of(kind, payload))?;
+        assert_eq!(malformed.fault, Fault::Data);
+        Some(malformed.detail.to_string())
     }
 
     #[test]

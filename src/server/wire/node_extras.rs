@@ -8,7 +8,7 @@ use proto_frames::payload::expression::{MAX_NAME_LEN as MAX_KEY_LEN, is_name};
 use proto_frames::payload::peek::{Figures, InstancePeek};
 use proto_frames::payload::scheduling;
 
-use super::Unusable;
+use super::inputs::Unusable;
 use super::names::bad_text;
 use sched_core::{
     Available, Capabilities, MAX_PARTS, MAX_RESOURCES_PER_NODE, NodeExtras, ShortText, VmTypes,

@@ -6,10 +6,11 @@ use proto_frames::payload::{
 };
 use proto_frames::{Frame, Kind, Uuid};
 
-use super::Unusable;
+use super::inputs::Unusable;
 use super::names::check_names;
+use super::parcels::parcel;
 use sched_core::{
-    EndHow, EndReport, EndsReport, FailedStart, InstanceId, Meaning, ShortText, canonical_uuid,
+    EndHow, EndReport, EndsReport, FailedStart, InstanceId, Report, ShortText, canonical_uuid,
 };
 
 /// What a STATS of this node says of ends; `None` from a launcher that does not number them.
@@ -34,10 +35,10 @@ pub(super) fn of(
     })))
 }
 
-/// What a frame says that may have the number of an end.
-pub(super) fn numbered(seq: Option<u64>, told: Meaning) -> Meaning {
+/// A report that may have the number of an end.
+pub(super) fn numbered(seq: Option<u64>, told: Report) -> Report {
     match seq {
-        Some(seq) => Meaning::Numbered {
+        Some(seq) => Report::Numbered {
             seq,
             told: Box::new(told),
         },
@@ -71,13 +72,14 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
         seq: end.seq,
         instance: InstanceId::new(&end.instance_uuid),
         how: how(end, node),
-        frame,
+        parcel: parcel(frame),
     })
 }
 
 fn how(end: InstanceEnd, node: Uuid) -> EndHow {
     match end.how {
         EndKind::CutOff => EndHow::CutOff,
+        EndKind::Deleted => EndHow::Deleted,
         EndKind::Failed => {
             let failure = StartFailure {
                 node_uuid: node.to_string(),
@@ -89,30 +91,34 @@ fn how(end: InstanceEnd, node: Uuid) -> EndHow {
                 ..StartFailure::default()
             };
             EndHow::Failed(Box::new(FailedStart {
-                frame: Frame::new(Kind::START_FAILURE, node, failure.encode()),
+                parcel: parcel(Frame::new(Kind::START_FAILURE, node, failure.encode())),
                 reason: end.reason,
                 detail: end.detail.into(),
             }))
         }
         // A word that this scheduler does not know says as much as that it is gone.
-        EndKind::Exited | EndKind::Stopped | EndKind::Deleted | EndKind::Other(_) => EndHow::Gone,
+        EndKind::Exited | EndKind::Stopped | EndKind::Other(_) => EndHow::Stopped,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proto_frames::Kind;
     use proto_frames::payload::{Payload, StartFailure, StartFailureReason};
-    use proto_frames::{Frame, Kind, Uuid};
 
-    use super::super::of;
-    use sched_core::{EndHow, Malformed, Meaning};
+    use super::super::inputs::input;
+    use super::super::inputs::tests::{input_of, malformed};
+    use super::super::parcels::frame_of;
+    use sched_core::{EndHow, Input, Report, SessionId, StatsReport};
 
-    fn stats(text: &str) -> Meaning {
-        of(&Frame::new(
-            Kind::STATS,
-            Uuid::from_u128(7),
-            text.as_bytes().to_vec(),
-        ))
+    fn stats(text: &str) -> StatsReport {
+        match input_of(Kind::STATS, text) {
+            Input::Report {
+                report: Report::Stats(report),
+                ..
+            } => *report,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -122,11 +128,9 @@ mod tests {
             - seq: 2\n  instance_uuid: b\n  how: cut_off\n\
             - seq: 3\n  instance_uuid: c\n  how: failed\n  reason: image_failure\n  detail: no file\n\
             - seq: 4\n  instance_uuid: d\n  how: faded away\n";
-        let Meaning::Stats(report) = stats(text) else {
-            panic!()
-        };
-        let ended = report.ends.unwrap().ended;
-        let kinds: Vec<Kind> = ended.iter().map(|end| end.frame.kind).collect();
+        let ended = stats(text).ends.unwrap().ended;
+        let frames = ended.iter().map(|end| frame_of(&end.parcel));
+        let kinds: Vec<Kind> = frames.map(|frame| frame.kind).collect();
         assert_eq!(
             kinds,
             [
@@ -140,25 +144,24 @@ mod tests {
         let EndHow::Failed(failed) = &ended[2].how else {
             panic!()
         };
-        let failure = StartFailure::decode(&failed.frame.payload).unwrap();
+        let failure = StartFailure::decode(&failed.parcel.payload).unwrap();
         assert_eq!(failure.reason, StartFailureReason::ImageFailure);
         assert_eq!(failure.detail.as_deref(), Some("no file"));
-        assert_eq!(ended[3].how, EndHow::Gone);
-        let Meaning::Numbered { seq: 1, told } = of(&ended[0].frame) else {
+        assert_eq!(ended[3].how, EndHow::Stopped);
+        let Input::Report {
+            report: Report::Numbered { seq: 1, told },
+            ..
+        } = input(SessionId(1), frame_of(&ended[0].parcel))
+        else {
             panic!()
         };
-        assert!(matches!(*told, Meaning::InstanceGone(_)));
+        assert!(matches!(*told, Report::InstanceDeleted(_)));
     }
 
     #[test]
     fn numbers_of_nobody_are_refused() {
-        let Meaning::Malformed(Malformed { detail, .. }) = stats("ends_seq: 4\n") else {
-            panic!()
-        };
+        let detail = malformed(Kind::STATS, "ends_seq: 4\n").detail;
         assert!(detail.starts_with("ends_incarnation: "), "{detail}");
-        let Meaning::Stats(report) = stats("load: 1\n") else {
-            panic!()
-        };
-        assert_eq!(report.ends, None);
+        assert_eq!(stats("load: 1\n").ends, None);
     }
 }

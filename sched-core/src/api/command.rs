@@ -1,0 +1,108 @@
+//! What controllers and operators ask for.
+
+use sched_model::{
+    AssignPublicIpFailure, Evacuate, Migrate, Query, Restore, Topic, UnassignPublicIpFailure,
+    Update,
+};
+
+use crate::api::ids::InstanceId;
+use crate::api::input::{NewConfiguration, StartRequest};
+use crate::api::sent::CommandName;
+
+/// A command, with the few of its values that matter here.
+#[derive(Debug)]
+pub enum Command {
+    /// START.
+    Start(Box<StartRequest>),
+    /// DELETE.
+    Delete(Target),
+    /// AttachVolume.
+    AttachVolume {
+        /// Instance and node.
+        target: Target,
+        /// The volume, as the payload writes it.
+        volume: Box<str>,
+    },
+    /// SUSPEND.
+    Suspend(Target),
+    /// RESUME.
+    Resume(Target),
+    /// MIGRATE.
+    Migrate(Box<Migrate>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// EVACUATE.
+    Evacuate(Box<Evacuate>),
+    /// Restore.
+    Restore(Box<Restore>),
+    /// AssignPublicIP.
+    AssignPublicIp {
+        /// The concentrator's agent that it is for, as the payload writes it.
+        agent: Box<str>,
+        /// What the sender is told if the agent is not there.
+        otherwise: Box<AssignPublicIpFailure>,
+    },
+    /// ReleasePublicIP.
+    ReleasePublicIp {
+        /// The concentrator's agent that it is for, as the payload writes it.
+        agent: Box<str>,
+        /// What the sender is told if the agent is not there.
+        otherwise: Box<UnassignPublicIpFailure>,
+    },
+    /// RefreshCNCI.
+    RefreshCnci {
+        /// The concentrator's agent that it is for, as the payload writes it.
+        agent: Box<str>,
+    },
+    /// CONFIGURE with a well-formed payload.
+    Configure(Box<NewConfiguration>),
+    /// QUERY.
+    Query(Box<Query>),
+    /// WATCH: the topics wanted from now on.
+    Watch(Vec<Topic>),
+}
+
+impl Command {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> CommandName {
+        match self {
+            Self::Start(_) => CommandName::Start,
+            Self::Delete(_) => CommandName::Delete,
+            Self::AttachVolume { .. } => CommandName::AttachVolume,
+            Self::Suspend(_) => CommandName::Suspend,
+            Self::Resume(_) => CommandName::Resume,
+            Self::Migrate(_) => CommandName::Migrate,
+            Self::Update(_) => CommandName::Update,
+            Self::Evacuate(_) => CommandName::Evacuate,
+            Self::Restore(_) => CommandName::Restore,
+            Self::AssignPublicIp { .. } => CommandName::AssignPublicIp,
+            Self::ReleasePublicIp { .. } => CommandName::ReleasePublicIp,
+            Self::RefreshCnci { .. } => CommandName::RefreshCnci,
+            Self::Configure(_) => CommandName::Configure,
+            Self::Query(_) => CommandName::Query,
+            Self::Watch(_) => CommandName::Watch,
+        }
+    }
+
+    /// The instance that its sender is told it was about, if it is refused because of who that is.
+    pub(crate) fn instance(&self) -> Option<&InstanceId> {
+        match self {
+            Self::Start(request) => Some(&request.instance),
+            Self::Delete(target)
+            | Self::Suspend(target)
+            | Self::Resume(target)
+            | Self::AttachVolume { target, .. } => Some(&target.instance),
+            _ => None,
+        }
+    }
+}
+
+/// An instance on a node, as a command names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The node as the payload writes it.
+    pub node: Box<str>,
+}

@@ -1,0 +1,121 @@
+//! What peers send, by name: what permissions, refusals and notices are about.
+
+use crate::api::parcel::Tag;
+
+macro_rules! names {
+    ($(#[$of_type:meta])* $type:ident: $($(#[$of_name:meta])* $name:ident,)*) => {
+        $(#[$of_type])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type {
+            $($(#[$of_name])* $name,)*
+        }
+
+        impl $type {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+names! {
+    /// What controllers and operators ask for ([`crate::Command`]), by name.
+    CommandName:
+    /// START.
+    Start,
+    /// EVACUATE.
+    Evacuate,
+    /// DELETE.
+    Delete,
+    /// AssignPublicIP.
+    AssignPublicIp,
+    /// ReleasePublicIP.
+    ReleasePublicIp,
+    /// CONFIGURE.
+    Configure,
+    /// AttachVolume.
+    AttachVolume,
+    /// Restore.
+    Restore,
+    /// RefreshCNCI.
+    RefreshCnci,
+    /// SUSPEND.
+    Suspend,
+    /// RESUME.
+    Resume,
+    /// MIGRATE.
+    Migrate,
+    /// UPDATE.
+    Update,
+    /// QUERY.
+    Query,
+    /// WATCH.
+    Watch,
+}
+
+names! {
+    /// What launchers and concentrators' agents report ([`crate::Report`]), by name.
+    ReportName:
+    /// STATS.
+    Stats,
+    /// READY.
+    Ready,
+    /// FULL.
+    Full,
+    /// OFFLINE.
+    Offline,
+    /// MAINTENANCE.
+    Maintenance,
+    /// StartFailure.
+    StartFailure,
+    /// DeleteFailure.
+    DeleteFailure,
+    /// AttachVolumeFailure.
+    AttachVolumeFailure,
+    /// AssignPublicIPFailure.
+    AssignPublicIpFailure,
+    /// UnassignPublicIPFailure.
+    UnassignPublicIpFailure,
+    /// CommandFailure.
+    CommandFailure,
+    /// TenantAdded.
+    TenantAdded,
+    /// TenantRemoved.
+    TenantRemoved,
+    /// InstanceDeleted.
+    InstanceDeleted,
+    /// ConcentratorInstanceAdded.
+    ConcentratorInstanceAdded,
+    /// PublicIPAssigned.
+    PublicIpAssigned,
+    /// PublicIPUnassigned.
+    PublicIpUnassigned,
+    /// TraceReport.
+    TraceReport,
+    /// InstanceStopped.
+    InstanceStopped,
+    /// InstanceState.
+    InstanceState,
+}
+
+/// What a peer sent, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sent {
+    /// A command.
+    Command(CommandName),
+    /// A report.
+    Report(ReportName),
+    /// Something else, by what the server calls its like.
+    Unknown(Tag),
+}
+
+impl From<CommandName> for Sent {
+    fn from(name: CommandName) -> Self {
+        Self::Command(name)
+    }
+}
+
+impl From<ReportName> for Sent {
+    fn from(name: ReportName) -> Self {
+        Self::Report(name)
+    }
+}

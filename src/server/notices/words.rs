@@ -1,0 +1,150 @@
+//! What a notice of the core says, in words for the log.
+
+use std::fmt;
+
+use crate::server::wire::kind_of;
+use sched_core::{MAX_BINDINGS, Notice};
+
+/// A notice as a line for people.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::server) struct Words<'a>(pub(in crate::server) &'a Notice);
+
+impl Words<'_> {
+    /// What is said of instances on a node, and what they lay claim to.
+    fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Notice::InDoubt(node, count) => {
+                write!(f, "node {node} is lost with {count} STARTs in doubt")
+            }
+            Notice::Dropped(instance, node) => {
+                write!(f, "node {node} no longer lists {instance}: claim dropped")
+            }
+            Notice::ClaimsForgotten(node, count) => write!(
+                f,
+                "node {node} has not come back: what {count} instances on it asked for is forgotten"
+            ),
+            Notice::ClaimsUnknown(node, count) => write!(
+                f,
+                "node {node} lists {count} instances that were not started by this scheduler, or by one without \
+                 --state-dir, and its launcher does not say what they asked for: they count as what they use, and as \
+                 one vcpu each while they run"
+            ),
+            Notice::UnmatchedFailure(node) => {
+                write!(
+                    f,
+                    "StartFailure without an instance from node {node} matches no single START: left to STATS"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Words<'_> {
+    /// What is said of nodes that are not connected.
+    fn fmt_about_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Notice::NodeLost(node) => write!(
+                f,
+                "{node} is lost: its connection broke off; it has {} instances",
+                node.instances
+            ),
+            Notice::NodeGivenUp(node) => write!(
+                f,
+                "{node} has not returned: it is given up with {} instances, and stays listed as LOST until it returns or \
+                 'ciaoctl node forget' removes it",
+                node.instances
+            ),
+            Notice::NodeNotBack(node) => write!(
+                f,
+                "{node} has not returned since the scheduler started: it is listed as LOST until it returns or 'ciaoctl \
+                 node forget' removes it"
+            ),
+            Notice::NodeForgotten(node) => {
+                write!(f, "{node} is forgotten: it is not listed any more")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Notice::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
+            Notice::Left(uuid, role) => write!(f, "{role} {uuid} left"),
+            Notice::NodeLost(_)
+            | Notice::NodeGivenUp(_)
+            | Notice::NodeNotBack(_)
+            | Notice::NodeForgotten(_) => self.fmt_about_losses(f),
+            Notice::Master(uuid) => write!(f, "controller {uuid} is master"),
+            Notice::NotPermitted(uuid, role, sent) => {
+                let kind = kind_of(*sent);
+                write!(f, "refused {kind} from {uuid}: not for a {role} to send")
+            }
+            Notice::NotMaster(uuid, sent) => {
+                let kind = kind_of(*sent);
+                write!(f, "ignored {kind} from {uuid}: a backup controller")
+            }
+            Notice::UnknownKind(uuid, sent) => write!(
+                f,
+                "dropped {} from {uuid}: not a frame this scheduler knows",
+                kind_of(*sent)
+            ),
+            Notice::Malformed(uuid, sent, detail) => {
+                write!(f, "unusable {} from {uuid}: {detail}", kind_of(*sent))
+            }
+            Notice::Forged(uuid, sent, node) => {
+                let kind = kind_of(*sent);
+                write!(f, "refused {kind} from {uuid}: it speaks for node '{node}'")
+            }
+            Notice::TooLong(uuid, sent, len, max) => write!(
+                f,
+                "{} from {uuid} has {len} bytes: not carried to native peers, which take {max}",
+                kind_of(*sent)
+            ),
+            Notice::Foreign(node, sent, instance) => write!(
+                f,
+                "dropped {} from node {node}: it speaks of instance {instance}, which is placed on another node",
+                kind_of(*sent)
+            ),
+            Notice::NoSuchPeer(sent, peer) => {
+                write!(
+                    f,
+                    "{} is for '{peer}', which is not connected",
+                    kind_of(*sent)
+                )
+            }
+            Notice::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
+            Notice::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
+            Notice::Restored(count) => write!(
+                f,
+                "{count} instances taken up from before the restart: nodes' STATS will say how they are"
+            ),
+            Notice::Disk(silence) => silence.fmt(f),
+            Notice::NotBound(uuid) => write!(
+                f,
+                "{uuid} is bound to its certificate, which is not remembered once it has left: {MAX_BINDINGS} others are"
+            ),
+            Notice::InDoubt(..)
+            | Notice::Dropped(..)
+            | Notice::ClaimsForgotten(..)
+            | Notice::ClaimsUnknown(..)
+            | Notice::UnmatchedFailure(_) => self.fmt_about_claims(f),
+            Notice::LateBatch(id, came, count) => {
+                write!(f, "batch '{id}' given up: {came} of {count} STARTs came")
+            }
+            Notice::TwoZones(node, zone) => write!(
+                f,
+                "node {node} is in a zone already, by an earlier aggregate: not in zone '{zone}' as well"
+            ),
+            Notice::LeftOut(node, why) => write!(f, "node {node}: {why}"),
+            Notice::BadRules(error) => write!(f, "configuration left out: {error}"),
+            Notice::IllegalTransition(illegal) => illegal.fmt(f),
+            Notice::Settling(instance) => write!(
+                f,
+                "START {instance} waits for nodes that are still coming back"
+            ),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Commands as the core takes them.
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    AssignPublicIp, AssignPublicIpFailure, AttachVolume, Configuration, Delete, Payload,
+    PayloadError, Query, RefreshCnci, ReleasePublicIp, UnassignPublicIpFailure, Watch,
+};
+
+use super::inputs::Unusable;
+use super::names::{MAX_NAME_LEN, check_names};
+use super::{life, starts};
+use crate::server::strict::Mistake;
+use crate::server::{configuration, rules_file};
+use sched_core::{Command, CommandName, InstanceId, NewConfiguration, Target};
+
+/// The reason given for a public address command whose concentrator's agent is not connected.
+const NO_CONCENTRATOR: &str = "no_instance";
+
+/// Bytes of where a query's answer is to go on: an identifier, and what kind of place it stands for.
+const MAX_CURSOR_LEN: usize = MAX_NAME_LEN + 32;
+
+type Read = Result<Command, Unusable>;
+
+/// The command of this name with this payload.
+pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
+    match name {
+        CommandName::Start => Ok(Command::Start(starts::read(payload)?)),
+        CommandName::Delete => delete(payload),
+        CommandName::AttachVolume => attach_volume(payload),
+        CommandName::Suspend => life::suspend(payload),
+        CommandName::Resume => life::resume(payload),
+        CommandName::Migrate => life::migrate(payload),
+        CommandName::Update => life::update(payload),
+        CommandName::Evacuate => life::evacuate(payload),
+        CommandName::Restore => life::restore(payload),
+        CommandName::AssignPublicIp => assign_public_ip(payload),
+        CommandName::ReleasePublicIp => release_public_ip(payload),
+        CommandName::RefreshCnci => {
+            let agent = RefreshCnci::decode(payload)?.cnci_uuid;
+            check_names(&[("cnci_uuid", &agent)])?;
+            let agent = agent.into();
+            Ok(Command::RefreshCnci { agent })
+        }
+        CommandName::Configure => configure(payload),
+        CommandName::Query => query(payload),
+        CommandName::Watch => Ok(Command::Watch(Watch::decode(payload)?.topics)),
+    }
+}
+
+/// The keys of an instance, its node and a volume.
+type TargetKeys = [&'static str; 3];
+
+const DELETE_KEYS: TargetKeys = ["delete.instance_uuid", "delete.workload_agent_uuid", ""];
+
+const ATTACH_VOLUME_KEYS: TargetKeys = [
+    "attach_volume.instance_uuid",
+    "attach_volume.workload_agent_uuid",
+    "attach_volume.volume_uuid",
+];
+
+fn delete(payload: &[u8]) -> Read {
+    let it = Delete::decode(payload)?;
+    let target = target(DELETE_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
+    Ok(Command::Delete(target))
+}
+
+fn attach_volume(payload: &[u8]) -> Read {
+    let it = AttachVolume::decode(payload)?;
+    let (instance, node) = (&it.instance_uuid, it.workload_agent_uuid);
+    Ok(Command::AttachVolume {
+        target: target(ATTACH_VOLUME_KEYS, instance, node, &it.volume_uuid)?,
+        volume: it.volume_uuid.into(),
+    })
+}
+
+fn target(
+    keys: TargetKeys,
+    instance: &str,
+    node: String,
+    volume: &str,
+) -> Result<Target, Unusable> {
+    check_names(&[(keys[0], instance)])?;
+    if instance.is_empty() {
+        return Err(PayloadError::missing(keys[0]).into());
+    }
+    let instance = InstanceId::new(instance);
+    let of_instance = |unusable: Unusable| unusable.of(Some(instance.clone()));
+    if node.is_empty() {
+        return Err(of_instance(PayloadError::missing(keys[1]).into()));
+    }
+    check_names(&[(keys[1], &node), (keys[2], volume)]).map_err(of_instance)?;
+    Ok(Target {
+        instance,
+        node: node.into(),
+    })
+}
+
+fn assign_public_ip(payload: &[u8]) -> Read {
+    let it = AssignPublicIp::decode(payload)?;
+    check_names(&[("concentrator_uuid", &it.concentrator_uuid)])?;
+    let otherwise = AssignPublicIpFailure {
+        concentrator_uuid: it.concentrator_uuid.clone(),
+        tenant_uuid: it.tenant_uuid,
+        instance_uuid: it.instance_uuid,
+        public_ip: it.public_ip,
+        private_ip: it.private_ip,
+        vnic_mac: it.vnic_mac,
+        reason: NO_CONCENTRATOR.to_owned(),
+    };
+    Ok(Command::AssignPublicIp {
+        agent: it.concentrator_uuid.into(),
+        otherwise: Box::new(otherwise),
+    })
+}
+
+fn release_public_ip(payload: &[u8]) -> Read {
+    let it = ReleasePublicIp::decode(payload)?;
+    check_names(&[("concentrator_uuid", &it.concentrator_uuid)])?;
+    let otherwise = UnassignPublicIpFailure {
+        concentrator_uuid: it.concentrator_uuid.clone(),
+        tenant_uuid: it.tenant_uuid,
+        instance_uuid: it.instance_uuid,
+        public_ip: it.public_ip,
+        private_ip: it.private_ip,
+        vnic_mac: it.vnic_mac,
+        reason: NO_CONCENTRATOR.to_owned(),
+    };
+    Ok(Command::ReleasePublicIp {
+        agent: it.concentrator_uuid.into(),
+        otherwise: Box::new(otherwise),
+    })
+}
+
+fn configure(payload: &Bytes) -> Read {
+    if payload.len() > configuration::MAX_LEN {
+        let mistake = format!(
+            "{} bytes, at most {} are taken: every peer that connects is sent it",
+            payload.len(),
+            configuration::MAX_LEN
+        );
+        return Err(Unusable::Configuration(Mistake::whole(mistake)));
+    }
+    let configuration = Configuration::decode(payload)?;
+    let rules = rules_file::read(payload).map_err(Unusable::Configuration)?;
+    let missing = configuration.missing_values();
+    if !missing.is_empty() {
+        tracing::warn!("a CONFIGURE has no value for {}", missing.join(", "));
+    }
+    Ok(Command::Configure(Box::new(NewConfiguration {
+        original: Configuration::with_defaults(payload)?,
+        flags: configuration::flags(&configuration),
+        rules,
+    })))
+}
+
+fn query(payload: &[u8]) -> Read {
+    let query = Query::decode(payload)?;
+    query.checked_limit()?;
+    check_names(&[("query.match", query.matching.as_deref().unwrap_or_default())])?;
+    let cursor_len = query.after.as_ref().map_or(0, String::len);
+    if cursor_len > MAX_CURSOR_LEN {
+        let detail = format!(
+            "query.after: {cursor_len} bytes, no answer's 'next' has more than {MAX_CURSOR_LEN}"
+        );
+        return Err(Unusable::Extras(detail));
+    }
+    Ok(Command::Query(Box::new(query)))
+}

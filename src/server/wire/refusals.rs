@@ -1,0 +1,50 @@
+//! Why something was refused, in words.
+
+use proto_frames::payload::CommandRefused;
+
+use super::kinds::kind_of;
+use sched_core::{RefusalCause, Refused};
+
+/// What a native peer is told of something that was refused.
+pub(in crate::server) fn refused(refused: &Refused) -> CommandRefused {
+    let kind = kind_of(refused.sent);
+    CommandRefused {
+        ty: kind.ty.0,
+        operand: kind.operand,
+        name: kind.to_string(),
+        reason: refused.cause.reason(),
+        detail: detail(refused),
+        instance_uuid: refused.instance.as_ref().map(ToString::to_string),
+    }
+}
+
+fn detail(refused: &Refused) -> String {
+    match &refused.cause {
+        RefusalCause::NotPermitted(role) => {
+            format!("{} is not for a {role} to send", kind_of(refused.sent))
+        }
+        RefusalCause::Backup => "this controller is backup: commands are the master's".to_owned(),
+        RefusalCause::Malformed(text) | RefusalCause::LeftOut(text) => text.to_string(),
+        RefusalCause::TooLong { len, max } => {
+            format!("{len} bytes: peers of the native encoding are sent at most {max}")
+        }
+        RefusalCause::TooManyAnswers(count) => {
+            format!("{count} commands wait for their answers, which is as many as may")
+        }
+        RefusalCause::NodeNotConnected(name) => {
+            format!("no node '{name}' is connected; 'ciaoctl nodes' lists those that are")
+        }
+        RefusalCause::AgentNotConnected(agent) => {
+            format!("no concentrator agent '{agent}' is connected")
+        }
+        RefusalCause::NodeNotKnown(name) => {
+            format!("no node '{name}' is known; 'ciaoctl nodes' lists those that are")
+        }
+        RefusalCause::NodeConnected(name) => format!(
+            "node '{name}' is connected: stop its launcher first, or drain it and leave it cordoned"
+        ),
+        RefusalCause::NotANode(name) => format!("'{name}' is not the UUID of a node"),
+        RefusalCause::NotDrained(name) => format!("node '{name}' is not being drained"),
+        RefusalCause::NotRecorded(why) => why.to_string(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Reports as the core takes them.
+
+use proto_frames::Frame;
+use proto_frames::payload::{
+    AttachVolumeFailure, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped,
+    Payload, Requested, StartFailure, TenantAdded, TenantRemoved, UNKNOWN, peek,
+};
+
+use super::inputs::{Unusable, text};
+use super::names::{check_host_name, check_names};
+use super::{ends, life, node_extras};
+use sched_core::{
+    InstanceId, InstanceReport, InstanceState, NodeReport, Report, ReportName, Resources,
+    StatsReport, canonical_uuid,
+};
+
+type Read = Result<Report, Unusable>;
+
+/// The report of this name in this frame.
+pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
+    let payload = &frame.payload[..];
+    match name {
+        ReportName::Ready => ready(payload),
+        ReportName::Stats => stats(frame),
+        ReportName::Full => Ok(Report::Full),
+        ReportName::Offline => Ok(Report::Offline),
+        ReportName::Maintenance => Ok(Report::Maintenance),
+        ReportName::TenantAdded => {
+            let agent = TenantAdded::decode(payload)?.concentrator_uuid;
+            check_names(&[("concentrator_uuid", &agent)])?;
+            let agent = agent.into();
+            Ok(Report::TenantAdded { agent })
+        }
+        ReportName::TenantRemoved => {
+            let agent = TenantRemoved::decode(payload)?.concentrator_uuid;
+            check_names(&[("concentrator_uuid", &agent)])?;
+            let agent = agent.into();
+            Ok(Report::TenantRemoved { agent })
+        }
+        ReportName::InstanceDeleted => {
+            let it = InstanceDeleted::decode(payload)?;
+            let instance = instance("instance_deleted.instance_uuid", &it.instance_uuid)?;
+            Ok(ends::numbered(it.seq, Report::InstanceDeleted(instance)))
+        }
+        ReportName::InstanceStopped => {
+            let it = InstanceStopped::decode(payload)?;
+            let instance = instance("instance_stopped.instance_uuid", &it.instance_uuid)?;
+            let told = if it.cut_off {
+                Report::InstanceCutOff(instance)
+            } else {
+                Report::InstanceStopped(instance)
+            };
+            Ok(ends::numbered(it.seq, told))
+        }
+        ReportName::StartFailure => start_failed(StartFailure::decode(payload)?),
+        ReportName::DeleteFailure => delete_failed(DeleteFailure::decode(payload)?),
+        ReportName::AttachVolumeFailure => {
+            let it = AttachVolumeFailure::decode(payload)?;
+            check_names(&[
+                ("attach_volume_failure.node_uuid", &it.node_uuid),
+                ("attach_volume_failure.instance_uuid", &it.instance_uuid),
+            ])?;
+            Ok(Report::AttachVolumeFailed {
+                node: it.node_uuid.into(),
+                instance: InstanceId::new(&it.instance_uuid),
+            })
+        }
+        ReportName::CommandFailure => life::command_failed(payload),
+        ReportName::InstanceState => life::instance_state(payload),
+        ReportName::ConcentratorInstanceAdded => Ok(Report::ConcentratorInstanceAdded),
+        ReportName::PublicIpAssigned => Ok(Report::PublicIpAssigned),
+        ReportName::PublicIpUnassigned => Ok(Report::PublicIpUnassigned),
+        ReportName::AssignPublicIpFailure => Ok(Report::AssignPublicIpFailed),
+        ReportName::UnassignPublicIpFailure => Ok(Report::UnassignPublicIpFailed),
+        ReportName::TraceReport => Ok(Report::TraceReport),
+    }
+}
+
+fn instance(key: &'static str, name: &str) -> Result<InstanceId, Unusable> {
+    check_names(&[(key, name)])?;
+    Ok(InstanceId::new(name))
+}
+
+fn ready(payload: &[u8]) -> Read {
+    let ready = peek::ready(payload)?;
+    let figures = ready.figures;
+    check_host_name("hostname", &figures.hostname)?;
+    let known = |figure: Option<i64>| figure.unwrap_or(UNKNOWN);
+    Ok(Report::Ready(Box::new(NodeReport {
+        mem_total_mib: known(figures.mem_total_mb),
+        mem_available_mib: known(figures.mem_available_mb),
+        disk_total_mb: known(figures.disk_total_mb),
+        disk_available_mb: known(figures.disk_available_mb),
+        load: known(figures.load),
+        cpus_online: known(figures.cpus_online),
+        extras: node_extras::of(&figures)?,
+        hostname: figures.hostname.into(),
+    })))
+}
+
+fn stats(frame: &Frame) -> Read {
+    let mut stats = peek::stats(&frame.payload)?;
+    let node = canonical_uuid(&stats.node_uuid).unwrap_or(frame.origin);
+    let ends = ends::of(&mut stats, node)?;
+    check_names(&[("node_uuid", &stats.node_uuid)])?;
+    check_host_name("hostname", &stats.figures.hostname)?;
+    for it in &stats.instances {
+        check_names(&[("instances.instance_uuid", &it.instance_uuid)])?;
+        node_extras::check_instance(it)?;
+    }
+    let instances = stats
+        .instances
+        .into_iter()
+        .map(|it| InstanceReport {
+            instance: InstanceId::new(&it.instance_uuid),
+            state: InstanceState::from_name(it.state.as_str()),
+            mem_used_mib: it.memory_usage_mb,
+            disk_used_mib: it.disk_usage_mb,
+            requested: it.requested.as_ref().map(amounts),
+            custom: it.requested.map(custom).unwrap_or_default(),
+            group: text(&it.group).map(Into::into),
+        })
+        .collect();
+    let starts_seen = stats.figures.starts_seen;
+    let lease_seq = stats.figures.lease_seq;
+    Ok(Report::Stats(Box::new(StatsReport {
+        node: stats.node_uuid.into(),
+        starts_seen,
+        lease_seq,
+        extras: node_extras::of(&stats.figures)?,
+        instances,
+        ends,
+    })))
+}
+
+fn amounts(requested: &Requested) -> Resources {
+    Resources {
+        mem_mib: requested.mem_mb,
+        vcpus: requested.vcpus,
+        disk_mib: requested.disk_mb,
+    }
+}
+
+fn custom(requested: Requested) -> Vec<(Box<str>, i64)> {
+    let resources = requested.resources.into_iter();
+    resources
+        .map(|(name, amount)| (name.into(), amount))
+        .collect()
+}
+
+fn start_failed(failure: StartFailure) -> Read {
+    check_names(&[
+        ("start_failure.node_uuid", &failure.node_uuid),
+        ("start_failure.instance_uuid", &failure.instance_uuid),
+    ])?;
+    let instance =
+        (!failure.instance_uuid.is_empty()).then(|| InstanceId::new(&failure.instance_uuid));
+    let told = Report::StartFailed {
+        node: failure.node_uuid.into(),
+        instance,
+        reason: failure.reason,
+        detail: failure.detail.unwrap_or_default().into(),
+    };
+    Ok(ends::numbered(failure.seq, told))
+}
+
+fn delete_failed(failure: DeleteFailure) -> Read {
+    check_names(&[
+        ("delete_failure.node_uuid", &failure.node_uuid),
+        ("delete_failure.instance_uuid", &failure.instance_uuid),
+    ])?;
+    Ok(Report::DeleteFailed {
+        node: failure.node_uuid.into(),
+        instance: InstanceId::new(&failure.instance_uuid),
+        no_instance: failure.reason == DeleteFailureReason::NoInstance,
+    })
+}

@@ -1,0 +1,108 @@
+//! STARTs: what they ask for, as they come and as they were kept.
+
+use bytes::Bytes;
+use proto_frames::payload::Fault::{AliasExpansion, Syntax};
+use proto_frames::payload::guard::{SMALL, first_document};
+use proto_frames::payload::{PayloadError, peek};
+use proto_frames::{Frame, Kind, Uuid};
+use serde::Deserialize;
+
+use super::inputs::{Unusable, text};
+use super::names::{MAX_NAME_LEN, check_host_name, check_names};
+use super::{head, parcels};
+use sched_core::{InstanceId, Malformed, Resources, RestoredStart, StartRequest, TenantId, VmType};
+
+/// A START that was taken in before, read again.
+///
+/// # Errors
+/// It cannot be read: possible where limits have changed.
+pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredStart, Malformed> {
+    let request = read(&payload).map_err(|unusable| head::name(unusable, &payload))?;
+    Ok(RestoredStart {
+        request: *request,
+        parcel: parcels::parcel(Frame::new(Kind::START, sender, payload)),
+    })
+}
+
+/// What a START asks for.
+pub(super) fn read(payload: &[u8]) -> Result<Box<StartRequest>, Unusable> {
+    let start = peek::start(payload).map_err(|error| {
+        let instance = instance_named(payload, &error);
+        Unusable::from(error).of(instance)
+    })?;
+    check_names(&[("start.instance_uuid", &start.instance_uuid)])?;
+    let instance = InstanceId::new(&start.instance_uuid);
+    check_names(&[
+        (
+            "start.requirements.node_id",
+            start.node_id.as_deref().unwrap_or_default(),
+        ),
+        ("start.tenant_uuid", &start.tenant_uuid),
+    ])
+    .and_then(|()| {
+        let hostname = start.hostname.as_deref().unwrap_or_default();
+        check_host_name("start.requirements.hostname", hostname)
+    })
+    .map_err(|unusable| unusable.of(Some(instance.clone())))?;
+    let wanted_image = start
+        .scheduling
+        .as_ref()
+        .and_then(|scheduling| text(&scheduling.image));
+    let image = wanted_image.or_else(|| text(&start.docker_image));
+    let asked = Resources {
+        mem_mib: start.mem_mb,
+        vcpus: start.vcpus,
+        disk_mib: start.disk_mib,
+    };
+    Ok(Box::new(StartRequest {
+        instance,
+        asked,
+        network_node: start.network_node,
+        node_id: start.node_id.map(Into::into),
+        hostname: start.hostname.map(Into::into),
+        restart: start.restart,
+        tenant: text(&start.tenant_uuid).map(TenantId::new),
+        image: image.map(label_of_image),
+        vm_type: Some(VmType::from_name(&start.vm_type)),
+        scheduling: start.scheduling,
+        avoid: Vec::new(),
+    }))
+}
+
+/// An image's name as it stands in a label: what no name of a label may have is `_`.
+fn label_of_image(image: &str) -> Box<str> {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-') {
+            c
+        } else {
+            '_'
+        }
+    };
+    image
+        .chars()
+        .take(MAX_NAME_LEN)
+        .map(plain)
+        .collect::<String>()
+        .into()
+}
+
+/// The instance that an unusable START is about, where that much can be read: its sender is to know which one failed.
+/// A document that as a whole is at fault, by its form or its weight, is not looked at again.
+fn instance_named(payload: &[u8], error: &PayloadError) -> Option<InstanceId> {
+    #[derive(Deserialize)]
+    struct Document {
+        start: Named,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        instance_uuid: String,
+    }
+    if matches!(error.fault, AliasExpansion | Syntax(_)) {
+        return None;
+    }
+    let document = first_document(payload, SMALL).ok()?;
+    let document: Document = serde_yaml::from_slice(document).ok()?;
+    let name = document.start.instance_uuid;
+    let is_name = !name.is_empty() && check_names(&[("start.instance_uuid", &name)]).is_ok();
+    is_name.then(|| InstanceId::new(&name))
+}

@@ -1,0 +1,114 @@
+//! What peers of the world send, as the core is told of it.
+
+use bytes::Bytes;
+use ciao_scheduler::server::sim_support;
+use proto_frames::{Frame, Kind, Uuid};
+use sched_core::{
+    Command, CommandName, Input, Malformed, Parcel, Report, ReportName, Sent, SessionId,
+};
+
+use crate::support::world::World;
+
+/// Something that a peer sends.
+#[derive(Debug)]
+pub(crate) enum Sending {
+    Command(Command),
+    Report(Report),
+    /// A command or report of this name that cannot be read.
+    Malformed(Sent, Malformed),
+    /// A frame of a kind that is neither.
+    Unknown(Kind),
+}
+
+impl From<Command> for Sending {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+impl From<Report> for Sending {
+    fn from(report: Report) -> Self {
+        Self::Report(report)
+    }
+}
+
+impl Sending {
+    pub(crate) fn malformed_command(name: CommandName, malformed: Malformed) -> Self {
+        Self::Malformed(name.into(), malformed)
+    }
+
+    pub(crate) fn malformed_report(name: ReportName, malformed: Malformed) -> Self {
+        Self::Malformed(name.into(), malformed)
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Command(command) => sim_support::kind_of(command.name().into()),
+            Self::Report(report) => sim_support::kind_of(report.name().into()),
+            Self::Malformed(sent, _) => sim_support::kind_of(*sent),
+            Self::Unknown(kind) => *kind,
+        }
+    }
+
+    fn input(self, session: SessionId, parcel: Parcel) -> Input {
+        match self {
+            Self::Command(command) => Input::Command {
+                session,
+                command,
+                parcel,
+            },
+            Self::Report(report) => Input::Report {
+                session,
+                report,
+                parcel,
+            },
+            Self::Malformed(sent, malformed) => Input::Malformed {
+                session,
+                sent,
+                malformed,
+                parcel,
+            },
+            Self::Unknown(_) => sim_support::input(session, sim_support::frame_of(&parcel)),
+        }
+    }
+}
+
+impl World {
+    /// A peer sends something, with its kind as the payload.
+    pub(crate) fn say(&mut self, session: SessionId, what: impl Into<Sending>) {
+        let what = what.into();
+        let payload = Bytes::from(what.kind().to_string());
+        self.say_with(session, what, payload);
+    }
+
+    /// A peer sends something with this payload.
+    pub(crate) fn say_with(
+        &mut self,
+        session: SessionId,
+        what: impl Into<Sending>,
+        payload: Bytes,
+    ) {
+        let what = what.into();
+        let parcel = parcel(what.kind(), self.uuid_of(session), payload);
+        self.handle(what.input(session, parcel));
+    }
+}
+
+/// A frame as the core carries it.
+pub(crate) fn parcel(kind: Kind, origin: Uuid, payload: Bytes) -> Parcel {
+    sim_support::parcel(Frame::new(kind, origin, payload))
+}
+
+/// The kind of a frame that the core carries.
+pub(crate) fn kind_in(parcel: &Parcel) -> Kind {
+    sim_support::frame_of(parcel).kind
+}
+
+/// The report of a launcher that an instance has ended: InstanceDeleted or InstanceStopped.
+pub(crate) fn gone(kind: Kind, instance: sched_core::InstanceId) -> Report {
+    match kind {
+        Kind::INSTANCE_DELETED => Report::InstanceDeleted(instance),
+        Kind::INSTANCE_STOPPED => Report::InstanceStopped(instance),
+        other => panic!("{other} tells no end"),
+    }
+}
