@@ -21,7 +21,7 @@ mod gob;
 mod native;
 mod skip;
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 
 use self::skip::Skip;
 pub use self::skip::{Received, TooLong};
@@ -84,6 +84,8 @@ pub struct Decoder {
     wire: Wire,
     /// The frame whose payload is being skipped.
     skipping: Option<Box<Skip>>,
+    /// Bytes of the longest payload that is copied.
+    copy_up_to: usize,
 }
 
 /// What is at the front of a stream.
@@ -124,6 +126,7 @@ impl Decoder {
             expect: Expect::Connect,
             wire: Wire::Unknown,
             skipping: None,
+            copy_up_to: 0,
         }
     }
 
@@ -135,7 +138,14 @@ impl Decoder {
             expect: Expect::Answer,
             wire: Wire::new(encoding),
             skipping: None,
+            copy_up_to: 0,
         }
+    }
+
+    /// From now on payloads of up to so many bytes are copies: they do not keep the caller's buffer, which can be used
+    /// again. By default none is.
+    pub fn copy_payloads_up_to(&mut self, bytes: usize) {
+        self.copy_up_to = bytes;
     }
 
     /// The encoding, once it is known.
@@ -150,7 +160,8 @@ impl Decoder {
 
     /// Takes the next whole message off the front of `src`; `None` = more bytes are needed.
     ///
-    /// The payload is a part of `src`'s allocation, not a copy; it keeps that allocation alive.
+    /// The payload is a part of `src`'s allocation, not a copy, and keeps that allocation alive, unless it is short
+    /// ([`Decoder::copy_payloads_up_to`]).
     ///
     /// # Errors
     /// [`DecodeError`] where the bytes cannot be a message; close the connection then. The bytes stay in `src`, and
@@ -201,8 +212,8 @@ impl Decoder {
         }
         let decoded = match &mut self.wire {
             Wire::Unknown => None,
-            Wire::Native => native::decode(self.expect, limits, src)?,
-            Wire::Gob(reader) => reader.decode(self.expect, limits, src)?,
+            Wire::Native => native::decode(self.expect, limits, self.copy_up_to, src)?,
+            Wire::Gob(reader) => reader.decode(self.expect, limits, self.copy_up_to, src)?,
         };
         match decoded {
             None => Ok(None),
@@ -324,6 +335,16 @@ fn within(what: &'static str, len: u64, limit: usize) -> Result<usize, DecodeErr
             limit: limit as u64,
         }),
     }
+}
+
+/// Takes a payload of `len` bytes off the front of `src`, as a copy if it has no more than `copy_up_to`.
+fn take_payload(src: &mut BytesMut, len: usize, copy_up_to: usize) -> Bytes {
+    if len > copy_up_to {
+        return src.split_to(len).freeze();
+    }
+    let payload = Bytes::copy_from_slice(&src[..len]);
+    src.advance(len);
+    payload
 }
 
 /// A payload's length as both formats write it.

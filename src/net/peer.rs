@@ -1,10 +1,11 @@
 //! One established connection, pumped by one task: reads and decodes what comes, encodes and writes what is queued.
 //!
-//! An idle connection keeps no buffers. Everything queued is encoded together and written with one call. A peer is
+//! An idle connection keeps no buffers: it reads into its thread's. Everything queued is encoded together and written with one call. A peer is
 //! given up only when its writes make no progress to speak of for a deadline, or when a frame once begun does not arrive
 //! in time; and only for what its kernel says, never because this side had no processor.
 
 mod end;
+mod spare;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use proto_frames::{DecodeError, Decoder, Encoder, Message, Received, TooLong};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -170,11 +171,12 @@ where
     pub fn new(
         stream: S,
         handler: H,
-        (decoder, encoder): (Decoder, Encoder),
+        (mut decoder, encoder): (Decoder, Encoder),
         incoming: BytesMut,
         (outbox, budget): (Arc<Outbox<H::Outgoing>>, Arc<Budget>),
         deadlines: Deadlines,
     ) -> Self {
+        decoder.copy_payloads_up_to(COPY_UP_TO);
         let write = WriteSide {
             bytes: BytesMut::new(),
             in_flight: VecDeque::new(),
@@ -277,6 +279,10 @@ where
             // It could not have completed the frame meanwhile.
             self.frame_begun = Some(Instant::now());
         }
+        let is_fresh = self.incoming.is_empty();
+        if is_fresh {
+            self.incoming = spare::take_buffer();
+        }
         let before = self.incoming.len();
         let batch = self.budget.batch(READ_BATCH);
         let mut result = Poll::Pending;
@@ -300,14 +306,16 @@ where
         {
             return Poll::Ready(Err(error.into()));
         }
-        if self.incoming.is_empty() {
-            self.incoming = BytesMut::new();
+        if is_fresh || self.incoming.is_empty() {
+            // Of a frame that is not all there it keeps what came.
+            let rest = BytesMut::from(&self.incoming[..]);
+            spare::give_back_buffer(std::mem::replace(&mut self.incoming, rest));
         }
         result
     }
 
     fn decode_received(&mut self) -> Result<(), DecodeError> {
-        let mut messages = Vec::new();
+        let mut messages = spare::take_messages();
         let result = loop {
             match self.decoder.decode_or_skip(&mut self.incoming) {
                 Ok(Some(Received::TooLong(refused))) => {
@@ -318,12 +326,6 @@ where
                     self.frame_begun = None;
                     self.handler.too_long(refused);
                 }
-                Ok(Some(Received::Message(Message::Frame(mut frame)))) => {
-                    if frame.payload.len() <= COPY_UP_TO {
-                        frame.payload = Bytes::copy_from_slice(&frame.payload);
-                    }
-                    messages.push(Message::Frame(frame));
-                }
                 Ok(Some(Received::Message(message))) => messages.push(message),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -333,6 +335,7 @@ where
             self.frame_begun = None;
             self.handler.received(&mut messages);
         }
+        spare::give_back_messages(messages);
         if !self.decoder.is_mid_message(&self.incoming) {
             self.frame_begun = None;
         } else if self.decoder.is_skipping() {

@@ -1,5 +1,6 @@
 //! One peer's session: what it sends is read, understood and handed to the core in batches.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::SystemTime;
@@ -18,13 +19,20 @@ use sched_core::{Departure, Input, Message, SessionId};
 #[cfg(test)]
 pub(super) const INJECTED: &[u8] = b"# this session is to panic";
 
+/// Inputs of a batch that room is kept for.
+const KEEP_INPUTS: usize = 1024;
+
+thread_local! {
+    /// Room for the inputs of a batch, which all connections of a thread have in turn.
+    static INPUTS: Cell<Vec<Input>> = Cell::default();
+}
+
 /// The daemon's end of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
     hub: Arc<Hub>,
     id: SessionId,
     peer: Arc<PeerState>,
-    inputs: Vec<Input>,
     /// Writers to be woken at the end of the turn.
     wakers: Vec<Waker>,
     has_ended: bool,
@@ -47,7 +55,6 @@ impl Session {
             hub,
             id,
             peer,
-            inputs: Vec::new(),
             wakers: Vec::new(),
             has_ended: false,
         }
@@ -101,7 +108,8 @@ impl Handler for Session {
     type Outgoing = Message;
 
     fn received(&mut self, messages: &mut Vec<proto_frames::Message>) {
-        let mut inputs = std::mem::take(&mut self.inputs);
+        let mut inputs = INPUTS.take();
+        inputs.reserve(messages.len());
         inputs.extend(messages.drain(..).filter_map(|message| match message {
             proto_frames::Message::Frame(frame) => Some(self.input(frame)),
             // The decoder hands out nothing else once CONNECT is through.
@@ -109,9 +117,8 @@ impl Handler for Session {
         }));
         self.hub
             .handle_then_wake(inputs.drain(..), &self.peer.budget, &mut self.wakers);
-        const KEEP_INPUTS: usize = 16;
         if inputs.capacity() <= KEEP_INPUTS {
-            self.inputs = inputs;
+            INPUTS.set(inputs);
         }
     }
 

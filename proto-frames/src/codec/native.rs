@@ -19,7 +19,8 @@ use crate::Uuid;
 use bytes::{Buf, BufMut, BytesMut};
 
 use super::{
-    DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, payload_len, within,
+    DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, payload_len, take_payload,
+    within,
 };
 use crate::Role;
 use crate::connect::{Connect, Connected};
@@ -82,6 +83,7 @@ impl Header {
 pub(super) fn decode(
     expect: Expect,
     limits: &Limits,
+    copy_up_to: usize,
     src: &mut BytesMut,
 ) -> Result<Option<Decoded>, DecodeError> {
     let Some(&header) = src.first_chunk::<HEADER_LEN>() else {
@@ -96,7 +98,7 @@ pub(super) fn decode(
         Expect::Frame if header.kind == Kind::CONNECTED => {
             Err(malformed("frame: a second CONNECTED"))
         }
-        Expect::Answer | Expect::Frame => decode_frame(&header, expect, limits, src),
+        Expect::Answer | Expect::Frame => decode_frame(&header, expect, limits, copy_up_to, src),
     }
 }
 
@@ -162,6 +164,7 @@ fn decode_frame(
     header: &Header,
     expect: Expect,
     limits: &Limits,
+    copy_up_to: usize,
     src: &mut BytesMut,
 ) -> Result<Option<Decoded>, DecodeError> {
     let payload_len = match within(
@@ -204,7 +207,7 @@ fn decode_frame(
     let payload = if payload_len == 0 {
         bytes::Bytes::new()
     } else {
-        src.split_to(payload_len).freeze()
+        take_payload(src, payload_len, copy_up_to)
     };
     Ok(Some(Decoded::Message(Message::Frame(Frame {
         version: header.version,

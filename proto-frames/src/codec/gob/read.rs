@@ -7,7 +7,9 @@ use super::number::{Input, peek_uint, signed};
 use super::plan::{Plan, Step};
 use super::types::{Name, TypeId, Types, next_field};
 use crate::Role;
-use crate::codec::{DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, within};
+use crate::codec::{
+    DecodeError, Decoded, Expect, Message, Skip, TRACE_BIT, malformed, take_payload, within,
+};
 use crate::connect::{Connect, Connected};
 use crate::frame::{Frame, Version};
 use crate::kind::{FrameType, Kind};
@@ -30,6 +32,7 @@ impl Reader {
         &mut self,
         expect: Expect,
         limits: &Limits,
+        copy_up_to: usize,
         src: &mut BytesMut,
     ) -> Result<Option<Decoded>, DecodeError> {
         let limit = match expect {
@@ -79,7 +82,7 @@ impl Reader {
             let mut payload = Bytes::new();
             if payload_end > payload_start {
                 src.advance(payload_start);
-                payload = src.split_to(payload_end - payload_start).freeze();
+                payload = take_payload(src, payload_end - payload_start, copy_up_to);
                 src.advance(end - payload_end);
             } else {
                 src.advance(end);
