@@ -28,22 +28,27 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
 
 /// The common form alone: a minus sign at most, then one to eighteen digits without a leading zero.
 fn decimal(text: &[u8]) -> Option<i128> {
+    let (value, len) = leading_decimal(text)?;
+    (len == text.len()).then_some(value.into())
+}
+
+/// The number in the common form that a text begins with, and how many bytes of it that is.
+pub(super) fn leading_decimal(text: &[u8]) -> Option<(i64, usize)> {
+    /// So many digits fit any 64-bit number.
+    const MAX_DIGITS: usize = 18;
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    if !matches!(digits, [b'0'] | [b'1'..=b'9', ..]) || digits.len() > 18 {
-        return None;
-    }
-    let mut value = 0_i64;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
+    let (mut value, mut len) = (0_i64, 0);
+    while let Some(byte @ b'0'..=b'9') = digits.get(len) {
+        if len == MAX_DIGITS {
             return None;
         }
-        value = value * 10 + i64::from(digit - b'0');
+        value = value * 10 + i64::from(byte - b'0');
+        len += 1;
     }
-    Some(i128::from(if text.starts_with(b"-") {
-        -value
-    } else {
-        value
-    }))
+    let is_common = len == 1 || len > 1 && digits[0] != b'0';
+    let sign_len = text.len() - digits.len();
+    let value = if sign_len > 0 { -value } else { value };
+    is_common.then_some((value, sign_len + len))
 }
 
 fn unusual_int(text: &str) -> Option<i128> {

@@ -5,7 +5,7 @@
 //! mapping that ends on its line ([`rarer`]). The indentation must be what YAML demands for such lines. Whatever else
 //! stands there ends the walk without a result.
 
-use super::word::{is_plain, skip_comment, word_len, word_line};
+use super::word::{ends_line, is_plain, skip_comment, word_len, word_line};
 use crate::payload::guard::{Limits, MAX_ENTRIES, MAX_INDICATORS, is_marker};
 use crate::payload::scalar;
 use sched_model::value::{Field, Shape};
@@ -196,21 +196,64 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         column: usize,
         behind: Behind,
     ) -> Option<usize> {
+        if let Some(slot) = self.expected(payload.get(start..)?, column, behind)? {
+            return self.behind_key(slot, payload, start + slot.key.len() + 1);
+        }
         let end = start + word_len(&payload[start..]);
-        let next = payload.get(end).copied().unwrap_or(b'\n');
         match payload.get(start..end)? {
             [key @ .., b':']
                 if is_plain(key) && key.len() <= MAX_KEY_LEN && !key.starts_with(b"-") =>
             {
-                self.begin_key(column, behind)?;
-                let slot = self.slot(key)?;
-                match next {
-                    b'\n' => self.empty_value(slot).map(|()| end + 1),
-                    b' ' => self.value(slot, payload, end + 1),
-                    _ => None,
+                if behind == Behind::Dash {
+                    self.begin_key(column, behind)?;
                 }
+                let slot = self.slot(key)?;
+                self.behind_key(slot, payload, end)
             }
             _ if behind == Behind::Dash => self.entry(payload, start),
+            _ => None,
+        }
+    }
+
+    /// What the key takes that is next in order, if it is the one that stands there: peers write keys in order, and then
+    /// none has to be looked for. What stands behind an indentation is in the innermost mapping from now on, which key
+    /// it may be.
+    fn expected(&mut self, rest: &[u8], column: usize, behind: Behind) -> Option<Option<Slot<'a>>> {
+        match behind {
+            Behind::Indent => self.begin_key(column, behind)?,
+            Behind::Dash => match self.top()?.kind {
+                LevelKind::List(Shape::Record([first, ..])) if begins_with(rest, first.key) => {
+                    self.begin_key(column, behind)?;
+                }
+                _ => return Some(None),
+            },
+        }
+        let top = self.top()?;
+        let LevelKind::Record(fields) = top.kind else {
+            return Some(None);
+        };
+        let found = fields.get(top.next).filter(|it| begins_with(rest, it.key));
+        let Some(field) = found else {
+            return Some(None);
+        };
+        let bit = bit_of(top.next)?;
+        if top.seen & bit != 0 {
+            return None;
+        }
+        top.seen |= bit;
+        top.next += 1;
+        Some(Some(Slot {
+            key: field.key,
+            name: field.key,
+            shape: &field.shape,
+        }))
+    }
+
+    /// Reads what stands behind a key and its colon.
+    fn behind_key(&mut self, slot: Slot<'a>, payload: &'a [u8], at: usize) -> Option<usize> {
+        match payload.get(at) {
+            None | Some(b'\n') => self.empty_value(slot).map(|()| at + 1),
+            Some(b' ') => self.value(slot, payload, at + 1),
             _ => None,
         }
     }
@@ -301,7 +344,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
                         shape: &Shape::Any,
                     });
                 };
-                let bit = 1_u32.checked_shl(u32::try_from(index).ok()?)?;
+                let bit = bit_of(index)?;
                 if top.seen & bit != 0 {
                     return None;
                 }
@@ -341,6 +384,14 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
 
     /// A key with its value on the same line.
     fn value(&mut self, slot: Slot<'a>, payload: &'a [u8], start: usize) -> Option<usize> {
+        if let Shape::Int { min, max } = slot.shape
+            && let Some((value, len)) = scalar::leading_decimal(payload.get(start..)?)
+            && ends_line(payload, start + len)
+        {
+            let is_within = (*min..=*max).contains(&value.into());
+            let found = is_within.then_some(Found::Int(value))?;
+            return self.deliver(slot.key, found).map(|()| start + len + 1);
+        }
         match word_line(payload, start) {
             Some((word, next)) => self.text(slot.key, slot.shape, word).map(|()| next),
             None => self.rarer_line(slot, payload, start),
@@ -398,6 +449,17 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         self.depth += 1;
         Some(())
     }
+}
+
+/// Whether this key stands there, with its colon.
+fn begins_with(rest: &[u8], key: &str) -> bool {
+    let behind = rest.strip_prefix(key.as_bytes());
+    matches!(behind, Some([b':'] | [b':', b' ' | b'\n', ..]))
+}
+
+/// Of a record's fields seen, that of the field with this index; `None` if there are too many.
+fn bit_of(index: usize) -> Option<u32> {
+    1_u32.checked_shl(u32::try_from(index).ok()?)
 }
 
 /// The field with this key, looked for from the one that is expected on.
