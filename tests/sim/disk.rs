@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
 use fastrand::Rng;
-use proto_frames::Uuid;
 use sched_core::{Change, KnownNode, Record, RecordKey, Restored, RestoredStart, Ticket};
 
 /// What is kept.

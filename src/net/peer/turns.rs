@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use proto_frames::{Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Uuid};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ciao_scheduler::server::sim_support;
-use proto_frames::Kind;
 use proto_frames::payload::{
     CommandRefused, Evacuate, EvacuateMode, InstanceView, NodeView, PlacementState, Query,
     QueryKind, QueryResult, RefusalReason,
