@@ -36,7 +36,7 @@ const BREACHES: &[(&str, &str)] = &[];
 const CRATES: &[(&str, &[&str])] = &[
     ("sched-model", &[]),
     ("proto-frames", &["sched-model"]),
-    ("sched-core", &["proto-frames", "sched-model"]),
+    ("sched-core", &["sched-model"]),
 ];
 
 /// Which modules each module names.
