@@ -5,7 +5,8 @@ use std::time::Duration;
 use proto_frames::Kind;
 use proto_frames::payload::{Scheduling, StartFailureReason};
 use sched_core::{
-    Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId, StatsReport,
+    Action, Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId,
+    StatsReport,
 };
 
 use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
@@ -313,6 +314,27 @@ fn a_launcher_that_hangs_with_its_connection_standing_is_lost_after_its_lease() 
         }
     }
     assert_eq!(placed, [("a".to_owned(), other)]);
+}
+
+#[test]
+fn a_launcher_that_connected_again_and_hangs_is_disconnected_once_however_late_that_is_seen() {
+    let mut world = World::new();
+    let node = leased(&mut world, 1, 100);
+    leased_stats(&mut world, node, &[]);
+    world.advance(Duration::from_secs(1));
+    let node = leased(&mut world, 1, 100);
+    leased_stats(&mut world, node, &[]);
+    // The scheduler's machine stood still.
+    let late = world.now + 10 * LEASE;
+    world.scheduler.handle(late, Input::Tick);
+    let actions = std::iter::from_fn(|| world.scheduler.poll_action());
+    let ended: Vec<SessionId> = actions
+        .filter_map(|action| match action {
+            Action::Disconnect { session, .. } => Some(session),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ended, [node]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use sched_core::{
 pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
     begun: Instant,
-    now: Instant,
+    pub(crate) now: Instant,
     sessions: u64,
     said: Vec<(SessionId, Message)>,
     refused: Vec<(SessionId, RefusedConnect)>,
