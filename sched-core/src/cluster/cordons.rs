@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sched_model::Uuid;
+use sched_model::evacuate::DEFAULT_PARALLEL;
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::text::ShortText;
@@ -35,29 +36,27 @@ pub(crate) struct Cordons {
 /// A cordoned node.
 #[derive(Debug)]
 pub(crate) struct Cordon {
-    /// Since when, in unix milliseconds.
-    pub(crate) since_ms: u64,
-    /// The drain under way.
-    pub(crate) drain: Option<Drain>,
+    since_ms: u64,
+    drain: Option<Drain>,
 }
 
 /// A drain under way.
 #[derive(Debug)]
 pub(crate) struct Drain {
     /// When it ends incomplete.
-    pub(crate) due: Option<Instant>,
+    due: Option<Instant>,
     /// Instances that may be on their way at once.
-    pub(crate) parallel: usize,
+    parallel: usize,
     /// The most instances that were on the node since it began.
-    pub(crate) total: usize,
+    total: usize,
     /// Who asked for it.
-    pub(crate) asker: Option<SessionId>,
+    asker: Option<SessionId>,
     /// Those on their way: leaving the node, or being started elsewhere.
-    pub(crate) under_way: BTreeSet<InstanceId>,
+    under_way: BTreeSet<InstanceId>,
     /// Those that could not be moved when it was tried last.
-    pub(crate) misfits: BTreeMap<InstanceId, Misfitted>,
+    misfits: BTreeMap<InstanceId, Misfitted>,
     /// What was said of it last: how many are there, leave, and cannot be moved.
-    pub(crate) said: Option<(usize, usize, usize)>,
+    said: Option<(usize, usize, usize)>,
 }
 
 /// Why an instance could not be moved.
@@ -69,6 +68,130 @@ pub(crate) struct Misfitted {
     pub(crate) is_lasting: bool,
     /// The look at which it was tried.
     pub(crate) look: u64,
+}
+
+/// What has become of an instance that was on its way off a drained node.
+#[derive(Debug)]
+pub(crate) enum Moved {
+    /// It still is on its way.
+    NotYet,
+    /// It is where it was, in these words; it is not tried again before there is reason to think that it goes better.
+    Back(ShortText),
+    /// It is gone from there, or in another state.
+    Away,
+}
+
+impl Cordon {
+    /// Since when, in unix milliseconds.
+    pub(crate) fn since_ms(&self) -> u64 {
+        self.since_ms
+    }
+
+    /// The drain under way.
+    pub(crate) fn drain(&self) -> Option<&Drain> {
+        self.drain.as_ref()
+    }
+}
+
+impl Drain {
+    /// A drain that ends incomplete when it is due, with as many instances on their way at once as said, or the usual number
+    /// if that is 0; of a node that had so many instances at most since it began.
+    pub(crate) fn new(
+        due: Option<Instant>,
+        parallel: u32,
+        total: usize,
+        asker: Option<SessionId>,
+    ) -> Self {
+        let parallel = if parallel == 0 {
+            DEFAULT_PARALLEL
+        } else {
+            parallel
+        };
+        Self {
+            due,
+            parallel: parallel as usize,
+            total,
+            asker,
+            under_way: BTreeSet::new(),
+            misfits: BTreeMap::new(),
+            said: None,
+        }
+    }
+
+    /// When it ends incomplete.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Instances that may be on their way at once.
+    pub(crate) fn parallel(&self) -> usize {
+        self.parallel
+    }
+
+    /// The most instances that were on the node since it began.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Who asked for it.
+    pub(crate) fn asker(&self) -> Option<SessionId> {
+        self.asker
+    }
+
+    /// Whether one more instance may be on its way.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.under_way.len() < self.parallel
+    }
+
+    /// Whether an instance is on its way.
+    pub(crate) fn is_under_way(&self, instance: &InstanceId) -> bool {
+        self.under_way.contains(instance)
+    }
+
+    /// An instance is on its way.
+    pub(crate) fn begin(&mut self, instance: InstanceId) {
+        self.misfits.remove(&instance);
+        self.under_way.insert(instance);
+    }
+
+    /// An instance could not be moved.
+    pub(crate) fn note_misfit(&mut self, instance: InstanceId, misfit: Misfitted) {
+        self.misfits.insert(instance, misfit);
+    }
+
+    /// Those that could not be moved when it was tried last.
+    pub(crate) fn misfits(&self) -> &BTreeMap<InstanceId, Misfitted> {
+        &self.misfits
+    }
+
+    /// Asks of each instance on its way what has become of it.
+    pub(crate) fn settle(&mut self, look: u64, moved: impl Fn(&InstanceId) -> Moved) {
+        let misfits = &mut self.misfits;
+        self.under_way.retain(|instance| match moved(instance) {
+            Moved::NotYet => true,
+            Moved::Away => false,
+            Moved::Back(detail) => {
+                let misfit = Misfitted {
+                    detail,
+                    is_lasting: false,
+                    look,
+                };
+                misfits.insert(instance.clone(), misfit);
+                false
+            }
+        });
+    }
+
+    /// So many instances are on the node.
+    pub(crate) fn note_there(&mut self, there: usize) {
+        self.total = self.total.max(there);
+    }
+
+    /// Notes that it is said how it stands with so many there and so many leaving; whether that is news.
+    pub(crate) fn say(&mut self, there: usize, leaving: usize) -> bool {
+        let now = (there, leaving, self.misfits.len());
+        self.said.replace(now) != Some(now)
+    }
 }
 
 impl Cluster {
@@ -164,10 +287,16 @@ impl Cordons {
         self.by_node.get_mut(&node)?.drain.as_mut()
     }
 
-    /// Begins the drain of a node that is cordoned, or replaces the one under way.
-    pub(crate) fn begin_drain(&mut self, node: Uuid, drain: Drain) {
+    /// Begins the drain of a node that is cordoned, or replaces the one under way, whose instances go on.
+    pub(crate) fn begin_drain(&mut self, node: Uuid, mut drain: Drain) {
         if let Some(cordon) = self.by_node.get_mut(&node) {
-            self.drains += usize::from(cordon.drain.is_none());
+            match cordon.drain.take() {
+                Some(earlier) => {
+                    drain.note_there(earlier.total);
+                    drain.under_way = earlier.under_way;
+                }
+                None => self.drains += 1,
+            }
             cordon.drain = Some(drain);
             self.is_stirred = true;
         }

@@ -7,11 +7,10 @@
 mod check;
 
 use std::cmp::Reverse;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sched_model::Uuid;
 use sched_model::drain_progress::MAX_MISFITS;
-use sched_model::evacuate::DEFAULT_PARALLEL;
 use sched_model::{
     CommandFailureReason, DrainProgress, DrainState, Evacuate, EvacuateMode, Misfit, Restore,
     RestoreMode, Topic,
@@ -24,8 +23,7 @@ use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
 use crate::api::refused::RefusalCause;
 use crate::api::sent::CommandName;
-use crate::api::text::ShortText;
-use crate::cluster::cordons::{Drain, Misfitted};
+use crate::cluster::cordons::{Drain, Misfitted, Moved};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
 use crate::peers::session::Session;
 use crate::timers::Timer;
@@ -151,14 +149,14 @@ impl Scheduler {
             .map_or(0, |key| self.len_of(key));
         Some(Record::Node(NodeRecord {
             cordoned: true,
-            cordoned_since_ms: cordon.since_ms,
+            cordoned_since_ms: cordon.since_ms(),
             lease_ms: None,
             ends,
-            drain: cordon.drain.as_ref().map(|drain| DrainRecord {
-                deadline_ms: drain.due.map(|due| self.unix_ms(due)),
-                parallel: count(drain.parallel),
-                total: count(drain.total),
-                moved: count(drain.total.saturating_sub(there)),
+            drain: cordon.drain().map(|drain| DrainRecord {
+                deadline_ms: drain.due().map(|due| self.unix_ms(due)),
+                parallel: count(drain.parallel()),
+                total: count(drain.total()),
+                moved: count(drain.total().saturating_sub(there)),
             }),
         }))
     }
@@ -176,10 +174,7 @@ impl Scheduler {
         let now_ms = self.unix_ms(self.now);
         let left = |at_ms: u64| Duration::from_millis(at_ms.saturating_sub(now_ms));
         let due = drain.deadline_ms.map(|at_ms| self.now + left(at_ms));
-        let drain = Drain {
-            total: drain.total as usize,
-            ..Drain::new(due, drain.parallel, None)
-        };
+        let drain = Drain::new(due, drain.parallel, drain.total as usize, None);
         self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
     }
@@ -193,7 +188,7 @@ impl Scheduler {
             return String::new();
         };
         let there = self.len_of(key);
-        let (total, misfits) = (drain.total.max(there), drain.misfits.len());
+        let (total, misfits) = (drain.total().max(there), drain.misfits().len());
         let mut words = format!("{} of {total} moved", total - there);
         if misfits > 0 {
             words.push_str(&format!(", {misfits} do not fit elsewhere"));
@@ -216,17 +211,7 @@ impl Scheduler {
             .map(|span| Duration::from_millis(span.ms()));
         let time = time.filter(|time| !time.is_zero());
         let due = time.map(|time| self.now + time);
-        let earlier = self.cluster.cordons().drain(uuid).map(|drain| drain.total);
-        let drain = Drain {
-            total: self.len_of(key).max(earlier.unwrap_or_default()),
-            under_way: self
-                .cluster
-                .cordons_mut()
-                .drain_mut(uuid)
-                .map(|drain| std::mem::take(&mut drain.under_way))
-                .unwrap_or_default(),
-            ..Drain::new(due, evacuate.parallel(), Some(id))
-        };
+        let drain = Drain::new(due, evacuate.parallel(), self.len_of(key), Some(id));
         let progress = self.check_drain(key);
         self.cluster.cordons_mut().begin_drain(uuid, drain);
         self.timers.put(Timer::Drain(uuid), due);
@@ -276,13 +261,12 @@ impl Scheduler {
         let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
             return;
         };
-        drain.total = drain.total.max(census.there);
-        let now = (census.there, census.leaving, drain.misfits.len());
-        let lasting = drain.misfits.values().filter(|it| it.is_lasting).count();
+        drain.note_there(census.there);
+        let lasting = drain.misfits().values().filter(|it| it.is_lasting).count();
         if lasting == census.there && is_all_tried && !self.settling.is_open() {
             return self.end_drain(uuid, DrainState::Incomplete, "what is left cannot be moved");
         }
-        if drain.said.replace(now) != Some(now) {
+        if drain.say(census.there, census.leaving) {
             let progress = self.progress(uuid, DrainState::Moving, "");
             self.tell_drain(uuid, progress);
         }
@@ -295,32 +279,24 @@ impl Scheduler {
         let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
             return;
         };
-        let (instances, misfits) = (&self.instances, &mut drain.misfits);
-        drain.under_way.retain(|instance| {
+        let instances = &self.instances;
+        drain.settle(look, |instance| {
             let kept = instances.get(instance);
             match kept.map(|kept| (kept.state(), kept.history.last())) {
-                Some((State::Migrating { .. } | State::Placing(_), _)) => true,
+                Some((State::Migrating { .. } | State::Placing(_), _)) => Moved::NotYet,
                 Some((
                     State::Stopping {
                         then: Then::Again, ..
                     },
                     _,
-                )) => true,
+                )) => Moved::NotYet,
                 Some((State::Running { node } | State::Suspended { node, .. }, last))
                     if *node == key =>
                 {
-                    // Not again before there is reason to think that it goes better.
-                    let detail = last.map_or_else(ShortText::default, |event| event.detail.clone());
-                    let is_lasting = false;
-                    let misfit = Misfitted {
-                        detail,
-                        is_lasting,
-                        look,
-                    };
-                    misfits.insert(instance.clone(), misfit);
-                    false
+                    let detail = last.map(|event| event.detail.clone());
+                    Moved::Back(detail.unwrap_or_default())
                 }
-                _ => false,
+                _ => Moved::Away,
             }
         });
     }
@@ -340,9 +316,9 @@ impl Scheduler {
                 _ => false,
             });
             census.leaving += usize::from(leaves);
-            let tried = drain.misfits.get(instance).map(|it| it.look);
+            let tried = drain.misfits().get(instance).map(|it| it.look);
             if leaves
-                || drain.under_way.contains(instance)
+                || drain.is_under_way(instance)
                 || tried == Some(self.cluster.cordons().looks())
             {
                 continue;
@@ -364,7 +340,7 @@ impl Scheduler {
             let Some(drain) = self.cluster.cordons().drain(uuid) else {
                 return false;
             };
-            if drain.under_way.len() >= drain.parallel {
+            if !drain.may_begin() {
                 return false;
             }
             if misfits >= MISFITS_PER_LOOK {
@@ -376,16 +352,13 @@ impl Scheduler {
                 return false;
             };
             match moved {
-                Ok(()) => {
-                    drain.misfits.remove(&instance);
-                    drain.under_way.insert(instance);
-                }
+                Ok(()) => drain.begin(instance),
                 // It is on its way to some state in which it can be moved, or to its end.
                 Err((CommandFailureReason::WrongState, _)) => {}
                 Err((_, misfit)) => {
                     misfits += 1;
                     let misfit = Misfitted { look, ..misfit };
-                    drain.misfits.insert(instance, misfit);
+                    drain.note_misfit(instance, misfit);
                 }
             }
         }
@@ -432,11 +405,7 @@ impl Scheduler {
     fn end_drain(&mut self, uuid: Uuid, state: DrainState, detail: &str) {
         let progress = self.progress(uuid, state, detail);
         let key = self.cluster.nodes().by_uuid(uuid);
-        let asker = self
-            .cluster
-            .cordons()
-            .drain(uuid)
-            .and_then(|drain| drain.asker);
+        let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
         if self.cluster.cordons_mut().end_drain(uuid).is_some() {
             self.timers.cancel(&Timer::Drain(uuid));
             self.journal.note_node(uuid);
@@ -472,8 +441,8 @@ impl Scheduler {
             };
         };
         let census = self.census(key, uuid);
-        let total = drain.total.max(census.there);
-        let misfits = drain.misfits.iter();
+        let total = drain.total().max(census.there);
+        let misfits = drain.misfits().iter();
         let misfits = misfits.map(|(instance, it)| (instance.clone(), it.detail.to_string()));
         let misfits: Vec<_> = misfits.collect();
         let words = if misfits.is_empty() || state == DrainState::Done {
@@ -491,11 +460,7 @@ impl Scheduler {
     }
 
     fn tell_drain(&mut self, uuid: Uuid, progress: DrainProgress) {
-        let asker = self
-            .cluster
-            .cordons()
-            .drain(uuid)
-            .and_then(|drain| drain.asker);
+        let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
         self.tell_progress(asker, &progress);
     }
 
@@ -507,25 +472,6 @@ impl Scheduler {
         let asker_alone = self.peers.outside_audience(asker, &Topic::Nodes);
         if asker_alone.is_some_and(Session::is_native) {
             self.send(asker, message());
-        }
-    }
-}
-
-impl Drain {
-    fn new(due: Option<Instant>, parallel: u32, asker: Option<SessionId>) -> Self {
-        let parallel = if parallel == 0 {
-            DEFAULT_PARALLEL
-        } else {
-            parallel
-        };
-        Self {
-            due,
-            parallel: parallel as usize,
-            total: 0,
-            asker,
-            under_way: Default::default(),
-            misfits: Default::default(),
-            said: None,
         }
     }
 }
