@@ -48,9 +48,31 @@ fn refused(lines: &str, words: &str) {
 }
 
 #[test]
+fn a_key_that_is_not_known_is_refused_with_what_it_was_meant_to_be() {
+    refused(
+        "requires: [zone = a]\n",
+        "requires, line 4 column 15: no such key; did you mean `require`?",
+    );
+    refused(
+        "group: {id: a, polcy: affinity, policy: affinity}\n",
+        "group.polcy, line 4 column 27: no such key; did you mean `policy`?",
+    );
+    refused(
+        "near:\n- label: a\n  colour: red\n",
+        "near[0].colour, line 6 column 15: no such key; expected one of label, scope, hard",
+    );
+    // What makes no sense otherwise is said first: of a newer version, its keys may be unknown.
+    refused(
+        "version: 9\norbit: low\n",
+        "version, line 4 column 14: version 9 is not understood; this scheduler understands 1",
+    );
+    let newer = start("orbit: low\n");
+    assert!(Start::decode_placed(newer.as_bytes()).is_ok());
+}
+
+#[test]
 fn absent_keys_have_their_default() {
     assert_eq!(read("{}"), Scheduling::default());
-    assert_eq!(read("anything: else\n").instances(), 1);
     assert_eq!(read("dry_run: true\ncount: 7\n").instances(), 7);
     let group = read("group: {id: a, policy: soft-affinity}").group.unwrap();
     assert_eq!((group.scope.as_str(), group.max_in_place()), ("node", 1));

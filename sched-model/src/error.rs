@@ -110,6 +110,14 @@ pub enum Fault {
     /// A key that must be understood, and is not.
     #[error("the key `{0}` is not understood")]
     UnknownKey(String),
+    /// A key that is not among those of a mapping in which every key has a meaning.
+    #[error("no such key; {}", expected_keys(*meant, known))]
+    NoSuchKey {
+        /// The key that it may have been meant to be.
+        meant: Option<&'static str>,
+        /// The keys there are.
+        known: Vec<&'static str>,
+    },
     /// A word that is none of those the key takes.
     #[error("`{word}` is none of {}", known.join(", "))]
     UnknownWord {
@@ -158,6 +166,14 @@ pub fn require(values: &[(&str, &String)]) -> Result<(), PayloadError> {
     }
 }
 
+/// What a key had to be.
+fn expected_keys(meant: Option<&str>, known: &[&str]) -> String {
+    match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("expected one of {}", known.join(", ")),
+    }
+}
+
 /// Which of the protocol's two words for a bad payload applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PayloadErrorKind {
@@ -202,6 +218,7 @@ impl PayloadError {
             | Fault::Expression { .. }
             | Fault::NotUnderstood { .. }
             | Fault::UnknownKey(_)
+            | Fault::NoSuchKey { .. }
             | Fault::UnknownWord { .. }
             | Fault::NotAName(_)
             | Fault::NotAnImage(_)

@@ -20,8 +20,9 @@
 //!   count: 100
 //! ```
 //!
-//! All keys are optional. A value that makes no sense refuses the START; a key that nobody here knows is ignored,
-//! unless `must_understand` lists it.
+//! All keys are optional. A value that makes no sense refuses the START, and so does a key that is not known here: a
+//! condition that is mistyped is not to become none. A launcher ignores what it does not know: the scheduler understood
+//! it.
 
 use std::collections::BTreeMap;
 

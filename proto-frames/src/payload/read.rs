@@ -8,12 +8,13 @@ use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
 
 use sched_model::cut::shorten;
-use sched_model::value::Value;
+use sched_model::value::{Field, Value};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::error::{Fault, PayloadError};
 use super::guard::{self, Limits};
 use super::locate::{locate, position};
+use super::similar::similar;
 use super::value::At;
 
 /// Decodes the first document of a payload as one value.
@@ -36,6 +37,15 @@ pub(super) fn decode_under<T: Value>(
     payload: &[u8],
     limits: Limits,
 ) -> Result<T, PayloadError> {
+    decode_noting(key, payload, limits).map(|(value, _)| value)
+}
+
+/// The same, with the first key in [`STRICT`] that is unknown, as an error.
+pub(super) fn decode_noting<T: Value>(
+    key: &'static str,
+    payload: &[u8],
+    limits: Limits,
+) -> Result<(T, Option<PayloadError>), PayloadError> {
     let document = guard::first_document(payload, limits)?;
     let reader = Reader::new(document);
     let inner = Under {
@@ -43,15 +53,17 @@ pub(super) fn decode_under<T: Value>(
         reader: &reader,
         value: PhantomData,
     };
-    run(
+    let read = run(
         document,
         &reader,
         Top {
             reader: &reader,
             inner,
         },
-    )?
-    .ok_or_else(|| locate(document, PayloadError::missing(key)))
+    )?;
+    let value = read.ok_or_else(|| locate(document, PayloadError::missing(key)))?;
+    let unknown = reader.state.into_inner().unknown;
+    Ok((value, unknown.map(|error| locate(document, error))))
 }
 
 fn run<'de, S: DeserializeSeed<'de>>(
@@ -76,8 +88,12 @@ pub(super) struct Reader {
     state: RefCell<State>,
 }
 
+/// The mapping of START in which every key is this project's: an unknown one, there or deeper, is a mistake.
+const STRICT: [&str; 2] = ["start", "scheduling"];
+
 struct State {
     path: Vec<Step>,
+    unknown: Option<PayloadError>,
     fault: Option<Fault>,
     budget: usize,
 }
@@ -93,6 +109,7 @@ impl Reader {
         Self {
             state: RefCell::new(State {
                 path: Vec::new(),
+                unknown: None,
                 fault: None,
                 budget,
             }),
@@ -123,6 +140,25 @@ impl Reader {
             found: String::new(),
         };
         self.state.borrow_mut().fault.get_or_insert(fault);
+    }
+
+    /// Takes note of a key that the mapping being read does not have, if it had to be one of these.
+    pub(super) fn unknown(&self, key: &str, fields: &'static [Field]) {
+        let mut state = self.state.borrow_mut();
+        let is = |step: Option<&Step>, name| matches!(step, Some(Step::Key(key)) if key == name);
+        let is_strict = (0..)
+            .zip(STRICT)
+            .all(|(at, name)| is(state.path.get(at), name));
+        if !is_strict || state.unknown.is_some() {
+            return;
+        }
+        let known: Vec<&str> = fields.iter().map(|field| field.key).collect();
+        let fault = Fault::NoSuchKey {
+            meant: similar(key, &known),
+            known,
+        };
+        let key = format!("{}.{}", path_text(&state.path), shorten(key));
+        state.unknown = Some(PayloadError::new(key, fault));
     }
 
     /// Reads the value of `key` in a mapping.

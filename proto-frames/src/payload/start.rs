@@ -123,12 +123,15 @@ impl Payload for Start {
     ///
     /// # Errors
     /// Names the key, the place and what is wrong: beside what cannot be read, an empty `instance_uuid`, a negative
-    /// amount, local disks that add up to more than 64 bits of MiB, and what makes no sense in `scheduling`.
+    /// amount, local disks that add up to more than 64 bits of MiB, and what makes no sense in `scheduling` or is no key
+    /// there.
     fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
-        Self::decode_checked(payload, |start| {
-            start.check()?;
-            start.scheduling.as_ref().map_or(Ok(()), Scheduling::check)
-        })
+        let start = Self::decode_template(payload)?;
+        if start.instance_uuid.is_empty() {
+            let document = guard::first_document(payload, SMALL)?;
+            return Err(locate(document, missing_instance()));
+        }
+        Ok(start)
     }
 
     /// Writes the document as original controllers write it, without the ones that may follow it.
@@ -140,21 +143,32 @@ impl Payload for Start {
 }
 
 impl Start {
+    /// Reads the first document of a START that may have no `instance_uuid` yet: then it is empty.
+    ///
+    /// # Errors
+    /// As [`Start::decode`] otherwise.
+    pub fn decode_template(payload: &[u8]) -> Result<Self, PayloadError> {
+        let (start, unknown): (Self, _) = read::decode_noting("start", payload, SMALL)?;
+        let scheduling = || start.scheduling.as_ref().map_or(Ok(()), Scheduling::check);
+        if let Err(error) = start.check_amounts().and_then(|()| scheduling()) {
+            let document = guard::first_document(payload, SMALL)?;
+            return Err(locate(document, error));
+        }
+        unknown.map_or(Ok(start), Err)
+    }
+
     /// Reads the first document of a START that a scheduler has placed, for who is to run it: whether `scheduling` makes
     /// sense was the scheduler's to say, and that of a newer one may make none here.
     ///
     /// # Errors
-    /// As [`Start::decode`], but for what makes no sense in `scheduling`.
+    /// As [`Start::decode`], but for what makes no sense in `scheduling` or is no key there.
     pub fn decode_placed(payload: &[u8]) -> Result<Self, PayloadError> {
-        Self::decode_checked(payload, Self::check)
-    }
-
-    fn decode_checked(
-        payload: &[u8],
-        check: impl FnOnce(&Self) -> Result<(), PayloadError>,
-    ) -> Result<Self, PayloadError> {
         let start: Self = read::decode_under("start", payload, SMALL)?;
-        if let Err(error) = check(&start) {
+        let named = match start.instance_uuid.as_str() {
+            "" => Err(missing_instance()),
+            _ => Ok(()),
+        };
+        if let Err(error) = named.and_then(|()| start.check_amounts()) {
             let document = guard::first_document(payload, SMALL)?;
             return Err(locate(document, error));
         }
@@ -170,10 +184,7 @@ impl Start {
             .try_fold(0_i64, |sum, disk| add_disk(sum, disk.size))
     }
 
-    fn check(&self) -> Result<(), PayloadError> {
-        if self.instance_uuid.is_empty() {
-            return Err(PayloadError::missing("start.instance_uuid"));
-        }
+    fn check_amounts(&self) -> Result<(), PayloadError> {
         let not_negative = |key: &str, value: i64| {
             if value < 0 {
                 Err(PayloadError::new(key, Fault::Negative(value)))
@@ -191,6 +202,10 @@ impl Start {
         }
         Ok(())
     }
+}
+
+fn missing_instance() -> PayloadError {
+    PayloadError::missing("start.instance_uuid")
 }
 
 /// A disk demand (MiB) with a disk of that size (GiB) added.

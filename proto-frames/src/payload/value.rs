@@ -136,6 +136,7 @@ impl<'de, T: Record> Visitor<'de> for RecordVisitor<'_, T> {
         };
         while let Some(key) = fields.map.next_key_seed(KeyText)? {
             if !record.set(&key, &mut fields)? {
+                self.reader.unknown(&key, T::FIELDS);
                 fields.map.next_value::<IgnoredAny>()?;
             }
         }

@@ -173,8 +173,6 @@ pub(crate) const SCHEDULING: &str = "start:
     image: ubuntu:24.04
     dry_run: true
     count: 100
-    unknown:
-    - a
 ";
 
 /// The same as people write it.
@@ -194,7 +192,6 @@ pub(crate) const FLOW: &str = "start:
     attempts: 3
     relocate: false
     on_node_loss: report
-    unknown: {a: [b, {c: d e}], f: []}
   storage: [{local: true, size: 3}, {size: 4}]
   command: [sleep, 10]
 ";

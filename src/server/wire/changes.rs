@@ -284,7 +284,7 @@ mod tests {
             "start:\n  instance_uuid: a\n  scheduling: {resources: {gpu: 2}, later: 7}\n",
         ] {
             let text = with(text, &asking(7, 1, 2, 1));
-            let start = Start::decode(text.as_bytes()).unwrap();
+            let start = Start::decode_placed(text.as_bytes()).unwrap();
             assert!(start.restart && text.contains("later"), "{text}");
             assert_eq!(
                 (start.requirements.mem_mb, start.requirements.vcpus),

@@ -127,6 +127,9 @@ struct Slot<'a> {
 /// Name of what stands under keys that nobody knows: no key is written like this.
 const UNNAMED: &str = "?";
 
+/// The mapping below which every key must be known: the full parser says of one that is not.
+const STRICT: &str = "scheduling";
+
 /// What a key begins behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
@@ -338,6 +341,10 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         match top.kind {
             LevelKind::Record(fields) => {
                 let Some(index) = field_index(fields, top.next, key) else {
+                    let levels = &self.levels[..self.depth];
+                    if levels.iter().any(|level| level.name == STRICT) {
+                        return None;
+                    }
                     return Some(Slot {
                         key: UNNAMED,
                         name: UNNAMED,
