@@ -1,5 +1,6 @@
 //! START files: read as bytes, sent as bytes. The only things ever put in are an instance's UUID and, for a dry run, what
-//! makes it one; they are put into the text, so that whatever else the file says arrives as its author wrote it.
+//! makes it one; they are put into the text, so that whatever else the file says arrives as its author wrote it. Where its
+//! style has no plain place for them, as JSON, its first document is written anew with everything that is in it.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Fault, Payload, PayloadError, Start};
+use proto_frames::payload::{Payload, PayloadError, Start};
 
 use crate::edit;
 
@@ -16,8 +17,8 @@ use crate::edit;
 pub struct StartFile {
     name: String,
     bytes: Bytes,
-    /// The instance it names; `None` = it names none.
-    instance_uuid: Option<String>,
+    /// What it says; without an instance's UUID if it names none.
+    start: Start,
 }
 
 /// One START to send.
@@ -57,10 +58,10 @@ pub enum StartFileError {
         /// What the parser says.
         reason: String,
     },
-    /// It needs an instance UUID, and there is no safe place to write one.
+    /// It needs an instance UUID, and one cannot be put in without another value becoming something else.
     #[error(
-        "{name}: no place to put an instance UUID; write `start:` on a line of its own and under it, indented, \
-         `instance_uuid:` with a UUID or with nothing"
+        "{name}: no place to put an instance UUID without changing another value; write `start:` on a line of its own and \
+         under it, indented, `instance_uuid:` with a UUID or with nothing"
     )]
     NoPlace {
         /// The file.
@@ -100,25 +101,14 @@ impl StartFile {
     /// # Errors
     /// [`StartFileError::NotAStart`].
     pub fn parse(name: String, bytes: Bytes) -> Result<Self, StartFileError> {
-        let instance_uuid = match Start::decode(&bytes) {
-            Ok(start) => Some(start.instance_uuid),
-            Err(PayloadError {
-                key,
-                fault: Fault::Missing,
-                ..
-            }) if key == "start.instance_uuid" => None,
-            Err(e) => {
-                return Err(StartFileError::NotAStart {
-                    name,
-                    reason: e.to_string(),
-                });
-            }
-        };
-        Ok(Self {
-            name,
-            bytes,
-            instance_uuid,
-        })
+        // What else is wrong with it is said before a UUID is asked for.
+        match Start::decode_template(&bytes) {
+            Ok(start) => Ok(Self { name, bytes, start }),
+            Err(e) => Err(StartFileError::NotAStart {
+                name,
+                reason: e.to_string(),
+            }),
+        }
     }
 
     /// The STARTs that `count` instances of this file need: the file as it is for one that names its instance, with a
@@ -131,10 +121,10 @@ impl StartFile {
         count: u32,
         mut new_uuid: impl FnMut() -> String,
     ) -> Result<Vec<StartRequest>, StartFileError> {
-        if let (1, Some(instance_uuid)) = (count, self.instance_uuid.clone()) {
+        if count == 1 && !self.start.instance_uuid.is_empty() {
             return Ok(vec![StartRequest {
                 name: self.name.clone(),
-                instance_uuid,
+                instance_uuid: self.start.instance_uuid.clone(),
                 payload: self.bytes.clone(),
             }]);
         }
@@ -142,11 +132,15 @@ impl StartFile {
     }
 
     fn with_instance(&self, instance_uuid: String) -> Result<StartRequest, StartFileError> {
+        let wanted = Start {
+            instance_uuid: instance_uuid.clone(),
+            ..self.start.clone()
+        };
+        // The text was edited by its looks: only what reads back as meant is sent.
+        let is_meant = |payload: &Bytes| Start::decode(payload).is_ok_and(|read| read == wanted);
         let payload = edit::set(&self.bytes, &["start", "instance_uuid"], &instance_uuid)
-            // The text was edited by its looks: only what reads back as meant is sent.
-            .filter(|payload| {
-                Start::decode(payload).is_ok_and(|start| start.instance_uuid == instance_uuid)
-            })
+            .filter(is_meant)
+            .or_else(|| named_anew(&self.bytes, &instance_uuid).filter(is_meant))
             .ok_or_else(|| StartFileError::NoPlace {
                 name: self.name.clone(),
             })?;
@@ -156,6 +150,17 @@ impl StartFile {
             payload,
         })
     }
+}
+
+/// The payload with its first document written anew from what is in it, as this instance's; the others as they are.
+fn named_anew(payload: &Bytes, instance_uuid: &str) -> Option<Bytes> {
+    let document = first_document(payload, SMALL).ok()?;
+    let mut root: serde_yaml::Value = serde_yaml::from_slice(document).ok()?;
+    let start = root.get_mut("start")?.as_mapping_mut()?;
+    start.insert("instance_uuid".into(), instance_uuid.into());
+    let text = serde_yaml::to_string(&root).ok()?;
+    let rest = &payload[document.len()..];
+    Some([b"---\n", text.as_bytes(), rest].concat().into())
 }
 
 /// How a START becomes a question about its placement.
@@ -288,16 +293,62 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_safe_place_the_error_says_what_to_write() {
-        let text = "start: {vm_type: process, command: [a], requirements: {mem_mb: 1, vcpus: 1}}\n";
-        let error = requests(text, 1).unwrap_err();
-        assert!(matches!(error, StartFileError::NoPlace { .. }));
+    fn any_style_of_yaml_gets_a_uuid_and_keeps_all_else() {
+        for text in [
+            "start: {vm_type: process, command: [a], requirements: {mem_mb: 1, vcpus: 1}, later: [x]}\n",
+            r#"{"start": {"vm_type": "process", "command": ["a"], "requirements": {"mem_mb": 1, "vcpus": 1}, "later": "x"}}"#,
+            "{\"start\": {\n  \"instance_uuid\": \"\",\n  \"vm_type\": \"process\", \"command\": [\"a\"], \"later\": \"x\",\n  \
+             \"requirements\": {\"mem_mb\": 1, \"vcpus\": 1}\n}}\n---\nrest: [\n",
+            "start: &start\n    vm_type: process\n    command: [a]\n    later: x\n    requirements: {mem_mb: 1, vcpus: 1}\n",
+        ] {
+            for count in [1, 2] {
+                for request in requests(text, count).unwrap() {
+                    let start = Start::decode(&request.payload).unwrap();
+                    assert_eq!(start.instance_uuid, request.instance_uuid, "{text}");
+                    let (mem, cpus) = (start.requirements.mem_mb, start.requirements.vcpus);
+                    assert_eq!((mem, cpus), (1, 1), "{text}");
+                    assert_eq!(start.command, ["a"], "{text}");
+                    let sent = String::from_utf8(request.payload.to_vec()).unwrap();
+                    assert!(sent.contains("later"), "{sent}");
+                    assert_eq!(
+                        sent.ends_with("---\nrest: [\n"),
+                        text.ends_with("[\n"),
+                        "{sent}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_a_value_would_become_another_the_error_says_what_to_write() {
+        // This text looks like a number, and would be written as another one.
+        let text = "start: {vm_type: process, working_dir: 1e3}\n";
+        let error = requests(text, 1).unwrap_err().to_string();
         assert!(
-            error
-                .to_string()
-                .starts_with("a.yaml: no place to put an instance UUID; write `start:`"),
+            error.starts_with("a.yaml: no place to put an instance UUID without changing"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn every_mistake_is_said_before_a_uuid_is_asked_for() {
+        for (lines, mistake) in [
+            ("requirements: {mem_mb: -5}", "start.requirements.mem_mb, "),
+            ("scheduling: {priority: 200}", "start.scheduling.priority, "),
+            ("scheduling: {version: 9}", "start.scheduling.version, "),
+            ("scheduling: {requires: [a = b]}", "did you mean `require`?"),
+            ("restart: perhaps", "start.restart, "),
+        ] {
+            for text in [
+                format!("start:\n  {lines}\n"),
+                format!("start: {{{lines}}}\n"),
+                format!("start:\n  instance_uuid:\n  {lines}\n"),
+            ] {
+                let error = requests(&text, 1).unwrap_err().to_string();
+                assert!(error.contains(mistake), "{text}: {error}");
+            }
+        }
     }
 
     fn asked(text: &str, count: Option<u32>, node_id: Option<&str>) -> String {
