@@ -256,11 +256,7 @@ impl Cluster {
 
     /// How running instances are counted now.
     pub(crate) fn measured(&self) -> Measured {
-        Measured::new(
-            self.config.accounting,
-            self.flags.mem_limit,
-            self.flags.disk_limit,
-        )
+        Measured::new(&self.config, self.flags)
     }
 
     /// A node's ledger, to be changed; what the node offers follows when this is dropped.

@@ -28,7 +28,7 @@ pub use api::action::{
 pub use api::command::{Command, Target};
 pub use api::config::{
     Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
-    MAX_SETTLING, MAX_SETTLING_BYTES, MISSED_STATS, SETTLE_TIME,
+    MAX_SETTLING, MAX_SETTLING_BYTES, MEASURED_WINDOW, MISSED_STATS, SETTLE_TIME,
 };
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};

@@ -147,6 +147,15 @@ async fn case(chance: &mut Rng) {
 /// The scheduler's flags.
 fn flags(chance: &mut Rng) -> Vec<String> {
     vec![
+        format!(
+            "--accounting={}",
+            ["requested", "measured"][chance.usize(..2)]
+        ),
+        format!(
+            "--measured-window={}",
+            ["0s", "1s", "1m"][chance.usize(..3)]
+        ),
+        format!("--measured-percentile={}", [50, 90, 100][chance.usize(..3)]),
         format!("--cpu-ratio={}", ratio(chance)),
         format!("--mem-ratio={}", ratio(chance)),
         format!("--disk-ratio={}", ratio(chance)),

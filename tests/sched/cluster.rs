@@ -5,5 +5,7 @@ mod faulty_nodes;
 mod full_nodes;
 mod full_released;
 mod lost_nodes;
+mod measured;
+mod offer_rules;
 mod overcommit;
 mod shares;

@@ -51,9 +51,14 @@ pub enum Accounting {
     /// As what it asked for, whatever it uses of it.
     #[default]
     Requested,
-    /// As what it uses, once STATS lists it: the original's behaviour.
+    /// As what it uses of memory, processor time and disk, once STATS tell that; of the first two as a percentile over
+    /// [`Config::measured_window`].
     Measured,
 }
+
+/// How far measured accounting looks back: long enough that a nightly job's peak of some minutes counts while it lasts,
+/// short enough that what an instance needed to start is given back soon.
+pub const MEASURED_WINDOW: Duration = Duration::from_secs(300);
 
 /// Settings of the core.
 #[derive(Debug, Clone)]
@@ -62,6 +67,10 @@ pub struct Config {
     pub uuid: Uuid,
     /// How running instances are counted.
     pub accounting: Accounting,
+    /// How far measured accounting looks back; zero = only the latest report counts. See [`MEASURED_WINDOW`].
+    pub measured_window: Duration,
+    /// Which percentile of what an instance used in that time it counts as, from 1; 100 = the peak.
+    pub measured_percentile: u8,
     /// Virtual CPUs per CPU online.
     pub cpu_ratio: f64,
     /// Memory offered per memory present; 1.0 = no overcommitment.
@@ -99,6 +108,8 @@ impl Config {
         Self {
             uuid,
             accounting: Accounting::default(),
+            measured_window: MEASURED_WINDOW,
+            measured_percentile: 100,
             cpu_ratio: CPU_RATIO,
             mem_ratio: 1.0,
             disk_ratio: 1.0,

@@ -461,6 +461,8 @@ pub struct InstanceReport {
     pub mem_used_mib: i64,
     /// Disk in use, in MB; -1 = unknown.
     pub disk_used_mib: i64,
+    /// Processor time in use, in percent of the vcpus it asked for; negative = unknown.
+    pub cpu_used_percent: i64,
     /// What was asked for it, where the launcher says so.
     pub requested: Option<Resources>,
     /// Custom resources that were asked for it, by name; counts only beside `requested`.

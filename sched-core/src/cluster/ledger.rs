@@ -6,6 +6,7 @@
 mod entry;
 mod open;
 mod orders;
+mod window;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -417,6 +418,7 @@ impl Ledger {
         }
         entry.used_mem_mib = report.mem_used_mib.max(0);
         entry.used_disk_mib = report.disk_used_mib.max(0);
+        entry.measure(&report, measured, now);
         entry.hear(report.state);
         entry.misses = 0;
         entry.listed_in = stats_count;

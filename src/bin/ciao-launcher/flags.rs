@@ -104,7 +104,7 @@ pub(crate) struct Cli {
     /// Hand out no more disk than this, in 10^6 bytes
     #[arg(long, value_name = "MB", value_parser = amount)]
     pub(crate) disk: Option<i64>,
-    /// Vcpus to hand out for each processor
+    /// Vcpus to hand out for each processor, where the scheduler does not say
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
     pub(crate) cpu_ratio: f64,
 

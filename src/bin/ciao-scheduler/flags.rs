@@ -106,6 +106,12 @@ pub(crate) struct AccountingFlags {
     /// Count an instance as what it asked for (requested), or as what it uses once it runs (measured)
     #[arg(long, value_name = "HOW", default_value = "requested", value_parser = parse_accounting)]
     pub(crate) accounting: Accounting,
+    /// How far measured accounting looks back; 0 = only the latest report counts
+    #[arg(long, value_name = "TIME", default_value_t = sched_core::MEASURED_WINDOW.into(), value_parser = parse_window)]
+    pub(crate) measured_window: humantime::Duration,
+    /// Which percentile of the memory and processor time that an instance used in that time counts; 100 = the peak
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) measured_percentile: u8,
     /// Virtual CPUs offered per CPU
     #[arg(long, value_name = "RATIO", default_value_t = sched_core::CPU_RATIO, value_parser = parse_ratio)]
     pub(crate) cpu_ratio: f64,
@@ -206,6 +212,8 @@ impl DaemonFlags {
     fn scheduler(&self) -> sched_core::Config {
         sched_core::Config {
             accounting: self.accounting.accounting,
+            measured_window: self.accounting.measured_window.into(),
+            measured_percentile: self.accounting.measured_percentile,
             cpu_ratio: self.accounting.cpu_ratio,
             mem_ratio: self.accounting.mem_ratio,
             disk_ratio: self.accounting.disk_ratio,
@@ -288,6 +296,17 @@ fn parse_accounting(text: &str) -> Result<Accounting, String> {
         "requested" => Ok(Accounting::Requested),
         "measured" => Ok(Accounting::Measured),
         _ => Err("expected requested or measured".to_owned()),
+    }
+}
+
+/// Longest time that measured accounting may look back.
+const MAX_WINDOW: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn parse_window(text: &str) -> Result<humantime::Duration, String> {
+    match text.parse::<humantime::Duration>() {
+        Ok(window) if *window <= MAX_WINDOW => Ok(window),
+        Ok(_) => Err("expected at most 7days".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

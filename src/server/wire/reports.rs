@@ -116,6 +116,7 @@ fn stats(frame: &Frame) -> Read {
             state: InstanceState::from_name(it.state.as_str()),
             mem_used_mib: it.memory_usage_mb,
             disk_used_mib: it.disk_usage_mb,
+            cpu_used_percent: it.cpu_usage,
             requested: it.requested.as_ref().map(amounts),
             custom: it.requested.map(custom).unwrap_or_default(),
             group: text(&it.group).map(Into::into),

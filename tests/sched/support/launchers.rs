@@ -239,6 +239,7 @@ impl Launcher {
             state: InstanceState::Active,
             mem_used_mib: running.used_mem,
             disk_used_mib: running.used_disk,
+            cpu_used_percent: 0,
             requested: is_own.then_some(running.ask.base),
             custom: vec![(GPU.into(), running.ask.gpus)],
             group: None,

@@ -127,6 +127,7 @@ pub(crate) fn running(name: &str, used: i64) -> InstanceReport {
         state: InstanceState::Active,
         mem_used_mib: used,
         disk_used_mib: 0,
+        cpu_used_percent: 0,
         requested: None,
         custom: Vec::new(),
         group: None,

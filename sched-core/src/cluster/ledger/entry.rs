@@ -6,10 +6,11 @@ use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::window::{Sample, Usage, Window};
 use super::{MissRules, Resumption};
-use crate::api::config::Accounting;
+use crate::api::config::{Accounting, Config};
 use crate::api::ids::SessionId;
-use crate::api::input::InstanceState;
+use crate::api::input::{ConfigurationFlags, InstanceReport, InstanceState};
 use crate::api::record::Demand;
 use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::cluster::columns::Amounts;
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) used_mem_mib: i64,
     /// What it uses, from the latest STATS; 0 while unknown.
     pub(crate) used_disk_mib: i64,
+    /// What it used for some time, where that counts and is known.
+    pub(super) usage: Option<Box<Usage>>,
     /// How sure it is.
     pub(crate) phase: Phase,
     /// When the entry was made.
@@ -133,20 +136,42 @@ pub(crate) struct Unconfirmed {
     pub(crate) restart: bool,
 }
 
-/// Which resources count as what is used once an instance is listed.
+/// What instances count as once they are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
-    pub(crate) mem: bool,
-    pub(crate) disk: bool,
+    mem: CountsAs,
+    disk: CountsAs,
+    vcpus: CountsAs,
+    window: Window,
+}
+
+/// What an instance counts as of one resource once it is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountsAs {
+    /// What it asked for.
+    Asked,
+    /// What it used for some time, as soon as that is known.
+    Measured,
+    /// What the node's figures show it to use, and nothing beyond: the resource is not limited.
+    Used,
 }
 
 impl Measured {
     /// As the settings and the cluster configuration say.
-    pub(crate) fn new(accounting: Accounting, mem_limit: bool, disk_limit: bool) -> Self {
-        let all = accounting == Accounting::Measured;
+    pub(crate) fn new(config: &Config, flags: ConfigurationFlags) -> Self {
+        let of = |is_limited: bool| match config.accounting {
+            Accounting::Measured => CountsAs::Measured,
+            Accounting::Requested if is_limited => CountsAs::Asked,
+            Accounting::Requested => CountsAs::Used,
+        };
         Self {
-            mem: all || !mem_limit,
-            disk: all || !disk_limit,
+            mem: of(flags.mem_limit),
+            disk: of(flags.disk_limit),
+            vcpus: of(true),
+            window: Window {
+                length: config.measured_window,
+                percentile: config.measured_percentile,
+            },
         }
     }
 }
@@ -189,6 +214,7 @@ impl Entry {
             extras: extras.boxed(),
             used_mem_mib: 0,
             used_disk_mib: 0,
+            usage: None,
             phase: Phase::Placed(unconfirmed),
             since,
             reported: None,
@@ -293,11 +319,35 @@ impl Entry {
         self.misses >= rules.missed_stats
     }
 
+    /// Takes in what a STATS says that it uses, where measured accounting is to look back on that.
+    pub(super) fn measure(&mut self, report: &InstanceReport, measured: Measured, now: Instant) {
+        if measured.vcpus != CountsAs::Measured || report.mem_used_mib < 0 {
+            return;
+        }
+        const ALL: i64 = 100;
+        let vcpus = self.asked.vcpus.max(1);
+        let share = match report.cpu_used_percent {
+            unknown if unknown < 0 => ALL,
+            known => known,
+        };
+        let sample = Sample {
+            mem_mib: report.mem_used_mib.min(MAX_ADOPTED),
+            cpu_percent: share.saturating_mul(vcpus),
+        };
+        let age = now.saturating_duration_since(self.since);
+        let usage = self.usage.get_or_insert_default();
+        usage.note(age, sample, measured.window);
+    }
+
     /// What is free on its node once it is gone from there, as far as it is counted: what it asked for, or where that
     /// does not count what it uses.
     pub(super) fn frees(&self, measured: Measured) -> Resources {
         let asked = self.claims(measured).asked;
-        let of = |asked: i64, used: i64, measured: bool| if measured { used } else { asked };
+        let of = |asked: i64, used: i64, counts_as: CountsAs| match counts_as {
+            CountsAs::Asked => asked,
+            CountsAs::Measured => asked.max(used),
+            CountsAs::Used => used,
+        };
         Resources {
             mem_mib: of(asked.mem_mib, self.used_mem_mib, measured.mem),
             vcpus: asked.vcpus,
@@ -321,13 +371,22 @@ impl Entry {
 
     /// What it lays claim to.
     pub(super) fn claims(&self, measured: Measured) -> Claims {
-        let listed = self.phase == Phase::Running;
+        let is_listed = self.phase == Phase::Running;
         let all = self.asked_or_used();
-        let asked = |asked: i64, measured: bool| if measured && listed { 0 } else { asked.max(0) };
+        let seen = self.usage.as_ref().filter(|_| is_listed);
+        let seen = seen.map(|usage| usage.counted());
+        let counted = |asked: i64, seen: Option<i64>, counts_as: CountsAs| match (counts_as, seen) {
+            (CountsAs::Used, _) if is_listed => 0,
+            (CountsAs::Measured, Some(seen)) => seen,
+            _ => asked.max(0),
+        };
+        let disk_mib = seen.map(|_| self.used_disk_mib.min(MAX_ADOPTED));
+        let mem_mib = seen.map(|it| it.mem_mib);
+        let vcpus = seen.map_or(all.vcpus, |it| it.vcpus(all.vcpus));
         let asked = Resources {
-            mem_mib: asked(all.mem_mib, measured.mem),
-            vcpus: if self.is_suspended { 0 } else { all.vcpus },
-            disk_mib: asked(all.disk_mib, measured.disk),
+            mem_mib: counted(all.mem_mib, mem_mib, measured.mem),
+            vcpus: if self.is_suspended { 0 } else { vcpus },
+            disk_mib: counted(all.disk_mib, disk_mib, measured.disk),
         };
         let unused = |asked: i64, used: i64| asked.saturating_sub(used.max(0)).max(0);
         let held = Resources {
