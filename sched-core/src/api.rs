@@ -9,6 +9,7 @@ pub(crate) mod input;
 pub(crate) mod known_node;
 pub(crate) mod parcel;
 pub(crate) mod phase;
+pub(crate) mod pressure;
 pub(crate) mod record;
 pub(crate) mod refused;
 pub(crate) mod report;

@@ -101,6 +101,8 @@ pub(crate) enum Change {
     TwoZones(Uuid, Box<str>),
     /// What the node behind a connection offers is new to its launcher, which is to be told.
     Offered(SessionId, OfferRules),
+    /// A node is short of memory, or not any more.
+    Pressure(NodeKey),
     /// Part of what a node reports over a connection does not count.
     LeftOut(SessionId, Uuid, Advice),
 }

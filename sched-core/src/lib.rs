@@ -61,6 +61,7 @@ pub use workflow::batches::{
 };
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::phase::{IllegalTransition, Phase};
+pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
     Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RestoredStart, Ticket,

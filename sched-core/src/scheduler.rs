@@ -72,6 +72,10 @@ pub struct Counters {
     pub foreign: u64,
     /// Transitions of instances that were refused because their lifecycle does not have them: each is a defect here.
     pub illegal_transitions: u64,
+    /// Times that a node came to be short of memory.
+    pub pressures: u64,
+    /// Instances moved away from such a node.
+    pub relieved: u64,
 }
 
 impl Scheduler {

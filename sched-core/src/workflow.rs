@@ -20,6 +20,7 @@ pub(crate) mod losses;
 pub(crate) mod migrate;
 pub(crate) mod outcomes;
 pub(crate) mod preempt;
+pub(crate) mod pressure;
 pub(crate) mod records;
 pub(crate) mod recovery;
 pub(crate) mod remembered;

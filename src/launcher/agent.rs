@@ -11,7 +11,8 @@
 //!
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
-//! `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `record` (what survives a restart).
+//! `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `pressure` (when the
+//! node is short of memory), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ mod instances;
 mod lease;
 mod life;
 mod messages;
+mod pressure;
 mod record;
 mod reports;
 mod room;
@@ -36,6 +38,7 @@ pub use commands::Command;
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;
 pub use messages::Message;
+pub use pressure::{Pressure, PressureLimits};
 pub use record::{Found, Outcome, Record, Recovered, Stage};
 pub use reports::{HostFigures, Network, Usage};
 
@@ -69,6 +72,8 @@ pub struct Settings {
     pub stop_grace: Duration,
     /// How many vcpus may be allotted for each cpu, while the scheduler has not said.
     pub cpu_ratio: f64,
+    /// From where on the node counts as short of memory.
+    pub pressure_limits: PressureLimits,
     /// What the node says of itself beyond its figures.
     pub features: Features,
     /// Which workloads this node can run.
@@ -322,6 +327,8 @@ pub struct Agent {
     traces: Vec<TracedFrame>,
     /// Why nothing can be kept across restarts, if so.
     storage_fault: Option<String>,
+    /// In what the node is short of memory, if so.
+    strain: Option<pressure::Strain>,
     /// Whether a sample was asked for and has not come.
     sampling: bool,
     actions: VecDeque<Action>,
@@ -372,6 +379,7 @@ impl Agent {
             link: Link::Down,
             traces: Vec::new(),
             storage_fault: None,
+            strain: None,
             sampling: false,
             actions: VecDeque::new(),
         }

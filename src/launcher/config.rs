@@ -7,7 +7,7 @@ use std::time::Duration;
 use proto_frames::{Encoding, Role, Uuid};
 use rustls::ClientConfig;
 
-use super::agent::{Features, Workloads};
+use super::agent::{Features, PressureLimits, Workloads};
 use super::cgroup::CgroupError;
 use super::host::Share;
 use super::kept::KeepOutput;
@@ -24,6 +24,16 @@ pub const DEFAULT_STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// Vcpus allotted for each processor; the scheduler's default.
 pub const DEFAULT_CPU_RATIO: f64 = 16.0;
+
+/// Where the kernel says how long processes wait for memory (`Documentation/accounting/psi.rst`).
+pub const DEFAULT_PRESSURE_FILE: &str = "/proc/pressure/memory";
+
+/// From where on nodes count as short of memory, in percent of the time: half of it is lost then. systemd-oomd kills
+/// from 60% on.
+pub const DEFAULT_PRESSURE_LIMIT: i64 = 50;
+
+/// The same in percent of the swap space: systemd-oomd's.
+pub const DEFAULT_SWAP_LIMIT: i64 = 90;
 
 /// How long after a report that the scheduler has heard the instances run that may then be started elsewhere: some
 /// reports can be lost, and a cluster need not wait for ever.
@@ -52,8 +62,12 @@ pub struct Config {
     pub report_interval: Duration,
     /// Time between asking a workload to end and killing it.
     pub stop_grace: Duration,
-    /// Vcpus allotted for each processor.
+    /// Vcpus allotted for each processor, where the scheduler does not say.
     pub cpu_ratio: f64,
+    /// Where the kernel says how long processes wait for memory.
+    pub pressure_file: PathBuf,
+    /// From where on a node is short of memory and takes no more work.
+    pub pressure_limits: PressureLimits,
     /// How long after a report that the scheduler has heard instances with `on_node_loss: restart` run; `None` = the
     /// nodes take no leases. Several times the report interval.
     pub lease: Option<Duration>,
@@ -137,6 +151,11 @@ impl Config {
             report_interval: DEFAULT_REPORT_INTERVAL,
             stop_grace: DEFAULT_STOP_GRACE,
             cpu_ratio: DEFAULT_CPU_RATIO,
+            pressure_file: DEFAULT_PRESSURE_FILE.into(),
+            pressure_limits: PressureLimits {
+                stalled_percent: Some(DEFAULT_PRESSURE_LIMIT),
+                swap_percent: Some(DEFAULT_SWAP_LIMIT),
+            },
             lease: Some(DEFAULT_LEASE),
             features: Features::default(),
             hostname: None,

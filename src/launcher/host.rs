@@ -6,7 +6,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use super::agent::{HostFigures, Network};
+use super::agent::{HostFigures, Network, Pressure};
 
 /// What a figure says that could not be found out.
 const UNKNOWN: i64 = -1;
@@ -28,7 +28,7 @@ pub struct Share {
 }
 
 /// The machine's figures, with the disk that holds `dir`.
-pub(crate) fn sample(dir: &Path) -> HostFigures {
+pub(crate) fn sample(dir: &Path, pressure_file: &Path) -> HostFigures {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let (mem_total_mb, mem_available_mb) = parse_memory(&memory);
     let (disk_total_mb, disk_available_mb) = disk(dir);
@@ -41,6 +41,13 @@ pub(crate) fn sample(dir: &Path) -> HostFigures {
         cpus_online: std::thread::available_parallelism()
             .map_or(UNKNOWN, |cpus| to_i64(cpus.get())),
         networks: networks(),
+        pressure: Pressure {
+            stalled_percent: fs::read_to_string(pressure_file)
+                .ok()
+                .and_then(|text| parse_stalled(&text))
+                .unwrap_or(0),
+            swap_percent: parse_swap(&memory).unwrap_or(0),
+        },
     }
 }
 
@@ -88,15 +95,35 @@ impl Share {
 
 /// Total, and free plus file cache (`MemFree`, `Active(file)`, `Inactive(file)`, as the original counts), in MiB.
 fn parse_memory(meminfo: &str) -> (i64, i64) {
-    let kib = |name: &str| {
-        let line = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_ascii_whitespace().next()?.parse::<i64>().ok()
-    };
+    let kib = |name: &str| kib(meminfo, name);
     let total = kib("MemTotal").map_or(UNKNOWN, |kib| kib / KIB_PER_MIB);
     let available = || Some(kib("MemFree")? + kib("Active(file)")? + kib("Inactive(file)")?);
     (total, available().map_or(UNKNOWN, |kib| kib / KIB_PER_MIB))
+}
+
+/// `avg10` of the line `full avg10=0.00 avg60=0.00 avg300=0.00 total=0`, rounded down, as `/proc/pressure/memory` has it.
+fn parse_stalled(pressure: &str) -> Option<i64> {
+    let full = pressure
+        .lines()
+        .find_map(|line| line.strip_prefix("full "))?;
+    let mut averages = full.split_ascii_whitespace();
+    let average = averages.find_map(|word| word.strip_prefix("avg10="))?;
+    average.split('.').next()?.parse().ok()
+}
+
+/// The part of the swap space that is in use, in percent; `None` where there is none.
+fn parse_swap(meminfo: &str) -> Option<i64> {
+    let (total, free) = (kib(meminfo, "SwapTotal")?, kib(meminfo, "SwapFree")?);
+    let used = total.saturating_sub(free).saturating_mul(100);
+    used.checked_div(total)
+}
+
+/// One figure of `/proc/meminfo`, in KiB.
+fn kib(meminfo: &str, name: &str) -> Option<i64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn parse_load(loadavg: &str) -> i64 {
@@ -193,8 +220,8 @@ fn to_i64(value: impl TryInto<i64>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        HostFigures, Share, parse_connected_routes, parse_load, parse_local_addresses,
-        parse_memory, sample,
+        HostFigures, Path, Share, parse_connected_routes, parse_load, parse_local_addresses,
+        parse_memory, parse_stalled, parse_swap, sample,
     };
 
     const MEMINFO: &str = "MemTotal:       16384000 kB\nMemFree:         1024000 kB\nMemAvailable:    9000000 kB\n\
@@ -206,6 +233,17 @@ mod tests {
         assert_eq!(parse_memory(MEMINFO), (16_000, 4_000));
         assert_eq!(parse_memory("MemTotal: 2048 kB\n"), (2, -1));
         assert_eq!(parse_memory(""), (-1, -1));
+    }
+
+    #[test]
+    fn pressure_is_what_all_processes_waited_and_swap_what_is_in_use() {
+        let psi = "some avg10=90.11 avg60=0.00 avg300=0.00 total=7\nfull avg10=61.99 avg60=0.20 avg300=0.00 total=5\n";
+        assert_eq!(parse_stalled(psi), Some(61));
+        assert_eq!(parse_stalled("some avg10=1.00\n"), None);
+        let swap = |total: i64, free: i64| format!("SwapTotal: {total} kB\nSwapFree: {free} kB\n");
+        assert_eq!(parse_swap(&swap(1000, 250)), Some(75));
+        assert_eq!(parse_swap(&swap(0, 0)), None);
+        assert_eq!(parse_swap(""), None);
     }
 
     #[test]
@@ -258,7 +296,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_figures() {
-        let machine = sample(std::path::Path::new("/"));
+        let machine = sample(Path::new("/"), Path::new("/proc/pressure/memory"));
         assert!(
             machine.mem_total_mb > 0 && machine.mem_available_mb > 0 && machine.cpus_online > 0
         );

@@ -63,6 +63,8 @@ pub(crate) struct Processes {
     /// The program that is run as supervisor.
     supervisor: PathBuf,
     share: Share,
+    /// Where the kernel says how long processes wait for memory.
+    pressure_file: PathBuf,
     /// Where instances have cgroups, if anywhere.
     tree: Option<Tree>,
     /// How long a lease lasts; `None` = there are none.
@@ -125,6 +127,7 @@ impl Processes {
             lease_kept: None,
             supervisor,
             share,
+            pressure_file: PathBuf::new(),
             tree,
             lease,
             supervisors: BTreeMap::new(),
@@ -443,9 +446,15 @@ impl Processes {
         }
     }
 
+    /// Says where the kernel tells how long processes wait for memory (`/proc/pressure/memory`).
+    pub(crate) fn watch_pressure(&mut self, file: PathBuf) {
+        self.pressure_file = file;
+    }
+
     fn sample(&self) {
         let (events, meter, share) = (self.events.clone(), self.meter.clone(), self.share);
         let instances_dir = self.state().instances();
+        let pressure_file = self.pressure_file.clone();
         let instance =
             |(id, it): (&String, &Supervisor)| (it.pid, (id.clone(), self.state().instance(id).0));
         let instances: BTreeMap<_, _> = self.supervisors.iter().map(instance).collect();
@@ -472,7 +481,11 @@ impl Processes {
             let mem_used_mb = usage.values().map(|usage| usage.mem_mb).sum();
             let disk_used_mb: i64 = usage.values().map(|usage| usage.disk_mb.max(0)).sum();
             let disk_used_mb = disk_used_mb.saturating_add(kept_mb);
-            let host = share.of(host::sample(&instances_dir), mem_used_mb, disk_used_mb);
+            let host = share.of(
+                host::sample(&instances_dir, &pressure_file),
+                mem_used_mb,
+                disk_used_mb,
+            );
             let _ = events.blocking_send(Event::Other(Input::Sampled { host, usage }));
         });
     }

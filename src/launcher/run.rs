@@ -99,6 +99,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             let tree = cgroup::find(cgroup.as_deref())?;
             let lease = lease(config);
             let mut processes = Processes::new(state, supervisor.clone(), *share, tree, lease);
+            processes.watch_pressure(config.pressure_file.clone());
             let lease_until = processes.lease_until();
             let recovered = processes.recover();
             let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
@@ -230,6 +231,7 @@ impl Node {
             report_interval: config.report_interval,
             stop_grace: config.stop_grace,
             cpu_ratio: config.cpu_ratio,
+            pressure_limits: config.pressure_limits,
             features: config.features.clone(),
             runs: match machine {
                 Machine::Real(_) => Runs::Processes,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::agent::{Demand, HostFigures, Input, Order, Record, Stage, Usage, Workload};
+use super::agent::{Demand, HostFigures, Input, Order, Pressure, Record, Stage, Usage, Workload};
 
 /// Exit code of a made-up workload that was asked to end, or killed: minus the signal.
 const TERMINATED: i32 = -15;
@@ -233,6 +233,7 @@ impl Simulated {
             load: 0,
             cpus_online: cpus,
             networks: Vec::new(),
+            pressure: Pressure::default(),
         };
         Input::Sampled { host, usage }
     }

@@ -11,6 +11,7 @@
 //!   seed: 42
 //!   preemption: true           # START of higher priority takes the room of lower ones
 //!   relocation: true           # every instance may be moved: its START is kept
+//!   pressure: evict            # or keep: what is done about nodes that are short of memory
 //! aggregates:
 //!   - {name: ssd-hosts, zone: eu-1, nodes: [host-1], select: ["rack = r1"], labels: {ssd: "true"}, tenants: [blue]}
 //! capacity:

@@ -108,6 +108,74 @@ async fn whatever_is_promised_is_started_and_runs() {
     }
 }
 
+/// What the kernel says of a machine whose processes wait for memory for this part of the time.
+fn stalled(percent: u8) -> String {
+    format!(
+        "some avg10=99.00 avg60=0.00 avg300=0.00 total=0\nfull avg10={percent}.00 avg60=0.00 avg300=0.00 total=0\n"
+    )
+}
+
+#[tokio::test]
+async fn the_least_urgent_leaves_a_node_that_is_short_of_memory_and_nothing_more_goes_there() {
+    let policy = "configure:\n  scheduler:\n    policy:\n      pressure: evict\n";
+    let mut cluster = Cluster::of_scheduler(policy, &[], false).await;
+    let nodes = ["node-a", "node-b"];
+    let psi = nodes.map(|name| cluster.site.path(&format!("{name}.pressure")));
+    for (name, psi) in nodes.iter().zip(&psi) {
+        std::fs::write(psi, stalled(0)).unwrap();
+        cluster.launch(
+            name,
+            &[
+                "--swap-limit",
+                "0",
+                "--pressure-file",
+                psi.to_str().unwrap(),
+            ],
+        );
+    }
+    cluster.ready(&nodes).await;
+    let [low, high] = ["10", "80"].map(|priority| {
+        format!(
+            "--mem 16 --cpus 1 --priority {priority} --wait=running --prefer node.hostname=node-a"
+        )
+    });
+    let low = cluster.run(&low, "exec sleep 600").await;
+    let high = cluster.run(&high, "exec sleep 600").await;
+
+    std::fs::write(&psi[0], stalled(75)).unwrap();
+    cluster
+        .until_node("node-a", |node| node.fault.starts_with("short of memory"))
+        .await;
+    let mut look = Look::new();
+    loop {
+        let view = cluster.until(&low, "running").await;
+        if view.hostname == "node-b" {
+            break;
+        }
+        look.again(|| format!("{view:?} has not moved")).await;
+    }
+    std::fs::write(&psi[0], stalled(30)).unwrap();
+    assert_eq!(cluster.until(&high, "running").await.hostname, "node-a");
+    let wish = "--mem 16 --cpus 1 --wait=running --prefer node.hostname=node-a";
+    let other = cluster.run(wish, "exec sleep 600").await;
+    assert_eq!(cluster.until(&other, "running").await.hostname, "node-b");
+    for line in [
+        "gets no new work: short of memory",
+        "is moved away from node",
+    ] {
+        cluster.scheduler().logged(line).await;
+    }
+
+    std::fs::write(&psi[0], stalled(10)).unwrap();
+    cluster
+        .until_node("node-a", |node| {
+            node.fault.is_empty() && node.status == "READY"
+        })
+        .await;
+    let other = cluster.run(wish, "exec sleep 600").await;
+    assert_eq!(cluster.until(&other, "running").await.hostname, "node-a");
+}
+
 /// A cluster, drawn; STARTs that ask for more and more; and a change of the rules in the middle of them.
 async fn case(chance: &mut Rng) {
     let flags = flags(chance);

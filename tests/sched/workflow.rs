@@ -14,6 +14,7 @@ mod moving;
 mod one_door;
 mod open_starts;
 mod preempting;
+mod pressure;
 mod random_batches;
 mod random_evictions;
 mod random_moves;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
-    Features, Found, HostFigures, Input, LaunchFault, Numbering, Order, Record, Recovered, Runs,
-    Settings, Stage, Usage,
+    Features, Found, HostFigures, Input, LaunchFault, Numbering, Order, PressureLimits, Record,
+    Recovered, Runs, Settings, Stage, Usage,
 };
 use fastrand::Rng;
 
@@ -161,6 +161,7 @@ impl Machine {
             report_interval: self.report_interval,
             stop_grace: settings.stop_grace,
             cpu_ratio: settings.cpu_ratio,
+            pressure_limits: PressureLimits::default(),
             features: Features {
                 labels: zone.into_iter().collect(),
                 resources: BTreeMap::from([(GPU.to_owned(), self.capacity.gpus)]),
@@ -211,7 +212,7 @@ impl Machine {
             disk_available_mb: self.capacity.disk - used(|it| it.used_disk),
             load: 0,
             cpus_online: self.cpus,
-            networks: Vec::new(),
+            ..HostFigures::default()
         };
         let usage = |(&instance, it): (&u32, &Process)| {
             let usage = Usage {

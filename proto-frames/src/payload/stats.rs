@@ -53,6 +53,8 @@ record! {
         vm_types: Vec<String> as "vm_types" unless empty,
         /// Why the node takes no work although it may have room, for people; empty where it does (added by this project).
         fault: String as "fault" unless empty,
+        /// Whether that is because it is short of memory, so that moving instances away helps (added by this project).
+        pressure: bool as "pressure" unless empty,
         /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
         /// `None` where it does not (added by this project).
         lease: Option<Span> as "lease" unless empty,

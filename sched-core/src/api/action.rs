@@ -20,6 +20,7 @@ use crate::api::input::StartRequest;
 use crate::api::known_node::KnownNode;
 use crate::api::parcel::Parcel;
 use crate::api::phase::IllegalTransition;
+use crate::api::pressure::PressureNews;
 use crate::api::record::{Change, Demand};
 use crate::api::refused::Refused;
 use crate::api::rules::{OfferRules, RuleError};
@@ -321,12 +322,17 @@ pub enum Notice {
     BadRules(RuleError),
     /// A transition of an instance was refused, because its lifecycle does not have it.
     IllegalTransition(IllegalTransition),
+    /// A node is short of memory, or something has happened about that.
+    Pressure(Uuid, PressureNews),
 }
 
 impl Notice {
     /// Whether an operator should look at it.
     #[must_use]
     pub fn is_warning(&self) -> bool {
+        if let Self::Pressure(_, news) = self {
+            return news.is_warning();
+        }
         !matches!(
             self,
             Self::Connected(..)

@@ -313,6 +313,8 @@ pub struct NodeExtras {
     pub vm_types: Option<VmTypes>,
     /// Why it takes no work although it may have room.
     pub fault: Option<ShortText>,
+    /// Whether that is because it is short of memory.
+    pub is_short_of_memory: bool,
     /// What it has left, in a STATS; not kept with the rest.
     pub available: Option<Available>,
     /// How long its launcher lets instances under its lease run without hearing from the scheduler; counts only with

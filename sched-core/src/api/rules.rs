@@ -8,6 +8,7 @@ use sched_model::{Expression, Uuid};
 use crate::api::config::Accounting;
 use crate::api::ids::{InstanceId, canonical_uuid};
 use crate::api::input::ConfigurationFlags;
+use crate::api::pressure::PressurePolicy;
 
 /// Nodes from which the best is taken, unless the policy says otherwise.
 pub const CANDIDATES: usize = 64;
@@ -149,6 +150,8 @@ pub struct PolicyRules {
     pub preemption: bool,
     /// Whether every instance may be moved to another node, not only those that say so: their STARTs are kept.
     pub relocation: bool,
+    /// What is done about a node that is short of memory.
+    pub pressure: PressurePolicy,
 }
 
 impl Default for PolicyRules {
@@ -162,6 +165,7 @@ impl Default for PolicyRules {
             seed: 0,
             preemption: false,
             relocation: false,
+            pressure: PressurePolicy::Keep,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What launchers are told of how much their nodes offer, so that they refuse no START that this scheduler counts room
 //! for: ratios, reserved amounts, and how what runs is counted.
 
+use std::time::Instant;
+
 use crate::api::ids::NodeKey;
 use crate::api::input::Capabilities;
 use crate::api::rules::OfferRules;
@@ -33,5 +35,19 @@ impl Cluster {
             self.nodes.node_mut(key).told = Some(rules);
             self.changes.push_back(Change::Offered(session, rules));
         }
+    }
+
+    /// Notes whether a node is short of memory now, where that has changed; after each of its reports.
+    pub(super) fn note_pressure(&mut self, key: NodeKey) {
+        let node = self.nodes.node_mut(key);
+        let is_short = node.is_short_of_memory();
+        if std::mem::replace(&mut node.was_short_of_memory, is_short) != is_short {
+            self.changes.push_back(Change::Pressure(key));
+        }
+    }
+
+    /// Notes that something was moved away from a node that is short of memory, or that nothing could be.
+    pub(crate) fn note_relieved(&mut self, key: NodeKey, now: Instant) {
+        self.nodes.node_mut(key).relieved_at = Some(now);
     }
 }

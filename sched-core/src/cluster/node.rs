@@ -133,6 +133,10 @@ pub(crate) struct Node {
     pub(crate) advised: Advised,
     /// What its launcher was told on this connection to admit STARTs by.
     pub(super) told: Option<OfferRules>,
+    /// Whether it was short of memory when that was looked at last.
+    pub(super) was_short_of_memory: bool,
+    /// When an instance was last moved away for that, or none could be.
+    pub(crate) relieved_at: Option<Instant>,
     pub(crate) ledger: Ledger,
     /// What it was asked about instances of others.
     pub(crate) questions: Questions,
@@ -181,6 +185,8 @@ impl Node {
             left_out: Vec::new(),
             advised: Advised::default(),
             told: None,
+            was_short_of_memory: false,
+            relieved_at: None,
             failures: Failures::new(now),
             leased_at: None,
             lease_ticket: 0,
@@ -321,6 +327,14 @@ impl Node {
     pub(crate) fn fault(&self) -> Option<&ShortText> {
         let extras = self.report.as_ref()?.extras.as_ref()?;
         extras.fault.as_ref().filter(|_| self.has_extras)
+    }
+
+    /// Whether it takes no work because it is short of memory.
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        let extras = self.report.as_ref().and_then(|it| it.extras.as_ref());
+        self.has_extras
+            && self.session().is_some()
+            && extras.is_some_and(|it| it.is_short_of_memory)
     }
 
     /// How much of a custom resource it has in all.

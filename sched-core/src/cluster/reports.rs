@@ -99,6 +99,7 @@ impl Cluster {
             self.refresh_traits(key, now);
         }
         self.tell_capacity(key);
+        self.note_pressure(key);
         self.refresh_offer(key);
     }
 
@@ -119,6 +120,7 @@ impl Cluster {
         if self.nodes.set_extras(key, extras) == IsOther::Yes {
             self.refresh_traits(key, now);
             self.tell_capacity(key);
+            self.note_pressure(key);
             self.refresh_offer(key);
         }
     }

@@ -1,5 +1,6 @@
 //! The policy in force: filters in order, weighers with their multipliers, and how many nodes are compared.
 
+use crate::api::pressure::PressurePolicy;
 use crate::api::rules::{CANDIDATES, PolicyRules, RuleError, Rules};
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
@@ -19,6 +20,7 @@ pub(crate) struct Policy {
     pub(crate) preemption: bool,
     /// Whether every instance may be moved.
     pub(crate) relocation: bool,
+    pub(crate) pressure: PressurePolicy,
 }
 
 impl Default for Policy {
@@ -31,6 +33,7 @@ impl Default for Policy {
             subset_size: 1,
             preemption: false,
             relocation: false,
+            pressure: PressurePolicy::Keep,
         }
     }
 }
@@ -82,6 +85,7 @@ impl Policy {
             subset_size: at_least_one("subset_size", rules.subset_size)?,
             preemption: rules.preemption,
             relocation: rules.relocation,
+            pressure: rules.pressure,
         })
     }
 
@@ -98,7 +102,7 @@ impl Policy {
 
     /// Whether any instance may have to be placed again, so that its START is kept whatever it says itself.
     pub(crate) fn keeps_all(&self) -> bool {
-        self.preemption || self.relocation
+        self.preemption || self.relocation || self.pressure == PressurePolicy::Evict
     }
 
     /// Whether nothing is weighed but what a START itself prefers, and the best is taken.

@@ -28,6 +28,7 @@ impl Scheduler {
             Change::Offered(session, rules) => {
                 self.send(session, Message::OfferRules(Box::new(rules)));
             }
+            Change::Pressure(key) => self.pressure_changed(key),
             Change::LeftOut(session, node, advice) => {
                 let name = match advice {
                     Advice::TooManyInstances(_) => ReportName::Stats,

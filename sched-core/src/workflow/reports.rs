@@ -163,6 +163,7 @@ impl Scheduler {
             self.listed(key, &instance, state);
         }
         self.stop_copies(key, copies);
+        self.relieve(key);
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ciao_scheduler::launcher::agent::{Features, Workloads};
+use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
     Config, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
-    DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE, KeepOutput, MachineConfig,
-    Share, node_uuid,
+    DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
+    DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT, KeepOutput, MachineConfig, Share, node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
 use ciao_scheduler::net::address::{Endpoint, candidates};
@@ -107,6 +107,16 @@ pub(crate) struct Cli {
     /// Vcpus to hand out for each processor, where the scheduler does not say
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
     pub(crate) cpu_ratio: f64,
+
+    /// Take no more work while all processes wait for memory for this part of the time or more, in percent; 0 = never mind
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value_t = DEFAULT_PRESSURE_LIMIT)]
+    pub(crate) pressure_limit: i64,
+    /// Take no more work while this part of the swap space or more is in use, in percent; 0 = never mind
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value_t = DEFAULT_SWAP_LIMIT)]
+    pub(crate) swap_limit: i64,
+    /// Where the kernel says how long processes wait for memory
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PRESSURE_FILE)]
+    pub(crate) pressure_file: PathBuf,
 
     /// Give each instance a cgroup of its own in this one (version 2); in the launcher's own where that is delegated,
     /// unless given
@@ -261,6 +271,11 @@ impl Cli {
             stop_grace: self.stop_grace.into(),
             lease,
             cpu_ratio: self.cpu_ratio,
+            pressure_limits: PressureLimits {
+                stalled_percent: Some(self.pressure_limit).filter(|limit| *limit > 0),
+                swap_percent: Some(self.swap_limit).filter(|limit| *limit > 0),
+            },
+            pressure_file: self.pressure_file,
             hostname: self.hostname,
             keep_output: KeepOutput {
                 age: self.keep_output_for.into(),
@@ -393,6 +408,13 @@ fn time(text: &str) -> Result<humantime::Duration, String> {
         Err("must be at least 100ms".to_owned())
     } else {
         Ok(time)
+    }
+}
+
+fn percent(text: &str) -> Result<i64, String> {
+    match text.parse() {
+        Ok(percent) if (0..=100).contains(&percent) => Ok(percent),
+        _ => Err("must be a whole number from 0 to 100".to_owned()),
     }
 }
 

@@ -9,6 +9,7 @@ use proto_frames::payload::{
 
 use super::ends::Reported;
 use super::instances::{Instance, State};
+use super::pressure::Pressure;
 use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message};
 
 /// Capability: SUSPEND and RESUME are done.
@@ -43,6 +44,8 @@ pub struct HostFigures {
     pub cpus_online: i64,
     /// Addresses of the node.
     pub networks: Vec<Network>,
+    /// How short of memory it is.
+    pub pressure: Pressure,
 }
 
 /// One address of a node.
@@ -90,6 +93,7 @@ impl Agent {
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
             instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
         }
+        self.feel_pressure(host.pressure);
         let interval = self.settings.report_interval;
         if let Link::Up {
             starts_seen,
@@ -190,7 +194,8 @@ impl Agent {
             capabilities: self.capabilities(),
             starts_seen: Some(starts_seen),
             vm_types: self.settings.runs.vm_types(),
-            fault: self.storage_fault.clone().unwrap_or_default(),
+            fault: self.fault().unwrap_or_default(),
+            pressure: self.storage_fault.is_none() && self.strain.is_some(),
             ..Ready::default()
         }
     }
@@ -229,6 +234,7 @@ impl Agent {
             starts_seen: ready.starts_seen,
             vm_types: ready.vm_types.clone(),
             fault: ready.fault.clone(),
+            pressure: ready.pressure,
             ..Stats::default()
         }
     }

@@ -119,7 +119,7 @@ impl Agent {
     /// Whether no workload at all fits any more.
     pub(super) fn is_full(&self, host: &HostFigures) -> bool {
         let free = self.free(host);
-        self.storage_fault.is_some()
+        self.fault().is_some()
             || (self.limits.mem && free.mem_mb <= 0)
             || free.vcpus <= 0
             || (self.limits.disk && host.disk_available_mb == 0)

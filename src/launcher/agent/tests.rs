@@ -15,7 +15,8 @@ use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
     Action, Agent, Command, Features, Found, HostFigures, Input, LaunchFault, MAX_EXITED,
-    MIN_REPORT_GAP, Message, Numbering, Order, Record, Recovered, Runs, Settings, Usage, Workloads,
+    MIN_REPORT_GAP, Message, Numbering, Order, Pressure, PressureLimits, Record, Recovered, Runs,
+    Settings, Usage, Workloads,
 };
 
 mod ends;
@@ -23,6 +24,7 @@ mod features;
 mod leases;
 mod life;
 mod lifecycle;
+mod pressure;
 mod random;
 mod recovery;
 mod room;
@@ -392,6 +394,10 @@ fn settings(node_uuid: Uuid) -> Settings {
         report_interval: INTERVAL,
         stop_grace: GRACE,
         cpu_ratio: 2.0,
+        pressure_limits: PressureLimits {
+            stalled_percent: Some(50),
+            swap_percent: Some(90),
+        },
         features: Features::default(),
         runs: Runs::Processes,
         lease: None,

@@ -60,6 +60,8 @@ pub(in crate::server) enum Class {
     Twins,
     /// A node is lost with STARTs in doubt.
     Lost,
+    /// A node is short of memory, or something has happened about that.
+    Pressure,
     /// A controller became master.
     Master,
     /// A connection that did not get on with its handshake was ended so that others can.
@@ -122,6 +124,7 @@ impl Class {
             Self::TurnedAway => "connections ended that did not get on with their handshake",
             Self::Twins => "connections of peers that replace each other",
             Self::Lost => "nodes lost with STARTs in doubt",
+            Self::Pressure => "nodes short of memory, or what came of that",
             Self::Master => "promotions of controllers",
             Self::Stalled => "peers that stopped or began to read",
             Self::NotPermitted => "frames not permitted",

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use proto_frames::Uuid;
+
 use crate::server::wire::kind_of;
-use sched_core::{MAX_BINDINGS, Notice};
+use sched_core::{MAX_BINDINGS, Notice, PressureNews};
 
 /// A notice as a line for people.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +39,23 @@ impl Words<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// What is said of a node that is short of memory.
+fn fmt_pressure(node: &Uuid, news: &PressureNews, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match news {
+        PressureNews::Begun(why) => write!(f, "node {node} gets no new work: {why}"),
+        PressureNews::Over => write!(f, "node {node} is not short of memory any more"),
+        PressureNews::Moved(instance) => write!(
+            f,
+            "instance {instance} is moved away from node {node}, which is short of memory"
+        ),
+        PressureNews::Stuck => write!(
+            f,
+            "node {node} is short of memory, and nothing on it can be moved: other nodes have no room, or how to start it \
+             again is not known ('ciaoctl explain', 'scheduling.relocate')"
+        ),
     }
 }
 
@@ -131,6 +150,7 @@ impl fmt::Display for Words<'_> {
             | Notice::ClaimsForgotten(..)
             | Notice::ClaimsUnknown(..)
             | Notice::UnmatchedFailure(_) => self.fmt_about_claims(f),
+            Notice::Pressure(node, news) => fmt_pressure(node, news, f),
             Notice::LateBatch(id, came, count) => {
                 write!(f, "batch '{id}' given up: {came} of {count} STARTs came")
             }

@@ -11,7 +11,8 @@ use crate::server::strict::{
     ByName, List, Mapping, Maybe, Named, Pairs, Plain, required, scalars, shorten, unexpected,
 };
 use sched_core::{
-    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, Rules, TenantId, WeigherRule,
+    Aggregate, CapacityRule, FilterRule, NodeName, PolicyRules, PressurePolicy, Rules, TenantId,
+    WeigherRule,
 };
 
 /// Aggregates in one configuration. Each is looked at when a node joins.
@@ -84,6 +85,8 @@ struct Policy {
     preemption: Maybe<Plain<Switch>>,
     #[serde(default)]
     relocation: Maybe<Plain<Switch>>,
+    #[serde(default)]
+    pressure: Maybe<Plain<Pressure>>,
 }
 
 impl From<Policy> for PolicyRules {
@@ -109,6 +112,9 @@ impl From<Policy> for PolicyRules {
         }
         if let Some(Plain(Switch(relocation))) = policy.relocation.0 {
             rules.relocation = relocation;
+        }
+        if let Some(Plain(Pressure(pressure))) = policy.pressure.0 {
+            rules.pressure = pressure;
         }
         rules
     }
@@ -281,6 +287,12 @@ scalars! {
     Switch(bool): "true or false", |text| match text {
         "true" => Ok(Self(true)),
         "false" => Ok(Self(false)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// What is done about nodes that are short of memory.
+    Pressure(PressurePolicy): "keep or evict", |text| match text {
+        "keep" => Ok(Self(PressurePolicy::Keep)),
+        "evict" => Ok(Self(PressurePolicy::Evict)),
         _ => Err(unexpected::<Self>(text)),
     };
     /// By how much a weigher counts.

@@ -71,6 +71,7 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         vm_types: (!figures.vm_types.is_empty())
             .then(|| VmTypes::from_names(figures.vm_types.iter().map(|name| &**name))),
         fault: (!figures.fault.is_empty()).then(|| ShortText::new(&figures.fault)),
+        is_short_of_memory: figures.pressure,
         available: Some(Available {
             mem_mib: known(figures.mem_available_mb),
             disk_mb: known(figures.disk_available_mb),

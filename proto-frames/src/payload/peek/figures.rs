@@ -39,6 +39,8 @@ pub struct Figures<'a> {
     pub vm_types: Vec<Cow<'a, str>>,
     /// Why it takes no work although it may have room; empty where it does.
     pub fault: Cow<'a, str>,
+    /// Whether that is because it is short of memory.
+    pub pressure: bool,
     /// How long it lets instances run when it is cut off.
     pub lease: Option<Span>,
     /// A number for LeaseRenewed to answer.
@@ -58,6 +60,7 @@ impl<'a> Figures<'a> {
             ("", "", Found::Text(text)) if at.key == "hostname" => self.hostname = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "shares" => self.shares = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "fault" => self.fault = borrowed(text)?,
+            ("", "", Found::Bool(pressure)) if at.key == "pressure" => self.pressure = pressure,
             ("", "", Found::Text(text)) if at.key == "lease" => {
                 self.lease = Some(std::str::from_utf8(text).ok()?.parse().ok()?);
             }
@@ -130,6 +133,7 @@ macro_rules! figures_of {
             shared_by: $from.shared_by.into_iter().map(Into::into).collect(),
             vm_types: $from.vm_types.into_iter().map(Into::into).collect(),
             fault: $from.fault.into(),
+            pressure: $from.pressure,
             lease: $from.lease,
             lease_seq: $from.lease_seq,
         }

@@ -10,7 +10,7 @@ const POLICY: &[(&str, &str)] = &[
     ),
     (
         "{presett: spread}",
-        "policy.presett, line 4 column 14: unknown key, expected one of `preset`, `filters`, `weighers`, `candidates`, `subset_size`, `seed`, `preemption`, `relocation`",
+        "policy.presett, line 4 column 14: unknown key, expected one of `preset`, `filters`, `weighers`, `candidates`, `subset_size`, `seed`, `preemption`, `relocation`, `pressure`",
     ),
     (
         "spread",

@@ -1,0 +1,90 @@
+//! Nodes that are short of memory: they get no new work, as any node with a fault, and where the policy says so their
+//! instances are moved away, one at a time.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use crate::Scheduler;
+use crate::api::action::Notice;
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::pressure::{PressureNews, PressurePolicy};
+use crate::cluster::ledger::Phase;
+use crate::instance::{DEFAULT_PRIORITY, State};
+use crate::workflow::migrate::{MOVE_TIME, Plan};
+
+/// Least time between two moves away from a node: what a launcher goes by is an average over 10 s, which has to fall
+/// before it can be told whether one was enough.
+pub(crate) const RELIEF_TIME: Duration = Duration::from_secs(30);
+
+/// Instances that are tried at a time, of which none can be moved: what bounds how long one node keeps all others
+/// waiting.
+const MAX_TRIED: usize = 64;
+
+impl Scheduler {
+    /// A node has come to be short of memory, or is not any more.
+    pub(crate) fn pressure_changed(&mut self, key: NodeKey) {
+        let node = self.cluster.nodes().node(key);
+        let uuid = node.uuid;
+        let news = if node.is_short_of_memory() {
+            self.counters.pressures += 1;
+            let node = self.cluster.nodes().node(key);
+            PressureNews::Begun(node.fault().cloned().unwrap_or_default())
+        } else {
+            PressureNews::Over
+        };
+        self.notice(Notice::Pressure(uuid, news));
+    }
+
+    /// Has an instance moved away from a node that is short of memory, if that is to be; after each of its STATS.
+    pub(crate) fn relieve(&mut self, key: NodeKey) {
+        let node = self.cluster.nodes().node(key);
+        let is_soon = node
+            .relieved_at
+            .is_some_and(|at| self.now < at + RELIEF_TIME);
+        let is_to_be = self.placement.policy().pressure == PressurePolicy::Evict;
+        if !is_to_be || is_soon || !node.is_short_of_memory() {
+            return;
+        }
+        let uuid = node.uuid;
+        let Some(movable) = self.movable_from(key) else {
+            return;
+        };
+        let mut news = PressureNews::Stuck;
+        for instance in movable.into_iter().take(MAX_TRIED) {
+            let plan = Plan {
+                target: None,
+                due: self.now + MOVE_TIME,
+                asker: None,
+                demand: None,
+                why: "its node is short of memory",
+            };
+            if self.move_instance(&instance, plan).is_ok() {
+                self.counters.relieved += 1;
+                news = PressureNews::Moved(instance);
+                break;
+            }
+        }
+        self.cluster.note_relieved(key, self.now);
+        self.notice(Notice::Pressure(uuid, news));
+    }
+
+    /// What runs on a node, in the order in which it is to leave: the lowest priority first, of one priority what uses
+    /// most memory. `None` while something is on its way away from there.
+    fn movable_from(&self, key: NodeKey) -> Option<Vec<InstanceId>> {
+        let mut movable = Vec::new();
+        for (instance, entry) in self.cluster.nodes().node(key).ledger.entries_from(0) {
+            let kept = self.instances.get(instance);
+            match kept.map(|kept| kept.state()) {
+                Some(State::Migrating { from, .. }) if *from == key => return None,
+                Some(State::Stopping { .. }) => return None,
+                _ => {}
+            }
+            if entry.phase == Phase::Running {
+                let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
+                movable.push((priority, Reverse(entry.used_mem_mib), instance.clone()));
+            }
+        }
+        movable.sort();
+        Some(movable.into_iter().map(|(.., instance)| instance).collect())
+    }
+}
