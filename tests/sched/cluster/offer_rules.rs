@@ -1,9 +1,9 @@
 //! A launcher is told what its node offers, before the first START and when that changes: not with every report.
 
-use proto_frames::{Encoding, Role};
+use proto_frames::Role;
 use sched_core::{
-    Accounting, Capabilities, CapacityRule, Config, Message, NodeExtras, OfferRules, Rules,
-    SessionId,
+    Accounting, Capabilities, CapacityRule, Config, Dialect, Message, NodeExtras, OfferRules,
+    Rules, SessionId,
 };
 
 use crate::support::world::{Size, World, config, node_uuid, report};
@@ -93,7 +93,7 @@ fn who_did_not_say_that_it_understands_is_not_told() {
     let mut world = World::new();
     let other = world.silent_node(1);
     says(&mut world, other, "a", Capabilities::LEASE);
-    let original = world.join(Role::AGENT, node_uuid(2), Encoding::Gob);
+    let original = world.join(Role::AGENT, node_uuid(2), Dialect::Original);
     says(&mut world, original, "a", Capabilities::CAPACITY);
     for node in [other, original] {
         assert_eq!(told(&mut world, node).iter().flatten().count(), 0);
