@@ -328,7 +328,7 @@ fn an_evacuate_that_makes_no_sense_is_refused_by_its_key() {
     }
     refused(
         check("mode: drain"),
-        "evacuate.mode: `drain` is none of relocate, cordon, abort, check",
+        "evacuate.mode: `drain` is none of relocate, cordon, abort, check, forget",
     );
     refused(
         check("parallel: 0"),
