@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use proto_frames::{DecodeError, Decoder, Encoder, Message, Received, TooLong};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -288,7 +288,9 @@ where
         let mut result = Poll::Pending;
         while self.incoming.len() - before < batch {
             self.incoming.reserve(READ_CHUNK);
-            match pin!(self.stream.read_buf(&mut self.incoming)).poll(cx) {
+            // However much room there is: a read may fill all of it, and a batch is to end soon.
+            let mut room = (&mut self.incoming).limit(READ_CHUNK);
+            match pin!(self.stream.read_buf(&mut room)).poll(cx) {
                 Poll::Ready(Ok(0)) => {
                     result = Poll::Ready(Err(EndReason::Closed));
                     break;

@@ -34,8 +34,8 @@ const SOCKET_LEN: usize = 1024 * 1024;
 /// Tasks polled between two looks at what the kernel has to say (the runtime's own default).
 const LOOK_EVERY: usize = 61;
 
-/// Bytes that one read of a sender's socket yields, as one of the TLS layer does.
-const READ_LEN: usize = 4096;
+/// Bytes that one read asks for. A sender's socket yields as many: a batch does not become longer for it.
+const READ_LEN: usize = READ_CHUNK;
 
 /// The tasks that were woken, in that order.
 type RunQueue = Arc<Mutex<VecDeque<usize>>>;
@@ -63,7 +63,7 @@ impl AsyncRead for Full {
         _: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let len = self.0.len().min(buf.remaining()).min(READ_LEN);
+        let len = self.0.len().min(buf.remaining());
         if len == 0 {
             return Poll::Pending;
         }
