@@ -151,6 +151,7 @@ impl Cluster {
             cluster.connect(session, Role::AGENT);
             cluster.report(session, Report::Ready(Box::new(report(node))));
             let stats = StatsReport {
+                is_plain: true,
                 ends: None,
                 lease_seq: None,
                 node: "".into(),

@@ -17,8 +17,8 @@ mod word;
 pub use figures::Figures;
 pub use ready::{ReadyPeek, ready};
 pub use start::{StartPeek, start};
-pub use stats::{InstancePeek, StatsPeek, stats};
-pub use without::stats_without;
+pub use stats::{InstancePeek, StatsPeek, plain_stats, stats};
+pub use without::{plain_stats_without, stats_without};
 
 #[cfg(test)]
 mod tests {
@@ -98,7 +98,7 @@ mod tests {
             ..Stats::default()
         };
         let stats = stats.encode();
-        let peek = stats::quick(&stats).unwrap();
+        let peek = stats::plain_stats(&stats).unwrap();
         assert_eq!(peek.instances.len(), 3);
         assert_eq!(peek.instances[2].requested, Some(requested));
         assert!(peek.instances[2].suspended);

@@ -181,6 +181,8 @@ pub struct StatsWithout {
     pub parcel: Parcel,
     /// Where the instances to be left out stand among those listed, counted from 0, in order.
     pub rows: Vec<u32>,
+    /// Whether its text is of the plain style, of which they can be cut out.
+    pub is_plain: bool,
 }
 
 /// What of a START is no longer as its payload says: to be written into it before a launcher reads it.

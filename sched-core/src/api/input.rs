@@ -402,6 +402,8 @@ pub struct StatsReport {
     pub instances: Vec<InstanceReport>,
     /// What it says of ends, if its launcher numbers them.
     pub ends: Option<Box<EndsReport>>,
+    /// Whether its text is of the plain style, of which instances can be cut out: for who sends it on.
+    pub is_plain: bool,
 }
 
 /// What a STATS says of ends on its node.

@@ -25,7 +25,7 @@ use sched_model::Uuid;
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, StatsWithout};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{InstanceReport, InstanceState};
+use crate::api::input::{InstanceState, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName};
@@ -166,19 +166,19 @@ impl Scheduler {
         id: SessionId,
         key: NodeKey,
         parcel: Parcel,
-        listed: &[InstanceReport],
+        report: &StatsReport,
     ) -> Vec<u32> {
         let mut rows = Vec::new();
         let mut foreign = 0;
         let mut first = None;
-        for (at, report) in (0..).zip(listed) {
-            let word = self.word_on(key, &report.instance, Says::Listed);
+        for (at, listed) in (0..).zip(&report.instances) {
+            let word = self.word_on(key, &listed.instance, Says::Listed);
             if word != Word::Counts {
                 rows.push(at);
             }
             if word == Word::Foreign {
                 foreign += 1;
-                first.get_or_insert(&report.instance);
+                first.get_or_insert(&listed.instance);
             }
         }
         if let Some(first) = first {
@@ -191,6 +191,7 @@ impl Scheduler {
         let stats = Arc::new(StatsWithout {
             parcel,
             rows: rows.clone(),
+            is_plain: report.is_plain,
         });
         self.broadcast_as(Topic::Stats, id, |_| {
             Some(Message::StatsWithout(Arc::clone(&stats)))

@@ -13,10 +13,10 @@ use sched_core::{
     EndHow, EndReport, EndsReport, FailedStart, InstanceId, Report, ShortText, canonical_uuid,
 };
 
-/// What a STATS of this node says of ends; `None` from a launcher that does not number them.
+/// What a STATS of this sender says of ends; `None` from a launcher that does not number them.
 pub(super) fn of(
     stats: &mut StatsPeek<'_>,
-    node: Uuid,
+    sender: Uuid,
 ) -> Result<Option<Box<EndsReport>>, Unusable> {
     let ended = std::mem::take(&mut stats.ended);
     let Some(seq) = stats.ends_seq else {
@@ -27,6 +27,7 @@ pub(super) fn of(
             "ends_incarnation: expected a UUID beside ends_seq".to_owned(),
         ));
     };
+    let node = canonical_uuid(&stats.node_uuid).unwrap_or(sender);
     let ended = ended.into_iter().map(|end| report(end, node));
     Ok(Some(Box::new(EndsReport {
         incarnation,

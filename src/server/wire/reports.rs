@@ -3,7 +3,7 @@
 use proto_frames::Frame;
 use proto_frames::payload::{
     AttachVolumeFailure, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped,
-    Payload, Requested, StartFailure, TenantAdded, TenantRemoved, UNKNOWN, peek,
+    Payload, Requested, StartFailure, Stats, TenantAdded, TenantRemoved, UNKNOWN, peek,
 };
 
 use super::inputs::{Unusable, text};
@@ -11,7 +11,7 @@ use super::names::{check_host_name, check_names};
 use super::{ends, life, node_extras};
 use sched_core::{
     InstanceId, InstanceReport, InstanceState, NodeReport, Report, ReportName, Resources,
-    StatsReport, canonical_uuid,
+    StatsReport,
 };
 
 type Read = Result<Report, Unusable>;
@@ -99,9 +99,13 @@ fn ready(payload: &[u8]) -> Read {
 }
 
 fn stats(frame: &Frame) -> Read {
-    let mut stats = peek::stats(&frame.payload)?;
-    let node = canonical_uuid(&stats.node_uuid).unwrap_or(frame.origin);
-    let ends = ends::of(&mut stats, node)?;
+    let plain = peek::plain_stats(&frame.payload);
+    let is_plain = plain.is_some();
+    let mut stats = match plain {
+        Some(stats) => stats,
+        None => Stats::decode(&frame.payload)?.into(),
+    };
+    let ends = ends::of(&mut stats, frame.origin)?;
     check_names(&[("node_uuid", &stats.node_uuid)])?;
     check_host_name("hostname", &stats.figures.hostname)?;
     for it in &stats.instances {
@@ -131,6 +135,7 @@ fn stats(frame: &Frame) -> Read {
         extras: node_extras::of(&stats.figures)?,
         instances,
         ends,
+        is_plain,
     })))
 }
 

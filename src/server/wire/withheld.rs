@@ -18,9 +18,11 @@ use sched_core::StatsWithout;
 /// A payload in an unusual style may be longer when it is written in the usual one. No frame leaves that is longer than
 /// one may be which comes: instead no instance is left in it.
 pub(super) fn frame(stats: &StatsWithout) -> Frame {
-    let without = peek::stats_without(&stats.parcel.payload, &stats.rows);
+    let cut = stats
+        .is_plain
+        .then(|| peek::plain_stats_without(&stats.parcel.payload, &stats.rows));
     Frame {
-        payload: without.unwrap_or_else(|| rewritten(stats)),
+        payload: cut.flatten().unwrap_or_else(|| rewritten(stats)),
         ..frame_of(&stats.parcel)
     }
 }
@@ -45,7 +47,7 @@ fn rewritten(stats: &StatsWithout) -> Bytes {
 #[cfg(test)]
 mod tests {
     use proto_frames::limits::MAX_PAYLOAD_LEN;
-    use proto_frames::payload::{Payload, Stats};
+    use proto_frames::payload::{Payload, Stats, peek};
     use proto_frames::{Frame, Kind, Uuid};
 
     use super::super::parcels::parcel;
@@ -54,9 +56,11 @@ mod tests {
 
     fn without(payload: String, rows: Vec<u32>) -> Stats {
         let came = Frame::new(Kind::STATS, Uuid::nil(), payload.into_bytes());
+        let is_plain = peek::plain_stats(&came.payload).is_some();
         let stats = StatsWithout {
             parcel: parcel(came),
             rows,
+            is_plain,
         };
         Stats::decode(&frame(&stats).payload).expect("what is written can be read")
     }

@@ -396,6 +396,7 @@ fn announcing(world: &mut World, node: SessionId, names: &[&str], lease: Option<
         ..NodeExtras::default()
     };
     let report = StatsReport {
+        is_plain: true,
         ends: None,
         node: world.uuid_of(node).to_string().into(),
         starts_seen: Some(1),

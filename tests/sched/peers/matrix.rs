@@ -319,6 +319,7 @@ fn report_of(kind: Kind, instance: &str) -> Report {
         Kind::OFFLINE => Report::Offline,
         Kind::MAINTENANCE => Report::Maintenance,
         Kind::STATS => Report::Stats(Box::new(StatsReport {
+            is_plain: true,
             instances: vec![running(instance, 0)],
             ..nothing_to_report()
         })),
@@ -374,6 +375,7 @@ fn about(kind: Kind, instance: &str) -> Report {
 
 fn nothing_to_report() -> StatsReport {
     StatsReport {
+        is_plain: true,
         ends: None,
         lease_seq: None,
         node: "".into(),

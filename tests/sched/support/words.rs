@@ -144,6 +144,7 @@ impl World {
     /// A STATS without instances that says this of the node.
     pub(crate) fn stats_saying(&mut self, node: SessionId, extras: NodeExtras) {
         let report = StatsReport {
+            is_plain: true,
             ends: None,
             lease_seq: None,
             node: self.uuid_of(node).to_string().into(),

@@ -372,6 +372,7 @@ impl World {
         instances: Vec<InstanceReport>,
     ) {
         let report = StatsReport {
+            is_plain: true,
             ends: None,
             lease_seq: None,
             node: self.uuid_of(node).to_string().into(),

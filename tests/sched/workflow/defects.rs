@@ -145,6 +145,7 @@ fn defect_16_forged_reports_are_refused() {
     world.look_away();
     let node: Box<str> = node_uuid(2).to_string().into();
     let report = StatsReport {
+        is_plain: true,
         ends: None,
         lease_seq: None,
         node: node.clone(),

@@ -64,6 +64,7 @@ impl World {
         instances: Vec<InstanceReport>,
     ) {
         let report = StatsReport {
+            is_plain: true,
             lease_seq: None,
             node: self.uuid_of(node).to_string().into(),
             starts_seen: Some(seen),
@@ -320,6 +321,7 @@ fn what_a_launcher_numbers_anew_is_news() {
 fn after_stats_that_cannot_be_used_a_frame_does_not_stand_for_the_ends_before_it() {
     let (mut world, controller, node) = with_running("b");
     let report = StatsReport {
+        is_plain: true,
         lease_seq: None,
         node: node_uuid(9).to_string().into(),
         starts_seen: Some(1),

@@ -342,6 +342,7 @@ impl Run {
                 let number = host.number;
                 world.report(session, ready(number));
                 let report = StatsReport {
+                    is_plain: true,
                     ends: None,
                     node: node_uuid(number).to_string().into(),
                     starts_seen: Some(seen),

@@ -56,7 +56,7 @@ pub struct InstancePeek<'a> {
 /// # Errors
 /// As [`Stats::decode`].
 pub fn stats(payload: &[u8]) -> Result<StatsPeek<'_>, PayloadError> {
-    match quick(payload) {
+    match plain_stats(payload) {
         Some(peek) => Ok(peek),
         None => Stats::decode(payload).map(StatsPeek::from),
     }
@@ -95,8 +95,10 @@ impl From<InstanceStat> for InstancePeek<'_> {
     }
 }
 
-/// The plain style alone.
-pub(super) fn quick(payload: &[u8]) -> Option<StatsPeek<'_>> {
+/// Reads a STATS of the plain block style, which is how peers write it; `None` of any other, or where it is wrong: that is
+/// for [`Stats::decode`] to read.
+#[must_use]
+pub fn plain_stats(payload: &[u8]) -> Option<StatsPeek<'_>> {
     let mut sink = StatsSink {
         peek: StatsPeek::default(),
         any: false,

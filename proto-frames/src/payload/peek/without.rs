@@ -1,8 +1,9 @@
 //! Cuts instances out of a STATS as it came, without rewriting it.
 
 use bytes::Bytes;
+use memchr::memchr;
 
-use super::stats::quick;
+use super::stats::plain_stats;
 
 /// Keys at the top of a STATS whose lines are told apart.
 const INSTANCES: &[u8] = b"instances:\n";
@@ -13,24 +14,35 @@ const ENDED: &[u8] = b"ended:";
 /// with each instance on lines of its own, or does not list so many.
 #[must_use]
 pub fn stats_without(payload: &[u8], rows: &[u32]) -> Option<Bytes> {
-    quick(payload)?;
+    plain_stats(payload)?;
+    plain_stats_without(payload, rows)
+}
+
+/// As [`stats_without`], of a payload that [`plain_stats`] has read: it is not looked at again whether it is of that style,
+/// and what comes of another one means nothing.
+#[must_use]
+pub fn plain_stats_without(payload: &[u8], rows: &[u32]) -> Option<Bytes> {
     let mut cut = Cut {
+        payload,
         out: Vec::with_capacity(payload.len()),
         within: Within::Other,
+        leaves_out: false,
+        kept_from: 0,
+        heading: None,
         rows,
         next_row: 0,
         kept: 0,
     };
-    let mut rest = payload;
-    while !rest.is_empty() {
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        let (line, next) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
-        if cut.line(line) == Next::End {
+    let mut begin = 0;
+    while begin < payload.len() {
+        let len = memchr(b'\n', &payload[begin..]);
+        let end = len.map_or(payload.len(), |len| begin + len + 1);
+        if cut.line(begin, end) == Next::End {
             break;
         }
-        rest = next;
+        begin = end;
     }
-    cut.finish()
+    cut.finish(begin)
 }
 
 #[derive(PartialEq, Eq)]
@@ -45,19 +57,20 @@ enum Within {
     Other,
     /// The ends.
     Ended,
-    Instances {
-        /// Where in the output its line ends, without the line break.
-        heading: usize,
-        /// Column of the dashes, once one was there.
-        column: Option<usize>,
-        /// The lines are those of an instance that is left out.
-        leaves_out: bool,
-    },
+    /// The instances, whose dashes stand in this column, once one was there.
+    Instances(Option<usize>),
 }
 
 struct Cut<'a> {
+    payload: &'a [u8],
     out: Vec<u8>,
     within: Within,
+    /// Whether the line before is left out.
+    leaves_out: bool,
+    /// Where the lines begin that stay and are not in the output yet, unless the line before is left out.
+    kept_from: usize,
+    /// Where in the output the line above the instances ends, without the line break.
+    heading: Option<usize>,
     /// The rows to leave out that are still to come.
     rows: &'a [u32],
     next_row: u32,
@@ -65,63 +78,67 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    fn line(&mut self, line: &[u8]) -> Next {
+    fn line(&mut self, begin: usize, end: usize) -> Next {
+        let line = &self.payload[begin..end];
         let spaces = line.iter().take_while(|byte| **byte == b' ').count();
         let content = &line[spaces..];
         let is_item = content.starts_with(b"- ");
         let is_blank = matches!(content.first(), None | Some(b'#' | b'\n'));
         if spaces == 0 && !is_item && !is_blank {
-            if (content.starts_with(b"-") || content.starts_with(b".")) && !self.out.is_empty() {
+            if (content.starts_with(b"-") || content.starts_with(b".")) && begin > 0 {
                 return Next::End;
             }
-            self.leave_instances();
             self.within = if line == INSTANCES {
-                Within::Instances {
-                    heading: self.out.len() + INSTANCES.len() - 1,
-                    column: None,
-                    leaves_out: false,
-                }
+                Within::Instances(None)
             } else if line.starts_with(ENDED) {
                 Within::Ended
             } else {
                 Within::Other
             };
-        }
-        let leaves_out = match &mut self.within {
-            Within::Other => false,
-            Within::Ended => true,
-            Within::Instances {
-                column, leaves_out, ..
-            } => {
-                if is_item && *column.get_or_insert(spaces) == spaces {
-                    *leaves_out = self.rows.first() == Some(&self.next_row);
-                    if *leaves_out {
-                        self.rows = &self.rows[1..];
-                    } else {
-                        self.kept += 1;
-                    }
-                    self.next_row += 1;
-                }
-                *leaves_out
+            self.set_leaves_out(matches!(self.within, Within::Ended), begin);
+            if let Within::Instances(_) = self.within {
+                self.copy_up_to(end);
+                self.heading = Some(self.out.len() - 1);
             }
-        };
-        if !leaves_out {
-            self.out.extend_from_slice(line);
+        } else if is_item
+            && let Within::Instances(column) = &mut self.within
+            && *column.get_or_insert(spaces) == spaces
+        {
+            let leaves_out = self.rows.first() == Some(&self.next_row);
+            if leaves_out {
+                self.rows = &self.rows[1..];
+            } else {
+                self.kept += 1;
+            }
+            self.next_row += 1;
+            self.set_leaves_out(leaves_out, begin);
         }
         Next::Line
     }
 
-    /// A list without entries is written as such: a key alone says that there is none.
-    fn leave_instances(&mut self) {
-        if let Within::Instances { heading, .. } = self.within
+    fn set_leaves_out(&mut self, leaves_out: bool, begin: usize) {
+        match (self.leaves_out, leaves_out) {
+            (false, true) => self.copy_up_to(begin),
+            (true, false) => self.kept_from = begin,
+            _ => {}
+        }
+        self.leaves_out = leaves_out;
+    }
+
+    fn copy_up_to(&mut self, end: usize) {
+        self.out
+            .extend_from_slice(&self.payload[self.kept_from..end]);
+        self.kept_from = end;
+    }
+
+    fn finish(mut self, end: usize) -> Option<Bytes> {
+        self.set_leaves_out(true, end);
+        // A list without entries is written as such: a key alone says that there is none.
+        if let Some(heading) = self.heading
             && self.kept == 0
         {
             self.out.splice(heading..heading, *b" []");
         }
-    }
-
-    fn finish(mut self) -> Option<Bytes> {
-        self.leave_instances();
         self.rows.is_empty().then(|| self.out.into())
     }
 }
