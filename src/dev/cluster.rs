@@ -290,7 +290,7 @@ fn bind(
         ca_cert: certificates.ca.clone(),
         listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
         key_files: tls::KeyFiles::Strict,
-        configuration_uri: server::DEFAULT_URI.to_owned(),
+        configuration_uri: None,
         node_file: None,
         state_dir: Some(directory.scheduler()),
         heartbeat: false,

@@ -1,7 +1,7 @@
 //! The cluster configuration at start: read from `--configuration-uri`, sent to every peer in CONNECTED.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 
 use bytes::Bytes;
 use proto_frames::payload::{Configuration, Payload, PayloadError};
@@ -18,39 +18,39 @@ pub const DEFAULT_URI: &str = "file:///etc/ciao/configuration.yaml";
 /// Largest configuration taken, from the file or from CONFIGURE, in bytes: every peer that connects is sent it.
 pub(super) const MAX_LEN: usize = 1024 * 1024;
 
-/// Reads the configuration. Whatever is wrong with it is a warning and an empty payload, as with the original, but for
-/// the scheduler's own part: a policy that is mistyped is not to become none.
+/// Reads the configuration that was asked for, or the one at [`DEFAULT_URI`], which need not exist.
 ///
 /// # Errors
-/// [`StartError::Configuration`]: what is wrong with that part.
-pub(super) fn load(uri: &str) -> Result<ClusterConfiguration, StartError> {
+/// [`StartError::Configuration`]: it cannot be read, or what is wrong with it. A policy or a reservation that is mistyped
+/// is not to become none.
+pub(super) fn load(given: Option<&str>) -> Result<ClusterConfiguration, StartError> {
+    let uri = given.unwrap_or(DEFAULT_URI);
     let in_uri = |mistake| StartError::Configuration {
         uri: uri.to_owned(),
         mistake,
     };
     let payload = match read(uri) {
         Ok(payload) => payload,
-        Err(why) if why.seems_to_have_rules() => return Err(in_uri(Mistake::whole(why))),
-        Err(why) => {
+        Err(Unreadable::File(why)) if given.is_none() && why.kind() == ErrorKind::NotFound => {
             warn!("cluster configuration {uri}: {why}: peers get none");
             return Ok(ClusterConfiguration::default());
         }
+        Err(why) => return Err(in_uri(Mistake::whole(why))),
     };
     let rules = rules_file::read(&payload).map_err(in_uri)?;
     for key in rules_file::unknown_keys(&payload) {
         warn!("cluster configuration {uri}: {key} is not known, and ignored");
     }
-    let parsed = Configuration::decode(&payload);
-    let (payload, original, flags) = match parsed.and_then(|parsed| {
-        let original = for_original_peers(uri, &parsed, &payload)?;
-        Ok((original, flags(&parsed)))
-    }) {
-        Ok((original, flags)) => (payload, original, flags),
-        Err(why) => {
-            warn!("cluster configuration {uri}: {why}: peers get none");
-            Default::default()
-        }
+    let unusable = |error: PayloadError| {
+        in_uri(Mistake {
+            problem: error.fault.to_string(),
+            key: error.key,
+            position: error.position,
+        })
     };
+    let parsed = Configuration::decode(&payload).map_err(unusable)?;
+    let original = for_original_peers(uri, &parsed, &payload).map_err(unusable)?;
+    let flags = flags(&parsed);
     Ok(ClusterConfiguration {
         payload,
         original,
@@ -66,15 +66,8 @@ enum Unreadable {
     Scheme(String),
     #[error(transparent)]
     File(#[from] io::Error),
-    /// With what was read of it.
     #[error("more than {MAX_LEN} bytes")]
-    TooLong(Vec<u8>),
-}
-
-impl Unreadable {
-    fn seems_to_have_rules(&self) -> bool {
-        matches!(self, Self::TooLong(beginning) if rules_file::names_sections(beginning))
-    }
+    TooLong,
 }
 
 fn read(uri: &str) -> Result<Bytes, Unreadable> {
@@ -88,7 +81,7 @@ fn read(uri: &str) -> Result<Bytes, Unreadable> {
         .take(MAX_LEN as u64 + 1)
         .read_to_end(&mut payload)?;
     if payload.len() > MAX_LEN {
-        return Err(Unreadable::TooLong(payload));
+        return Err(Unreadable::TooLong);
     }
     Ok(payload.into())
 }

@@ -22,6 +22,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proto_frames::payload::guard::{SMALL, first_document};
+use proto_frames::payload::similar;
 use serde::de::IgnoredAny;
 
 use super::strict::{self, Mistake};
@@ -45,22 +46,42 @@ const ORIGINAL: &str = "storage_uri";
 /// # Errors
 /// The first mistake in the sections, or that they cannot be made out. What is wrong elsewhere is not looked for.
 pub(super) fn read(payload: &[u8]) -> Result<Option<Rules>, Mistake> {
+    if let Some(mistake) = misspelt_section(payload) {
+        return Err(mistake);
+    }
     match read_sections(payload) {
         Err(mistake) if !concerns_sections(&mistake, payload) => Ok(None),
         result => result,
     }
 }
 
-/// Keys beside the sections that nobody knows: they are ignored, but may be sections misspelt.
+/// Keys beside the sections that are not known: they are ignored, as the original ignores them.
 pub(super) fn unknown_keys(payload: &[u8]) -> Vec<String> {
-    let keys = first_document(payload, SMALL)
-        .ok()
-        .and_then(|document| strict::read::<BTreeMap<String, IgnoredAny>>(document, &KEYS).ok()?)
-        .unwrap_or_default();
-    keys.into_keys()
-        .filter(|key| key != ORIGINAL && !SECTIONS.contains(&key.as_str()))
-        .map(|key| format!("{}.{}", KEYS.join("."), strict::shorten(&key)))
+    let keys = first_document(payload, SMALL).map_or_else(|_| Vec::new(), other_keys);
+    keys.iter().map(|key| path(key)).collect()
+}
+
+/// The first key beside the sections that is nearly one of them.
+fn misspelt_section(payload: &[u8]) -> Option<Mistake> {
+    let document = first_document(payload, SMALL).ok()?;
+    other_keys(document).into_iter().find_map(|key| {
+        let meant = similar(&key, &SECTIONS)?;
+        let problem = format!("unknown key; did you mean `{meant}`?");
+        Some(Mistake::at(document, path(&key), problem))
+    })
+}
+
+/// Keys beside the sections that neither this project nor the original has.
+fn other_keys(document: &[u8]) -> Vec<String> {
+    let keys = strict::read::<BTreeMap<String, IgnoredAny>>(document, &KEYS);
+    let keys = keys.ok().flatten().unwrap_or_default().into_keys();
+    keys.filter(|key| key != ORIGINAL && !SECTIONS.contains(&key.as_str()))
         .collect()
+}
+
+/// Where a key of [`KEYS`] stands.
+fn path(key: &str) -> String {
+    format!("{}.{}", KEYS.join("."), strict::shorten(key))
 }
 
 fn read_sections(payload: &[u8]) -> Result<Option<Rules>, Mistake> {
@@ -93,7 +114,7 @@ fn concerns_sections(mistake: &Mistake, payload: &[u8]) -> bool {
 }
 
 /// Whether a text seems to have the key of a section somewhere, be it YAML or not.
-pub(super) fn names_sections(text: &[u8]) -> bool {
+fn names_sections(text: &[u8]) -> bool {
     let is_key = |before_colon: &[u8]| {
         let word = before_colon.trim_ascii_end();
         let word = word.strip_suffix(b"\"").unwrap_or(word);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto_frames::Uuid;
+use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -41,8 +41,8 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// What is done about a private key that others can read.
     pub key_files: tls::KeyFiles,
-    /// Where the cluster configuration is.
-    pub configuration_uri: String,
+    /// Where the cluster configuration is, which must exist; `None` = at [`super::DEFAULT_URI`], if there is one.
+    pub configuration_uri: Option<String>,
     /// File with what counts over what nodes report of themselves.
     pub node_file: Option<PathBuf>,
     /// Directory for what survives the process; `None` = nothing does.
@@ -63,6 +63,17 @@ pub enum StartError {
     /// Certificate, key or CA.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The certificate is not a scheduler's: no peer would stay connected.
+    #[error(
+        "{} grants {granted}, not SCHEDULER: launchers and controllers would refuse it; give a scheduler's certificate, as \
+         ciao-cert -anchor -role scheduler makes it", path.display()
+    )]
+    NotAScheduler {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it grants.
+        granted: Role,
+    },
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}{}", hint(source))]
     Listen {
@@ -79,7 +90,7 @@ pub enum StartError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The scheduler's own part of the cluster configuration is wrong.
+    /// The cluster configuration cannot be read, or is wrong.
     #[error("cannot use the cluster configuration {uri}: {mistake}")]
     Configuration {
         /// Where the configuration is.
@@ -126,6 +137,11 @@ impl Server {
         let warn = |said| warn!("{said}");
         config.key_files.check(&config.cert, warn)?;
         let identity = tls::load_identity(&config.cert)?;
+        let granted = identity.peer().roles;
+        if !granted.contains(Role::SCHEDULER) {
+            let path = config.cert;
+            return Err(StartError::NotAScheduler { path, granted });
+        }
         let anchors = tls::load_anchors(&config.ca_cert)?;
         let tls = tls::server_config(&identity, &anchors)?;
         let mut scheduler = config.scheduler;
@@ -151,7 +167,7 @@ impl Server {
         }
         let listeners = open(&config.listen)?;
         let (uuid, limits) = (scheduler.uuid, config.limits);
-        let cluster = configuration::load(&config.configuration_uri)?;
+        let cluster = configuration::load(config.configuration_uri.as_deref())?;
         let acceptor = Acceptor {
             tls: TlsAcceptor::from(tls),
             limits: Arc::new(limits.clone()),

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
-use proto_frames::payload::Position;
+use proto_frames::payload::{Position, similar};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor,
 };
@@ -179,7 +179,13 @@ fn problem(text: &str) -> (&str, String) {
     if let Some((_, known)) = text.rsplit_once("`, expected ")
         && text.starts_with("unknown field `")
     {
-        return ("", format!("unknown key, expected {known}"));
+        let names: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        let word = text.split('`').nth(1).unwrap_or_default();
+        let meant = match similar(word, &names) {
+            Some(meant) if names.len() > 1 => format!("; did you mean `{meant}`?"),
+            _ => String::new(),
+        };
+        return ("", format!("unknown key, expected {known}{meant}"));
     }
     let mismatch = text
         .strip_prefix("invalid type: ")

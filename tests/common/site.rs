@@ -68,11 +68,7 @@ impl Site {
             .arg("-cert")
             .arg(self.path("scheduler.pem"))
             .arg(format!("-cacert={}", self.path("CAcert.pem").display()))
-            .arg("-configuration-uri")
-            .arg(format!(
-                "file://{}",
-                self.path("configuration.yaml").display()
-            ))
+            .args(self.configuration())
             .args(["-logtostderr", "--listen", "127.0.0.1:0"])
             .args(flags)
             .stdin(Stdio::null())
@@ -80,6 +76,13 @@ impl Site {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
+    }
+
+    /// The flags that name the cluster configuration, if the site has one.
+    pub(crate) fn configuration(&self) -> Vec<String> {
+        let path = self.path("configuration.yaml");
+        let named = path.exists().then(|| format!("file://{}", path.display()));
+        named.map_or_else(Vec::new, |uri| vec!["-configuration-uri".to_owned(), uri])
     }
 
     /// Starts the daemon and waits until it listens.

@@ -24,6 +24,15 @@ pub(crate) async fn refused(command: Command) -> String {
 }
 
 #[tokio::test]
+async fn a_certificate_without_the_schedulers_role_is_refused() {
+    let site = Site::new();
+    let agent = site.path("agent.pem").display().to_string();
+    let said = refused(site.command(&["-cert", &agent])).await;
+    let expected = format!("{agent} grants AGENT, not SCHEDULER: ");
+    assert!(said.starts_with(&expected), "{said}");
+}
+
+#[tokio::test]
 async fn peers_that_never_close_their_side_do_not_hold_up_the_end() {
     let site = Site::new();
     // Nobody's side is waited for until here: the end would come with the drain's deadline, and a warning.

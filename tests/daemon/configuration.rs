@@ -3,6 +3,7 @@
 use proto_frames::payload::{Configuration, Payload};
 use proto_frames::{Encoding, Kind, Role};
 
+use crate::boot::refused;
 use crate::site::Site;
 
 const FIRST: &str = "\
@@ -67,6 +68,35 @@ async fn without_a_file_connected_carries_nothing_and_the_log_says_so() {
     daemon.logged("peers get none").await;
     let node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
     assert!(node.connected.payload.is_empty());
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_missing_or_cannot_be_parsed_stops_the_start() {
+    let site = Site::new();
+    let uri = format!("file://{}", site.path("none.yaml").display());
+    let words = refused(site.command(&["-configuration-uri", &uri])).await;
+    assert!(
+        words.contains(&format!("configuration {uri}: No such file")),
+        "{words}"
+    );
+    let words = refused(site.command(&["-configuration-uri", "etcd://a/b"])).await;
+    assert!(words.contains("scheme 'etcd' is not supported"), "{words}");
+    for (text, mistake) in [
+        ("", "the payload is empty"),
+        ("configure: [", "not valid YAML"),
+        (
+            "configure:\n  launcher: {mem_limit: maybe}\n",
+            "configure.launcher.mem_limit, line 2 ",
+        ),
+        (
+            "configure:\n  scheduler: {polcy: {}}\n",
+            "configure.scheduler.polcy, line 2 ",
+        ),
+    ] {
+        std::fs::write(site.path("configuration.yaml"), text).unwrap();
+        let words = refused(site.command(&[])).await;
+        assert!(words.contains(mistake), "{text:?}: {words}");
+    }
 }
 
 #[tokio::test]

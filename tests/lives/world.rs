@@ -132,11 +132,7 @@ impl Cluster {
             .arg(self.site.path("scheduler.pem"))
             .arg("-cacert")
             .arg(self.site.path("CAcert.pem"))
-            .arg("-configuration-uri")
-            .arg(format!(
-                "file://{}",
-                self.site.path("configuration.yaml").display()
-            ))
+            .args(self.site.configuration())
             .arg("-logtostderr")
             .args(flags.as_flattened())
             .args(&self.flags)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
-use ciao_scheduler::server::{DEFAULT_PORT, DEFAULT_URI, ServerConfig, ServerLimits, parse_ratio};
+use ciao_scheduler::server::{DEFAULT_PORT, ServerConfig, ServerLimits, parse_ratio};
 use clap::{Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};
@@ -67,9 +67,10 @@ pub(crate) struct DaemonFlags {
     /// Write a CPU profile (pprof) to this file when the daemon stops
     #[arg(long, value_name = "FILE")]
     pub(crate) cpuprofile: Option<PathBuf>,
-    /// Where the cluster configuration is
-    #[arg(long = "configuration-uri", value_name = "URI", default_value = DEFAULT_URI)]
-    pub(crate) configuration_uri: String,
+    /// Where the cluster configuration is; one that is named here must exist [default:
+    /// file:///etc/ciao/configuration.yaml, if it exists]
+    #[arg(long = "configuration-uri", value_name = "URI")]
+    pub(crate) configuration_uri: Option<String>,
     /// What counts over what nodes report of themselves; read once, at start: no signal reads it again
     #[arg(long, value_name = "FILE")]
     pub(crate) node_file: Option<PathBuf>,

@@ -305,9 +305,29 @@ fn what_is_unusual_elsewhere_hides_no_policy() {
 
 #[test]
 fn keys_that_nobody_knows_beside_the_sections_are_found() {
-    let text = with("polices: {preset: spread}\npolicy: {}\naggregates: []\ncapacity: []");
+    let text = with("later: {preset: spread}\npolicy: {}\naggregates: []\ncapacity: []");
     let found = unknown_keys(text.as_bytes());
-    assert_eq!(found, ["configure.scheduler.polices"]);
+    assert_eq!(found, ["configure.scheduler.later"]);
+    assert!(read(text.as_bytes()).is_ok());
+}
+
+#[test]
+fn a_section_that_is_misspelt_is_a_mistake() {
+    for (key, meant) in [
+        ("polcy", "policy"),
+        ("polices", "policy"),
+        ("aggregate", "aggregates"),
+        ("Capacity", "capacity"),
+    ] {
+        let text = with(&format!("{key}: {{}}\ncapacity: []"));
+        let mistake = read(text.as_bytes()).unwrap_err();
+        assert_eq!(mistake.key, format!("configure.scheduler.{key}"));
+        assert!(mistake.position.is_some(), "{key}");
+        assert_eq!(
+            mistake.problem,
+            format!("unknown key; did you mean `{meant}`?")
+        );
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Site {
             ca_cert: self.path().join("ca.pem"),
             key_files: KeyFiles::Lenient,
             listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
-            configuration_uri: format!("file://{}", self.path().join("none").display()),
+            configuration_uri: None,
             node_file: None,
             state_dir: Some(self.path().join("state")),
             heartbeat: false,
