@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use sched_model::{LifeState, Uuid};
 
 use crate::api::action::PlacedStart;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::StartRequest;
 use crate::api::record::Demand;
@@ -398,12 +399,11 @@ impl Instance {
     }
 
     /// Why it is placed again after its node has ended it in this way; `None` if that is its end.
-    pub(crate) fn goes_on_after(&self, how: Ended) -> Option<&'static str> {
+    pub(crate) fn goes_on_after(&self, how: Ended) -> Option<Cause> {
         if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
-            return Some("its node was cut off, and has stopped it");
+            return Some(Cause::CutOff);
         }
-        self.told_to_stop
-            .then_some("its node has ended it, as it was told")
+        self.told_to_stop.then_some(Cause::EndedAsTold)
     }
 
     /// Whether it runs on network nodes, as CNCIs do.

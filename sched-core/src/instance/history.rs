@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use sched_model::{LifeState, Uuid};
 
+use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
-use crate::api::text::ShortText;
 
 /// Events kept of one instance; the oldest are forgotten first.
 pub(crate) const MAX_HISTORY: usize = 32;
@@ -31,8 +31,8 @@ pub(crate) struct Event {
     pub(crate) what: LifeState,
     /// Where.
     pub(crate) node: Option<Uuid>,
-    /// Why, for people.
-    pub(crate) detail: ShortText,
+    /// Why.
+    pub(crate) cause: Cause,
 }
 
 /// What became of one instance so far, oldest first.
@@ -52,11 +52,11 @@ pub(super) struct Past {
 impl History {
     /// Notes what became of it.
     pub(crate) fn note(&mut self, event: Event) {
-        self.bytes += event.detail.len();
+        self.bytes += event.cause.text_len();
         self.events.push_back(event);
         while self.events.len() > MAX_HISTORY || self.bytes > MAX_HISTORY_BYTES {
             let oldest = self.events.pop_front();
-            self.bytes -= oldest.map_or(0, |oldest| oldest.detail.len());
+            self.bytes -= oldest.map_or(0, |oldest| oldest.cause.text_len());
         }
     }
 
@@ -118,7 +118,8 @@ mod tests {
     use sched_model::LifeState;
 
     use super::{
-        Event, History, InstanceId, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_PAST, MAX_PAST_BYTES, Past,
+        Cause, Event, History, InstanceId, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_PAST,
+        MAX_PAST_BYTES, Past,
     };
 
     fn history(events: usize, len: usize) -> History {
@@ -127,7 +128,7 @@ mod tests {
             at,
             what: LifeState::Running,
             node: None,
-            detail: "x".repeat(len).into(),
+            cause: Cause::Said("x".repeat(len).into()),
         };
         (0..events).map(event).collect()
     }

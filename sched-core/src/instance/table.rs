@@ -310,6 +310,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::api::cause::Cause;
     use crate::instance::lifecycle::TRANSITIONS;
     use crate::instance::{AfterLoss, Awaits, By, Move, Placing, Then};
 
@@ -366,7 +367,7 @@ mod tests {
             at,
             what: sched_model::LifeState::Gone,
             node: None,
-            detail: "".into(),
+            cause: Cause::Plain,
         }
     }
 

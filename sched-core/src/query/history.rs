@@ -25,8 +25,9 @@ impl Scheduler {
                 return;
             }
             allowance.look();
-            allowance.take_row(event.detail.len());
-            result.history.push(self.history_row(event));
+            let row = self.history_row(event);
+            allowance.take_row(row.detail.len());
+            result.history.push(row);
         }
         if !self.instances.contains(&instance) {
             result.history.extend(self.plain_history(&instance));
@@ -43,7 +44,7 @@ impl Scheduler {
             at_ms: ms(self.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
             node_uuid: uuid_text(event.node),
-            detail: event.detail.to_string(),
+            detail: event.cause.text().into(),
         }
     }
 

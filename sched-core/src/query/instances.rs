@@ -265,7 +265,7 @@ fn attempts(kept: &Instance) -> u32 {
 
 /// Why it waits; empty where it does not.
 fn waits_for(kept: &Instance) -> String {
-    let last = || kept.history.last().map(|event| event.detail.to_string());
+    let last = || kept.history.last().map(|event| event.cause.text().into());
     match kept.state() {
         State::Waiting
         | State::Lost { .. }

@@ -12,6 +12,7 @@ use sched_model::{
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StartRequest};
 use crate::api::phase::IllegalTransition;
@@ -74,7 +75,7 @@ impl Scheduler {
 
     /// Changes the state of an instance; what does not wait any more is not in the queue. A transition that the lifecycle
     /// does not have is refused.
-    pub(crate) fn turn(&mut self, instance: &InstanceId, state: State, detail: &str) {
+    pub(crate) fn turn(&mut self, instance: &InstanceId, state: State, cause: &Cause) {
         let (waits, what, key) = (state.waits(), state.word(), state.node());
         if !self.transition(instance, state) {
             return;
@@ -94,7 +95,7 @@ impl Scheduler {
                 at: self.now,
                 what: what.clone(),
                 node,
-                detail: detail.into(),
+                cause: cause.kept(),
             });
         }
         self.journal.note_instance(instance);
@@ -105,20 +106,20 @@ impl Scheduler {
             // Who hears of it counts on it.
             return self.after_commit(instance, Next::TellWaiting);
         }
-        self.tell_state(instance, what, node, detail);
+        self.tell_state(instance, what, node, cause);
     }
 
     /// Tells that an instance waits.
     pub(crate) fn tell_waiting(&mut self, instance: &InstanceId) {
         let kept = self.instances.get(instance);
         let why = kept.and_then(|kept| kept.history.last());
-        let why = why.map(|event| event.detail.to_string());
+        let why = why.map(|event| event.cause.clone());
         let why = why.unwrap_or_default();
         self.tell_state(instance, LifeState::Waiting, None, &why);
     }
 
     /// No longer looks after an instance: it is on no node any more, or needs it no longer.
-    pub(crate) fn let_go(&mut self, instance: &InstanceId, detail: &str) {
+    pub(crate) fn let_go(&mut self, instance: &InstanceId, cause: &Cause) {
         if !self.instances.contains(instance) {
             return;
         }
@@ -127,7 +128,7 @@ impl Scheduler {
             at: self.now,
             what: what.clone(),
             node: None,
-            detail: detail.into(),
+            cause: cause.kept(),
         };
         if let Err(illegal) = self.instances.remove(instance, last) {
             return self.note_illegal(illegal);
@@ -138,7 +139,7 @@ impl Scheduler {
             self.cluster.ledger_mut(key).set_kept(instance, false);
         }
         self.journal.note_instance(instance);
-        self.tell_state(instance, what, None, detail);
+        self.tell_state(instance, what, None, cause);
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);
         self.note_out_of_the_way(instance);
@@ -163,12 +164,12 @@ impl Scheduler {
         instance: &InstanceId,
         state: LifeState,
         node: Option<Uuid>,
-        detail: &str,
+        cause: &Cause,
     ) {
         if !self.peers.has_controllers() && !self.peers.has_subscribers() {
             return;
         }
-        let event = self.state_event(instance, state, node, detail);
+        let event = self.state_event(instance, state, node, cause);
         self.tell_controllers(Topic::Instances, |session| {
             let message = || Message::InstanceState(Box::new(event.clone()));
             session.is_native().then(message)
@@ -182,11 +183,11 @@ impl Scheduler {
         instance: &InstanceId,
         state: LifeState,
         node: Option<Uuid>,
-        detail: &str,
+        cause: &Cause,
     ) {
         let to_alone = self.peers.outside_audience(to, &Topic::Instances);
         if to_alone.is_some_and(Session::is_native) {
-            let event = self.state_event(instance, state, node, detail);
+            let event = self.state_event(instance, state, node, cause);
             self.send(to, Message::InstanceState(Box::new(event)));
         }
     }
@@ -196,7 +197,7 @@ impl Scheduler {
         instance: &InstanceId,
         state: LifeState,
         node: Option<Uuid>,
-        detail: &str,
+        cause: &Cause,
     ) -> InstanceStateEvent {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match *kept.state() {
@@ -207,7 +208,7 @@ impl Scheduler {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
-            detail: detail.to_owned(),
+            detail: cause.to_string(),
             priority: kept.map(|kept| i64::from(kept.priority)),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
         }
@@ -228,7 +229,7 @@ impl Scheduler {
     pub(crate) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
         let start = start.into_start();
         let instance = start.request.instance.clone();
-        self.let_go(&instance, "started again by a new START");
+        self.let_go(&instance, &Cause::Restarted);
         let asked = start.request.scheduling.as_deref();
         let priority = asked.and_then(|asked| asked.priority);
         let queue = asked.and_then(|asked| asked.queue);
@@ -267,10 +268,10 @@ impl Scheduler {
         self.cluster.ledger_mut(key).set_kept(&instance, true);
         let entry = self.cluster.nodes().node(key).ledger.get(&instance);
         if entry.is_some_and(|entry| entry.phase == Phase::Claimed) {
-            self.turn(&instance, placing(key, Awaits::Commit), "");
+            self.turn(&instance, placing(key, Awaits::Commit), &Cause::Plain);
             return self.after_commit(&instance, Next::Give);
         }
-        self.turn(&instance, placing(key, Awaits::Node), "");
+        self.turn(&instance, placing(key, Awaits::Node), &Cause::Plain);
         self.hand_over(key, again);
     }
 
@@ -287,17 +288,17 @@ impl Scheduler {
     }
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
-    pub(crate) fn seek(&mut self, instance: &InstanceId, detail: &str) {
+    pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
         let Some(request) = self.request_now(instance) else {
-            return self.let_go(instance, "its START is not known any more");
+            return self.let_go(instance, &Cause::StartForgotten);
         };
         if let Some(key) = self.choose_again(instance, &request) {
-            return self.claim_in_turn(instance, &request, key, detail);
+            return self.claim_in_turn(instance, &request, key, cause);
         }
         if self.preempt(instance, &request) {
             return;
         }
-        self.wait_or_fail(instance, &request, detail);
+        self.wait_or_fail(instance, &request, cause);
     }
 
     /// Claims room on a node for an instance that is placed again, unless others wait: what its own end or its leaving the
@@ -307,7 +308,7 @@ impl Scheduler {
         instance: &InstanceId,
         request: &StartRequest,
         key: NodeKey,
-        detail: &str,
+        cause: &Cause,
     ) {
         self.note_changes();
         let kept = self.instances.get(instance);
@@ -316,11 +317,11 @@ impl Scheduler {
             it.has_run || waits && self.queue.has_woken()
         });
         if !may_wait || self.queue.is_empty() {
-            return self.claim_kept(instance, key, detail);
+            return self.claim_kept(instance, key, cause);
         }
-        self.turn(instance, State::Waiting, detail);
+        self.turn(instance, State::Waiting, cause);
         if self.enqueue(instance, request).is_err() {
-            return self.claim_kept(instance, key, detail);
+            return self.claim_kept(instance, key, cause);
         }
         self.tell_queued_once_on_disk(instance);
         self.wake(key);
@@ -361,13 +362,13 @@ impl Scheduler {
     }
 
     /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
-    pub(crate) fn claim_kept(&mut self, instance: &InstanceId, key: NodeKey, detail: &str) {
+    pub(crate) fn claim_kept(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
         if !self.claim_room(instance, key) {
             return;
         }
         self.cluster.set_placement(instance, key);
         self.note_try(instance, key);
-        self.turn(instance, placing(key, Awaits::Commit), detail);
+        self.turn(instance, placing(key, Awaits::Commit), cause);
         self.after_commit(instance, Next::Give);
         self.count_placement(instance);
     }
@@ -402,7 +403,7 @@ impl Scheduler {
         let (key, start) = (*node, start.clone());
         if self.cluster.nodes().node(key).session().is_none() {
             self.release(key, instance);
-            return self.seek(instance, "its node was lost before it was told");
+            return self.seek(instance, &Cause::NodeLostUntold);
         }
         let restart = start.request.restart;
         let unconfirmed = self.cluster.number_start(key, start.sender, restart);
@@ -424,7 +425,7 @@ impl Scheduler {
             // Also where nobody was told to start it: it was there when its room was claimed.
             State::Placing(Placing { node, .. }) if node == key => {
                 kept.note_running();
-                self.turn(instance, State::Running { node: key }, "");
+                self.turn(instance, State::Running { node: key }, &Cause::Plain);
                 self.wake_for_preemption(key);
                 if is_suspended {
                     self.suspension_reported(key, instance, true);
@@ -478,18 +479,19 @@ impl Scheduler {
         });
         let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
         self.blame(key, instance, reason);
-        let detail = format!("node {uuid} could not start it: {reason}");
+        let cause = Cause::NotStarted(uuid, reason.clone());
         // What ran before is not given up because of where it was sent to.
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
-            self.seek(instance, &detail);
+            self.seek(instance, &cause);
             let kept = self.instances.get(instance);
             if has_run && kept.is_some_and(|kept| *kept.state() == State::Waiting) {
                 let at = self.now + REFUSED_TIME;
                 self.timers.set(Timer::AskAgain(instance.clone()), at);
             }
         } else {
-            let why = Explanation::of(if text.is_empty() { &detail } else { text });
+            let words = cause.to_string();
+            let why = Explanation::of(if text.is_empty() { &words } else { text });
             self.fail_kept(instance, reason.clone(), Some(uuid), why);
         }
         true
@@ -519,7 +521,7 @@ impl Scheduler {
             reason,
             seq: None,
         };
-        self.let_go(instance, &why.text);
+        self.let_go(instance, &Cause::from(&*why.text));
         self.tell_failure(sender, failure);
     }
 
@@ -534,7 +536,7 @@ impl Scheduler {
         if let Some(kept) = kept.filter(|kept| *kept.state() == State::Waiting) {
             kept.tried.clear();
             self.leave_queue(instance);
-            self.seek(instance, "nodes that refused it may take it by now");
+            self.seek(instance, &Cause::RefusalsOver);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::Scheduler;
 use crate::api::action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, TargetedCommand,
 };
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
@@ -301,17 +302,17 @@ impl Scheduler {
         if !is_to_end {
             return;
         }
-        let detail = "its node was lost before it was told to stop it";
-        if self.take_up_update(key, instance, detail) {
+        let cause = &Cause::NodeLostBeforeStop;
+        if self.take_up_update(key, instance, cause) {
             return;
         }
         let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
-            return self.turn(instance, placing(key, Awaits::Node), detail);
+            return self.turn(instance, placing(key, Awaits::Node), cause);
         }
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.suspended_by.clone());
-        self.rolled_back(key, instance, by.unwrap_or(By::Command), detail);
+        self.rolled_back(key, instance, by.unwrap_or(By::Command), cause);
         self.note_not_stopped(instance);
     }
 

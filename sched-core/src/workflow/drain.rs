@@ -18,6 +18,7 @@ use sched_model::{
 
 use crate::Scheduler;
 use crate::api::action::Message;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
@@ -293,7 +294,7 @@ impl Scheduler {
                 Some((State::Running { node } | State::Suspended { node, .. }, last))
                     if *node == key =>
                 {
-                    let detail = last.map(|event| event.detail.clone());
+                    let detail = last.map(|event| event.cause.text());
                     Moved::Back(detail.unwrap_or_default())
                 }
                 _ => Moved::Away,
@@ -381,7 +382,7 @@ impl Scheduler {
         {
             // Its node was not told of it yet.
             self.release(key, instance);
-            self.seek(instance, "its node is drained");
+            self.seek(instance, &Cause::NodeDrained);
             return Ok(());
         }
         let plan = Plan {
@@ -389,7 +390,7 @@ impl Scheduler {
             due: self.now + MOVE_TIME,
             asker: None,
             demand: None,
-            why: "its node is drained",
+            why: Cause::NodeDrained,
         };
         self.move_instance(instance, plan).map_err(|declined| {
             let misfit = Misfitted {

@@ -5,6 +5,7 @@ use sched_model::{CommandFailureReason, InstanceDeleted, LifeCommand, StartFailu
 
 use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};
+use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
@@ -108,7 +109,7 @@ impl Scheduler {
                         Heard::Everybody
                     }
                     Then::End => {
-                        self.let_go(instance, "stopped");
+                        self.let_go(instance, &Cause::Stopped);
                         Heard::Everybody
                     }
                     Then::Wait(by) => {
@@ -116,7 +117,7 @@ impl Scheduler {
                         Heard::Originals
                     }
                     Then::Again => {
-                        self.seek(instance, "it has left its node");
+                        self.seek(instance, &Cause::LeftNode);
                         Heard::Originals
                     }
                 }
@@ -130,19 +131,19 @@ impl Scheduler {
                     if has_failed {
                         self.start_is_lost(key, instance);
                     } else {
-                        self.let_go(instance, "ended");
+                        self.let_go(instance, &Cause::Ended);
                     }
                     return Heard::Everybody;
                 };
-                self.seek_after_its_end(key, instance, why);
+                self.seek_after_its_end(key, instance, &why);
                 Heard::Originals
             }
             State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
-                    self.seek(instance, why);
+                    self.seek(instance, &why);
                     return Heard::Originals;
                 }
-                self.let_go(instance, "ended");
+                self.let_go(instance, &Cause::Ended);
                 Heard::Everybody
             }
             _ => {
@@ -174,8 +175,8 @@ impl Scheduler {
                     kept.has_run &= goes_on;
                     kept.tried.clear();
                 }
-                let detail = "it ended, and a START of it is on its way to its node";
-                self.turn(instance, placing(key, Awaits::Node), detail);
+                let cause = &Cause::StartedAgain;
+                self.turn(instance, placing(key, Awaits::Node), cause);
             }
             // They end when their launcher has done, or could not do, what it was told.
             State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
@@ -195,10 +196,10 @@ impl Scheduler {
     }
 
     /// An instance has left its node by an end that is not its own, and is placed again; who waits for its room has it.
-    fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, why: &str) {
+    fn seek_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.queue.remove(instance);
         self.give_up_command(key, instance);
-        self.seek(instance, why);
+        self.seek(instance, cause);
         self.note_out_of_the_way(instance);
     }
 
@@ -217,7 +218,7 @@ impl Scheduler {
             _ => return,
         };
         let reason = CommandFailureReason::Failed;
-        self.tell_asker(instance, key, command, reason, "it has ended on its node");
+        self.tell_asker(instance, key, command, reason, &Cause::EndedOnNode);
     }
 
     /// A START never arrived, and its instance, which is on no node, is not to be placed again.
@@ -238,7 +239,7 @@ impl Scheduler {
             State::Placing(Placing { node, .. }) if node == key => {
                 let ledger = &self.cluster.nodes().node(key).ledger;
                 if kept.has_run || ledger.counts_starts() {
-                    return self.seek(instance, "its node does not have it");
+                    return self.seek(instance, &Cause::NodeWithoutIt);
                 }
                 // An original launcher may yet begin it: nothing is started elsewhere that may run there.
                 self.start_is_lost(key, instance);
@@ -247,9 +248,9 @@ impl Scheduler {
                 self.kept_ended(key, instance, Ended::NotThere, is_open);
             }
             state if state.node() == Some(key) && kept.told_to_stop => {
-                self.seek_after_its_end(key, instance, "its node has ended it after all");
+                self.seek_after_its_end(key, instance, &Cause::EndedAfterAll);
             }
-            state if state.node() == Some(key) => self.let_go(instance, "its node lost it"),
+            state if state.node() == Some(key) => self.let_go(instance, &Cause::LostByNode),
             _ => {}
         }
     }
@@ -269,12 +270,12 @@ impl Scheduler {
             State::Lost { node, until, .. } => {
                 let then = AfterLoss::Delete;
                 let state = State::Lost { node, until, then };
-                self.turn(&instance, state, "deleted while its node is lost");
+                self.turn(&instance, state, &Cause::DeletedLost);
                 self.tell_deleted(id, &instance);
             }
             State::Migrating { from, .. } => {
                 let reason = CommandFailureReason::WrongState;
-                self.undo_move(&instance, reason, "it is being deleted");
+                self.undo_move(&instance, reason, &Cause::BeingDeleted);
                 self.delete_on(id, parcel, from, target);
             }
             State::Placing(Placing { node, .. })
@@ -313,7 +314,7 @@ impl Scheduler {
             // Should this be in vain, its end is not its own either.
             self.note_told_to_stop(instance, &before);
         }
-        self.turn(instance, state, "deleted");
+        self.turn(instance, state, &Cause::Deleted);
         self.cluster.ledger_mut(key).stop_sent(instance);
         let command = TargetedCommand {
             sender: id,
@@ -327,7 +328,7 @@ impl Scheduler {
 
     /// An instance that is on no node is deleted here.
     fn deleted_here(&mut self, id: SessionId, instance: &InstanceId) {
-        self.let_go(instance, "deleted");
+        self.let_go(instance, &Cause::Deleted);
         self.tell_deleted(id, instance);
     }
 
@@ -338,8 +339,8 @@ impl Scheduler {
         else {
             return;
         };
-        let detail = "it did not stop in time";
-        if then == Then::End && self.take_up_update(key, instance, detail) {
+        let cause = &Cause::NotStoppedInTime;
+        if then == Then::End && self.take_up_update(key, instance, cause) {
             return;
         }
         let kept = self.instances.get(instance);
@@ -349,7 +350,7 @@ impl Scheduler {
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
         let was_told = may_stop || !self.journal.is_unwritten(instance);
-        self.rolled_back(key, instance, by, detail);
+        self.rolled_back(key, instance, by, cause);
         match then {
             Then::Wait(_) | Then::Again if was_told => {
                 // Its launcher may yet come to it: that is not its end.

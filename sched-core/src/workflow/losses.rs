@@ -11,6 +11,7 @@ use sched_model::{Delete, LeaseRenewed, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Action, DisconnectReason, Message, Order};
+use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
@@ -167,7 +168,7 @@ impl Scheduler {
                 && *pending_on != Awaits::Node
             {
                 self.release(key, &instance);
-                self.seek(&instance, "its node was lost before it was told");
+                self.seek(&instance, &Cause::NodeLostUntold);
             }
         }
     }
@@ -193,7 +194,7 @@ impl Scheduler {
                     if node == key && pending_on != Awaits::Node =>
                 {
                     self.release(key, &instance);
-                    self.seek(&instance, "its node was lost before it was told");
+                    self.seek(&instance, &Cause::NodeLostUntold);
                 }
                 Some(state) if state.node() == Some(key) => {
                     self.lost_with_node(key, &instance, &state);
@@ -249,7 +250,7 @@ impl Scheduler {
         self.turn(
             instance,
             State::Lost { node, until, then },
-            "its node is lost",
+            &Cause::NodeLost,
         );
         self.batches.note_lost(instance);
         self.queue.remove(instance);
@@ -288,7 +289,7 @@ impl Scheduler {
             let why = Explanation::of(Refusal::Undone.detail());
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
-        self.seek(instance, "its node was lost before it was told");
+        self.seek(instance, &Cause::NodeLostUntold);
         self.note_out_of_the_way(instance);
     }
 
@@ -302,7 +303,7 @@ impl Scheduler {
     ) {
         self.take_up(key, instance);
         if then == AfterLoss::Delete {
-            return self.stop_there(key, instance, Then::End, "deleted while its node was lost");
+            return self.stop_there(key, instance, Then::End, &Cause::DeletedWhileLost);
         }
         let kept = self.instances.get(instance);
         let by = kept.and_then(|kept| kept.suspended_by.clone());
@@ -312,12 +313,12 @@ impl Scheduler {
         let may_suspend = node.report.is_none() || node.can(Capabilities::SUSPEND);
         let by = by.or_else(|| may_suspend.then_some(By::Command));
         match by.filter(|_| is_suspended) {
-            None => self.turn(instance, State::Running { node: key }, "its node is back"),
+            None => self.turn(instance, State::Running { node: key }, &Cause::NodeBack),
             Some(by) => {
                 let is_evicted = by != By::Command;
                 self.cluster.ledger_mut(key).set_suspended(instance, true);
                 let state = State::Suspended { node: key, by };
-                self.turn(instance, state, "its node is back");
+                self.turn(instance, state, &Cause::NodeBack);
                 if is_evicted {
                     self.wait_for_resume(instance, key);
                 }
@@ -340,10 +341,10 @@ impl Scheduler {
         };
         match then {
             AfterLoss::Restart | AfterLoss::Replace => {
-                self.seek(instance, "its node is back without it");
+                self.seek(instance, &Cause::NodeBackWithout);
             }
             AfterLoss::Forget | AfterLoss::Delete => {
-                self.let_go(instance, "its node is back without it");
+                self.let_go(instance, &Cause::NodeBackWithout);
             }
         }
     }
@@ -359,15 +360,13 @@ impl Scheduler {
             return;
         }
         match then {
-            AfterLoss::Restart => {
-                self.seek(instance, "its node is lost, and has stopped it by now")
-            }
+            AfterLoss::Restart => self.seek(instance, &Cause::NodeHasStoppedIt),
             AfterLoss::Replace => {
                 let why = Explanation::of(Refusal::Lost.detail());
                 let reason = StartFailureReason::LaunchFailure;
                 self.fail_kept(instance, reason, Some(node), why);
             }
-            AfterLoss::Forget | AfterLoss::Delete => self.let_go(instance, "its node is lost"),
+            AfterLoss::Forget | AfterLoss::Delete => self.let_go(instance, &Cause::NodeLost),
         }
     }
 
@@ -377,12 +376,12 @@ impl Scheduler {
             State::Waiting => {
                 self.queue.remove(instance);
                 self.take_up(key, instance);
-                self.turn(instance, State::Running { node: key }, "a node has it");
+                self.turn(instance, State::Running { node: key }, &Cause::Found);
             }
             State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
                 self.release(*node, instance);
                 self.take_up(key, instance);
-                self.turn(instance, State::Running { node: key }, "a node has it");
+                self.turn(instance, State::Running { node: key }, &Cause::Found);
             }
             // It is on another node: this copy must not be.
             _ => self.order_stop(key, instance),
@@ -411,9 +410,9 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         then: Then,
-        detail: &str,
+        cause: &Cause,
     ) {
-        self.begin_stopping(key, instance, then, detail);
+        self.begin_stopping(key, instance, then, cause);
         self.order_stop(key, instance);
     }
 
@@ -423,7 +422,7 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         then: Then,
-        detail: &str,
+        cause: &Cause,
     ) {
         let due = self.now + COMMAND_TIME;
         let state = State::Stopping {
@@ -431,7 +430,7 @@ impl Scheduler {
             then,
             due,
         };
-        self.turn(instance, state, detail);
+        self.turn(instance, state, cause);
     }
 
     /// Tells a node to stop an instance and keep nothing running of it.

@@ -14,6 +14,7 @@ use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, StartRequest};
 use crate::api::record::Demand;
@@ -69,7 +70,7 @@ pub(crate) struct Plan {
     /// What it is to ask for from then on.
     pub(crate) demand: Option<Demand>,
     /// Why it moves, for people.
-    pub(crate) why: &'static str,
+    pub(crate) why: Cause,
 }
 
 impl Scheduler {
@@ -106,7 +107,7 @@ impl Scheduler {
             due: self.now + time,
             asker: Some(id),
             demand: None,
-            why: "as it was asked for",
+            why: Cause::Asked,
         };
         self.move_instance(instance, plan)
     }
@@ -129,7 +130,7 @@ impl Scheduler {
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.pinned = Some(uuid);
         }
-        self.seek(instance, "it waits for one node, as it was asked for");
+        self.seek(instance, &Cause::WaitsForOneNode);
         Ok(())
     }
 
@@ -153,7 +154,7 @@ impl Scheduler {
             kept.told_to_stop = false;
         }
         let (how, due) = (Move::Claimed, plan.due);
-        self.turn(instance, State::Migrating { from, to, how, due }, plan.why);
+        self.turn(instance, State::Migrating { from, to, how, due }, &plan.why);
         self.after_commit(instance, Next::Move);
         Ok(())
     }
@@ -216,8 +217,8 @@ impl Scheduler {
             _ => None,
         };
         if let Some(uuid) = lost {
-            let detail = format!("node {uuid} is not connected any more");
-            return self.undo_move(instance, CommandFailureReason::Failed, &detail);
+            let cause = Cause::TargetGone(uuid);
+            return self.undo_move(instance, CommandFailureReason::Failed, &cause);
         }
         let both_ship = source.can(Capabilities::MIGRATE) && target.can(Capabilities::MIGRATE);
         let is_suspended = source.ledger.get(instance).is_some_and(Entry::is_held_back);
@@ -232,12 +233,12 @@ impl Scheduler {
             Move::Cold
         };
         if how == Move::Cold && !self.has_start(instance) {
-            let detail = "it cannot be shipped as it is, and how to start it again is not known";
-            return self.undo_move(instance, CommandFailureReason::NotSupported, detail);
+            let cause = &Cause::CannotBeShipped;
+            return self.undo_move(instance, CommandFailureReason::NotSupported, cause);
         }
         let words = match how {
-            Move::Shipped => "its node ships it",
-            _ => "it stops on its node",
+            Move::Shipped => &Cause::ShipsIt,
+            _ => &Cause::StopsIt,
         };
         self.turn(instance, State::Migrating { from, to, how, due }, words);
         match how {
@@ -286,7 +287,7 @@ impl Scheduler {
             kept.asker = None;
             kept.has_left_unsaid = false;
         }
-        self.turn(instance, State::Running { node: key }, "it has moved");
+        self.turn(instance, State::Running { node: key }, &Cause::Moved);
     }
 
     /// The holder says that an instance which moves has ended there; whether that is its own end, or it `goes_on`, matters
@@ -305,9 +306,9 @@ impl Scheduler {
         if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
             // By itself: nobody was told to end it yet.
             self.unclaim(to, instance);
-            let detail = "it ended before it moved";
-            self.tell_mover(instance, from, CommandFailureReason::WrongState, detail);
-            self.let_go(instance, "ended");
+            let cause = &Cause::EndedBeforeMove;
+            self.tell_mover(instance, from, CommandFailureReason::WrongState, cause);
+            self.let_go(instance, &Cause::Ended);
             return Heard::Everybody;
         }
         let mut start = None;
@@ -334,11 +335,7 @@ impl Scheduler {
         }
         self.cluster.set_placement(instance, to);
         if how != Move::Shipped {
-            self.turn(
-                instance,
-                placing(to, Awaits::Commit),
-                "it has left its node",
-            );
+            self.turn(instance, placing(to, Awaits::Commit), &Cause::LeftNode);
             self.after_commit(instance, Next::Give);
         } else {
             // It is the target's to list it now; if it never does, the instance is started anew.
@@ -348,7 +345,7 @@ impl Scheduler {
                 restart: true,
             };
             self.cluster.ledger_mut(to).give(instance, unconfirmed);
-            self.turn(instance, placing(to, Awaits::Node), "it was shipped");
+            self.turn(instance, placing(to, Awaits::Node), &Cause::Shipped);
         }
         Heard::Originals
     }
@@ -356,8 +353,8 @@ impl Scheduler {
     /// A launcher could not ship an instance.
     pub(crate) fn move_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = InstanceId::new(&failure.instance_uuid);
-        let detail = format!("its launcher could not ship it: {}", failure.detail);
-        self.holder_declines(key, &instance, failure.reason.clone(), &detail);
+        let cause = Cause::CannotShip(failure.detail.as_str().into());
+        self.holder_declines(key, &instance, failure.reason.clone(), &cause);
     }
 
     /// A launcher could not stop an instance; whether it was to because the instance is to leave.
@@ -386,11 +383,11 @@ impl Scheduler {
             // That answers an earlier one.
             return true;
         }
-        let detail = "its launcher could not stop it";
+        let cause = &Cause::NotStopped;
         let Some(preemptor) = preemptor else {
-            return self.holder_declines(key, instance, CommandFailureReason::Failed, detail);
+            return self.holder_declines(key, instance, CommandFailureReason::Failed, cause);
         };
-        self.stays(instance, key, detail);
+        self.stays(instance, key, cause);
         self.victim_stays(&preemptor, instance);
         true
     }
@@ -400,7 +397,7 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         reason: CommandFailureReason,
-        detail: &str,
+        cause: &Cause,
     ) -> bool {
         match self
             .instances
@@ -408,7 +405,7 @@ impl Scheduler {
             .map(|kept| kept.state().clone())
         {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
-                self.undo_move(instance, reason, detail);
+                self.undo_move(instance, reason, cause);
                 let entry = self.cluster.nodes().node(key).ledger.get(instance);
                 let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(kept) = self.instances.get_mut(instance) {
@@ -422,7 +419,7 @@ impl Scheduler {
                 then: Then::Again,
                 ..
             }) if node == key => {
-                self.stays(instance, key, detail);
+                self.stays(instance, key, cause);
                 true
             }
             _ => false,
@@ -431,8 +428,8 @@ impl Scheduler {
 
     /// A move has not come to its end in time.
     pub(crate) fn move_is_late(&mut self, instance: &InstanceId) {
-        let detail = "it did not leave its node in time";
-        self.undo_move(instance, CommandFailureReason::Timeout, detail);
+        let cause = &Cause::NotLeftInTime;
+        self.undo_move(instance, CommandFailureReason::Timeout, cause);
     }
 
     /// The target of a move is given up; its room is claimed no more.
@@ -440,9 +437,9 @@ impl Scheduler {
         let Some((from, lost, how, due)) = self.moving(instance) else {
             return;
         };
-        let detail = format!("node {} is lost", self.cluster.nodes().node(lost).uuid);
+        let cause = Cause::TargetLost(self.cluster.nodes().node(lost).uuid);
         match how {
-            Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &detail),
+            Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
                 let pending = self
                     .instances
@@ -452,23 +449,23 @@ impl Scheduler {
                 request.avoid.push(self.cluster.nodes().node(lost).uuid);
                 if let Some(to) = self.choose_ready(&request) {
                     self.claim_as(&request, to);
-                    return self.turn(instance, State::Migrating { from, to, how, due }, &detail);
+                    return self.turn(instance, State::Migrating { from, to, how, due }, &cause);
                 }
-                self.ends_first(instance, from, &detail);
+                self.ends_first(instance, from, &cause);
             }
-            Move::Shipped => self.ends_first(instance, from, &detail),
+            Move::Shipped => self.ends_first(instance, from, &cause),
         }
     }
 
     /// An instance whose holder may be about to end it, and for which no other node is claimed any more: if it ends it is
     /// placed again.
-    fn ends_first(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+    fn ends_first(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
         let state = State::Stopping {
             node,
             then: Then::Again,
             due: self.now + COMMAND_TIME,
         };
-        self.turn(instance, state, detail);
+        self.turn(instance, state, cause);
     }
 
     /// An instance that was to leave its node does not: its room on the target is given back.
@@ -476,17 +473,17 @@ impl Scheduler {
         &mut self,
         instance: &InstanceId,
         reason: CommandFailureReason,
-        detail: &str,
+        cause: &Cause,
     ) {
         let Some((from, to, how, _)) = self.moving(instance) else {
             return;
         };
         self.unclaim(to, instance);
-        self.stays(instance, from, detail);
+        self.stays(instance, from, cause);
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.told_to_stop = how != Move::Claimed;
         }
-        self.tell_mover(instance, from, reason, detail);
+        self.tell_mover(instance, from, reason, cause);
     }
 
     /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
@@ -501,7 +498,7 @@ impl Scheduler {
         };
         self.unclaim(to, instance);
         let reason = CommandFailureReason::Failed;
-        self.tell_mover(instance, from, reason, "its node is lost");
+        self.tell_mover(instance, from, reason, &Cause::NodeLost);
         let target = self.cluster.nodes().node(to).uuid;
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.told_to_stop = how != Move::Claimed;
@@ -511,7 +508,7 @@ impl Scheduler {
     }
 
     /// An instance goes on where it is, as what it was before.
-    pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, detail: &str) {
+    pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
         let entry = self.cluster.nodes().node(node).ledger.get(instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self
@@ -519,12 +516,12 @@ impl Scheduler {
             .get(instance)
             .and_then(|kept| kept.suspended_by.clone());
         if !is_suspended {
-            return self.turn(instance, State::Running { node }, detail);
+            return self.turn(instance, State::Running { node }, cause);
         }
         let by = by.unwrap_or(By::Command);
         let is_evicted = by != By::Command;
         self.cluster.ledger_mut(node).note_suspended(instance);
-        self.turn(instance, State::Suspended { node, by }, detail);
+        self.turn(instance, State::Suspended { node, by }, cause);
         if is_evicted {
             self.wait_for_resume(instance, node);
         }
@@ -536,7 +533,7 @@ impl Scheduler {
         instance: &InstanceId,
         key: NodeKey,
         reason: CommandFailureReason,
-        detail: &str,
+        cause: &Cause,
     ) {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
@@ -546,7 +543,8 @@ impl Scheduler {
             None => LifeCommand::Migrate,
         };
         if let Some(asker) = kept.asker.take() {
-            self.fail_command(asker, command, instance, Some(key), reason, detail);
+            let words = cause.to_string();
+            self.fail_command(asker, command, instance, Some(key), reason, &words);
         }
     }
 

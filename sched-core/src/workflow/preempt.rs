@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::Scheduler;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::{Capabilities, StartRequest};
 use crate::cluster::ledger::{Entry, Phase};
@@ -192,23 +193,23 @@ impl Scheduler {
         for victim in &set {
             self.queue.note_victim(victim.clone(), instance.clone());
         }
-        let detail = match set.first() {
-            Some(only) if set.len() == 1 => format!("{only} makes way for it"),
-            _ => format!("{} instances make way for it", set.len()),
+        let cause = match set.first() {
+            Some(only) if set.len() == 1 => Cause::VictimLeaves(only.clone()),
+            _ => Cause::VictimsLeave(set.len()),
         };
         let pending_on = Awaits::Victims(set, self.now + VICTIMS_TIME);
-        self.turn(instance, placing(key, pending_on), &detail);
+        self.turn(instance, placing(key, pending_on), &cause);
         self.count_placement(instance);
-        let detail = format!("makes way for {instance}");
+        let cause = Cause::MakesWay(instance.clone());
         for (victim, way) in &plan.victims {
             match way {
                 Way::Suspend => {
                     let by = By::Preemptor(instance.clone());
-                    self.begin_suspending(key, victim, by, &detail);
+                    self.begin_suspending(key, victim, by, &cause);
                 }
                 Way::Stop => {
                     let then = Then::Wait(instance.clone());
-                    self.begin_stopping(key, victim, then, &detail);
+                    self.begin_stopping(key, victim, then, &cause);
                 }
             }
             self.after_commit(victim, Next::MakeWay);
@@ -238,7 +239,7 @@ impl Scheduler {
         );
         if !is_awaited {
             self.queue.take_preemptor_of(victim);
-            return self.stays(victim, key, "its room is no longer needed for another");
+            return self.stays(victim, key, &Cause::RoomNotNeeded);
         }
         match self.state_of(victim) {
             Some(State::Suspending { .. }) => self.send_suspend(key, victim),
@@ -252,13 +253,13 @@ impl Scheduler {
             .state_of(victim)
             .is_some_and(|state| !state.is_suspended())
         {
-            self.wait_again(victim, &format!("made way for {by}"));
+            self.wait_again(victim, &Cause::MadeWay(by.clone()));
         }
         self.note_out_of_the_way(victim);
     }
 
     /// Lets an instance that was stopped wait for room: in the queue, so that who stands before it is served first.
-    fn wait_again(&mut self, victim: &InstanceId, detail: &str) {
+    fn wait_again(&mut self, victim: &InstanceId, cause: &Cause) {
         if let Some(kept) = self.instances.get_mut(victim) {
             kept.has_run = true;
             kept.tried.clear();
@@ -268,10 +269,10 @@ impl Scheduler {
         }
         match self.request_now(victim) {
             Some(request) => {
-                self.wait_or_fail(victim, &request, detail);
+                self.wait_or_fail(victim, &request, cause);
                 self.queue.seek(self.rank_of(&request), victim.clone());
             }
-            None => self.let_go(victim, "its START is not known"),
+            None => self.let_go(victim, &Cause::StartUnknown),
         }
     }
 
@@ -294,7 +295,7 @@ impl Scheduler {
             };
             any = true;
             if let Some(key) = self.choose_again(&instance, &request) {
-                self.claim_kept(&instance, key, "there is room");
+                self.claim_kept(&instance, key, &Cause::RoomFound);
             } else {
                 self.preempt(&instance, &request);
             }
@@ -319,7 +320,7 @@ impl Scheduler {
         }
         if set.is_empty() {
             let state = placing(node, Awaits::Commit);
-            self.turn(&preemptor, state, "its room is free");
+            self.turn(&preemptor, state, &Cause::RoomFreed);
             self.after_commit(&preemptor, Next::Give);
         } else {
             let state = placing(node, Awaits::Victims(set, due));
@@ -340,7 +341,7 @@ impl Scheduler {
         })) = self.state_of(preemptor)
             && set.contains(victim)
         {
-            self.make_no_room(node, preemptor, &format!("{victim} did not make way"));
+            self.make_no_room(node, preemptor, &Cause::VictimStays(victim.clone()));
         }
     }
 
@@ -362,13 +363,13 @@ impl Scheduler {
                 self.queue.spare(victim, self.now);
             }
         }
-        self.make_no_room(key, instance, "the others did not make way in time");
+        self.make_no_room(key, instance, &Cause::VictimsLate);
     }
 
     /// Gives up the room that was being made for an instance, and looks for another.
-    fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, detail: &str) {
+    fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         self.release(key, instance);
-        self.seek(instance, detail);
+        self.seek(instance, cause);
     }
 
     /// More of what runs on a node could make way now: who waits may take its room.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::Scheduler;
 use crate::api::action::Notice;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
 use crate::cluster::ledger::Phase;
@@ -56,7 +57,7 @@ impl Scheduler {
                 due: self.now + MOVE_TIME,
                 asker: None,
                 demand: None,
-                why: "its node is short of memory",
+                why: Cause::NodeShortOfMemory,
             };
             if self.move_instance(&instance, plan).is_ok() {
                 self.counters.relieved += 1;

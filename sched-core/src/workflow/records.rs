@@ -11,6 +11,7 @@ use sched_model::{LifeState, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored, RestoredStart};
@@ -92,7 +93,7 @@ impl Scheduler {
             at_ms: self.unix_ms(event.at),
             what: event.what.as_str().into(),
             node: event.node,
-            detail: event.detail.clone().into(),
+            detail: event.cause.text().into(),
         }
     }
 
@@ -160,7 +161,7 @@ impl Scheduler {
             return;
         }
         let Some(request) = self.request_now(instance) else {
-            return self.let_go(instance, "its START cannot be read any more");
+            return self.let_go(instance, &Cause::StartUnreadable);
         };
         if self.enqueue(instance, &request).is_err() {
             let why = crate::placement::explain::Explanation::of(&format!(
@@ -257,7 +258,7 @@ impl Scheduler {
             at: self.instant_of(record.at_ms),
             what: LifeState::from(&*record.what),
             node: record.node,
-            detail: ShortText::new(&record.detail),
+            cause: Cause::from(&*record.detail).kept(),
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
+use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
@@ -50,7 +51,7 @@ impl Scheduler {
         {
             Some(State::Running { .. }) => {
                 self.ask_for(instance, id);
-                self.order_suspend(key, instance, By::Command, "as it was asked for");
+                self.order_suspend(key, instance, By::Command, &Cause::Asked);
             }
             // It need not be told: it is only not to be resumed by itself any more.
             Some(State::Suspended {
@@ -59,7 +60,7 @@ impl Scheduler {
             }) => {
                 let by = By::Command;
                 let state = State::Suspended { node, by };
-                self.turn(instance, state, "to stay so, as it was asked for");
+                self.turn(instance, state, &Cause::StaysAsAsked);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
@@ -82,7 +83,7 @@ impl Scheduler {
                     return self.fail_command(id, command, instance, Some(key), reason, &detail);
                 }
                 self.ask_for(instance, id);
-                self.order_resume(key, instance, by, "as it was asked for");
+                self.order_resume(key, instance, by, &Cause::Asked);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
@@ -222,14 +223,21 @@ impl Scheduler {
         key: NodeKey,
         command: LifeCommand,
         reason: CommandFailureReason,
-        detail: &str,
+        cause: &Cause,
     ) {
         let asker = self
             .instances
             .get_mut(instance)
             .and_then(|it| it.asker.take());
         if let Some(asker) = asker {
-            self.fail_command(asker, command, instance, Some(key), reason, detail);
+            self.fail_command(
+                asker,
+                command,
+                instance,
+                Some(key),
+                reason,
+                &cause.to_string(),
+            );
         }
     }
 
@@ -256,9 +264,9 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         by: By,
-        detail: &str,
+        cause: &Cause,
     ) {
-        self.begin_suspending(key, instance, by, detail);
+        self.begin_suspending(key, instance, by, cause);
         self.send_suspend(key, instance);
     }
 
@@ -268,11 +276,11 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         by: By,
-        detail: &str,
+        cause: &Cause,
     ) {
         let due = self.now + COMMAND_TIME;
         let state = State::Suspending { node: key, by, due };
-        self.turn(instance, state, detail);
+        self.turn(instance, state, cause);
     }
 
     /// Tells a node to suspend an instance.
@@ -294,12 +302,12 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         by: By,
-        detail: &str,
+        cause: &Cause,
     ) {
         self.cluster.ledger_mut(key).set_suspended(instance, false);
         let due = self.now + COMMAND_TIME;
         let state = State::Resuming { node: key, by, due };
-        self.turn(instance, state, detail);
+        self.turn(instance, state, cause);
         let node = self.cluster.nodes().node(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),
@@ -336,10 +344,11 @@ impl Scheduler {
         if node != key {
             return;
         }
-        let detail = format!("its launcher could not suspend it: {}", worded(failure));
-        self.turn(instance, State::Running { node }, &detail);
+        let cause = Cause::CannotSuspend(worded(failure).into());
+        self.turn(instance, State::Running { node }, &cause);
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
-        self.tell_asker(instance, key, command, reason, &failure.detail);
+        let cause = Cause::from(&*failure.detail);
+        self.tell_asker(instance, key, command, reason, &cause);
         if let By::Preemptor(preemptor) = by {
             self.victim_stays(&preemptor, instance);
         }
@@ -361,13 +370,14 @@ impl Scheduler {
                 if failure.reason == CommandFailureReason::WrongState =>
             {
                 // It is not suspended there.
-                self.runs_again(key, instance, "it was not suspended");
+                self.runs_again(key, instance, &Cause::NotSuspended);
             }
             State::Resuming { by, .. } => {
-                let detail = format!("its launcher could not resume it: {}", worded(failure));
-                self.stays_suspended(key, instance, by, &detail);
+                let cause = Cause::CannotResume(worded(failure).into());
+                self.stays_suspended(key, instance, by, &cause);
                 let (command, reason) = (failure.command.clone(), failure.reason.clone());
-                self.tell_asker(instance, key, command, reason, &failure.detail);
+                let cause = Cause::from(&*failure.detail);
+                self.tell_asker(instance, key, command, reason, &cause);
             }
             _ if is_held_back => self.suspension_reported(key, instance, true),
             _ => {}
@@ -422,7 +432,7 @@ impl Scheduler {
             self.queue.note_outranked(key);
             return false;
         }
-        self.order_resume(key, instance, by, "there is room again");
+        self.order_resume(key, instance, by, &Cause::RoomAgain);
         self.count_placement(instance);
         true
     }
@@ -471,7 +481,7 @@ impl Scheduler {
                 if let Some(kept) = self.instances.get_mut(instance) {
                     kept.tried.clear();
                 }
-                self.seek(instance, "it is tried on all nodes again");
+                self.seek(instance, &Cause::TriedOnAll);
             }
             _ => {}
         }
@@ -495,7 +505,7 @@ impl Scheduler {
                 due: self.now + MOVE_TIME,
                 asker: None,
                 demand: None,
-                why: "its node has no vcpus for it, and another has",
+                why: Cause::NoVcpusHere,
             };
             // Where no other has either, it goes on waiting.
             let _ = self.move_instance(instance, plan);

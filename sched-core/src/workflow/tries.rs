@@ -7,6 +7,7 @@
 //! that may refuse it.
 
 use crate::Scheduler;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
@@ -58,7 +59,7 @@ impl Scheduler {
         self.note_full_again(key);
         if is_kept {
             let uuid = self.cluster.nodes().node(key).uuid;
-            self.seek(instance, &format!("node {uuid} is still full"));
+            self.seek(instance, &Cause::StillFull(uuid));
         } else if let Some(start) = start {
             self.place(self.now, *start);
         }

@@ -8,6 +8,7 @@ use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, 
 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState, StartRequest};
 use crate::api::record::Demand;
@@ -59,7 +60,7 @@ impl Scheduler {
             Some(state) if asks_amounts => Err(not_running(&state.word())),
             Some(_) => {
                 self.update_priority(instance, update);
-                self.say_updated(instance, Some(id), "its priority has changed");
+                self.say_updated(instance, Some(id), &Cause::PriorityChanged);
                 Ok(())
             }
             None => {
@@ -82,7 +83,7 @@ impl Scheduler {
                 }
                 self.ensure_managed(key, instance);
                 self.update_priority(instance, update);
-                self.say_updated(instance, Some(id), "its priority has changed");
+                self.say_updated(instance, Some(id), &Cause::PriorityChanged);
                 Ok(())
             }
         }
@@ -119,8 +120,8 @@ impl Scheduler {
     /// Changes what an instance asks for that waits for room.
     fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
         let Some(request) = self.request_now(instance) else {
-            let detail = "its START is not known any more";
-            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+            let cause = Cause::StartForgotten.to_string();
+            return Err(Declined::new(CommandFailureReason::WrongState, cause));
         };
         let demand = changed(demand_of(&request), update)?;
         let changed = with_demand(&request, &demand);
@@ -137,7 +138,7 @@ impl Scheduler {
         }
         self.update_priority(instance, update);
         self.leave_queue(instance);
-        self.seek(instance, "what it asks for has changed");
+        self.seek(instance, &Cause::DemandChanged);
         Ok(())
     }
 
@@ -157,7 +158,7 @@ impl Scheduler {
         if demand == before {
             self.ensure_managed(key, instance);
             self.update_priority(instance, update);
-            self.say_updated(instance, Some(id), "it has what it is to have");
+            self.say_updated(instance, Some(id), &Cause::HasItsDemand);
             return Ok(());
         }
         match self.has_room_to_change(key, &before, &demand) {
@@ -173,7 +174,7 @@ impl Scheduler {
                     due: self.now + MOVE_TIME,
                     asker: Some(id),
                     demand: Some(demand),
-                    why: "its node cannot give it what it is to have",
+                    why: Cause::NoRoomToChange,
                 };
                 self.move_instance(instance, plan)?;
                 self.update_priority(instance, update);
@@ -277,7 +278,7 @@ impl Scheduler {
             before: Box::new(before),
             due: self.now + COMMAND_TIME,
         };
-        self.turn(instance, state, "its node changes what it has");
+        self.turn(instance, state, &Cause::Changing);
     }
 
     /// A launcher says that an instance has what it is to have.
@@ -295,8 +296,8 @@ impl Scheduler {
             start.set_demand((*demand).clone());
         }
         self.settle_demand(key, instance, &demand);
-        self.turn(instance, State::Running { node }, "it was changed");
-        self.say_updated(instance, asker, "it has what it is to have");
+        self.turn(instance, State::Running { node }, &Cause::Changed);
+        self.say_updated(instance, asker, &Cause::HasItsDemand);
     }
 
     /// A launcher could not change an instance.
@@ -306,8 +307,8 @@ impl Scheduler {
             .updating(&instance)
             .is_some_and(|(node, _)| node == key)
         {
-            let detail = format!("its launcher could not change it: {}", failure.detail);
-            self.undo_update(&instance, failure.reason.clone(), &detail);
+            let cause = Cause::CannotChange(failure.detail.as_str().into());
+            self.undo_update(&instance, failure.reason.clone(), &cause);
         }
     }
 
@@ -324,8 +325,8 @@ impl Scheduler {
         if said.is_some() && said == pending.map(Demand::base) {
             return self.update_confirmed(key, instance);
         }
-        let detail = "its launcher did not change it in time";
-        self.undo_update(instance, CommandFailureReason::Timeout, detail);
+        let cause = &Cause::NotChangedInTime;
+        self.undo_update(instance, CommandFailureReason::Timeout, cause);
     }
 
     /// An instance was to be deleted while it was being changed, and is not: how it is changed is to be settled as before.
@@ -334,7 +335,7 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-        detail: &str,
+        cause: &Cause,
     ) -> bool {
         let before = self
             .cluster
@@ -352,12 +353,12 @@ impl Scheduler {
             before: Box::new(before),
             due: self.now + COMMAND_TIME,
         };
-        self.turn(instance, state, detail);
+        self.turn(instance, state, cause);
         self.note_not_stopped(instance);
         true
     }
 
-    fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, detail: &str) {
+    fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, cause: &Cause) {
         let Some((node, before)) = self.updating(instance) else {
             return;
         };
@@ -367,10 +368,11 @@ impl Scheduler {
             kept.pending = None;
             asker = kept.asker.take();
         }
-        self.turn(instance, State::Running { node }, detail);
+        self.turn(instance, State::Running { node }, cause);
         if let Some(asker) = asker {
             let command = LifeCommand::Update;
-            self.fail_command(asker, command, instance, Some(node), reason, detail);
+            let words = cause.to_string();
+            self.fail_command(asker, command, instance, Some(node), reason, &words);
         }
     }
 
@@ -396,7 +398,7 @@ impl Scheduler {
     }
 
     /// Tells those who follow an instance, and who asked, that it was changed.
-    fn say_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, detail: &str) {
+    fn say_updated(&mut self, instance: &InstanceId, asker: Option<SessionId>, cause: &Cause) {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
@@ -406,12 +408,12 @@ impl Scheduler {
             at: self.now,
             what: LifeState::Updated,
             node,
-            detail: detail.into(),
+            cause: cause.kept(),
         });
         self.journal.note_instance(instance);
-        self.tell_state(instance, LifeState::Updated, node, detail);
+        self.tell_state(instance, LifeState::Updated, node, cause);
         if let Some(asker) = asker {
-            self.copy_state(asker, instance, LifeState::Updated, node, detail);
+            self.copy_state(asker, instance, LifeState::Updated, node, cause);
         }
     }
 }

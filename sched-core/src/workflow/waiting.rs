@@ -10,6 +10,7 @@ use sched_model::{InstanceQueued, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Message, PlacedStart};
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
@@ -52,7 +53,7 @@ impl Scheduler {
             return;
         };
         if !self.preempt(&instance, &request) {
-            self.wait_or_fail(&instance, &request, "");
+            self.wait_or_fail(&instance, &request, &Cause::Plain);
         }
     }
 
@@ -61,7 +62,7 @@ impl Scheduler {
         &mut self,
         instance: &InstanceId,
         request: &StartRequest,
-        detail: &str,
+        cause: &Cause,
     ) {
         let why = self.why_not(request);
         let Some(kept) = self.instances.get(instance) else {
@@ -83,9 +84,14 @@ impl Scheduler {
             let reason = self.no_room(request);
             return self.fail_kept(instance, reason, None, why);
         }
-        let detail = if detail.is_empty() { &why.text } else { detail };
+        let no_room = Cause::from(&*why.text);
+        let cause = if *cause == Cause::Plain {
+            &no_room
+        } else {
+            cause
+        };
         let is_stuck = kept.has_run && !kept.tried.is_empty();
-        self.turn(instance, State::Waiting, detail);
+        self.turn(instance, State::Waiting, cause);
         if is_stuck {
             self.timers.set(
                 Timer::LookAgain(instance.clone()),
@@ -243,7 +249,7 @@ impl Scheduler {
             detail: kept
                 .history
                 .last()
-                .map(|event| event.detail.to_string())
+                .map(|event| event.cause.text().into())
                 .unwrap_or_default(),
         };
         Some((start.sender, event))
@@ -392,7 +398,7 @@ impl Scheduler {
         let Some(chosen) = self.choose_again(instance, &request) else {
             return false;
         };
-        self.claim_kept(instance, chosen, "there is room");
+        self.claim_kept(instance, chosen, &Cause::RoomFound);
         true
     }
 

@@ -1,6 +1,7 @@
 //! What comes of a SUSPEND or RESUME: the launcher's answer, and what is so without one.
 
 use crate::Scheduler;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
 use crate::cluster::ledger::Entry;
@@ -27,13 +28,15 @@ impl Scheduler {
             return;
         }
         match (state, is_suspended) {
-            (State::Suspending { by, .. }, true) => self.note_suspended(key, instance, by, ""),
-            (State::Resuming { .. }, false) => self.runs_again(key, instance, ""),
+            (State::Suspending { by, .. }, true) => {
+                self.note_suspended(key, instance, by, &Cause::Plain)
+            }
+            (State::Resuming { .. }, false) => self.runs_again(key, instance, &Cause::Plain),
             (State::Resuming { by, .. }, true) => {
-                let detail = "its node was cut off before it resumed it";
+                let cause = &Cause::CutOffBeforeResumed;
                 let (command, reason) = (LifeCommand::Resume, CommandFailureReason::Failed);
-                self.stays_suspended(key, instance, by, detail);
-                self.tell_asker(instance, key, command, reason, detail);
+                self.stays_suspended(key, instance, by, cause);
+                self.tell_asker(instance, key, command, reason, cause);
             }
             (State::Running { .. }, true)
                 if self.cluster.nodes().node(key).can(Capabilities::SUSPEND) =>
@@ -41,9 +44,14 @@ impl Scheduler {
                 // It may have been told to by a command that seemed to be in vain.
                 let by = self.instances.get(instance);
                 let by = by.and_then(|kept| kept.suspended_by.clone());
-                self.note_suspended(key, instance, by.unwrap_or(By::Command), "not from here");
+                self.note_suspended(
+                    key,
+                    instance,
+                    by.unwrap_or(By::Command),
+                    &Cause::NotFromHere,
+                );
             }
-            (State::Suspended { .. }, false) => self.runs_again(key, instance, "not from here"),
+            (State::Suspended { .. }, false) => self.runs_again(key, instance, &Cause::NotFromHere),
             (State::Suspended { by, .. }, true) => self.note_not_resumed(key, instance, &by),
             _ => {}
         }
@@ -58,7 +66,7 @@ impl Scheduler {
         }
     }
 
-    fn note_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, detail: &str) {
+    fn note_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, cause: &Cause) {
         let preemptor = match &by {
             By::Preemptor(preemptor) => Some(preemptor.clone()),
             By::Command => None,
@@ -69,8 +77,8 @@ impl Scheduler {
         self.cluster.ledger_mut(key).note_suspended(instance);
         let state = State::Suspended { node: key, by };
         match &preemptor {
-            Some(preemptor) => self.turn(instance, state, &format!("made way for {preemptor}")),
-            None => self.turn(instance, state, detail),
+            Some(preemptor) => self.turn(instance, state, &Cause::MadeWay(preemptor.clone())),
+            None => self.turn(instance, state, cause),
         }
         if let Some(preemptor) = preemptor {
             self.wait_for_resume(instance, key);
@@ -78,12 +86,12 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn runs_again(&mut self, key: NodeKey, instance: &InstanceId, detail: &str) {
+    pub(super) fn runs_again(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.asker = None;
         }
         self.cluster.ledger_mut(key).set_suspended(instance, false);
-        self.turn(instance, State::Running { node: key }, detail);
+        self.turn(instance, State::Running { node: key }, cause);
         self.wake_for_preemption(key);
     }
 
@@ -93,11 +101,11 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         by: By,
-        detail: &str,
+        cause: &Cause,
     ) {
         self.cluster.ledger_mut(key).note_suspended(instance);
         let is_evicted = by != By::Command;
-        self.turn(instance, State::Suspended { node: key, by }, detail);
+        self.turn(instance, State::Suspended { node: key, by }, cause);
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
@@ -107,20 +115,20 @@ impl Scheduler {
 
     /// A launcher did not suspend or resume an instance in time.
     pub(crate) fn suspension_late(&mut self, instance: &InstanceId) {
-        let detail = "its launcher did not do so in time";
+        let cause = &Cause::NotDoneInTime;
         let reason = CommandFailureReason::Timeout;
         match self.state_of(instance) {
             Some(State::Suspending { node, by, .. }) => {
-                self.tell_asker(instance, node, LifeCommand::Suspend, reason, detail);
-                self.rolled_back(node, instance, by.clone(), detail);
+                self.tell_asker(instance, node, LifeCommand::Suspend, reason, cause);
+                self.rolled_back(node, instance, by.clone(), cause);
                 if let By::Preemptor(preemptor) = &by {
                     self.victim_stays(preemptor, instance);
                     self.undo_suspend(node, instance, by);
                 }
             }
             Some(State::Resuming { node, by, .. }) => {
-                self.tell_asker(instance, node, LifeCommand::Resume, reason, detail);
-                self.rolled_back(node, instance, by, detail);
+                self.tell_asker(instance, node, LifeCommand::Resume, reason, cause);
+                self.rolled_back(node, instance, by, cause);
             }
             _ => {}
         }
@@ -133,13 +141,13 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         by: By,
-        detail: &str,
+        cause: &Cause,
     ) {
         let entry = self.cluster.nodes().node(key).ledger.get(instance);
         if entry.is_some_and(Entry::is_held_back) {
-            self.stays_suspended(key, instance, by, detail);
+            self.stays_suspended(key, instance, by, cause);
         } else {
-            self.runs_again(key, instance, detail);
+            self.runs_again(key, instance, cause);
         }
     }
 
@@ -147,12 +155,7 @@ impl Scheduler {
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
         if is_running && self.cluster.nodes().node(key).session().is_some() {
-            self.order_resume(
-                key,
-                instance,
-                by,
-                "its room is no longer needed for another",
-            );
+            self.order_resume(key, instance, by, &Cause::RoomNotNeeded);
         }
     }
 }
