@@ -48,7 +48,7 @@ pub use config::{
     DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL, DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT,
     LauncherError, MachineConfig,
 };
-pub use host::Share;
+pub use host::{Share, ShareError};
 pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput, MAX_KEPT};
 pub use run::run;
 pub use state::StateError;

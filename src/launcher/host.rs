@@ -59,7 +59,56 @@ pub(crate) fn hostname() -> String {
         .into_owned()
 }
 
+/// Why a machine cannot give such a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// More memory than there is.
+    #[error(
+        "--mem {asked}: this machine has {has} MiB; give at most that, or leave --mem out for all of it"
+    )]
+    Memory {
+        /// Asked for, in MiB.
+        asked: i64,
+        /// There, in MiB.
+        has: i64,
+    },
+    /// More disk than there is.
+    #[error(
+        "--disk {asked}: the file system of the state directory has {has} times 10^6 bytes; give at most that, or leave \
+         --disk out for all of it"
+    )]
+    Disk {
+        /// Asked for, in 10⁶ bytes.
+        asked: i64,
+        /// There, in 10⁶ bytes.
+        has: i64,
+    },
+}
+
 impl Share {
+    /// Compares it with what the machine has, the disk being the one that holds `dir` or will hold it. More processors than
+    /// there are may be handed out; what is not known of the machine refuses nothing.
+    ///
+    /// # Errors
+    /// [`ShareError`]: the first thing of which there is less than that.
+    pub fn check(&self, dir: &Path) -> Result<(), ShareError> {
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let there = dir.ancestors().find(|dir| dir.exists());
+        self.check_against(parse_memory(&memory).0, disk(there.unwrap_or(dir)).0)
+    }
+
+    fn check_against(&self, mem: i64, disk: i64) -> Result<(), ShareError> {
+        let too_much =
+            |asked: Option<i64>, has: i64| asked.filter(|it| has != UNKNOWN && *it > has);
+        if let Some(asked) = too_much(self.mem_mb, mem) {
+            return Err(ShareError::Memory { asked, has: mem });
+        }
+        match too_much(self.disk_mb, disk) {
+            Some(asked) => Err(ShareError::Disk { asked, has: disk }),
+            None => Ok(()),
+        }
+    }
+
     /// The machine as a launcher with this share reports it, whose instances use that much memory (MiB) and disk (10⁶
     /// bytes): what is left of the share, and never more than the machine has.
     pub(crate) fn of(
@@ -220,9 +269,27 @@ fn to_i64(value: impl TryInto<i64>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        HostFigures, Path, Share, parse_connected_routes, parse_load, parse_local_addresses,
-        parse_memory, parse_stalled, parse_swap, sample,
+        HostFigures, Path, Share, ShareError, UNKNOWN, parse_connected_routes, parse_load,
+        parse_local_addresses, parse_memory, parse_stalled, parse_swap, sample,
     };
+
+    #[test]
+    fn a_share_of_more_than_there_is_is_refused() {
+        let share = |mem_mb, disk_mb| Share {
+            mem_mb,
+            disk_mb,
+            cpus: Some(1_000),
+        };
+        assert_eq!(share(Some(100), Some(50)).check_against(100, 50), Ok(()));
+        assert_eq!(share(Some(101), None).check_against(UNKNOWN, 50), Ok(()));
+        let memory = ShareError::Memory {
+            asked: 101,
+            has: 100,
+        };
+        assert_eq!(share(Some(101), None).check_against(100, 50), Err(memory));
+        let disk = ShareError::Disk { asked: 51, has: 50 };
+        assert_eq!(share(None, Some(51)).check_against(100, 50), Err(disk));
+    }
 
     const MEMINFO: &str = "MemTotal:       16384000 kB\nMemFree:         1024000 kB\nMemAvailable:    9000000 kB\n\
         Cached:          4000000 kB\nActive:          9999999 kB\nInactive:        9999999 kB\n\

@@ -34,7 +34,10 @@ async fn with_two() -> (World, Launcher, Peer, Pid, Pid) {
 async fn a_node_says_what_it_can_and_how_long_its_lease_is() {
     let (_world, _launcher, mut peer) = World::connected(&[LEASE]).await;
     let stats = peer.stats(|_| true).await;
-    assert_eq!(stats.capabilities, ["suspend", "update", "capacity", "lease"]);
+    assert_eq!(
+        stats.capabilities,
+        ["suspend", "update", "capacity", "lease"]
+    );
     assert_eq!(stats.lease.unwrap().ms(), 3000);
     let next = peer.stats(|_| true).await;
     assert!(next.lease_seq > stats.lease_seq);

@@ -8,7 +8,8 @@ use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
     Config, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE,
     DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT, DEFAULT_RECONNECT_CAP, DEFAULT_REPORT_INTERVAL,
-    DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT, KeepOutput, MachineConfig, Share, node_uuid,
+    DEFAULT_STOP_GRACE, DEFAULT_SWAP_LIMIT, KeepOutput, MachineConfig, Share, ShareError,
+    node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
 use ciao_scheduler::net::address::{Endpoint, candidates};
@@ -237,6 +238,9 @@ pub(crate) enum CliError {
         /// The time between two reports.
         interval: humantime::Duration,
     },
+    /// More is to be handed out than the machine has.
+    #[error(transparent)]
+    Share(#[from] ShareError),
     /// The running program cannot be found, which is needed to run it again as supervisor.
     #[error("cannot find the running program, which supervises workloads as well: {0}")]
     NoProgram(std::io::Error),
@@ -371,6 +375,16 @@ impl Cli {
         }
     }
 
+    fn share(&self) -> Result<Share, ShareError> {
+        let share = Share {
+            mem_mb: self.mem,
+            cpus: self.cpus,
+            disk_mb: self.disk,
+        };
+        share.check(&self.state_dir)?;
+        Ok(share)
+    }
+
     fn machine(&self, uuid: Option<Uuid>) -> Result<MachineConfig, CliError> {
         Ok(match self.simulate {
             Some(simulation) => MachineConfig::Simulated {
@@ -380,11 +394,7 @@ impl Cli {
             None => MachineConfig::Real {
                 state_dir: self.state_dir.clone(),
                 uuid,
-                share: Share {
-                    mem_mb: self.mem,
-                    cpus: self.cpus,
-                    disk_mb: self.disk,
-                },
+                share: self.share()?,
                 supervisor: std::env::current_exe().map_err(CliError::NoProgram)?,
                 cgroup: self.cgroup.clone(),
             },
