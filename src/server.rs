@@ -1,6 +1,7 @@
 //! The daemon: sockets, handshakes, sessions, queues, and the core behind its lock. No policy of its own.
 
 mod accept;
+mod audit;
 mod configuration;
 #[cfg(feature = "test-support")]
 pub mod fuzz_support;

@@ -192,6 +192,7 @@ fn serve(
     let Established {
         stream,
         hello,
+        subject,
         decoder,
         encoder,
         incoming,
@@ -212,7 +213,7 @@ fn serve(
         stall: limits.stall_time,
         close_quiet: CLOSE_QUIET,
     };
-    let state = PeerState::new(hello.uuid, hello.role, from, budget);
+    let state = PeerState::new(hello.uuid, hello.role, (from, subject.into()), budget);
     let id = hub.next_session();
     hub.add_peer(id, Arc::clone(&state));
     let queue = (Arc::clone(&state.outbox), Arc::clone(&state.budget));

@@ -43,6 +43,8 @@ const NODE_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 pub(super) struct Established {
     pub(super) stream: TlsStream<Timed>,
     pub(super) hello: Hello,
+    /// The subject of its certificate.
+    pub(super) subject: String,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
     /// What came behind CONNECT already.
@@ -199,18 +201,17 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
     .flatten();
     let encoder = Encoder::new(decoder.encoding().unwrap_or(Encoding::Gob));
     match connect.and_then(|connect| {
-        check(
-            &connect,
-            &identity?,
-            *require_binding,
-            encoder_kind(&decoder),
-        )
+        let identity = identity?;
+        let encoding = encoder_kind(&decoder);
+        let hello = check(&connect, &identity, *require_binding, encoding)?;
+        Ok((hello, identity.subject))
     }) {
-        Ok(hello) => {
+        Ok((hello, subject)) => {
             stream.get_mut().0.end_of_handshake();
             Ok(Established {
                 stream,
                 hello,
+                subject,
                 decoder,
                 encoder,
                 incoming,

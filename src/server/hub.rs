@@ -66,7 +66,9 @@ pub(super) struct PeerState {
     pub(super) uuid: Uuid,
     pub(super) role: Role,
     /// Where it connected from.
-    from: SocketAddr,
+    pub(super) from: SocketAddr,
+    /// The subject of its certificate.
+    pub(super) subject: Box<str>,
     pub(super) outbox: Arc<Outbox<Message>>,
     /// What its own frames may take up in others' queues.
     pub(super) budget: Arc<Budget>,
@@ -76,7 +78,12 @@ pub(super) struct PeerState {
 }
 
 impl PeerState {
-    pub(super) fn new(uuid: Uuid, role: Role, from: SocketAddr, budget: usize) -> Arc<Self> {
+    pub(super) fn new(
+        uuid: Uuid,
+        role: Role,
+        (from, subject): (SocketAddr, Box<str>),
+        budget: usize,
+    ) -> Arc<Self> {
         // A controller talks to every node, and is not to wait for one of them.
         let pace = if role.intersects(Role::CONTROLLER | Role::OPERATOR) {
             Pace::Budget
@@ -88,6 +95,7 @@ impl PeerState {
             uuid,
             role,
             from,
+            subject,
             outbox: Arc::new(Outbox::new(Arc::clone(&budget))),
             budget,
             queue: Mutex::default(),

@@ -6,14 +6,14 @@ use std::task::Waker;
 use std::time::SystemTime;
 
 use bytes::BytesMut;
-use proto_frames::{Encoder, Frame, Role, Timestamp, TooLong, TraceNode, Uuid};
+use proto_frames::{Encoder, Frame, Kind, Role, Timestamp, TooLong, TraceNode, Uuid};
 use tracing::debug;
 
 use super::hub::{Hub, PeerState};
 use super::notices::{Class, Weight, Who};
-use super::wire;
+use super::{audit, wire};
 use crate::net::peer::{End, EndReason, Flow, Handler};
-use sched_core::{Departure, Input, Message, SessionId};
+use sched_core::{Command, Departure, Input, Message, SessionId};
 
 /// A payload that makes a session panic, in tests of what happens then.
 #[cfg(test)]
@@ -100,7 +100,30 @@ impl Session {
         }
         #[cfg(test)]
         assert_ne!(&frame.payload[..], INJECTED, "injected");
-        wire::input(self.id, frame)
+        let kind = frame.kind;
+        let input = wire::input(self.id, frame);
+        if let Input::Command { command, .. } = &input {
+            self.audit(kind, command);
+        }
+        input
+    }
+
+    /// Logs who asks for what; whether it may is said by what follows.
+    fn audit(&self, kind: Kind, command: &Command) {
+        let PeerState {
+            uuid,
+            role,
+            from,
+            subject,
+            ..
+        } = &*self.peer;
+        if role.intersects(Role::CONTROLLER | Role::OPERATOR)
+            && let Some(object) = audit::object(command)
+        {
+            let line = format_args!("{kind} of {object} by {subject} ({role} {uuid}, {from})");
+            let who = Who::Peer(*uuid);
+            self.hub.note(Class::Command, who, Weight::News, line);
+        }
     }
 }
 

@@ -110,6 +110,9 @@ async fn configure_changes_what_later_peers_are_told_and_is_not_forwarded() {
     controller.send(Kind::CONFIGURE, SECOND).await;
     controller.nothing_else().await;
     node.nothing_else().await;
+    daemon
+        .logged("COMMAND CONFIGURE of the cluster configuration by O=ciao (CONTROLLER ")
+        .await;
     let later = site
         .connect(&daemon, Role::NETAGENT, Encoding::Native)
         .await;

@@ -48,7 +48,12 @@ impl Joined {
         } else {
             LAUNCHER_BUDGET
         };
-        let state = PeerState::new(uuid, role, ([127, 0, 0, 1], 1).into(), budget);
+        let state = PeerState::new(
+            uuid,
+            role,
+            (([127, 0, 0, 1], 1).into(), "O=ciao".into()),
+            budget,
+        );
         hub.add_peer(session, Arc::clone(&state));
         let hello = Hello {
             uuid,

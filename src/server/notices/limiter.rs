@@ -22,7 +22,7 @@ pub(super) const WINDOW: Duration = Duration::from_secs(1);
 /// Lines of one class written in a window: as much as anybody reads, because everybody else waits meanwhile.
 pub(super) const MAX_LINES: u32 = 20;
 
-/// Lines of one vital class written in a window, before the rest is written as names: 27 to a line.
+/// Lines of one vital class, and of commands, written in a window, before the rest is written as names: 27 to a line.
 pub(super) const MAX_VITAL_LINES: u32 = 100;
 
 /// Peers by which the lines of one class are summed up in a window; the others are one sum. Each holds a line.
@@ -66,6 +66,8 @@ pub(in crate::server) enum Class {
     Master,
     /// A connection that did not get on with its handshake was ended so that others can.
     TurnedAway,
+    /// What a controller or an operator asked for.
+    Command,
     /// A peer does not read, or reads again.
     Stalled,
     /// A frame that its sender may not send, or not for others.
@@ -126,6 +128,7 @@ impl Class {
             Self::Lost => "nodes lost with STARTs in doubt",
             Self::Pressure => "nodes short of memory, or what came of that",
             Self::Master => "promotions of controllers",
+            Self::Command => "commands",
             Self::Stalled => "peers that stopped or began to read",
             Self::NotPermitted => "frames not permitted",
             Self::UnknownKind => "frames of unknown kind",
@@ -145,7 +148,7 @@ impl Class {
     }
 
     const fn max_lines(self) -> u32 {
-        if self.is_vital() {
+        if self.is_vital() || matches!(self, Self::Command) {
             MAX_VITAL_LINES
         } else {
             MAX_LINES
