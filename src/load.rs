@@ -35,12 +35,13 @@ pub use crate::load::error::LoadError;
 use crate::load::labels::Labels;
 use crate::load::launchers::{LauncherPlan, Launchers};
 use crate::load::payloads::{RunId, StartShape, StartTemplate};
-use crate::load::peer::{Dialer, PeerError, cert_file, client_tls};
+use crate::load::peer::{Dialer, PeerError, client_tls};
 use crate::load::process::{Usage, allow_launchers, usage};
 use crate::load::record::Recorder;
 use crate::load::report::{Report, ServerUsage};
 use crate::load::scheduling::Scheduling;
 use crate::load::sources::{Sources, Spread};
+use crate::net::directory::{ca_file, cert_file};
 
 /// Most launchers of a run: five source addresses' worth of ports where Linux gives out as many as it does by default.
 pub const MAX_LAUNCHERS: u64 = 100_000;
@@ -179,7 +180,7 @@ impl<'a> Run<'a> {
         let count = args.launchers as usize;
         let sources = Spread::plan(args.sources.as_ref(), count, target.address)?;
         allow_launchers(args.launchers, args.pid)?;
-        let cacert = target.certs.join("CAcert-localhost.pem");
+        let cacert = ca_file(&target.certs);
         let controller = client_tls(&cert_file(&target.certs, "Controller"), &cacert)?;
         let agent = client_tls(&cert_file(&target.certs, "CNAgent"), &cacert)?;
         let recorder = Arc::new(Recorder::new(args.starts as usize, args.pipeline.limit()));

@@ -3,6 +3,7 @@
 pub mod address;
 pub mod budget;
 pub mod closing;
+pub mod directory;
 pub mod identity;
 pub mod link;
 pub mod outbox;

@@ -413,7 +413,9 @@ async fn every_start_is_accounted_for_when_a_launcher_is_killed() {
     cluster
         .wait_for_nodes(&["node-a", "node-b", "node-c"])
         .await;
-    let evacuated = cluster.ciaoctl(&["evacuate", "--wait", "node-b"]).await;
+    let evacuated = cluster
+        .ciaoctl(&["evacuate", "--yes", "--wait", "node-b"])
+        .await;
     assert!(
         evacuated.status.success(),
         "{}",

@@ -50,8 +50,8 @@ pub struct GlobalArgs {
         value_name = "FILE"
     )]
     pub cacert: Option<PathBuf>,
-    /// Directory with CAcert-localhost.pem and cert-ROLE-localhost.pem, as `ciao-cert -all` makes it; --cert and
-    /// --cacert come first
+    /// Directory with CAcert-HOST.pem and cert-ROLE-HOST.pem, as `ciao-cert -all` makes it: those for localhost, or else
+    /// the only ones there; --cert and --cacert come first
     #[arg(
         long,
         global = true,
@@ -93,7 +93,7 @@ pub enum SessionCommand {
     /// Change what an instance asks for, where it is or, with --move, on another node
     Update(UpdateArgs),
     /// Stop everything on a node and take it out of service
-    Evacuate(NodeArgs),
+    Evacuate(EvacuateArgs),
     /// Put an evacuated node back into service
     Restore(NodeArgs),
     /// Keep new instances from a node; those it has stay
@@ -264,6 +264,9 @@ pub struct InstanceArgs {
     /// Wait until they are gone
     #[arg(long)]
     pub wait: bool,
+    /// Do not wait, as without it: for those who say it everywhere.
+    #[arg(long, hide = true, conflicts_with = "wait")]
+    pub no_wait: bool,
 }
 
 /// `ciaoctl evacuate` and `ciaoctl restore`.
@@ -275,6 +278,20 @@ pub struct NodeArgs {
     /// Wait until it is done
     #[arg(long)]
     pub wait: bool,
+    /// Do not wait, as without it: for those who say it everywhere.
+    #[arg(long, hide = true, conflicts_with = "wait")]
+    pub no_wait: bool,
+}
+
+/// `ciaoctl evacuate`.
+#[derive(Debug, Args)]
+pub struct EvacuateArgs {
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Do not ask whether everything on the node is to be stopped
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// The commands that list.
@@ -445,6 +462,25 @@ mod tests {
                 2,
                 "{line}"
             );
+        }
+    }
+
+    #[test]
+    fn one_vocabulary_of_options_holds_for_every_command_and_old_ones_go_on() {
+        for line in [
+            "ciaoctl update i1 --mem 1 --cpus 2 --disk 3 --wait",
+            "ciaoctl update i1 --mem-mb 1 --vcpus 2 --disk-mb 3 --no-wait",
+            "ciaoctl delete i1 --wait",
+            "ciaoctl stop i1 --no-wait",
+            "ciaoctl evacuate n1 --yes --no-wait",
+            "ciaoctl drain n1 --wait",
+            "ciaoctl migrate i1 --wait",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+        for line in ["delete i1", "drain n1", "suspend i1", "restore n1"] {
+            let both = format!("ciaoctl {line} --wait --no-wait");
+            assert!(parse(&both).is_err(), "{both}");
         }
     }
 

@@ -11,7 +11,7 @@ pub mod start;
 pub mod watch;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::ctl::args::{GlobalArgs, NodeCommand, SessionCommand};
@@ -20,6 +20,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::resolve::ResolveError;
 use crate::ctl::start_file::StartFileError;
+use crate::net::directory::{ca_file, cert_file};
 use crate::net::link::LinkClosed;
 use crate::printable::{Lines, Printable};
 
@@ -178,20 +179,17 @@ pub fn client_config(global: &GlobalArgs) -> ClientConfig {
     let directory = global.certs.as_deref();
     ClientConfig {
         server: global.server.clone(),
-        cert: file(
-            global.cert.as_deref(),
-            directory,
-            "cert-Controller-localhost.pem",
-        ),
-        cacert: file(global.cacert.as_deref(), directory, "CAcert-localhost.pem"),
+        cert: match (&global.cert, directory) {
+            (Some(named), _) => named.clone(),
+            (None, Some(directory)) => cert_file(directory, "Controller"),
+            (None, None) => Path::new(PKI).join("cert-Controller-localhost.pem"),
+        },
+        cacert: match (&global.cacert, directory) {
+            (Some(named), _) => named.clone(),
+            (None, Some(directory)) => ca_file(directory),
+            (None, None) => Path::new(PKI).join("CAcert-localhost.pem"),
+        },
         connect_timeout: global.timeout.unwrap_or(CONNECT_TIMEOUT),
         answer_timeout: global.timeout.unwrap_or(ANSWER_TIMEOUT),
     }
-}
-
-fn file(named: Option<&Path>, directory: Option<&Path>, name: &str) -> PathBuf {
-    named.map_or_else(
-        || directory.unwrap_or(Path::new(PKI)).join(name),
-        Into::into,
-    )
 }

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,12 +102,6 @@ pub struct Outbound {
 /// [`TlsError`], naming the file.
 pub fn client_tls(cert: &Path, cacert: &Path) -> Result<Arc<ClientConfig>, TlsError> {
     tls::client_config(&tls::load_identity(cert)?, &tls::load_anchors(cacert)?)
-}
-
-/// The certificate file of a role in a directory of certificates.
-#[must_use]
-pub fn cert_file(directory: &Path, role: &str) -> PathBuf {
-    directory.join(format!("cert-{role}-localhost.pem"))
 }
 
 impl Dialer {

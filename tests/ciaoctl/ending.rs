@@ -152,12 +152,23 @@ async fn a_refused_command_is_told_with_the_schedulers_words() {
         answer_queries(peers, from, frame);
     })
     .await;
-    let ran = scheduler.ctl(&["evacuate", "node-a"]).await;
+    let ran = scheduler.ctl(&["evacuate", "--yes", "node-a"]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(
         ran.err,
         "ciaoctl: COMMAND EVACUATE refused: no_such_node: node-a has just gone\n"
     );
+}
+
+#[tokio::test]
+async fn evacuate_does_nothing_until_it_is_confirmed() {
+    let scheduler =
+        Scheduler::playing(|peers, from, frame| answer_queries(peers, from, frame)).await;
+    let ran = scheduler.ctl(&["evacuate", "node-a"]).await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("stops everything on node-a"), "{ran:?}");
+    assert!(ran.err.contains("say --yes"), "{ran:?}");
+    assert!(scheduler.seen(Kind::EVACUATE).is_empty());
 }
 
 #[tokio::test]
@@ -177,7 +188,7 @@ async fn evacuate_waits_until_the_node_is_empty_and_in_maintenance() {
         }
     })
     .await;
-    let ran = scheduler.ctl(&["evacuate", "--wait", "4c"]).await;
+    let ran = scheduler.ctl(&["evacuate", "--yes", "--wait", "4c"]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.out, "node-a (4c000000) evacuated\n");
     let evacuate = Evacuate::decode(&scheduler.seen(Kind::EVACUATE)[0]).unwrap();

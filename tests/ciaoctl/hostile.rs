@@ -238,7 +238,7 @@ async fn no_command_passes_on_what_a_terminal_would_obey() {
         &["cordon", "n1"],
         &["uncordon", "n1"],
         &["drain", "n1"],
-        &["evacuate", "n1"],
+        &["evacuate", "--yes", "n1"],
         &["restore", "n1"],
         &[
             "run",

@@ -56,6 +56,9 @@ pub(crate) struct Cli {
     /// Where the scheduler is: HOST or HOST:PORT; tried before the names in the CA certificate and localhost
     #[arg(long, value_name = "ADDR")]
     pub(crate) server: Option<Endpoint>,
+    /// Name to expect in the scheduler's certificate, where it is not the one that is dialled
+    #[arg(long, value_name = "NAME", requires = "server")]
+    pub(crate) server_name: Option<String>,
     /// Roles to claim of those the certificate grants; all of them unless given
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) role: Vec<LauncherRole>,
@@ -257,7 +260,9 @@ impl Cli {
         let identity = tls::load_identity(&self.cert)?;
         let anchors = tls::load_anchors(&self.cacert)?;
         let role = self.role(identity.peer().roles)?;
-        let endpoints = candidates(self.server.as_ref(), anchors.server_names());
+        let server = self.server.clone();
+        let server = server.map(|it| it.with_server_name(self.server_name.clone()));
+        let endpoints = candidates(server.as_ref(), anchors.server_names());
         let machine = self.machine(self.uuid(identity.peer().bound_uuid)?)?;
         let lease = self.lease()?;
         let found = match machine {
@@ -468,12 +473,15 @@ mod tests {
             "-cacert=b.pem",
             "-server",
             "node:1",
+            "-server-name",
+            "sched.example",
             "-simulate",
             "mem=1,cpus=1,disk=1",
             "-count=3",
         ]);
         assert_eq!(cli.cert.to_str(), Some("a.pem"));
         assert_eq!(cli.server.unwrap().port, 1);
+        assert_eq!(cli.server_name.as_deref(), Some("sched.example"));
         assert_eq!(cli.count, 3);
     }
 

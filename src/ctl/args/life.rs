@@ -18,6 +18,9 @@ pub struct LifeArgs {
     /// Do not wait until it is done
     #[arg(long)]
     pub no_wait: bool,
+    /// Wait until it is done, as without it: for those who say it everywhere.
+    #[arg(long, hide = true, conflicts_with = "no_wait")]
+    pub wait: bool,
 }
 
 /// `ciaoctl migrate`.
@@ -42,13 +45,13 @@ pub struct UpdateArgs {
     #[command(flatten)]
     pub life: LifeArgs,
     /// Memory it is to have, in MiB
-    #[arg(long, value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long = "mem", alias = "mem-mb", value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
     pub mem_mb: Option<i64>,
     /// Virtual CPUs it is to have
-    #[arg(long, value_name = "N", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long = "cpus", alias = "vcpus", value_name = "N", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
     pub vcpus: Option<i64>,
     /// Local disk it is to have, in MiB
-    #[arg(long, value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long = "disk", alias = "disk-mb", value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(0..))]
     pub disk_mb: Option<i64>,
     /// So much of a further resource, e.g. gpu=1; those not named stay as they are; repeatable
     #[arg(long, value_name = "NAME=N", group = "change", value_parser = placement::amount)]
@@ -82,7 +85,7 @@ pub struct DrainArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PARALLEL)))]
     pub parallel: Option<u32>,
     /// Move nothing; say which instances fit nowhere else
-    #[arg(long, conflicts_with_all = ["parallel", "deadline", "abort", "no_wait"])]
+    #[arg(long, conflicts_with_all = ["parallel", "deadline", "abort", "no_wait", "wait"])]
     pub check: bool,
     /// End a drain that is under way; the node stays cordoned
     #[arg(long, conflicts_with_all = ["parallel", "deadline", "no_wait"])]
@@ -90,6 +93,9 @@ pub struct DrainArgs {
     /// Do not wait until it is done
     #[arg(long)]
     pub no_wait: bool,
+    /// Wait until it is done, as without it: for those who say it everywhere.
+    #[arg(long, hide = true, conflicts_with = "no_wait")]
+    pub wait: bool,
 }
 
 /// `ciaoctl history`.

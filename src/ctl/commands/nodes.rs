@@ -1,12 +1,13 @@
 //! `ciaoctl evacuate` and `ciaoctl restore`, and which node a name means.
 
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::time::Duration;
 
 use proto_frames::payload::{Evacuate, EvacuateMode, NodeView, QueryKind};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::ctl::args::NodeArgs;
+use crate::ctl::args::{EvacuateArgs, NodeArgs};
 use crate::ctl::client::Client;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
@@ -16,12 +17,23 @@ use crate::printable::Printable;
 /// How often `--wait` looks at the node: its status changes within a report or two.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Takes a node out of service; with `--wait`, until nothing runs on it.
+/// Takes a node out of service, once that is confirmed; with `--wait`, until nothing runs on it.
 ///
 /// # Errors
 /// [`CommandError`].
-pub async fn evacuate(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit, CommandError> {
-    let node = node(&mut context.client, &args.node).await?;
+pub async fn evacuate(
+    context: &mut Context<'_>,
+    args: &EvacuateArgs,
+) -> Result<Exit, CommandError> {
+    let node = node(&mut context.client, &args.node.node).await?;
+    if !args.yes {
+        confirm(
+            context,
+            &format!("evacuate stops everything on {node} for good; drain moves it to other nodes"),
+        )
+        .await?;
+    }
+    let args = &args.node;
     context.client.evacuate(&node.uuid).await?;
     if args.wait {
         let empty = |view: &NodeView| view.status == "MAINTENANCE" && view.instances == 0;
@@ -36,6 +48,30 @@ pub async fn evacuate(context: &mut Context<'_>, args: &NodeArgs) -> Result<Exit
             "asked to evacuate"
         },
     )
+}
+
+/// Longest answer that is read to a question, in bytes.
+const MAX_ANSWER_LEN: u64 = 64;
+
+/// Says what is about to happen and asks whether it is to, where there is somebody to ask.
+async fn confirm(context: &mut Context<'_>, what: &str) -> Result<(), CommandError> {
+    if !std::io::stdin().is_terminal() {
+        let advice = format!("{what}; say --yes if that is meant");
+        return Err(CommandError::Usage(advice));
+    }
+    let question = Printable::new(format_args!("{what}. Go on? [y/N]"));
+    context.out.remark(&question)?;
+    // On a thread of its own, so that the session goes on meanwhile.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        let mut stdin = std::io::stdin().lock().take(MAX_ANSWER_LEN);
+        stdin.read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await.map_err(std::io::Error::other)??;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(CommandError::Usage("nothing was done".to_owned())),
+    }
 }
 
 /// Puts a node back into service; with `--wait`, until it takes work.
