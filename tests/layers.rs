@@ -171,6 +171,43 @@ fn dependencies(manifest: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The records that components keep: what others see of them are methods. Structs that are handed in or out as values are
+/// none of these.
+const RECORDS: &[(&str, &str)] = &[
+    ("cluster", "Cluster"),
+    ("cluster/ledger", "Ledger"),
+    ("cluster/ledger/entry", "Entry"),
+    ("cluster/node", "Node"),
+    ("cluster/nodes", "NodeStore"),
+    ("instance", "Instance"),
+    ("instance/table", "Instances"),
+    ("journal", "Journal"),
+    ("peers", "Peers"),
+    ("placement", "Placement"),
+    ("queue", "Queue"),
+];
+
+#[test]
+fn no_field_of_a_record_of_a_component_is_visible_outside_its_folder() {
+    let sources = sources(CORE);
+    for (path, name) in RECORDS {
+        let (_, text) = sources.iter().find(|(it, _)| it == path).unwrap();
+        let begin = format!("pub(crate) struct {name} {{");
+        let (_, rest) = text.split_once(&begin).unwrap();
+        let (fields, _) = rest.split_once("\n}").unwrap();
+        let visible = |line: &&str| {
+            let line = line.trim_start();
+            line.starts_with("pub(crate) ") || line.starts_with("pub ")
+        };
+        let visible: Vec<&str> = fields.lines().filter(visible).collect();
+        assert_eq!(
+            visible,
+            Vec::<&str>::new(),
+            "fields of {name} in {CORE}/{path}.rs are visible to all of the core: give them readers, and verbs that change them"
+        );
+    }
+}
+
 /// The sources of a folder: path below it without `.rs`, and text.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);

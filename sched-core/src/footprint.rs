@@ -77,7 +77,7 @@ impl Scheduler {
             .cluster
             .nodes()
             .iter_from(0)
-            .map(|(_, node)| node.ledger.len());
+            .map(|(_, node)| node.ledger().len());
         Footprint {
             sessions: self.peers.len(),
             topics: self.peers.topics(),

@@ -24,27 +24,32 @@
 
 pub(crate) mod history;
 pub(crate) mod lifecycle;
+pub(crate) mod machine;
 mod size;
+mod state;
 mod table;
 pub(crate) mod tried;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use sched_model::{LifeState, Uuid};
+use sched_model::Uuid;
 
 use crate::api::action::PlacedStart;
 use crate::api::cause::Cause;
-use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::ids::{NodeKey, SessionId};
 use crate::api::input::StartRequest;
 use crate::api::record::Demand;
 use crate::cluster::ledger::Ended;
-use crate::instance::tried::AllTried;
+use crate::instance::tried::{AllTried, Tried};
 
-pub(crate) use self::history::{Event, History};
+pub(crate) use self::history::{History, HistoryEvent};
 pub use self::history::{MAX_HISTORY_BYTES, MAX_PAST_BYTES};
-pub use self::lifecycle::TRANSITIONS;
+pub use self::lifecycle::{Row, TRANSITIONS};
+pub(crate) use self::machine::{Before, Effects, Event, Loss};
 pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};
+pub(crate) use self::state::{
+    AfterLoss, Awaits, By, Change, Errand, Late, Move, Placing, State, Then, Way,
+};
 pub(crate) use self::table::Instances;
 
 /// Priority of what does not say any.
@@ -54,56 +59,73 @@ pub(crate) const DEFAULT_PRIORITY: u8 = 50;
 #[derive(Debug)]
 pub(crate) struct Instance {
     /// Its START, as it came, with who sent it; `None` where nobody here started it, or it cannot be placed again.
-    pub(crate) start: Option<Box<PlacedStart>>,
+    start: Option<Box<PlacedStart>>,
     /// How urgent it is, 0 to 100, higher first.
-    pub(crate) priority: u8,
-    /// How far it is: changed by [`Instances::transition`] alone.
+    priority: u8,
+    /// How far it is: changed by [`Instances::on`] alone.
     state: State,
     /// Its place among those of its priority: counts arrivals.
-    pub(crate) order: u64,
+    order: u64,
     /// When it came.
-    pub(crate) arrived: Instant,
+    arrived: Instant,
     /// Until when it waits for room at first; `None` = not at all. What once ran waits for as long as it takes.
-    pub(crate) waits_until: Option<Instant>,
-    /// The change with which it is on disk that it waits: nothing is said of that before.
-    pub(crate) waits_with: u64,
+    waits_until: Option<Instant>,
     /// How many nodes it may be tried on for one START.
-    pub(crate) max_attempts: u32,
+    max_attempts: u32,
     /// Nodes that could not start it, since it last ran.
-    pub(crate) tried: AllTried,
+    tried: AllTried,
+    /// Whether it may be moved to another node.
+    relocates: bool,
+    /// What becomes of it when its node is lost.
+    on_loss: OnLoss,
+    /// Whether a node ever listed it: from then on it waits for room as long as it takes.
+    has_run: bool,
+    /// The node it had last, to be preferred when it is placed again.
+    last_node: Option<Uuid>,
+    /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
+    lease: Option<Duration>,
+    /// What became of it so far, oldest first.
+    history: History,
+    /// Which change of state was its last: what was to be done about an earlier one is then not done.
+    epoch: u64,
+    /// Whether an operator sent its START, rather than a controller.
+    is_operators: bool,
+    /// Bytes that are counted for it.
+    counted: usize,
+}
+
+/// What the START of an instance asks of the scheduler.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// The START, where it may be placed again.
+    pub(crate) start: Option<PlacedStart>,
+    /// How urgent it is; `None` = [`DEFAULT_PRIORITY`].
+    pub(crate) priority: Option<u8>,
+    /// Until when it waits for room at first; `None` = not at all.
+    pub(crate) waits_until: Option<Instant>,
+    /// How many nodes it may be tried on.
+    pub(crate) max_attempts: u32,
     /// Whether it may be moved to another node.
     pub(crate) relocates: bool,
     /// What becomes of it when its node is lost.
     pub(crate) on_loss: OnLoss,
-    /// Whether a node ever listed it: from then on it waits for room as long as it takes.
-    pub(crate) has_run: bool,
-    /// The node it had last, to be preferred when it is placed again.
-    pub(crate) last_node: Option<Uuid>,
-    /// The node that it was being shipped to when the one that had it was lost, while it is lost: it may have arrived.
-    pub(crate) bound_for: Option<Uuid>,
-    /// Who had it suspended last since it was started, also where that seemed to be in vain: if it is suspended after all,
-    /// it is for that one.
-    pub(crate) suspended_by: Option<By>,
-    /// The lease of the node it had last: its launcher stops it within that time when it is cut off.
-    pub(crate) lease: Option<Duration>,
-    /// What became of it so far, oldest first.
-    pub(crate) history: History,
-    /// Which change of state was its last: what was to be done about an earlier one is then not done.
-    pub(crate) epoch: u64,
-    /// The operator or controller whose command is being carried out on it.
-    pub(crate) asker: Option<SessionId>,
-    /// The node it is to wait for, if it waits for one alone; its START does not say so.
-    pub(crate) pinned: Option<Uuid>,
-    /// What it is to ask for once it has moved, or its node has made it so.
-    pub(crate) pending: Option<Box<Demand>>,
-    /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
-    pub(crate) told_to_stop: bool,
-    /// Whether it has left a node to go on elsewhere and original controllers were not told.
-    pub(crate) has_left_unsaid: bool,
-    /// Whether an operator sent its START, rather than a controller.
+    /// Whether an operator sent it.
     pub(crate) is_operators: bool,
-    /// Bytes that are counted for it.
-    pub(crate) counted: usize,
+}
+
+/// What became of an instance before the scheduler was started.
+#[derive(Debug)]
+pub(crate) struct Past {
+    /// Nodes that could not start it, since it last ran.
+    pub(crate) tried: AllTried,
+    /// Whether a node ever listed it.
+    pub(crate) has_run: bool,
+    /// The node it had last.
+    pub(crate) last_node: Option<Uuid>,
+    /// The lease of that node.
+    pub(crate) lease: Option<Duration>,
+    /// Its latest events.
+    pub(crate) history: History,
 }
 
 /// What becomes of an instance whose node is lost.
@@ -115,254 +137,68 @@ pub(crate) enum OnLoss {
     Restart,
 }
 
-/// How far an instance is: each state is named for what it awaits, or for where it rests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
-    /// It is on no node and waits for room.
-    Waiting,
-    /// A node is chosen and its room claimed.
-    Placing(Placing),
-    /// It runs.
-    Running {
-        /// Where.
-        node: NodeKey,
-    },
-    /// Its launcher was told to suspend it.
-    Suspending {
-        /// Where.
-        node: NodeKey,
-        /// Who wants it.
-        by: By,
-        /// When that counts as failed.
-        due: Instant,
-    },
-    /// It is suspended: it holds all it asked for but vcpus.
-    Suspended {
-        /// Where.
-        node: NodeKey,
-        /// Who wanted it: what was evicted is resumed by itself, what somebody suspended is not.
-        by: By,
-    },
-    /// Its launcher was told to resume it; its vcpus are claimed.
-    Resuming {
-        /// Where.
-        node: NodeKey,
-        /// Who had it suspended.
-        by: By,
-        /// When that counts as failed.
-        due: Instant,
-    },
-    /// Its launcher was told to stop it.
-    Stopping {
-        /// Where.
-        node: NodeKey,
-        /// What comes then.
-        then: Then,
-        /// When that counts as failed.
-        due: Instant,
-    },
-    /// Its launcher was told to change what it has; the larger of both is claimed.
-    Updating {
-        /// Where.
-        node: NodeKey,
-        /// What it had before.
-        before: Box<Demand>,
-        /// When that counts as failed.
-        due: Instant,
-    },
-    /// It moves to another node; it is claimed on both.
-    Migrating {
-        /// From here.
-        from: NodeKey,
-        /// To here.
-        to: NodeKey,
-        /// How.
-        how: Move,
-        /// When that counts as failed.
-        due: Instant,
-    },
-    /// Its node is lost, or has not come back since the scheduler was started: what it is, that node alone knows.
-    Lost {
-        /// The node.
-        node: Uuid,
-        /// When nothing is expected of the node any more. Where it is to be restarted, it has certainly been stopped by
-        /// then.
-        until: Instant,
-        /// What becomes of it then, and if the node is back before.
-        then: AfterLoss,
-    },
-}
-
-/// How far a START is on its way to the node that is chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Placing {
-    /// The node.
-    pub(crate) node: NodeKey,
-    /// What it waits for.
-    pub(crate) pending_on: Awaits,
-}
-
-/// What a START that has a node waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Awaits {
-    /// That the choice is on disk.
-    Commit,
-    /// That these are out of its way; and when that counts as failed.
-    Victims(BTreeSet<InstanceId>, Instant),
-    /// That its node confirms it.
-    Node,
-}
-
-/// Who had an instance suspended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum By {
-    /// A START of higher priority.
-    Preemptor(InstanceId),
-    /// An operator or a controller.
-    Command,
-}
-
-/// What comes after an instance was stopped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// It waits for room again: it had to make way for this one.
-    Wait(InstanceId),
-    /// It is gone.
-    End,
-    /// It is placed again.
-    Again,
-}
-
-/// How an instance moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Move {
-    /// Its room on the target is being put on disk.
-    Claimed,
-    /// It is stopped on its node, then started on the target.
-    Cold,
-    /// Its launcher ships its state.
-    Shipped,
-}
-
-/// What becomes of an instance whose node is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AfterLoss {
-    /// It is placed again: when its time is up, or its node is back without it.
-    Restart,
-    /// It is placed again only if its node is back and says that it does not have it: nobody knows whether the START
-    /// arrived. When its time is up, it has failed.
-    Replace,
-    /// If its node is back with it, it goes on as before; else it is gone.
-    Forget,
-    /// It was deleted: if its node is back with it, it is deleted there.
-    Delete,
-}
-
-impl State {
-    /// The node whose ledger has it.
-    pub(crate) fn node(&self) -> Option<NodeKey> {
-        match self {
-            Self::Placing(placing) => Some(placing.node),
-            Self::Running { node }
-            | Self::Suspending { node, .. }
-            | Self::Suspended { node, .. }
-            | Self::Resuming { node, .. }
-            | Self::Updating { node, .. }
-            | Self::Stopping { node, .. } => Some(*node),
-            Self::Migrating { from, .. } => Some(*from),
-            Self::Waiting | Self::Lost { .. } => None,
-        }
-    }
-
-    /// When something is to be done about it if nothing happens.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        match self {
-            Self::Placing(Placing {
-                pending_on: Awaits::Victims(_, due),
-                ..
-            })
-            | Self::Suspending { due, .. }
-            | Self::Resuming { due, .. }
-            | Self::Stopping { due, .. }
-            | Self::Updating { due, .. }
-            | Self::Migrating { due, .. } => Some(*due),
-            Self::Lost { until, .. } => Some(*until),
-            Self::Waiting | Self::Placing(_) | Self::Running { .. } | Self::Suspended { .. } => {
-                None
-            }
-        }
-    }
-
-    /// Its name on the wire.
-    pub(crate) fn word(&self) -> LifeState {
-        match self {
-            Self::Waiting => LifeState::Waiting,
-            Self::Placing(_) => LifeState::Placing,
-            Self::Running { .. } | Self::Updating { .. } => LifeState::Running,
-            Self::Suspending { .. } => LifeState::Suspending,
-            Self::Suspended { .. } => LifeState::Suspended,
-            Self::Resuming { .. } => LifeState::Resuming,
-            Self::Stopping { .. } => LifeState::Stopping,
-            Self::Migrating { .. } => LifeState::Migrating,
-            Self::Lost { .. } => LifeState::Lost,
-        }
-    }
-
-    /// Whether it is suspended, and not being resumed.
-    pub(crate) fn is_suspended(&self) -> bool {
-        matches!(self, Self::Suspended { .. })
-    }
-
-    /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
-    pub(crate) fn waits(&self) -> bool {
-        let by_itself = |by: &By| matches!(by, By::Preemptor(_));
-        matches!(self, Self::Waiting) || matches!(self, Self::Suspended { by, .. } if by_itself(by))
-    }
-}
-
 impl Instance {
-    /// One in this state, of which nothing else is known: it has no START, has not run, and nothing is asked of it.
-    pub(crate) fn new(state: State, order: u64, arrived: Instant) -> Self {
+    /// One of which nothing else is known: it has no START, has not run, and nothing is asked of it. What it does is said
+    /// where it is put into the table.
+    pub(crate) fn new(order: u64, arrived: Instant) -> Self {
         Self {
             start: None,
             priority: DEFAULT_PRIORITY,
-            state,
+            state: State::Seeking {
+                way: Way::default(),
+            },
             order,
             arrived,
             waits_until: None,
-            waits_with: 0,
             max_attempts: 1,
             tried: AllTried::default(),
             relocates: false,
             on_loss: OnLoss::Report,
             has_run: false,
             last_node: None,
-            bound_for: None,
-            suspended_by: None,
             lease: None,
             history: History::default(),
             epoch: 0,
-            asker: None,
-            pinned: None,
-            pending: None,
-            told_to_stop: false,
-            has_left_unsaid: false,
             is_operators: false,
             counted: 0,
         }
     }
 
-    /// One that nobody here started, or of which only that it is on a node is known.
-    pub(crate) fn adopted(state: State, node: Uuid, order: u64, since: Instant) -> Self {
-        let suspended_by = match &state {
-            State::Suspended { by, .. } => Some(by.clone()),
-            _ => None,
-        };
+    /// One that a START asks for, of which nothing has been heard.
+    pub(crate) fn started(terms: Terms, order: u64, arrived: Instant) -> Self {
         Self {
-            suspended_by,
+            start: terms.start.map(Box::new),
+            priority: terms.priority.unwrap_or(DEFAULT_PRIORITY),
+            waits_until: terms.waits_until,
+            max_attempts: terms.max_attempts,
+            relocates: terms.relocates,
+            on_loss: terms.on_loss,
+            is_operators: terms.is_operators,
+            ..Self::new(order, arrived)
+        }
+    }
+
+    /// The same with what became of it before the scheduler was started.
+    pub(crate) fn with_past(mut self, past: Past) -> Self {
+        self.tried = past.tried;
+        self.has_run = past.has_run;
+        self.last_node = past.last_node;
+        self.lease = past.lease;
+        self.history = past.history;
+        if let Some(start) = &mut self.start
+            && self.has_run
+        {
+            start.set_restart();
+        }
+        self
+    }
+
+    /// One that nobody here started, or of which only that it is on a node is known.
+    pub(crate) fn adopted(node: Uuid, order: u64, since: Instant) -> Self {
+        Self {
             has_run: true,
             last_node: Some(node),
-            ..Self::new(state, order, since)
+            ..Self::new(order, since)
         }
     }
 
@@ -371,16 +207,97 @@ impl Instance {
         &self.state
     }
 
-    /// Notes who had it suspended, for as long as that counts.
-    pub(crate) fn note_suspension(&mut self) {
-        match &self.state {
-            State::Suspending { by, .. }
-            | State::Suspended { by, .. }
-            | State::Resuming { by, .. } => self.suspended_by = Some(by.clone()),
-            // It is to be started: nothing that it was told before concerns it.
-            State::Waiting | State::Placing(_) => self.suspended_by = None,
-            _ => {}
+    /// Says whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    pub(crate) fn set_told_to_stop(&mut self, is_told: bool) {
+        self.state.set_told_to_stop(is_told);
+    }
+
+    /// Its START, as it came; `None` where nobody here started it, or it cannot be placed again.
+    pub(crate) fn start(&self) -> Option<&PlacedStart> {
+        self.start.as_deref()
+    }
+
+    /// How urgent it is, 0 to 100, higher first.
+    pub(crate) fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// Its place among those of its priority: counts arrivals.
+    pub(crate) fn order(&self) -> u64 {
+        self.order
+    }
+
+    /// When it came.
+    pub(crate) fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    /// Until when it waits for room at first; `None` = not at all.
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
+        self.waits_until
+    }
+
+    /// The change with which it is on disk that it waits; 0 where it does not.
+    pub(crate) fn waits_with(&self) -> u64 {
+        match self.state {
+            State::Waiting { waits_with, .. } => waits_with,
+            _ => 0,
         }
+    }
+
+    /// How many nodes it may be tried on for one START.
+    pub(crate) fn max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+
+    /// Nodes that could not start it, since it last ran.
+    pub(crate) fn tried(&self) -> &AllTried {
+        &self.tried
+    }
+
+    /// Whether it may be moved to another node.
+    pub(crate) fn relocates(&self) -> bool {
+        self.relocates
+    }
+
+    /// What becomes of it when its node is lost.
+    pub(crate) fn on_loss(&self) -> OnLoss {
+        self.on_loss
+    }
+
+    /// Whether a node ever listed it: from then on it waits for room as long as it takes.
+    pub(crate) fn has_run(&self) -> bool {
+        self.has_run
+    }
+
+    /// The node it had last, to be preferred when it is placed again.
+    pub(crate) fn last_node(&self) -> Option<Uuid> {
+        self.last_node
+    }
+
+    /// The lease of the node it had last.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        self.lease
+    }
+
+    /// What became of it so far, oldest first.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Which change of state was its last.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The node it is to wait for, if it waits for one alone; its START does not say so.
+    pub(crate) fn pinned(&self) -> Option<Uuid> {
+        self.state.way().pinned
+    }
+
+    /// Whether an operator sent its START, rather than a controller.
+    pub(crate) fn is_operators(&self) -> bool {
+        self.is_operators
     }
 
     /// The node it is on, or is to be.
@@ -403,7 +320,7 @@ impl Instance {
         if how == Ended::CutOff && self.on_loss == OnLoss::Restart {
             return Some(Cause::CutOff);
         }
-        self.told_to_stop.then_some(Cause::EndedAsTold)
+        self.state.is_told_to_stop().then_some(Cause::EndedAsTold)
     }
 
     /// Whether it runs on network nodes, as CNCIs do.
@@ -416,14 +333,77 @@ impl Instance {
     /// there before.
     pub(crate) fn note_running(&mut self) {
         self.tried.clear();
-        // What an earlier node was told does not concern this one.
-        self.told_to_stop = false;
-        self.has_left_unsaid = false;
-        self.pinned = None;
         self.has_run = true;
         if let Some(start) = &mut self.start {
             start.set_restart();
         }
+    }
+
+    /// Notes that it has left a node on which it ran: from now on it is not given up for want of room.
+    pub(crate) fn note_ran(&mut self) {
+        self.has_run = true;
+        if let Some(start) = &mut self.start {
+            start.set_restart();
+        }
+    }
+
+    /// Notes that it ended by itself, and that a START of it is a new one, which fails if it does.
+    pub(crate) fn note_own_end(&mut self) {
+        self.has_run = false;
+    }
+
+    /// Notes that a node could not start it.
+    pub(crate) fn note_refusal(&mut self, refusal: Tried) {
+        self.tried.note(refusal);
+    }
+
+    /// Nodes that could not start it may be asked again.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.tried.clear();
+    }
+
+    /// Gives it another priority.
+    pub(crate) fn set_priority(&mut self, priority: u8) {
+        self.priority = priority;
+    }
+
+    /// Makes its START ask for other amounts.
+    pub(crate) fn set_demand(&mut self, demand: Demand) {
+        if let Some(start) = &mut self.start {
+            start.set_demand(demand);
+        }
+    }
+
+    /// Has another peer hear what becomes of its START.
+    pub(crate) fn set_sender(&mut self, sender: SessionId) {
+        if let Some(start) = &mut self.start {
+            start.sender = sender;
+        }
+    }
+
+    /// Notes the node it is on, and the lease of that, as far as there is any.
+    pub(crate) fn note_node(&mut self, node: Option<Uuid>, lease: Option<Duration>) {
+        self.last_node = node.or(self.last_node);
+        self.lease = lease.or(self.lease);
+    }
+
+    /// Has it wait for one node alone, if it waits.
+    pub(crate) fn pin(&mut self, node: Uuid) {
+        if let State::Waiting { pinned, .. } = &mut self.state {
+            *pinned = Some(node);
+        }
+    }
+
+    /// Notes the change with which it is on disk that it waits: nothing is said of that before.
+    pub(crate) fn note_waits_with(&mut self, ticket: u64) {
+        if let State::Waiting { waits_with, .. } = &mut self.state {
+            *waits_with = ticket;
+        }
+    }
+
+    /// Notes that original controllers were not told that it has left its node, while it is on its way to another.
+    pub(crate) fn note_pause_unsaid(&mut self) {
+        self.state.note_pause_unsaid();
     }
 
     /// Bytes of its START's payload, and of what others said of it.
@@ -433,7 +413,7 @@ impl Instance {
     }
 
     /// Notes what became of it.
-    pub(crate) fn note(&mut self, event: Event) {
+    pub(crate) fn note(&mut self, event: HistoryEvent) {
         self.history.note(event);
     }
 }

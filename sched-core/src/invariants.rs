@@ -16,8 +16,8 @@ impl Scheduler {
         self.cluster.check()?;
         self.peers.check()?;
         for (key, node) in self.cluster.nodes().iter_from(0) {
-            let uuid = node.uuid;
-            if let Presence::Connected(session) = node.presence {
+            let uuid = node.uuid();
+            if let Presence::Connected(session) = node.presence() {
                 ensure(self.peers.node_of(session) == Some(key), || {
                     format!("the session of node {uuid} is not its own")
                 })?;
@@ -55,7 +55,7 @@ impl Scheduler {
                         .cluster
                         .nodes()
                         .node(key)
-                        .ledger
+                        .ledger()
                         .get(instance)
                         .is_some();
                 ensure(from != to && has_it, || {
@@ -64,8 +64,8 @@ impl Scheduler {
             }
         }
         for (key, node) in self.cluster.nodes().iter_from(0) {
-            let entries = node.ledger.entries_from(0);
-            for (instance, _) in entries.filter(|(_, entry)| entry.phase == Phase::Claimed) {
+            let entries = node.ledger().entries_from(0);
+            for (instance, _) in entries.filter(|(_, entry)| entry.phase() == Phase::Claimed) {
                 let is_due = match self.instances.get(instance).map(|kept| kept.state()) {
                     Some(State::Placing(placing)) => placing.node == key,
                     Some(State::Migrating { to, .. }) => *to == key,
@@ -74,7 +74,7 @@ impl Scheduler {
                 ensure(is_due, || {
                     format!(
                         "node {} keeps room for {instance}, which is not to come",
-                        node.uuid
+                        node.uuid()
                     )
                 })?;
             }
@@ -88,12 +88,15 @@ impl Scheduler {
             "what is due about instances is not what their states say".to_owned()
         })?;
         for (instance, kept) in self.instances.iter() {
+            ensure(!matches!(kept.state(), State::Seeking { .. }), || {
+                format!("no node is looked for any more for {instance}, and it does not wait")
+            })?;
             let entry = kept.node().and_then(|key| {
-                let ledger = &self.cluster.nodes().node(key).ledger;
+                let ledger = self.cluster.nodes().node(key).ledger();
                 Some((key, ledger.get(instance)?))
             });
             match (kept.state(), entry) {
-                (State::Waiting | State::Lost { .. }, _) => {}
+                (State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. }, _) => {}
                 (state, None) => {
                     return Err(format!("{instance} is {} on no node", state.word()));
                 }
@@ -102,14 +105,14 @@ impl Scheduler {
                         state,
                         State::Suspended { .. } | State::Stopping { .. } | State::Migrating { .. }
                     );
-                    ensure(entry.is_suspended <= may_be, || {
+                    ensure(entry.is_suspended() <= may_be, || {
                         format!("{instance} is {}, and its vcpus are free", state.word())
                     })?;
-                    let is_free = entry.is_suspended || entry.may_resume();
+                    let is_free = entry.is_suspended() || entry.may_resume();
                     ensure(is_free >= state.is_suspended(), || {
                         format!("{instance} is suspended, and its vcpus are not free")
                     })?;
-                    ensure(!(entry.is_suspended && entry.may_resume()), || {
+                    ensure(!(entry.is_suspended() && entry.may_resume()), || {
                         format!("{instance} may be resumed any moment, and its vcpus are free")
                     })?;
                 }
@@ -131,10 +134,10 @@ impl Scheduler {
             })?;
             let entry = kept.node().and_then(|key| {
                 let is_there = self.cluster.nodes().contains(key);
-                is_there.then(|| self.cluster.nodes().node(key).ledger.get(instance))?
+                is_there.then(|| self.cluster.nodes().node(key).ledger().get(instance))?
             });
             ensure(
-                entry.is_some_and(|it| it.is_kept) == kept.node().is_some(),
+                entry.is_some_and(|it| it.is_kept()) == kept.node().is_some(),
                 || {
                     format!(
                         "{instance} is {state}, and its claim is not marked as one looked after"
@@ -143,8 +146,8 @@ impl Scheduler {
             )?;
         }
         for (key, node) in self.cluster.nodes().iter_from(0) {
-            let entries = node.ledger.entries_from(0);
-            for (instance, _) in entries.filter(|(_, entry)| entry.is_kept) {
+            let entries = node.ledger().entries_from(0);
+            for (instance, _) in entries.filter(|(_, entry)| entry.is_kept()) {
                 let is_here = match self.instances.get(instance).map(|kept| kept.state()) {
                     Some(State::Migrating { from, to, .. }) => *from == key || *to == key,
                     state => state.and_then(State::node) == Some(key),
@@ -152,7 +155,7 @@ impl Scheduler {
                 ensure(is_here, || {
                     format!(
                         "node {} has a claim of {instance}, which is not its",
-                        node.uuid
+                        node.uuid()
                     )
                 })?;
             }
@@ -183,11 +186,16 @@ impl Scheduler {
         ensure(has_it, || {
             format!("{instance} is placed on a node that does not hold it")
         })?;
-        if placing.pending_on == Awaits::Node {
+        if placing.pending_on.is_given() {
             return Ok(());
         }
-        let entry = self.cluster.nodes().node(placing.node).ledger.get(instance);
-        let is_claimed = entry.is_some_and(|entry| entry.phase == Phase::Claimed);
+        let entry = self
+            .cluster
+            .nodes()
+            .node(placing.node)
+            .ledger()
+            .get(instance);
+        let is_claimed = entry.is_some_and(|entry| entry.phase() == Phase::Claimed);
         ensure(is_claimed, || format!("no room is claimed for {instance}"))?;
         let Awaits::Victims(victims, _) = &placing.pending_on else {
             return Ok(());
@@ -216,7 +224,7 @@ impl Scheduler {
             for waiter in self.queue.iter_after(pool, None) {
                 let state = self.instances.get(&waiter.instance).map(|it| it.state());
                 let is_right = match waiter.purpose {
-                    Purpose::Start => state == Some(&State::Waiting),
+                    Purpose::Start => state.is_some_and(State::is_waiting),
                     Purpose::Resume => state.is_some_and(State::is_suspended),
                 };
                 ensure(is_right && state.is_some_and(State::waits), || {
@@ -226,9 +234,7 @@ impl Scheduler {
             }
         }
         let kept = self.instances.iter();
-        let waits = kept
-            .filter(|(_, kept)| *kept.state() == State::Waiting)
-            .count();
+        let waits = kept.filter(|(_, kept)| kept.state().is_waiting()).count();
         ensure(waits == waiting, || {
             format!("{waits} instances wait, and {waiting} of them are in the queue")
         })

@@ -47,11 +47,11 @@ pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, NodeStatus};
 pub use cluster::questions::MAX_QUESTIONS;
 pub use footprint::Footprint;
-#[doc(hidden)]
-pub use instance::TRANSITIONS;
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_PAST_BYTES,
 };
+#[doc(hidden)]
+pub use instance::{Row, TRANSITIONS};
 pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTEN};
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use peers::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
@@ -60,7 +60,7 @@ pub use workflow::batches::{
     BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
 };
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
-pub use api::phase::{IllegalTransition, Phase};
+pub use api::phase::{EventKind, IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,

@@ -208,7 +208,7 @@ impl Scheduler {
             .cluster
             .nodes()
             .iter_from(0)
-            .map(|(_, node)| node.ledger.len());
+            .map(|(_, node)| node.ledger().len());
         self.peers.len()
             + self.cluster.placements().0
             + self.peers.answers()

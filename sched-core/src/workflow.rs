@@ -30,6 +30,7 @@ pub(crate) mod start;
 pub(crate) mod suspend;
 pub(crate) mod timers;
 pub(crate) mod tries;
+pub(crate) mod turn;
 pub(crate) mod update;
 pub(crate) mod waiting;
 pub(crate) mod workloads;

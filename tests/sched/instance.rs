@@ -1,3 +1,4 @@
 //! Managed instances.
 
 mod lifecycle;
+mod walks;

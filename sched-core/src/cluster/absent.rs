@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sched_model::Uuid;
+use sched_model::cut::cut;
 
 use crate::api::known_node::KnownNode;
 
@@ -29,8 +30,7 @@ impl AbsentNodes {
     pub(super) fn insert(&mut self, mut node: KnownNode) -> Option<KnownNode> {
         self.remove(node.uuid);
         if node.hostname.len() > MAX_HOSTNAME_LEN {
-            let end = node.hostname.floor_char_boundary(MAX_HOSTNAME_LEN);
-            node.hostname = node.hostname[..end].into();
+            node.hostname = cut(&node.hostname, MAX_HOSTNAME_LEN).into();
         }
         let forgotten = if self.by_uuid.len() >= MAX_ABSENT_NODES {
             let longest = self.by_loss.first().map(|(_, uuid)| *uuid);
@@ -110,7 +110,8 @@ mod tests {
         });
         assert_eq!((absent.by_uuid.len(), absent.by_loss.len()), (1, 1));
         let node = absent.get(Uuid::from_u128(1)).unwrap();
-        assert_eq!(node.hostname.len(), MAX_HOSTNAME_LEN - 1);
+        assert!(node.hostname.len() <= MAX_HOSTNAME_LEN);
+        assert!(node.hostname.ends_with('…'));
         assert_eq!(
             absent.remove(Uuid::from_u128(1)).unwrap().lost_since_ms,
             Some(9)

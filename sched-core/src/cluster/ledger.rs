@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use crate::api::ids::InstanceId;
 use crate::api::input::{InstanceReport, InstanceState};
-use crate::api::record::Demand;
 use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::index::ColumnId;
@@ -258,12 +257,6 @@ impl Ledger {
     /// What the launcher has said that an instance asks for since it has a floor.
     pub(crate) fn said(&self, instance: &InstanceId) -> Option<Resources> {
         self.entries.get(instance)?.floor.as_ref()?.said
-    }
-
-    /// What an instance had before it was to be changed, until that is settled.
-    pub(crate) fn before(&self, instance: &InstanceId) -> Option<&Demand> {
-        let floor = self.entries.get(instance)?.floor.as_ref()?;
-        Some(&floor.before)
     }
 
     fn change(&mut self, instance: &InstanceId, change: impl FnOnce(&mut Entry)) {

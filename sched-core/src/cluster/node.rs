@@ -110,53 +110,53 @@ impl IsOther {
 /// One node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) uuid: Uuid,
-    pub(crate) roles: Role,
+    pub(super) uuid: Uuid,
+    pub(super) roles: Role,
     /// Whether its launcher can be sent what the original's do not know.
-    pub(crate) is_native: bool,
-    pub(crate) presence: Presence,
-    pub(crate) since: Instant,
+    pub(super) is_native: bool,
+    pub(super) presence: Presence,
+    pub(super) since: Instant,
     /// Where its latest connection came from.
-    pub(crate) address: Option<SocketAddr>,
+    pub(super) address: Option<SocketAddr>,
     /// How its latest connection ended, once it has.
-    pub(crate) departure: Departure,
-    pub(crate) status: NodeStatus,
-    pub(crate) backlog: Backlog,
-    pub(crate) report: Option<Box<NodeReport>>,
+    pub(super) departure: Departure,
+    pub(super) status: NodeStatus,
+    pub(super) backlog: Backlog,
+    pub(super) report: Option<Box<NodeReport>>,
     /// Whether it said labels or the like on this connection; what then does not speak of them leaves them as they are.
-    pub(crate) has_extras: bool,
+    pub(super) has_extras: bool,
     /// Labels, custom resources and ratios, from its reports and the configuration.
-    pub(crate) traits: Traits,
+    pub(super) traits: Traits,
     /// Custom resources that it reports and that do not count: there are too many names.
-    pub(crate) left_out: Vec<Box<str>>,
+    pub(super) left_out: Vec<Box<str>>,
     /// What its launcher was told on this connection of what it says and what does not count.
-    pub(crate) advised: Advised,
+    pub(super) advised: Advised,
     /// What its launcher was told on this connection to admit STARTs by.
     pub(super) told: Option<OfferRules>,
     /// Whether it was short of memory when that was looked at last.
     pub(super) was_short_of_memory: bool,
     /// When an instance was last moved away for that, or none could be.
-    pub(crate) relieved_at: Option<Instant>,
-    pub(crate) ledger: Ledger,
+    pub(super) relieved_at: Option<Instant>,
+    pub(super) ledger: Ledger,
     /// What it was asked about instances of others.
-    pub(crate) questions: Questions,
-    pub(crate) failures: Failures,
+    pub(super) questions: Questions,
+    pub(super) failures: Failures,
     /// When it last had its lease extended on this connection.
-    pub(crate) leased_at: Option<Instant>,
+    pub(super) leased_at: Option<Instant>,
     /// The change that must be on disk before its lease is extended; 0 = none.
-    pub(crate) lease_ticket: u64,
+    pub(super) lease_ticket: u64,
     /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
-    pub(crate) has_listed: bool,
+    pub(super) has_listed: bool,
     /// Whether it was said on this connection that claims on it are not known.
-    pub(crate) has_unknown: bool,
+    pub(super) has_unknown: bool,
     /// Whether it gets no new work, because somebody said so.
-    pub(crate) is_cordoned: bool,
+    pub(super) is_cordoned: bool,
     /// STARTs given to it on this connection.
-    pub(crate) starts_sent: u64,
+    pub(super) starts_sent: u64,
     /// What it offered outside the tables when it was looked at last ([`NodeStore::last_resort`]).
-    pub(crate) last_resort: Resources,
+    pub(super) last_resort: Resources,
     /// Its slots in the compute and the network table.
-    pub(crate) slots: [Option<Slot>; 2],
+    pub(super) slots: [Option<Slot>; 2],
 }
 
 impl Node {
@@ -214,6 +214,129 @@ impl Node {
         self.told = None;
         self.has_extras = false;
         self.has_unknown = false;
+    }
+
+    /// Its UUID.
+    #[inline]
+    pub(crate) fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The roles it connected with.
+    #[inline]
+    pub(crate) fn roles(&self) -> Role {
+        self.roles
+    }
+
+    /// Whether its launcher can be sent what the original's do not know.
+    #[inline]
+    pub(crate) fn is_native(&self) -> bool {
+        self.is_native
+    }
+
+    /// Whether it is there.
+    #[inline]
+    pub(crate) fn presence(&self) -> Presence {
+        self.presence
+    }
+
+    /// When its connection began.
+    #[inline]
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// What it last said of itself.
+    #[inline]
+    pub(crate) fn status(&self) -> NodeStatus {
+        self.status
+    }
+
+    /// How much is queued for it.
+    #[inline]
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    /// Its latest report, if there was any.
+    #[inline]
+    pub(crate) fn report(&self) -> Option<&NodeReport> {
+        self.report.as_deref()
+    }
+
+    /// Labels, custom resources and ratios, from its reports and the configuration.
+    #[inline]
+    pub(crate) fn traits(&self) -> &Traits {
+        &self.traits
+    }
+
+    /// Custom resources that it reports and that do not count.
+    #[inline]
+    pub(crate) fn left_out(&self) -> &[Box<str>] {
+        &self.left_out
+    }
+
+    /// The claims on it.
+    #[inline]
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// How often it failed of late.
+    #[inline]
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// When it last had its lease extended on this connection.
+    #[inline]
+    pub(crate) fn leased_at(&self) -> Option<Instant> {
+        self.leased_at
+    }
+
+    /// The change that must be on disk before its lease is extended; 0 = none.
+    #[inline]
+    pub(crate) fn lease_ticket(&self) -> u64 {
+        self.lease_ticket
+    }
+
+    /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
+    #[inline]
+    pub(crate) fn has_listed(&self) -> bool {
+        self.has_listed
+    }
+
+    /// Whether it gets no new work, because somebody said so.
+    #[inline]
+    pub(crate) fn is_cordoned(&self) -> bool {
+        self.is_cordoned
+    }
+
+    /// STARTs given to it on this connection.
+    #[inline]
+    pub(crate) fn starts_sent(&self) -> u64 {
+        self.starts_sent
+    }
+
+    /// Its slots in the compute and the network table.
+    #[inline]
+    pub(crate) fn slots(&self) -> [Option<Slot>; 2] {
+        self.slots
+    }
+
+    /// When an instance was last moved away for want of memory, or none could be.
+    pub(crate) fn relieved_at(&self) -> Option<Instant> {
+        self.relieved_at
+    }
+
+    /// Where its latest connection came from.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// How its latest connection ended, once it has.
+    pub(crate) fn departure(&self) -> Departure {
+        self.departure
     }
 
     /// The connection, if there is one.

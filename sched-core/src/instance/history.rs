@@ -24,7 +24,7 @@ pub const MAX_PAST_BYTES: usize = 8 * 1024 * 1024;
 
 /// Something that became of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct HistoryEvent {
     /// When.
     pub(crate) at: Instant,
     /// The state it came to.
@@ -38,7 +38,7 @@ pub(crate) struct Event {
 /// What became of one instance so far, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct History {
-    events: VecDeque<Event>,
+    events: VecDeque<HistoryEvent>,
     bytes: usize,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Past {
 
 impl History {
     /// Notes what became of it.
-    pub(crate) fn note(&mut self, event: Event) {
+    pub(crate) fn note(&mut self, event: HistoryEvent) {
         self.bytes += event.cause.text_len();
         self.events.push_back(event);
         while self.events.len() > MAX_HISTORY || self.bytes > MAX_HISTORY_BYTES {
@@ -61,23 +61,23 @@ impl History {
     }
 
     /// What became of it last.
-    pub(crate) fn last(&self) -> Option<&Event> {
+    pub(crate) fn last(&self) -> Option<&HistoryEvent> {
         self.events.back()
     }
 
     /// All of it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &HistoryEvent> {
         self.events.iter()
     }
 
     /// Bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
-        self.events.len() * size_of::<Event>() + self.bytes
+        self.events.len() * size_of::<HistoryEvent>() + self.bytes
     }
 }
 
-impl FromIterator<Event> for History {
-    fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {
+impl FromIterator<HistoryEvent> for History {
+    fn from_iter<I: IntoIterator<Item = HistoryEvent>>(events: I) -> Self {
         let mut history = Self::default();
         events.into_iter().for_each(|event| history.note(event));
         history
@@ -97,7 +97,7 @@ impl Past {
     }
 
     /// What became of one, as often as it was there.
-    pub(super) fn of(&self, instance: &InstanceId) -> impl Iterator<Item = &Event> {
+    pub(super) fn of(&self, instance: &InstanceId) -> impl Iterator<Item = &HistoryEvent> {
         let those = self
             .histories
             .iter()
@@ -118,13 +118,13 @@ mod tests {
     use sched_model::LifeState;
 
     use super::{
-        Cause, Event, History, InstanceId, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_PAST,
+        Cause, History, HistoryEvent, InstanceId, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_PAST,
         MAX_PAST_BYTES, Past,
     };
 
     fn history(events: usize, len: usize) -> History {
         let at = Instant::now();
-        let event = |_| Event {
+        let event = |_| HistoryEvent {
             at,
             what: LifeState::Running,
             node: None,

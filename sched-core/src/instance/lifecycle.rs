@@ -1,25 +1,23 @@
-//! The lifecycle of a managed instance as one table: its phases, and every transition between them with what brings it.
-//! What is not in [`TRANSITIONS`] is refused by the table of instances, which alone changes states.
+//! The lifecycle of a managed instance as one table: its phases, and what each event makes of them. What is not in
+//! [`TRANSITIONS`] is refused by the table of instances, which alone changes states; what the state is then made of is
+//! decided in `machine`.
 //!
 //! A phase is a state without its data, but for what decides how an instance may go on: a claim that is not on disk yet is
 //! not a START on its way, and an instance that is deleted is not one that is stopped to be placed again.
 
 use super::{AfterLoss, Awaits, Move, Placing, State, Then};
 use crate::api::ids::InstanceId;
-use crate::api::phase::{IllegalTransition, Phase};
+use crate::api::phase::{EventKind, IllegalTransition, Phase};
 
 impl Phase {
-    /// What may follow, and what brings it.
+    /// What an event may make of an instance in this phase: nothing where it is refused, several where the data of the
+    /// state or of the event decide.
     #[must_use]
-    pub fn transitions(self) -> &'static [(Self, &'static str)] {
-        let row = TRANSITIONS.iter().find(|(from, _)| *from == self);
-        row.map_or(&[], |(_, to)| to)
-    }
-
-    /// Whether an instance in this phase may come to another.
-    #[must_use]
-    pub fn may_become(self, to: Self) -> bool {
-        self.transitions().iter().any(|(phase, _)| *phase == to)
+    pub fn on(self, event: EventKind) -> &'static [Self] {
+        let row = TRANSITIONS.iter().find(|row| row.event == event);
+        let ways = row.map_or(&[][..], |row| row.ways);
+        let way = ways.iter().find(|(from, _)| from.contains(&self));
+        way.map_or(&[], |(_, to)| to)
     }
 }
 
@@ -27,11 +25,12 @@ impl State {
     /// The phase it belongs to.
     pub(crate) fn phase(&self) -> Phase {
         match self {
-            Self::Waiting => Phase::Waiting,
+            Self::Seeking { .. } => Phase::Seeking,
+            Self::Waiting { .. } => Phase::Waiting,
             Self::Placing(Placing { pending_on, .. }) => match pending_on {
                 Awaits::Commit => Phase::Claimed,
                 Awaits::Victims(..) => Phase::Preempting,
-                Awaits::Node => Phase::Starting,
+                Awaits::Node { .. } => Phase::Starting,
             },
             Self::Running { .. } => Phase::Running,
             Self::Updating { .. } => Phase::Updating,
@@ -40,8 +39,8 @@ impl State {
             Self::Resuming { .. } => Phase::Resuming,
             Self::Stopping { then, .. } => match then {
                 Then::Wait(_) => Phase::Preempted,
-                Then::Again => Phase::Relocating,
-                Then::End => Phase::Deleting,
+                Then::Again(_) => Phase::Relocating,
+                Then::End(_) => Phase::Deleting,
             },
             Self::Migrating { how, .. } => match how {
                 Move::Claimed => Phase::MoveClaimed,
@@ -56,358 +55,317 @@ impl State {
     }
 }
 
-/// That an instance in one phase may come to another.
+/// That an event may happen to an instance in this phase.
 ///
 /// # Errors
 /// It may not.
 pub(super) fn check(
     instance: &InstanceId,
-    from: Phase,
-    to: Phase,
+    phase: Phase,
+    event: EventKind,
 ) -> Result<(), IllegalTransition> {
-    if from.may_become(to) {
+    if !phase.on(event).is_empty() {
         return Ok(());
     }
     Err(IllegalTransition {
         instance: instance.clone(),
-        from,
-        to,
+        phase,
+        event,
     })
 }
 
-/// What may follow on one phase, and what brings it.
-type Row = (Phase, &'static [(Phase, &'static str)]);
+/// One event, and what it makes of which phases.
+#[derive(Debug)]
+pub struct Row {
+    /// The event.
+    pub event: EventKind,
+    /// When it happens, for people.
+    pub when: &'static str,
+    /// From which phases to which; one of several where data decide.
+    pub ways: &'static [(&'static [Phase], &'static [Phase])],
+}
 
-const AGAIN: &str = "its node cut it off, or ended it as it was told before: it is placed again";
-const STARTED_AGAIN: &str = "it ended, and a START of it is on its way to its node";
-const NODE_GIVEN_UP: &str = "its node is given up";
-const ENDED: &str = "it ended, or its node has it no more";
-const DELETE: &str = "DELETE";
-const NO_START: &str = "it has left its node, and its START is not known";
-const NOT_STOPPED: &str =
-    "it was not stopped: too late, it could not be, or it was not needed any more";
-const NOT_DELETED: &str = "the DELETE was not written, or not carried out in time";
-const STAYS: &str = "the move was undone";
-const UNTOLD: &str = "its node was lost or is drained before it was told: placed again";
-const LISTED: &str = "its node lists it";
+const fn row(
+    event: EventKind,
+    when: &'static str,
+    ways: &'static [(&'static [Phase], &'static [Phase])],
+) -> Row {
+    Row { event, when, ways }
+}
 
-/// Every transition there is: from, to, and what brings it.
-pub const TRANSITIONS: &[Row] = &[
-    (
-        Phase::New,
-        &[
-            (
-                Phase::Waiting,
-                "a START is to be managed, or waited before the restart",
-            ),
-            (
-                Phase::Running,
-                "a command is about an instance that its node has listed",
-            ),
-            (Phase::Suspended, "the same, and it is listed as suspended"),
-            (
-                Phase::Lost,
-                "it was on a node before the restart, or on its way to one",
-            ),
-            (Phase::LostDeleted, "the same, and it was being deleted"),
-        ],
-    ),
-    (
-        Phase::Waiting,
-        &[
-            (
-                Phase::Waiting,
-                "it was looked for again, and there is no room",
-            ),
-            (Phase::Claimed, "a node has room"),
-            (Phase::Preempting, "a node has room once victims have left"),
-            (
-                Phase::Starting,
-                "a node has room, and none had to be told before",
-            ),
-            (Phase::Running, "a node lists it all the same"),
-            (Phase::Gone, "DELETE, its deadline, or it fits nowhere"),
-        ],
-    ),
-    (
-        Phase::Claimed,
-        &[
-            (Phase::Waiting, UNTOLD),
-            (Phase::Claimed, UNTOLD),
-            (Phase::Preempting, UNTOLD),
-            (Phase::Starting, "its claim is on disk"),
-            (Phase::Running, "a node lists it all the same"),
-            (Phase::Gone, "DELETE, or it fits nowhere else"),
-        ],
-    ),
-    (
-        Phase::Preempting,
-        &[
-            (Phase::Waiting, "a victim stays, or its node was lost"),
-            (
-                Phase::Claimed,
-                "the last victim has left, or another node has room",
-            ),
-            (
-                Phase::Preempting,
-                "a victim has left, or others are to leave",
-            ),
-            (Phase::Running, "a node lists it all the same"),
-            (Phase::Gone, "DELETE, or it fits nowhere else"),
-        ],
-    ),
-    (
-        Phase::Starting,
-        &[
-            (Phase::Waiting, "its node refused it, or does not have it"),
-            (Phase::Claimed, "its node refused it, and another has room"),
-            (
-                Phase::Preempting,
-                "its node refused it, and another has victims",
-            ),
-            (Phase::Running, LISTED),
-            (Phase::Deleting, DELETE),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, "it has failed, or ended"),
-        ],
-    ),
-    (
-        Phase::Running,
-        &[
-            (Phase::Waiting, AGAIN),
-            (Phase::Claimed, AGAIN),
-            (Phase::Preempting, AGAIN),
-            (Phase::Starting, STARTED_AGAIN),
-            (Phase::Updating, "UPDATE"),
-            (Phase::Suspending, "SUSPEND, or a preemptor has its vcpus"),
-            (Phase::Suspended, "its launcher says so, late or by itself"),
-            (
-                Phase::Resuming,
-                "its launcher may yet suspend it, which is undone",
-            ),
-            (Phase::Preempted, "a preemptor has its room"),
-            (Phase::Deleting, DELETE),
-            (
-                Phase::MoveClaimed,
-                "MIGRATE, drain, or UPDATE that needs another node",
-            ),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, ENDED),
-        ],
-    ),
-    (
-        Phase::Updating,
-        &[
-            (Phase::Waiting, AGAIN),
-            (Phase::Claimed, AGAIN),
-            (Phase::Preempting, AGAIN),
-            (Phase::Starting, STARTED_AGAIN),
-            (Phase::Running, "it was changed, or could not be"),
-            (Phase::Deleting, DELETE),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, ENDED),
-        ],
-    ),
-    (
-        Phase::Suspending,
-        &[
-            (Phase::Waiting, AGAIN),
-            (Phase::Claimed, AGAIN),
-            (Phase::Preempting, AGAIN),
-            (Phase::Starting, STARTED_AGAIN),
-            (
-                Phase::Running,
-                "its launcher could not, or not in time; or it is not needed any more",
-            ),
-            (Phase::Suspended, "its launcher says so"),
-            (Phase::Deleting, DELETE),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, ENDED),
-        ],
-    ),
-    (
-        Phase::Suspended,
-        &[
-            (Phase::Waiting, AGAIN),
-            (Phase::Claimed, AGAIN),
-            (Phase::Preempting, AGAIN),
-            (Phase::Starting, STARTED_AGAIN),
-            (Phase::Running, "its launcher says so, late or by itself"),
-            (
-                Phase::Suspended,
-                "SUSPEND of what a preemptor had suspended",
-            ),
-            (Phase::Resuming, "RESUME, or there is room for it again"),
-            (Phase::Preempted, "a preemptor has its memory as well"),
-            (Phase::Deleting, DELETE),
-            (
-                Phase::MoveClaimed,
-                "MIGRATE, drain, or it could not be resumed here for long",
-            ),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, ENDED),
-        ],
-    ),
-    (
-        Phase::Resuming,
-        &[
-            (Phase::Waiting, AGAIN),
-            (Phase::Claimed, AGAIN),
-            (Phase::Preempting, AGAIN),
-            (Phase::Starting, STARTED_AGAIN),
-            (
-                Phase::Running,
-                "its launcher says so, or it was not suspended",
-            ),
-            (Phase::Suspended, "its launcher could not, or not in time"),
-            (Phase::Deleting, DELETE),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, ENDED),
-        ],
-    ),
-    (
-        Phase::Preempted,
-        &[
-            (Phase::Waiting, "it has ended on its node"),
-            (Phase::Running, NOT_STOPPED),
-            (Phase::Suspended, NOT_STOPPED),
-            (Phase::Deleting, DELETE),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, "it has left its node, and may not wait"),
-        ],
-    ),
-    (
-        Phase::Relocating,
-        &[
-            (Phase::Waiting, "it has left its node, and there is no room"),
-            (Phase::Claimed, "it has left its node, and another has room"),
-            (
-                Phase::Preempting,
-                "it has left its node, and another has victims",
-            ),
-            (Phase::Running, NOT_STOPPED),
-            (Phase::Suspended, NOT_STOPPED),
-            (Phase::Deleting, DELETE),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, NO_START),
-        ],
-    ),
-    (
-        Phase::Deleting,
-        &[
-            (
-                Phase::Starting,
-                "the DELETE was not written, and its START is not confirmed",
-            ),
-            (Phase::Running, NOT_DELETED),
-            (Phase::Updating, NOT_DELETED),
-            (Phase::Suspended, NOT_DELETED),
-            (Phase::Deleting, "DELETE once more"),
-            (Phase::LostDeleted, NODE_GIVEN_UP),
-            (Phase::Gone, "it is deleted"),
-        ],
-    ),
-    (
-        Phase::MoveClaimed,
-        &[
-            (
-                Phase::Claimed,
-                "its node was cut off and has stopped it: it starts on the target",
-            ),
-            (
-                Phase::Running,
-                "the move was undone; or it ended here, and the target lists it",
-            ),
-            (Phase::Suspended, STAYS),
-            (
-                Phase::MoveStopping,
-                "its claim is on disk: its launcher is told to stop it",
-            ),
-            (
-                Phase::Shipping,
-                "its claim is on disk: its launcher is told to ship it",
-            ),
-            (Phase::Lost, NODE_GIVEN_UP),
-            (Phase::Gone, "it ended before it moved"),
-        ],
-    ),
-    (
-        Phase::MoveStopping,
-        &[
-            (
-                Phase::Claimed,
-                "it has left its node: it starts on the target",
-            ),
-            (
-                Phase::Running,
-                "the move was undone; or it ended here, and the target lists it",
-            ),
-            (Phase::Suspended, STAYS),
-            (
-                Phase::Relocating,
-                "the target is lost, and no other has room",
-            ),
-            (
-                Phase::MoveStopping,
-                "the target is lost, and another has room",
-            ),
-            (Phase::Lost, NODE_GIVEN_UP),
-        ],
-    ),
-    (
-        Phase::Shipping,
-        &[
-            (
-                Phase::Starting,
-                "it has left its node, and the target has not listed it",
-            ),
-            (
-                Phase::Running,
-                "the target lists it, or the move was undone",
-            ),
-            (Phase::Suspended, STAYS),
-            (Phase::Relocating, "the target is lost"),
-            (Phase::Lost, NODE_GIVEN_UP),
-        ],
-    ),
-    (
-        Phase::Lost,
-        &[
-            (
-                Phase::Waiting,
-                "it has been stopped by now, or its node is back without it",
-            ),
-            (Phase::Claimed, "the same, and a node has room"),
-            (Phase::Preempting, "the same, and a node has victims"),
-            (Phase::Running, "its node is back and lists it"),
-            (
-                Phase::Suspended,
-                "its node is back and lists it as suspended",
-            ),
-            (
-                Phase::Lost,
-                "its node is back and has not listed anything yet",
-            ),
-            (Phase::LostDeleted, DELETE),
-            (
-                Phase::Gone,
-                "its node is back without it, or for too long not back",
-            ),
-        ],
-    ),
-    (
-        Phase::LostDeleted,
-        &[
-            (Phase::Deleting, "its node is back and lists it"),
-            (
-                Phase::LostDeleted,
-                "DELETE once more, or its node has not listed anything yet",
-            ),
-            (
-                Phase::Gone,
-                "its node is back without it, or for too long not back",
-            ),
-        ],
-    ),
-    (Phase::Gone, &[]),
-];
+/// Every transition there is, by event.
+pub const TRANSITIONS: &[Row] = {
+    use EventKind as E;
+    use Phase as P;
+    &[
+        row(
+            E::Managed,
+            "a START is to be managed",
+            &[(&[P::New], &[P::Seeking])],
+        ),
+        row(
+            E::Adopted,
+            "a command is about an instance that its node has listed, perhaps as suspended",
+            &[(&[P::New], &[P::Running, P::Suspended])],
+        ),
+        row(
+            E::Restored,
+            "before the restart it waited, or was on a node or on its way to one, perhaps deleted there",
+            &[(&[P::New], &[P::Waiting, P::Lost, P::LostDeleted])],
+        ),
+        row(
+            E::Sought,
+            "it has left its node, which has cut it off or ended it as it was told; its node refused it, does not have it, \
+             or was lost before it was told; or nodes are asked once more",
+            &[(
+                &[
+                    P::Waiting,
+                    P::Claimed,
+                    P::Preempting,
+                    P::Starting,
+                    P::Running,
+                    P::Updating,
+                    P::Suspending,
+                    P::Suspended,
+                    P::Resuming,
+                    P::Preempted,
+                    P::Relocating,
+                    P::Lost,
+                ],
+                &[P::Seeking],
+            )],
+        ),
+        row(
+            E::Queued,
+            "no node has room, or others come before it",
+            &[(&[P::Seeking], &[P::Waiting])],
+        ),
+        row(
+            E::Claimed,
+            "a node has room",
+            &[(&[P::Seeking, P::Waiting], &[P::Claimed])],
+        ),
+        row(
+            E::Preempts,
+            "a node has room once victims have left",
+            &[(&[P::Seeking, P::Waiting], &[P::Preempting])],
+        ),
+        row(
+            E::VictimAway,
+            "a victim has left; the last one, or others are still to",
+            &[(&[P::Preempting], &[P::Claimed, P::Preempting])],
+        ),
+        row(
+            E::Given,
+            "its claim is on disk, or nothing of it is to be",
+            &[(&[P::Seeking, P::Claimed], &[P::Starting])],
+        ),
+        row(
+            E::Listed,
+            "its node lists it, or another does before any was told",
+            &[(
+                &[P::Waiting, P::Claimed, P::Preempting, P::Starting],
+                &[P::Running],
+            )],
+        ),
+        row(
+            E::StartedAgain,
+            "it ended, and a START of it is on its way to its node",
+            &[(
+                &[
+                    P::Running,
+                    P::Updating,
+                    P::Suspending,
+                    P::Suspended,
+                    P::Resuming,
+                ],
+                &[P::Starting],
+            )],
+        ),
+        row(
+            E::StartAwaited,
+            "the DELETE was not written, and its START is not confirmed",
+            &[(&[P::Deleting], &[P::Starting])],
+        ),
+        row(E::Updated, "UPDATE", &[(&[P::Running], &[P::Updating])]),
+        row(
+            E::UpdateResumed,
+            "the DELETE was not written, or not carried out in time, while it was being changed",
+            &[(&[P::Deleting], &[P::Updating])],
+        ),
+        row(
+            E::UpdateSettled,
+            "it was changed, or could not be, also while it is to be deleted",
+            &[
+                (&[P::Updating], &[P::Running]),
+                (&[P::Deleting], &[P::Deleting]),
+            ],
+        ),
+        row(
+            E::SuspendAsked,
+            "SUSPEND, or a preemptor has its vcpus; of what a preemptor had suspended: it is to stay so",
+            &[
+                (&[P::Running], &[P::Suspending]),
+                (&[P::Suspended], &[P::Suspended]),
+            ],
+        ),
+        row(
+            E::IsSuspended,
+            "its launcher says so, also late or by itself",
+            &[(&[P::Suspending, P::Running], &[P::Suspended])],
+        ),
+        row(
+            E::ResumeAsked,
+            "RESUME, or there is room for it again; or its launcher may yet suspend it, which is undone",
+            &[(&[P::Suspended, P::Running], &[P::Resuming])],
+        ),
+        row(
+            E::Runs,
+            "its launcher says so, also late or by itself, or that it was not suspended",
+            &[(&[P::Resuming, P::Suspended], &[P::Running])],
+        ),
+        row(
+            E::Undone,
+            "its launcher could not do what it was told, or not in time; the move was undone; the DELETE was not written; \
+             or it is not needed any more",
+            &[(
+                &[
+                    P::Suspending,
+                    P::Resuming,
+                    P::Preempted,
+                    P::Relocating,
+                    P::Deleting,
+                    P::MoveClaimed,
+                    P::MoveStopping,
+                    P::Shipping,
+                ],
+                &[P::Running, P::Suspended],
+            )],
+        ),
+        row(
+            E::Preempted,
+            "a preemptor has its room, or its memory as well",
+            &[(&[P::Running, P::Suspended], &[P::Preempted])],
+        ),
+        row(
+            E::Deleted,
+            "DELETE",
+            &[
+                (
+                    &[
+                        P::Starting,
+                        P::Running,
+                        P::Updating,
+                        P::Suspending,
+                        P::Suspended,
+                        P::Resuming,
+                        P::Preempted,
+                        P::Relocating,
+                        P::Deleting,
+                    ],
+                    &[P::Deleting],
+                ),
+                (&[P::Lost, P::LostDeleted], &[P::LostDeleted]),
+            ],
+        ),
+        row(
+            E::MovePlanned,
+            "MIGRATE, drain, UPDATE that needs another node, or it could not be resumed here for long",
+            &[(&[P::Running, P::Suspended], &[P::MoveClaimed])],
+        ),
+        row(
+            E::MoveBegun,
+            "its claim on the target is on disk: its launcher is told to stop or ship it",
+            &[(&[P::MoveClaimed], &[P::MoveStopping, P::Shipping])],
+        ),
+        row(
+            E::Retargeted,
+            "the target is lost, and another has room",
+            &[(&[P::MoveStopping], &[P::MoveStopping])],
+        ),
+        row(
+            E::TargetLost,
+            "the target is lost, and no other has room, or it was to be shipped there",
+            &[(&[P::MoveStopping, P::Shipping], &[P::Relocating])],
+        ),
+        row(
+            E::LeftForTarget,
+            "it has left its node: it starts on the target, or was shipped there",
+            &[
+                (&[P::MoveClaimed, P::MoveStopping], &[P::Claimed]),
+                (&[P::Shipping], &[P::Starting]),
+            ],
+        ),
+        row(
+            E::Arrived,
+            "the target lists it",
+            &[(
+                &[P::MoveClaimed, P::MoveStopping, P::Shipping],
+                &[P::Running],
+            )],
+        ),
+        row(
+            E::NodeLost,
+            "its node is given up",
+            &[
+                (
+                    &[
+                        P::Starting,
+                        P::Running,
+                        P::Updating,
+                        P::Suspending,
+                        P::Suspended,
+                        P::Resuming,
+                        P::Preempted,
+                        P::Relocating,
+                        P::MoveClaimed,
+                        P::MoveStopping,
+                        P::Shipping,
+                    ],
+                    &[P::Lost],
+                ),
+                (&[P::Deleting], &[P::LostDeleted]),
+            ],
+        ),
+        row(
+            E::LossDeferred,
+            "its node is back and has not listed anything yet",
+            &[
+                (&[P::Lost], &[P::Lost]),
+                (&[P::LostDeleted], &[P::LostDeleted]),
+            ],
+        ),
+        row(
+            E::NodeBack,
+            "its node is back and lists it, perhaps as suspended; what was deleted meanwhile is deleted there",
+            &[
+                (&[P::Lost], &[P::Running, P::Suspended]),
+                (&[P::LostDeleted], &[P::Deleting]),
+            ],
+        ),
+        row(
+            E::Ended,
+            "it ended, failed, fits nowhere or waited too long; DELETE of what is on no node; its node is back without it, \
+             or for too long not back",
+            &[(
+                &[
+                    P::Seeking,
+                    P::Waiting,
+                    P::Claimed,
+                    P::Preempting,
+                    P::Starting,
+                    P::Running,
+                    P::Updating,
+                    P::Suspending,
+                    P::Suspended,
+                    P::Resuming,
+                    P::Deleting,
+                    P::MoveClaimed,
+                    P::Lost,
+                    P::LostDeleted,
+                ],
+                &[P::Gone],
+            )],
+        ),
+    ]
+};

@@ -12,9 +12,9 @@ use sched_model::Uuid;
 use super::history::Past;
 use super::lifecycle::check;
 use super::size::Size;
-use super::{Event, Instance, State};
+use super::{Effects, Event, HistoryEvent, Instance, State};
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::phase::{IllegalTransition, Phase};
+use crate::api::phase::{EventKind, IllegalTransition, Phase};
 use crate::maps::Map;
 
 /// All instances that are looked after.
@@ -53,7 +53,7 @@ impl Instances {
         self.kept.get(instance).map(|kept| &**kept)
     }
 
-    /// A managed instance, to be changed; its state is changed by [`Instances::transition`] alone.
+    /// A managed instance, to be changed; its state is changed by [`Instances::on`] alone.
     pub(crate) fn get_mut(&mut self, instance: &InstanceId) -> Option<&mut Instance> {
         self.kept.get_mut(instance).map(|kept| &mut **kept)
     }
@@ -121,19 +121,42 @@ impl Instances {
         lost.cloned().collect()
     }
 
-    /// Changes the state of one, the only way to do so; `None` if it is not managed.
+    /// That an event may happen to one now; where more is done beside it, this is asked first, so that nothing is done
+    /// where the event is refused. What is not managed may do anything, because nothing comes of it.
     ///
     /// # Errors
-    /// The lifecycle has no such transition; nothing has changed.
-    pub(crate) fn transition(
+    /// Its lifecycle does not have it in its phase.
+    pub(crate) fn may(
+        &self,
+        instance: &InstanceId,
+        event: EventKind,
+    ) -> Result<(), IllegalTransition> {
+        match self.get(instance) {
+            Some(kept) => check(instance, kept.state.phase(), event),
+            None => Ok(()),
+        }
+    }
+
+    /// Something happens to one: the only way to change its state. What follows from it; `None` if it is not managed.
+    ///
+    /// # Errors
+    /// Its lifecycle does not have it in its phase; nothing has changed.
+    pub(crate) fn on(
         &mut self,
         instance: &InstanceId,
-        state: State,
-    ) -> Result<Option<&mut Instance>, IllegalTransition> {
+        event: Event,
+    ) -> Result<Option<Effects>, IllegalTransition> {
         let Some(kept) = self.kept.get_mut(instance) else {
             return Ok(None);
         };
-        check(instance, kept.state.phase(), state.phase())?;
+        let (phase, kind) = (kept.state.phase(), event.kind());
+        let refused = || IllegalTransition {
+            instance: instance.clone(),
+            phase,
+            event: kind,
+        };
+        let state = kept.state.on(event).ok_or_else(refused)?;
+        let effects = Effects::of(&kept.state, &state);
         let (before, after) = (kept.state.due(), state.due());
         let (place, is_moved) = (
             state.node(),
@@ -155,7 +178,7 @@ impl Instances {
         if is_moved {
             self.note_place(instance, place);
         }
-        Ok(self.get_mut(instance))
+        Ok(Some(effects))
     }
 
     fn note_place(&mut self, instance: &InstanceId, place: Option<NodeKey>) {
@@ -173,11 +196,9 @@ impl Instances {
     pub(crate) fn remove(
         &mut self,
         instance: &InstanceId,
-        last: Event,
+        last: HistoryEvent,
     ) -> Result<(), IllegalTransition> {
-        if let Some(kept) = self.kept.get(instance) {
-            check(instance, kept.state.phase(), Phase::Gone)?;
-        }
+        self.may(instance, Event::Ended.kind())?;
         let Some(mut kept) = self.kept.swap_remove(instance) else {
             return Ok(());
         };
@@ -231,11 +252,19 @@ impl Instances {
     }
 
     /// What became of one, latest life last.
-    pub(crate) fn history(&self, instance: &InstanceId) -> impl Iterator<Item = &Event> {
+    pub(crate) fn history(&self, instance: &InstanceId) -> impl Iterator<Item = &HistoryEvent> {
         let now = self.kept.get(instance).into_iter();
         self.past
             .of(instance)
             .chain(now.flat_map(|kept| kept.history.iter()))
+    }
+
+    /// Puts an instance into a state past all checks.
+    #[cfg(test)]
+    pub(crate) fn force(&mut self, instance: &InstanceId, state: State) {
+        if let Some(kept) = self.kept.get_mut(instance) {
+            kept.state = state;
+        }
     }
 
     /// Whether the times at which something is due, and who is on no node, are what the states say.
@@ -272,12 +301,17 @@ pub(crate) struct Vacant<'a> {
 }
 
 impl Vacant<'_> {
-    /// Manages it from now on.
+    /// Manages it from now on, because of this event.
     ///
     /// # Errors
-    /// The lifecycle does not begin in its phase; it is not managed.
-    pub(crate) fn insert(self, mut kept: Instance) -> Result<(), IllegalTransition> {
-        check(self.place.key(), Phase::New, kept.state.phase())?;
+    /// No lifecycle begins with that event; it is not managed.
+    pub(crate) fn insert(self, event: Event, mut kept: Instance) -> Result<(), IllegalTransition> {
+        let refused = IllegalTransition {
+            instance: self.place.key().clone(),
+            phase: Phase::New,
+            event: event.kind(),
+        };
+        kept.state = State::first(event).ok_or(refused)?;
         *self.epochs += 1;
         kept.epoch = *self.epochs;
         self.size.count(&mut kept);
@@ -306,191 +340,4 @@ fn lost_node(state: &State) -> Option<Uuid> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::api::cause::Cause;
-    use crate::instance::lifecycle::TRANSITIONS;
-    use crate::instance::{AfterLoss, Awaits, By, Move, Placing, Then};
-
-    fn lost(until: Instant) -> Instance {
-        let node = Uuid::from_u128(1);
-        let then = AfterLoss::Restart;
-        Instance::adopted(State::Lost { node, until, then }, node, 0, until)
-    }
-
-    /// A state of this phase; `None` for the two that have none.
-    fn state_in(phase: Phase, due: Instant) -> Option<State> {
-        let (node, uuid) = (NodeKey(0), Uuid::from_u128(1));
-        let by = By::Command;
-        let placing = |pending_on| State::Placing(Placing { node, pending_on });
-        let stopping = |then| State::Stopping { node, then, due };
-        let moving = |how| State::Migrating {
-            from: node,
-            to: node,
-            how,
-            due,
-        };
-        let lost = |then| State::Lost {
-            node: uuid,
-            until: due,
-            then,
-        };
-        Some(match phase {
-            Phase::New | Phase::Gone => return None,
-            Phase::Waiting => State::Waiting,
-            Phase::Claimed => placing(Awaits::Commit),
-            Phase::Preempting => placing(Awaits::Victims(BTreeSet::new(), due)),
-            Phase::Starting => placing(Awaits::Node),
-            Phase::Running => State::Running { node },
-            Phase::Updating => {
-                let before = Box::default();
-                State::Updating { node, before, due }
-            }
-            Phase::Suspending => State::Suspending { node, by, due },
-            Phase::Suspended => State::Suspended { node, by },
-            Phase::Resuming => State::Resuming { node, by, due },
-            Phase::Preempted => stopping(Then::Wait(InstanceId::new("b"))),
-            Phase::Relocating => stopping(Then::Again),
-            Phase::Deleting => stopping(Then::End),
-            Phase::MoveClaimed => moving(Move::Claimed),
-            Phase::MoveStopping => moving(Move::Cold),
-            Phase::Shipping => moving(Move::Shipped),
-            Phase::Lost => lost(AfterLoss::Forget),
-            Phase::LostDeleted => lost(AfterLoss::Delete),
-        })
-    }
-
-    fn gone(at: Instant) -> Event {
-        Event {
-            at,
-            what: sched_model::LifeState::Gone,
-            node: None,
-            cause: Cause::Plain,
-        }
-    }
-
-    /// A table with one instance, which was put into this state past all checks.
-    fn table_with(name: &InstanceId, state: Option<State>, now: Instant) -> Instances {
-        let mut instances = Instances::default();
-        if let Some(state) = state {
-            let waiting = Instance::new(State::Waiting, 0, now);
-            let place = instances.vacant(name.clone()).expect("none has it");
-            place.insert(waiting).expect("it may wait at first");
-            let kept = instances.get_mut(name).expect("it is managed");
-            kept.state = state;
-        }
-        instances
-    }
-
-    #[test]
-    fn every_transition_is_done_if_it_is_in_the_table_of_the_lifecycle_and_else_changes_nothing() {
-        let (now, name) = (some_moment(), InstanceId::new("a"));
-        let mut legal = 0;
-        for from in Phase::ALL {
-            for to in Phase::ALL {
-                let mut instances = table_with(&name, state_in(from, now), now);
-                let done = match (from, state_in(to, now)) {
-                    (Phase::New, Some(state)) => {
-                        let place = instances.vacant(name.clone()).expect("none has it");
-                        place.insert(Instance::new(state, 0, now))
-                    }
-                    (_, None) if to == Phase::Gone && from != Phase::New && from != Phase::Gone => {
-                        instances.remove(&name, gone(now))
-                    }
-                    (Phase::Gone, _) | (_, None) => {
-                        assert!(!from.may_become(to), "{from} to {to} is no transition");
-                        continue;
-                    }
-                    (_, Some(state)) => instances.transition(&name, state).map(|_| ()),
-                };
-                let found = instances.get(&name).map(|kept| kept.state.phase());
-                let outside = |phase| [Phase::New, Phase::Gone].contains(&phase);
-                let expected = match (from.may_become(to), from, to) {
-                    (true, _, phase) | (false, phase, _) => Some(phase).filter(|it| !outside(*it)),
-                };
-                assert_eq!(found, expected, "{from} to {to}");
-                let instance = name.clone();
-                let refused = IllegalTransition { instance, from, to };
-                let expected = from.may_become(to).then_some(()).ok_or(refused);
-                assert_eq!(done, expected, "{from} to {to}");
-                legal += usize::from(done.is_ok());
-            }
-        }
-        let all: usize = Phase::ALL
-            .map(|phase| phase.transitions().len())
-            .iter()
-            .sum();
-        assert_eq!(legal, all);
-    }
-
-    #[test]
-    fn each_phase_has_one_row_in_the_table_of_the_lifecycle_and_names_each_transition_once() {
-        let rows: Vec<Phase> = TRANSITIONS.iter().map(|(from, _)| *from).collect();
-        assert_eq!(rows, Phase::ALL);
-        for (from, row) in TRANSITIONS {
-            let to: Vec<Phase> = row.iter().map(|(to, _)| *to).collect();
-            assert!(to.is_sorted_by(|one, next| one < next), "{from}: {to:?}");
-        }
-    }
-
-    /// Any moment will do.
-    fn some_moment() -> Instant {
-        let clock: fn() -> Instant = Instant::now;
-        clock()
-    }
-
-    #[test]
-    fn no_state_of_an_instance_has_the_number_of_one_of_an_earlier_instance_of_its_name() {
-        let (now, name) = (some_moment(), InstanceId::new("a"));
-        let mut instances = Instances::default();
-        let mut epochs = BTreeSet::new();
-        for _ in 0..2 {
-            let place = instances.vacant(name.clone()).expect("none has it");
-            let waiting = Instance::new(State::Waiting, 0, now);
-            place.insert(waiting).expect("it may wait at first");
-            epochs.extend(instances.get(&name).map(|kept| kept.epoch));
-            let claimed = state_in(Phase::Claimed, now).expect("it is a state");
-            let kept = instances.transition(&name, claimed);
-            epochs.extend(kept.expect("there is room").map(|kept| kept.epoch));
-            instances.remove(&name, gone(now)).expect("it is deleted");
-        }
-        assert_eq!(epochs.len(), 4);
-    }
-
-    #[test]
-    fn one_that_is_managed_has_no_vacant_place() {
-        let (mut instances, now) = (Instances::default(), some_moment());
-        let name = InstanceId::new("a");
-        let place = instances.vacant(name.clone());
-        let place = place.expect("none has it");
-        place.insert(lost(now)).expect("it may be lost at first");
-        assert!(instances.vacant(name).is_none());
-        assert!(instances.is_consistent());
-    }
-
-    #[test]
-    fn what_is_due_comes_up_once_whatever_is_done_about_it_and_what_is_stale_does_not() {
-        let (mut instances, now) = (Instances::default(), some_moment());
-        let later = now + Duration::from_secs(1);
-        for (name, due) in [("a", now), ("b", now)] {
-            let place = instances.vacant(InstanceId::new(name));
-            let place = place.expect("none has it");
-            place.insert(lost(due)).expect("it may be lost at first");
-        }
-        // One that no state has.
-        instances.due.insert((now, InstanceId::new("a stale one")));
-        let mut due: Vec<_> = std::iter::from_fn(|| instances.take_due(now)).collect();
-        due.sort();
-        assert_eq!(due, [InstanceId::new("a"), InstanceId::new("b")]);
-        assert_eq!(instances.due(), None);
-        // The same moment again, for what was put off.
-        let Some(state) = instances.get(&due[0]).map(|kept| kept.state.clone()) else {
-            panic!("it is managed");
-        };
-        let done = instances.transition(&due[0], state);
-        assert!(done.is_ok_and(|kept| kept.is_some()));
-        assert_eq!(instances.take_due(later), Some(due[0].clone()));
-    }
-}
+mod tests;

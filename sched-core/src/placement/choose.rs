@@ -322,7 +322,9 @@ impl<'a> Search<'a> {
         };
         let nodes = nodes.filter(fits);
         let mut slots: Vec<Slot> = nodes
-            .filter_map(|(node, _)| self.view.nodes.node(node.key()).slots[self.view.pool as usize])
+            .filter_map(|(node, _)| {
+                self.view.nodes.node(node.key()).slots()[self.view.pool as usize]
+            })
             .collect();
         self.view.table.sort_in_order(&mut slots);
         slots.first().copied()

@@ -39,7 +39,7 @@ impl Scheduler {
         let table = self.cluster.table(Pool::Compute);
         let row = |key: NodeKey| {
             let node = self.cluster.nodes().node(key);
-            let figures = node.report.as_ref().map(|report| {
+            let figures = node.report().as_ref().map(|report| {
                 (
                     self.cluster.nodes().free(key).mem_mib.max(-1),
                     report.mem_total_mib,
@@ -47,8 +47,8 @@ impl Scheduler {
                 )
             });
             HeartbeatNode {
-                uuid: node.uuid,
-                status: node.status,
+                uuid: node.uuid(),
+                status: node.status(),
                 is_most_recently_used: table.most_recently_used() == Some(key),
                 figures,
             }

@@ -9,7 +9,7 @@ use crate::Scheduler;
 use crate::api::ids::InstanceId;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
-use crate::instance::Event;
+use crate::instance::HistoryEvent;
 
 impl Scheduler {
     /// The cursor is how many rows were shown. Where the oldest are forgotten meanwhile, as many are passed over.
@@ -39,7 +39,7 @@ impl Scheduler {
         }
     }
 
-    fn history_row(&self, event: &Event) -> HistoryRow {
+    fn history_row(&self, event: &HistoryEvent) -> HistoryRow {
         HistoryRow {
             at_ms: ms(self.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
@@ -51,8 +51,8 @@ impl Scheduler {
     /// What the entry of an instance that is not looked after says of it.
     fn plain_history(&self, instance: &InstanceId) -> Option<HistoryRow> {
         let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
-        let entry = node.ledger.get(instance)?;
-        let (what, detail) = match (node.presence, entry.phase) {
+        let entry = node.ledger().get(instance)?;
+        let (what, detail) = match (node.presence(), entry.phase()) {
             (Presence::Lost(_), _) => ("in_doubt", "known since then; its node is lost"),
             (_, Phase::InDoubt(_)) => (
                 "in_doubt",
@@ -65,9 +65,9 @@ impl Scheduler {
             (_, Phase::Running) => ("running", "on its node since then, which lists it"),
         };
         Some(HistoryRow {
-            at_ms: ms(self.unix_ms(entry.since)),
+            at_ms: ms(self.unix_ms(entry.since())),
             what: what.to_owned(),
-            node_uuid: uuid_text(Some(node.uuid)),
+            node_uuid: uuid_text(Some(node.uuid())),
             detail: detail.to_owned(),
         })
     }

@@ -106,7 +106,7 @@ impl Scheduler {
             // Those left to show are of the node that the page before ended with, if that is still there.
             let left = left.take().filter(|_| at == first);
             let entries = left.unwrap_or(usize::MAX);
-            for (before, instance, entry) in node.ledger.entries_before(entries) {
+            for (before, instance, entry) in node.ledger().entries_before(entries) {
                 if allowance.is_used_up() {
                     return Some(InstanceCursor::Node(at, Some(before + 1)));
                 }
@@ -132,7 +132,7 @@ impl Scheduler {
         match (place, kept) {
             (Some(key), _) => {
                 let node = self.cluster.nodes().node(key);
-                let entry = node.ledger.get(instance)?;
+                let entry = node.ledger().get(instance)?;
                 Some(self.row_on(now, node, instance, entry))
             }
             (None, Some(kept)) => Some(self.row_nowhere(now, instance, kept)),
@@ -146,7 +146,7 @@ impl Scheduler {
             None => true,
             Some(None) => false,
             // Listed by two nodes, which should not be: people are to see that.
-            Some(Some(place)) => place == key || entry.phase != Phase::Claimed,
+            Some(Some(place)) => place == key || entry.phase() != Phase::Claimed,
         }
     }
 
@@ -157,7 +157,7 @@ impl Scheduler {
         instance: &InstanceId,
         entry: &Entry,
     ) -> InstanceView {
-        let state = match (node.presence, entry.phase) {
+        let state = match (node.presence(), entry.phase()) {
             (Presence::Lost(_), Phase::Running) => PlacementState::Lost,
             (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
             (_, Phase::Claimed | Phase::Placed(_)) => PlacementState::Placed,
@@ -165,16 +165,16 @@ impl Scheduler {
         };
         let row = InstanceView {
             instance_uuid: instance.to_string(),
-            node_uuid: node.uuid.to_string(),
+            node_uuid: node.uuid().to_string(),
             hostname: node.hostname().to_owned(),
             state,
-            reported: entry.reported.map(|state| state.name().to_owned()),
-            mem_mb: entry.asked.mem_mib,
-            vcpus: entry.asked.vcpus,
-            disk_mb: entry.asked.disk_mib,
-            mem_used_mb: entry.used_mem_mib,
-            disk_used_mb: entry.used_disk_mib,
-            age_s: now.saturating_duration_since(entry.since).as_secs() as i64,
+            reported: entry.reported().map(|state| state.name().to_owned()),
+            mem_mb: entry.asked().mem_mib,
+            vcpus: entry.asked().vcpus,
+            disk_mb: entry.asked().disk_mib,
+            mem_used_mb: entry.used_mem_mib(),
+            disk_used_mb: entry.used_disk_mib(),
+            age_s: now.saturating_duration_since(entry.since()).as_secs() as i64,
             group: entry.group().map_or_else(String::new, ToString::to_string),
             resources: named(entry.custom(), self.cluster.columns(), |_, asked| asked),
             ..InstanceView::default()
@@ -183,7 +183,7 @@ impl Scheduler {
             Some(kept) => self.with_life(now, instance, kept, row),
             None => row,
         };
-        if let Presence::Lost(since) = node.presence
+        if let Presence::Lost(since) = node.presence()
             && row.deadline_ms.is_none()
         {
             let left = (since + self.config.in_doubt_time).saturating_duration_since(now);
@@ -227,19 +227,19 @@ impl Scheduler {
         row: InstanceView,
     ) -> InstanceView {
         let position = self.queue.position(instance);
-        let waits_until = kept.waits_until.filter(|_| !kept.has_run);
+        let waits_until = kept.waits_until().filter(|_| !kept.has_run());
         let deadline = match *kept.state() {
-            State::Waiting => waits_until,
+            State::Waiting { .. } => waits_until,
             _ => kept.state().due(),
         };
         let left = deadline.map(|until| until.saturating_duration_since(now).as_millis());
         let target = match *kept.state() {
-            State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid.to_string(),
+            State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid().to_string(),
             _ => String::new(),
         };
         InstanceView {
-            age_s: now.saturating_duration_since(kept.arrived).as_secs() as i64,
-            priority: Some(i64::from(kept.priority)),
+            age_s: now.saturating_duration_since(kept.arrived()).as_secs() as i64,
+            priority: Some(i64::from(kept.priority())),
             attempts: Some(attempts(kept)),
             life: kept.state().word().as_str().to_owned(),
             waits_for: waits_for(kept),
@@ -255,19 +255,19 @@ impl Scheduler {
 /// something.
 fn attempts(kept: &Instance) -> u32 {
     let is_tried = match kept.state() {
-        State::Waiting | State::Lost { .. } => false,
-        State::Placing(Placing { pending_on, .. }) => *pending_on == Awaits::Node,
+        State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => false,
+        State::Placing(Placing { pending_on, .. }) => pending_on.is_given(),
         _ => true,
     };
-    let failed = u32::try_from(kept.tried.len()).unwrap_or(u32::MAX);
+    let failed = u32::try_from(kept.tried().len()).unwrap_or(u32::MAX);
     failed.saturating_add(u32::from(is_tried))
 }
 
 /// Why it waits; empty where it does not.
 fn waits_for(kept: &Instance) -> String {
-    let last = || kept.history.last().map(|event| event.cause.text().into());
+    let last = || kept.history().last().map(|event| event.cause.text().into());
     match kept.state() {
-        State::Waiting
+        State::Waiting { .. }
         | State::Lost { .. }
         | State::Suspended {
             by: By::Preemptor(_),

@@ -42,7 +42,7 @@ impl Scheduler {
                 return Some(NodeCursor::Present(key.0 as usize));
             }
             allowance.look();
-            if matches(node.hostname(), node.uuid, pattern) {
+            if matches(node.hostname(), node.uuid(), pattern) {
                 let row = self.node_row(now, key, most_recent.contains(&Some(key)));
                 let left_out: usize = row.resources_left_out.iter().map(String::len).sum();
                 let amounts = amounts_len(&row.resources_total) * 2;
@@ -90,17 +90,17 @@ impl Scheduler {
     fn node_row(&self, now: Instant, key: NodeKey, most_recently_used: bool) -> NodeView {
         let node = self.cluster.nodes().node(key);
         let free = self.cluster.nodes().free(key);
-        let report = node.report.as_deref();
+        let report = node.report();
         let of = |figure: fn(&NodeReport) -> i64| report.map_or(-1, figure);
-        let (status, lost_since) = match node.presence {
-            Presence::Connected(_) => (node.status.name(), None),
+        let (status, lost_since) = match node.presence() {
+            Presence::Connected(_) => (node.status().name(), None),
             Presence::Lost(since) => (LOST, Some(since)),
         };
         let lost_s = lost_since.map(|since| now.saturating_duration_since(since).as_secs() as i64);
         NodeView {
-            node_uuid: node.uuid.to_string(),
+            node_uuid: node.uuid().to_string(),
             hostname: node.hostname().to_owned(),
-            roles: node.roles.to_string(),
+            roles: node.roles().to_string(),
             status: status.to_owned(),
             mem_total_mb: of(|report| report.mem_total_mib),
             mem_available_mb: of(|report| report.mem_available_mib),
@@ -111,36 +111,36 @@ impl Scheduler {
             cpus_online: of(|report| report.cpus_online),
             vcpus_free: free.vcpus.max(-1),
             load: of(|report| report.load),
-            instances: node.ledger.len() as i64,
-            unconfirmed: node.ledger.unconfirmed() as i64,
+            instances: node.ledger().len() as i64,
+            unconfirmed: node.ledger().unconfirmed() as i64,
             connected_s: match lost_since {
                 Some(_) => UNKNOWN,
-                None => now.saturating_duration_since(node.since).as_secs() as i64,
+                None => now.saturating_duration_since(node.since()).as_secs() as i64,
             },
             most_recently_used,
             labels: labels_of(node),
             resources_total: named(
-                &node.traits.resources,
+                &node.traits().resources,
                 self.cluster.columns(),
                 |_, total| total,
             ),
             resources_free: named(
-                &node.traits.resources,
+                &node.traits().resources,
                 self.cluster.columns(),
                 |column, _| self.cluster.nodes().free_custom(key, column).max(0),
             ),
-            resources_left_out: node.left_out.iter().map(|it| it.to_string()).collect(),
-            failures: match node.failures.at(now) {
+            resources_left_out: node.left_out().iter().map(|it| it.to_string()).collect(),
+            failures: match node.failures().at(now) {
                 0.0 => String::new(),
                 failures => format!("{failures:.2}"),
             },
             capabilities: node.capabilities().names().map(str::to_owned).collect(),
             lease_ms: lease_ms(node),
             fault: node.fault().map_or_else(String::new, ToString::to_string),
-            cordoned: node.is_cordoned,
-            drain: self.drain_words(node.uuid),
+            cordoned: node.is_cordoned(),
+            drain: self.drain_words(node.uuid()),
             lost_s,
-            address: address_text(node.address),
+            address: address_text(node.address()),
         }
     }
 }
@@ -157,7 +157,7 @@ fn address_text(address: Option<SocketAddr>) -> String {
 fn labels_of(node: &Node) -> BTreeMap<String, Vec<String>> {
     let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let is_shown = |(key, _): &&(Box<str>, Box<str>)| **key != *LACKS_VM_TYPE;
-    for (key, value) in node.traits.labels.iter().filter(is_shown) {
+    for (key, value) in node.traits().labels.iter().filter(is_shown) {
         labels
             .entry(key.to_string())
             .or_default()
@@ -171,6 +171,6 @@ fn lease_ms(node: &Node) -> Option<i64> {
     if !node.can(Capabilities::LEASE) {
         return None;
     }
-    let extras = node.report.as_ref()?.extras.as_ref()?;
+    let extras = node.report().as_ref()?.extras.as_ref()?;
     i64::try_from(extras.lease?.as_millis()).ok()
 }

@@ -46,10 +46,10 @@ impl Scheduler {
 
     /// A lost node is given up: it stays known, unless its launcher left in order and ran nothing.
     pub(crate) fn remember_lost(&mut self, node: &Node) {
-        if node.departure == Departure::Closed && node.ledger.len() == 0 {
+        if node.departure() == Departure::Closed && node.ledger().len() == 0 {
             return;
         }
-        let Presence::Lost(since) = node.presence else {
+        let Presence::Lost(since) = node.presence() else {
             return;
         };
         let known = KnownNode {
@@ -139,11 +139,11 @@ impl Scheduler {
 /// What is remembered of a node.
 fn known(node: &Node) -> KnownNode {
     KnownNode {
-        uuid: node.uuid,
-        roles: node.roles,
+        uuid: node.uuid(),
+        roles: node.roles(),
         hostname: node.hostname().into(),
-        address: node.address,
-        instances: node.ledger.len() as u64,
+        address: node.address(),
+        instances: node.ledger().len() as u64,
         lost_since_ms: None,
     }
 }

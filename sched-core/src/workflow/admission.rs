@@ -62,11 +62,12 @@ impl Scheduler {
             };
         };
         match kept.state() {
-            State::Waiting => Known::Waits,
-            State::Running { node }
+            State::Seeking { .. } | State::Waiting { .. } => Known::Waits,
+            State::Running { node, .. }
             | State::Placing(Placing {
                 node,
-                pending_on: Awaits::Node,
+                pending_on: Awaits::Node { .. },
+                ..
             }) => Known::On(*node),
             // It was deleted, and its launcher stops it once its lease is over: not before that is certain.
             State::Lost {
@@ -96,7 +97,7 @@ impl Scheduler {
         }
         let is_about_to_say = self.cluster.nodes().by_uuid(node).is_some_and(|key| {
             let node = self.cluster.nodes().node(key);
-            node.session().is_some() && !node.has_listed
+            node.session().is_some() && !node.has_listed()
         });
         if is_about_to_say {
             let text = format!(
@@ -178,9 +179,8 @@ impl Scheduler {
 
     /// Whoever asks for an instance now hears of what becomes of it.
     fn note_asker(&mut self, start: &PlacedStart) {
-        let kept = self.instances.get_mut(&start.request.instance);
-        if let Some(known) = kept.and_then(|kept| kept.start.as_mut()) {
-            known.sender = start.sender;
+        if let Some(kept) = self.instances.get_mut(&start.request.instance) {
+            kept.set_sender(start.sender);
         }
     }
 }

@@ -1,29 +1,25 @@
-//! What brings an instance that is looked after from one state to the next. Every change of state goes through
-//! [`Scheduler::turn`], which remembers it, and tells those who follow it; the states are drawn in `instances`.
+//! What brings an instance that is looked after from one state to the next; the states are drawn in `instance`, and what
+//! is done at every event is in `turn`.
 //!
 //! Here: how it finds a node, is given to it, is confirmed, refused, ends, or is deleted. How it waits is in `waiting`;
 //! making way in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
 
 use std::time::{Duration, Instant};
 
-use sched_model::{
-    InstanceStateEvent, LifeState, OnNodeLoss, StartFailure, StartFailureReason, Topic, Uuid,
-};
+use sched_model::{OnNodeLoss, StartFailure, StartFailureReason, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StartRequest};
-use crate::api::phase::IllegalTransition;
+use crate::api::phase::EventKind;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
 use crate::instance::tried::Tried;
-use crate::instance::{Awaits, Event, Instance, OnLoss, Placing, State};
+use crate::instance::{Event, Instance, OnLoss, Placing, State, Terms};
 use crate::journal::Next;
 use crate::peers::owner::Owner;
-use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
@@ -56,164 +52,6 @@ impl Scheduler {
         })
     }
 
-    /// Changes the state of an instance and nothing else; whether that was done.
-    pub(crate) fn transition(&mut self, instance: &InstanceId, state: State) -> bool {
-        match self.instances.transition(instance, state) {
-            Ok(kept) => kept.is_some(),
-            Err(illegal) => {
-                self.note_illegal(illegal);
-                false
-            }
-        }
-    }
-
-    /// A transition was refused, which is a defect of the scheduler.
-    pub(crate) fn note_illegal(&mut self, illegal: IllegalTransition) {
-        self.counters.illegal_transitions += 1;
-        self.notice(Notice::IllegalTransition(illegal));
-    }
-
-    /// Changes the state of an instance; what does not wait any more is not in the queue. A transition that the lifecycle
-    /// does not have is refused.
-    pub(crate) fn turn(&mut self, instance: &InstanceId, state: State, cause: &Cause) {
-        let (waits, what, key) = (state.waits(), state.word(), state.node());
-        if !self.transition(instance, state) {
-            return;
-        }
-        if !waits {
-            self.leave_queue(instance);
-        }
-        let node = key.map(|key| self.cluster.nodes().node(key).uuid);
-        let lease = key.and_then(|key| self.lease_of(key));
-        self.cluster.cordons_mut().note_turn(instance, node);
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.last_node = node.or(kept.last_node);
-            kept.lease = lease.or(kept.lease);
-            kept.bound_for = kept.bound_for.filter(|_| what == LifeState::Lost);
-            kept.note_suspension();
-            kept.note(Event {
-                at: self.now,
-                what: what.clone(),
-                node,
-                cause: cause.kept(),
-            });
-        }
-        self.journal.note_instance(instance);
-        if what == LifeState::Waiting {
-            self.tell_unsaid_pause(instance);
-        }
-        if what == LifeState::Waiting && self.config.durable {
-            // Who hears of it counts on it.
-            return self.after_commit(instance, Next::TellWaiting);
-        }
-        self.tell_state(instance, what, node, cause);
-    }
-
-    /// Tells that an instance waits.
-    pub(crate) fn tell_waiting(&mut self, instance: &InstanceId) {
-        let kept = self.instances.get(instance);
-        let why = kept.and_then(|kept| kept.history.last());
-        let why = why.map(|event| event.cause.clone());
-        let why = why.unwrap_or_default();
-        self.tell_state(instance, LifeState::Waiting, None, &why);
-    }
-
-    /// No longer looks after an instance: it is on no node any more, or needs it no longer.
-    pub(crate) fn let_go(&mut self, instance: &InstanceId, cause: &Cause) {
-        if !self.instances.contains(instance) {
-            return;
-        }
-        let what = LifeState::Gone;
-        let last = Event {
-            at: self.now,
-            what: what.clone(),
-            node: None,
-            cause: cause.kept(),
-        };
-        if let Err(illegal) = self.instances.remove(instance, last) {
-            return self.note_illegal(illegal);
-        }
-        self.leave_queue(instance);
-        self.cluster.cordons_mut().note_turn(instance, None);
-        if let Some(key) = self.cluster.placement(instance) {
-            self.cluster.ledger_mut(key).set_kept(instance, false);
-        }
-        self.journal.note_instance(instance);
-        self.tell_state(instance, what, None, cause);
-        self.queue.spare_no_more(instance);
-        self.timers.forget(instance);
-        self.note_out_of_the_way(instance);
-    }
-
-    /// Takes an instance out of the queue, if it is there.
-    pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
-        if self.queue.is_empty() {
-            return;
-        }
-        let kept = self.queue.node_kept_for(instance);
-        if self.queue.remove(instance).is_some() {
-            self.outranks_no_more();
-            if let Some(key) = kept {
-                self.wake(key);
-            }
-        }
-    }
-
-    pub(crate) fn tell_state(
-        &mut self,
-        instance: &InstanceId,
-        state: LifeState,
-        node: Option<Uuid>,
-        cause: &Cause,
-    ) {
-        if !self.peers.has_controllers() && !self.peers.has_subscribers() {
-            return;
-        }
-        let event = self.state_event(instance, state, node, cause);
-        self.tell_controllers(Topic::Instances, |session| {
-            let message = || Message::InstanceState(Box::new(event.clone()));
-            session.is_native().then(message)
-        });
-    }
-
-    /// Tells one peer the same, unless it is told as all others are.
-    pub(crate) fn copy_state(
-        &mut self,
-        to: SessionId,
-        instance: &InstanceId,
-        state: LifeState,
-        node: Option<Uuid>,
-        cause: &Cause,
-    ) {
-        let to_alone = self.peers.outside_audience(to, &Topic::Instances);
-        if to_alone.is_some_and(Session::is_native) {
-            let event = self.state_event(instance, state, node, cause);
-            self.send(to, Message::InstanceState(Box::new(event)));
-        }
-    }
-
-    fn state_event(
-        &self,
-        instance: &InstanceId,
-        state: LifeState,
-        node: Option<Uuid>,
-        cause: &Cause,
-    ) -> InstanceStateEvent {
-        let kept = self.instances.get(instance);
-        let target = kept.and_then(|kept| match *kept.state() {
-            State::Migrating { to, .. } => Some(self.cluster.nodes().node(to).uuid),
-            _ => None,
-        });
-        InstanceStateEvent {
-            instance_uuid: instance.to_string(),
-            node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
-            state,
-            detail: cause.to_string(),
-            priority: kept.map(|kept| i64::from(kept.priority)),
-            target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        }
-    }
-
     /// Whether a START that may be placed is to be looked after. One that is started anew although its lost node may come
     /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
     /// on disk: as one that waits in a batch, or from a life before.
@@ -224,8 +62,8 @@ impl Scheduler {
             || self.journal.is_recorded(&request.instance)
     }
 
-    /// Takes in a START whose instance is to be looked after and is on no node; in a state that does not matter yet.
-    /// `None` if it is looked after already, which no [`NewStart`] is but for one that is lost and started anew.
+    /// Takes in a START whose instance is to be looked after and is on no node: one is to be looked for. `None` if it is
+    /// looked after already, which no [`NewStart`] is but for one that is lost and started anew.
     pub(crate) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
         let start = start.into_start();
         let instance = start.request.instance.clone();
@@ -236,22 +74,24 @@ impl Scheduler {
         let waits = queue.map(|span| Duration::from_millis(span.ms()));
         let waits = waits.filter(|it| !it.is_zero());
         let attempts = asked.and_then(|asked| asked.attempts);
+        let is_to_restart = asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart);
+        let terms = Terms {
+            priority: priority.and_then(|it| u8::try_from(it).ok()),
+            waits_until: waits.map(|it| self.now + it),
+            max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
+            relocates: asked.is_some_and(|asked| asked.relocate)
+                || self.placement.policy().keeps_all(),
+            on_loss: match is_to_restart {
+                true => OnLoss::Restart,
+                false => OnLoss::Report,
+            },
+            is_operators: self.peers.owner(start.sender) != Owner::Controllers,
+            start: Some(start),
+        };
         let order = self.queue.next_order();
-        let mut kept = Instance::new(State::Waiting, order, self.now);
-        if let Some(priority) = priority.and_then(|it| u8::try_from(it).ok()) {
-            kept.priority = priority;
-        }
-        kept.waits_until = waits.map(|it| self.now + it);
-        kept.max_attempts = attempts.unwrap_or(USUAL_ATTEMPTS);
-        kept.relocates =
-            asked.is_some_and(|asked| asked.relocate) || self.placement.policy().keeps_all();
-        if asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart) {
-            kept.on_loss = OnLoss::Restart;
-        }
-        kept.is_operators = self.peers.owner(start.sender) != Owner::Controllers;
-        kept.start = Some(Box::new(start));
+        let kept = Instance::started(terms, order, self.now);
         let place = self.instances.vacant(instance.clone())?;
-        if let Err(illegal) = place.insert(kept) {
+        if let Err(illegal) = place.insert(Event::Managed, kept) {
             self.note_illegal(illegal);
             return None;
         }
@@ -266,12 +106,12 @@ impl Scheduler {
             return;
         };
         self.cluster.ledger_mut(key).set_kept(&instance, true);
-        let entry = self.cluster.nodes().node(key).ledger.get(&instance);
-        if entry.is_some_and(|entry| entry.phase == Phase::Claimed) {
-            self.turn(&instance, placing(key, Awaits::Commit), &Cause::Plain);
+        let entry = self.cluster.nodes().node(key).ledger().get(&instance);
+        if entry.is_some_and(|entry| entry.phase() == Phase::Claimed) {
+            self.turn(&instance, Event::Claimed { node: key }, &Cause::Plain);
             return self.after_commit(&instance, Next::Give);
         }
-        self.turn(&instance, placing(key, Awaits::Node), &Cause::Plain);
+        self.turn(&instance, Event::Given { node: key }, &Cause::Plain);
         self.hand_over(key, again);
     }
 
@@ -289,6 +129,9 @@ impl Scheduler {
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
     pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
+        if self.on(instance, Event::Sought).is_none() {
+            return;
+        }
         let Some(request) = self.request_now(instance) else {
             return self.let_go(instance, &Cause::StartForgotten);
         };
@@ -313,13 +156,13 @@ impl Scheduler {
         self.note_changes();
         let kept = self.instances.get(instance);
         let may_wait = kept.is_some_and(|it| {
-            let waits = it.waits_until.is_some_and(|until| until > self.now);
-            it.has_run || waits && self.queue.has_woken()
+            let waits = it.waits_until().is_some_and(|until| until > self.now);
+            it.has_run() || waits && self.queue.has_woken()
         });
         if !may_wait || self.queue.is_empty() {
             return self.claim_kept(instance, key, cause);
         }
-        self.turn(instance, State::Waiting, cause);
+        self.turn(instance, Event::Queued, cause);
         if self.enqueue(instance, request).is_err() {
             return self.claim_kept(instance, key, cause);
         }
@@ -333,7 +176,7 @@ impl Scheduler {
         instance: &InstanceId,
         request: &StartRequest,
     ) -> Option<NodeKey> {
-        let last = self.instances.get(instance)?.last_node;
+        let last = self.instances.get(instance)?.last_node();
         if let Some(last) = last
             && request.node_id.is_none()
             && !request.avoid.contains(&last)
@@ -355,20 +198,20 @@ impl Scheduler {
         let mut request = kept.request()?.clone();
         request
             .avoid
-            .extend(kept.tried.iter().map(|tried| tried.node));
-        let pinned = kept.pinned.map(|node| node.to_string().into());
+            .extend(kept.tried().iter().map(|tried| tried.node));
+        let pinned = kept.pinned().map(|node| node.to_string().into());
         request.node_id = pinned.or(request.node_id);
         Some(request)
     }
 
     /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
     pub(crate) fn claim_kept(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
-        if !self.claim_room(instance, key) {
+        if !self.may(instance, EventKind::Claimed) || !self.claim_room(instance, key) {
             return;
         }
         self.cluster.set_placement(instance, key);
         self.note_try(instance, key);
-        self.turn(instance, placing(key, Awaits::Commit), cause);
+        self.turn(instance, Event::Claimed { node: key }, cause);
         self.after_commit(instance, Next::Give);
         self.count_placement(instance);
     }
@@ -396,26 +239,36 @@ impl Scheduler {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
-        let (State::Placing(Placing { node, .. }), Some(start)) = (kept.state(), &kept.start)
+        let (State::Placing(Placing { node, .. }), Some(start)) = (kept.state(), kept.start())
         else {
             return;
         };
         let (key, start) = (*node, start.clone());
         if self.cluster.nodes().node(key).session().is_none() {
-            self.release(key, instance);
-            return self.seek(instance, &Cause::NodeLostUntold);
+            return self.release_and_seek(key, instance, &Cause::NodeLostUntold);
+        }
+        if !self.may(instance, EventKind::Given) {
+            return;
         }
         let restart = start.request.restart;
         let unconfirmed = self.cluster.number_start(key, start.sender, restart);
         self.cluster.ledger_mut(key).give(instance, unconfirmed);
-        self.transition(instance, placing(key, Awaits::Node));
+        self.on(instance, Event::Given { node: key });
         self.journal.note_instance(instance);
-        self.hand_over(key, *start);
+        self.hand_over(key, start);
+    }
+
+    /// An instance is not on its node any more, or is not to be: its claim there is given back, and another is looked for.
+    pub(crate) fn release_and_seek(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
+        if self.may(instance, EventKind::Sought) {
+            self.release(key, instance);
+            self.seek(instance, cause);
+        }
     }
 
     /// STATS say something new of an instance that is looked after.
     pub(crate) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
-        let Some(kept) = self.instances.get_mut(instance) else {
+        let Some(kept) = self.instances.get(instance) else {
             return;
         };
         let is_suspended = reported == InstanceState::ExitPaused;
@@ -424,8 +277,13 @@ impl Scheduler {
             State::Placing(_) if reported == InstanceState::Pending => {}
             // Also where nobody was told to start it: it was there when its room was claimed.
             State::Placing(Placing { node, .. }) if node == key => {
-                kept.note_running();
-                self.turn(instance, State::Running { node: key }, &Cause::Plain);
+                if !self.may(instance, EventKind::Listed) {
+                    return;
+                }
+                if let Some(kept) = self.instances.get_mut(instance) {
+                    kept.note_running();
+                }
+                self.turn(instance, Event::Listed { node: key }, &Cause::Plain);
                 self.wake_for_preemption(key);
                 if is_suspended {
                     self.suspension_reported(key, instance, true);
@@ -434,7 +292,7 @@ impl Scheduler {
             State::Suspending { node, .. } | State::Resuming { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
             }
-            State::Running { node } | State::Suspended { node, .. } if node == key => {
+            State::Running { node, .. } | State::Suspended { node, .. } if node == key => {
                 self.suspension_reported(key, instance, is_suspended);
             }
             State::Migrating { to, .. } if to == key => self.arrived(key, instance),
@@ -453,11 +311,10 @@ impl Scheduler {
         reason: &StartFailureReason,
         text: &ShortText,
     ) -> bool {
-        let is_awaited = placing(key, Awaits::Node);
         let Some(kept) = self.instances.get(instance) else {
             return false;
         };
-        if *kept.state() != is_awaited {
+        if !kept.state().is_starting_on(key) {
             return false;
         }
         if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
@@ -468,24 +325,24 @@ impl Scheduler {
         if *reason == StartFailureReason::FullComputeNode {
             self.note_full_again(key);
         }
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         let Some(kept) = self.instances.get_mut(instance) else {
             return true;
         };
-        kept.tried.note(Tried {
+        kept.note_refusal(Tried {
             node: uuid,
             reason: reason.clone(),
             detail: text.clone(),
         });
-        let (attempts, max) = (kept.tried.len(), kept.max_attempts as usize);
+        let (attempts, max) = (kept.tried().len(), kept.max_attempts() as usize);
         self.blame(key, instance, reason);
         let cause = Cause::NotStarted(uuid, reason.clone());
         // What ran before is not given up because of where it was sent to.
-        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run);
+        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
         if has_run || (may_try_elsewhere(reason) && attempts < max) {
             self.seek(instance, &cause);
             let kept = self.instances.get(instance);
-            if has_run && kept.is_some_and(|kept| *kept.state() == State::Waiting) {
+            if has_run && kept.is_some_and(|kept| kept.state().is_waiting()) {
                 let at = self.now + REFUSED_TIME;
                 self.timers.set(Timer::AskAgain(instance.clone()), at);
             }
@@ -508,7 +365,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
-        let request = kept.start.as_deref();
+        let request = kept.start();
         let sender = request.map_or(SessionId(0), |start| start.sender);
         let failure = StartFailure {
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
@@ -517,7 +374,7 @@ impl Scheduler {
             detail: Some(why.text.clone()),
             reasons: why.reasons,
             never: why.never,
-            attempts: kept.tried.said(),
+            attempts: kept.tried().said(),
             reason,
             seq: None,
         };
@@ -533,8 +390,8 @@ impl Scheduler {
     /// The nodes that refused an instance may be asked again.
     pub(crate) fn ask_again(&mut self, instance: &InstanceId) {
         let kept = self.instances.get_mut(instance);
-        if let Some(kept) = kept.filter(|kept| *kept.state() == State::Waiting) {
-            kept.tried.clear();
+        if let Some(kept) = kept.filter(|kept| kept.state().is_waiting()) {
+            kept.forget_refusals();
             self.leave_queue(instance);
             self.seek(instance, &Cause::RefusalsOver);
         }
@@ -558,15 +415,13 @@ impl Scheduler {
                 State::Migrating { .. } => self.move_is_late(&instance),
                 State::Updating { .. } => self.update_is_late(&instance),
                 State::Lost { node, then, .. } => self.loss_is_final(&instance, node, then),
-                State::Waiting | State::Running { .. } | State::Suspended { .. } => {}
+                State::Seeking { .. }
+                | State::Waiting { .. }
+                | State::Running { .. }
+                | State::Suspended { .. } => {}
             }
         }
     }
-}
-
-/// A START on its way to a node.
-pub(crate) fn placing(node: NodeKey, pending_on: Awaits) -> State {
-    State::Placing(Placing { node, pending_on })
 }
 
 /// Whether another node may do better.

@@ -11,7 +11,7 @@ impl Scheduler {
     /// Does something about an instance, unless its state changes before, once all that changed so far is on disk.
     pub(crate) fn after_commit(&mut self, instance: &InstanceId, next: Next) {
         if let Some(kept) = self.instances.get(instance) {
-            self.journal.wait(instance, kept.epoch, next);
+            self.journal.wait(instance, kept.epoch(), next);
         }
     }
 
@@ -31,7 +31,7 @@ impl Scheduler {
             let is_current = self
                 .instances
                 .get(&ready.instance)
-                .is_some_and(|kept| kept.epoch == ready.epoch);
+                .is_some_and(|kept| kept.epoch() == ready.epoch);
             if !is_current {
                 continue;
             }
@@ -51,7 +51,7 @@ impl Scheduler {
         let nodes = self.cluster.nodes();
         let claims_on = |uuid| {
             let key = nodes.by_uuid(uuid);
-            key.map_or(0, |key| nodes.node(key).ledger.len())
+            key.map_or(0, |key| nodes.node(key).ledger().len())
         };
         let Some(changed) = self.journal.take_changed(self.now, claims_on) else {
             return;

@@ -16,13 +16,12 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
-use crate::instance::{Awaits, By, State, Then};
+use crate::instance::{By, Event, State, Then};
 use crate::peers::Place;
 use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
 use crate::timers::Timer;
 use crate::workflow::admission::Known;
-use crate::workflow::care::placing;
 use crate::workflow::start::Refusal;
 
 impl Scheduler {
@@ -85,7 +84,7 @@ impl Scheduler {
     fn reattach(&mut self, now: Instant, key: NodeKey, id: SessionId, roles: Role) {
         let (old, old_roles) = (
             self.cluster.nodes().node(key).session(),
-            self.cluster.nodes().node(key).roles,
+            self.cluster.nodes().node(key).roles(),
         );
         if let Some(old) = old {
             self.peers.unset_node(old);
@@ -178,7 +177,7 @@ impl Scheduler {
         let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
         let node = self.cluster.nodes().node(key);
-        let (uuid, node_type) = (node.uuid, node_type(node.roles));
+        let (uuid, node_type) = (node.uuid(), node_type(node.roles()));
         if in_doubt > 0 {
             self.notice(Notice::InDoubt(uuid, in_doubt));
         }
@@ -297,21 +296,21 @@ impl Scheduler {
         let state = self.instances.get(instance).map(|kept| kept.state());
         let is_to_end = matches!(
             state,
-            Some(State::Stopping { node, then: Then::End, .. }) if *node == key
+            Some(State::Stopping { node, then: Then::End(_), .. }) if *node == key
         );
         if !is_to_end {
             return;
         }
         let cause = &Cause::NodeLostBeforeStop;
-        if self.take_up_update(key, instance, cause) {
+        if self.take_up_update(instance, cause) {
             return;
         }
-        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if entry.is_some_and(|entry| entry.unconfirmed().is_some()) {
-            return self.turn(instance, placing(key, Awaits::Node), cause);
+            return self.turn(instance, Event::StartAwaited, cause);
         }
         let kept = self.instances.get(instance);
-        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        let by = kept.and_then(|kept| kept.state().suspended_by().cloned());
         self.rolled_back(key, instance, by.unwrap_or(By::Command), cause);
         self.note_not_stopped(instance);
     }
@@ -375,7 +374,7 @@ fn last_deletes(unsent: &[Message]) -> IndexMap<InstanceId, usize> {
 
 /// The events that announce a node, one for each of its roles: original controllers join the roles of a node with both.
 fn connected(node: &Node) -> impl Iterator<Item = NodeConnected> {
-    let (uuid, roles) = (node.uuid, node.roles);
+    let (uuid, roles) = (node.uuid(), node.roles());
     let types = [
         (Role::AGENT, NodeType::Compute),
         (Role::NETAGENT, NodeType::Network),

@@ -25,7 +25,7 @@ use crate::api::record::{DrainRecord, NodeRecord, Record};
 use crate::api::refused::RefusalCause;
 use crate::api::sent::CommandName;
 use crate::cluster::cordons::{Drain, Misfitted, Moved};
-use crate::instance::{Awaits, DEFAULT_PRIORITY, Placing, State, Then};
+use crate::instance::{Awaits, DEFAULT_PRIORITY, Errand, Placing, State, Then};
 use crate::peers::session::Session;
 use crate::timers::Timer;
 use crate::workflow::migrate::{MOVE_TIME, Plan};
@@ -198,14 +198,14 @@ impl Scheduler {
     }
 
     fn len_of(&self, key: NodeKey) -> usize {
-        self.cluster.nodes().node(key).ledger.len()
+        self.cluster.nodes().node(key).ledger().len()
     }
 
     fn begin_drain(&mut self, id: SessionId, evacuate: &Evacuate) {
         let Some(key) = self.node_to_drain(id, &evacuate.workload_agent_uuid) else {
             return;
         };
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         self.cordon(uuid);
         let time = evacuate
             .deadline
@@ -225,7 +225,7 @@ impl Scheduler {
         if self
             .cluster
             .cordons()
-            .drain(self.cluster.nodes().node(key).uuid)
+            .drain(self.cluster.nodes().node(key).uuid())
             .is_some()
         {
             self.cluster.cordons_mut().stir();
@@ -249,7 +249,7 @@ impl Scheduler {
         };
         let node = self.cluster.nodes().node(key);
         // Before it has said what runs on it nobody knows what is to be moved.
-        if node.session().is_none() || !node.has_listed {
+        if node.session().is_none() || !node.has_listed() {
             return;
         }
         self.note_returned(key, uuid);
@@ -283,15 +283,16 @@ impl Scheduler {
         let instances = &self.instances;
         drain.settle(look, |instance| {
             let kept = instances.get(instance);
-            match kept.map(|kept| (kept.state(), kept.history.last())) {
+            match kept.map(|kept| (kept.state(), kept.history().last())) {
                 Some((State::Migrating { .. } | State::Placing(_), _)) => Moved::NotYet,
                 Some((
                     State::Stopping {
-                        then: Then::Again, ..
+                        then: Then::Again(_),
+                        ..
                     },
                     _,
                 )) => Moved::NotYet,
-                Some((State::Running { node } | State::Suspended { node, .. }, last))
+                Some((State::Running { node, .. } | State::Suspended { node, .. }, last))
                     if *node == key =>
                 {
                     let detail = last.map(|event| event.cause.text());
@@ -308,7 +309,7 @@ impl Scheduler {
         };
         let mut census = Census::default();
         let mut waiting = Vec::new();
-        for (instance, _) in self.cluster.nodes().node(key).ledger.entries_from(0) {
+        for (instance, _) in self.cluster.nodes().node(key).ledger().entries_from(0) {
             census.there += 1;
             let kept = self.instances.get(instance);
             let leaves = kept.is_some_and(|kept| match kept.state() {
@@ -324,8 +325,8 @@ impl Scheduler {
             {
                 continue;
             }
-            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
-            let order = kept.map_or(0, |kept| kept.order);
+            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority());
+            let order = kept.map_or(0, |kept| kept.order());
             waiting.push((tried, Reverse(priority), order, instance.clone()));
         }
         waiting.sort();
@@ -376,20 +377,20 @@ impl Scheduler {
             .instances
             .get(instance)
             .map(|kept| kept.state().clone());
-        if let Some(State::Placing(Placing { node, pending_on })) = state
+        if let Some(State::Placing(Placing {
+            node, pending_on, ..
+        })) = state
             && node == key
             && pending_on == Awaits::Commit
         {
             // Its node was not told of it yet.
-            self.release(key, instance);
-            self.seek(instance, &Cause::NodeDrained);
+            self.release_and_seek(key, instance, &Cause::NodeDrained);
             return Ok(());
         }
         let plan = Plan {
             target: None,
             due: self.now + MOVE_TIME,
-            asker: None,
-            demand: None,
+            errand: Errand::default(),
             why: Cause::NodeDrained,
         };
         self.move_instance(instance, plan).map_err(|declined| {
@@ -422,7 +423,7 @@ impl Scheduler {
 
     /// A node that is drained is lost: whether its instances are gone nobody can say.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         if self.cluster.cordons().drain(uuid).is_some() {
             self.end_drain(uuid, DrainState::Incomplete, "the node is lost");
         }

@@ -36,7 +36,7 @@ impl Scheduler {
         let hosts = placements.into_iter().map(|(key, count)| {
             let node = self.cluster.nodes().node(key);
             DecidedPlacement {
-                node_uuid: node.uuid.to_string(),
+                node_uuid: node.uuid().to_string(),
                 hostname: node.hostname().to_owned(),
                 count,
             }

@@ -9,11 +9,12 @@ use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
+use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd};
-use crate::instance::{AfterLoss, Awaits, By, Instance, Placing, State, Then};
+use crate::instance::{AfterLoss, By, Event, Instance, Placing, State, Then};
 use crate::placement::explain::Explanation;
-use crate::workflow::care::{COMMAND_TIME, placing};
+use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::start::Refusal;
 
 impl Scheduler {
@@ -21,7 +22,7 @@ impl Scheduler {
     /// it.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let is_kept = self.instances.contains(instance);
-        let in_doubt = self.cluster.nodes().node(key).ledger.in_doubt(instance);
+        let in_doubt = self.cluster.nodes().node(key).ledger().in_doubt(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
         let unanswered = in_doubt.filter(|_| how == Ended::NotThere);
         match self.end_entry(key, instance, how) {
@@ -56,8 +57,8 @@ impl Scheduler {
         let Some(kept) = self.instances.get_mut(instance) else {
             return;
         };
-        if *kept.state() != State::Waiting {
-            kept.has_left_unsaid = true;
+        if !kept.state().is_waiting() {
+            kept.note_pause_unsaid();
         } else if !kept.is_network_workload() {
             self.tell_originals(Some(from), || Message::Forward(parcel.clone()));
         }
@@ -65,10 +66,8 @@ impl Scheduler {
 
     /// Tells original controllers that an instance has stopped which went on elsewhere before, and waits now.
     pub(crate) fn tell_unsaid_pause(&mut self, instance: &InstanceId) {
-        let Some(kept) = self.instances.get_mut(instance) else {
-            return;
-        };
-        if !std::mem::take(&mut kept.has_left_unsaid) || kept.is_network_workload() {
+        let kept = self.instances.get(instance);
+        if kept.is_none_or(Instance::is_network_workload) {
             return;
         }
         self.tell_originals(None, || Message::InstanceStopped(instance.clone()));
@@ -99,16 +98,19 @@ impl Scheduler {
         };
         let why = kept.goes_on_after(how);
         // The START of what ran before has had its outcome.
-        let has_failed = is_open && !kept.has_run;
+        let has_failed = is_open && !kept.has_run();
         match kept.state().clone() {
             State::Stopping { node, then, .. } if node == key => {
+                if !self.may(instance, then.event()) {
+                    return Heard::Nobody;
+                }
                 self.release(key, instance);
                 match then {
-                    Then::End if has_failed => {
+                    Then::End(_) if has_failed => {
                         self.start_is_lost(key, instance);
                         Heard::Everybody
                     }
-                    Then::End => {
+                    Then::End(_) => {
                         self.let_go(instance, &Cause::Stopped);
                         Heard::Everybody
                     }
@@ -116,7 +118,8 @@ impl Scheduler {
                         self.victim_is_away(instance, &by);
                         Heard::Originals
                     }
-                    Then::Again => {
+                    Then::Again(errand) => {
+                        self.note_demand(instance, errand.demand);
                         self.seek(instance, &Cause::LeftNode);
                         Heard::Originals
                     }
@@ -126,6 +129,13 @@ impl Scheduler {
                 self.note_left(key, instance, why.is_some())
             }
             state if state.node() == Some(key) => {
+                let event = match why {
+                    Some(_) => EventKind::Sought,
+                    None => EventKind::Ended,
+                };
+                if !self.may(instance, event) {
+                    return Heard::Nobody;
+                }
                 self.release(key, instance);
                 let Some(why) = why else {
                     if has_failed {
@@ -138,7 +148,7 @@ impl Scheduler {
                 self.seek_after_its_end(key, instance, &why);
                 Heard::Originals
             }
-            State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid => {
+            State::Lost { node, then, .. } if node == self.cluster.nodes().node(key).uuid() => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
                     self.seek(instance, &why);
                     return Heard::Originals;
@@ -169,19 +179,25 @@ impl Scheduler {
             | State::Suspending {
                 by: By::Command, ..
             } if kept.node() == Some(key) => {
+                if !self.may(instance, EventKind::StartedAgain) {
+                    return Heard::Nobody;
+                }
                 self.give_up_command(key, instance);
                 if let Some(kept) = self.instances.get_mut(instance) {
-                    // After its own end that START is a new one, which fails if it does.
-                    kept.has_run &= goes_on;
-                    kept.tried.clear();
+                    if !goes_on {
+                        kept.note_own_end();
+                    }
+                    kept.forget_refusals();
                 }
                 let cause = &Cause::StartedAgain;
-                self.turn(instance, placing(key, Awaits::Node), cause);
+                self.turn(instance, Event::StartedAgain, cause);
             }
             // They end when their launcher has done, or could not do, what it was told.
             State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
-                if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.told_to_stop |= goes_on;
+                if let Some(kept) = self.instances.get_mut(instance)
+                    && goes_on
+                {
+                    kept.set_told_to_stop(true);
                 }
                 self.journal.note_instance(instance);
             }
@@ -208,22 +224,21 @@ impl Scheduler {
         let command = match self.state_of(instance) {
             Some(State::Suspending { .. }) => LifeCommand::Suspend,
             Some(State::Resuming { .. }) => LifeCommand::Resume,
-            Some(State::Updating { before, .. }) => {
-                self.settle_demand(key, instance, &before);
-                if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.pending = None;
-                }
+            Some(State::Updating { change, .. }) => {
+                self.settle_demand(key, instance, &change.before);
                 LifeCommand::Update
             }
             _ => return,
         };
         let reason = CommandFailureReason::Failed;
-        self.tell_asker(instance, key, command, reason, &Cause::EndedOnNode);
+        let asker = self.asker_of(instance);
+        let cause = &Cause::EndedOnNode;
+        self.tell_asker(asker, instance, key, command, reason, cause);
     }
 
     /// A START never arrived, and its instance, which is on no node, is not to be placed again.
     fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         let why = Explanation::of(Refusal::Lost.detail());
         let reason = StartFailureReason::LaunchFailure;
         self.fail_kept(instance, reason, Some(uuid), why);
@@ -237,8 +252,8 @@ impl Scheduler {
         };
         match kept.state().clone() {
             State::Placing(Placing { node, .. }) if node == key => {
-                let ledger = &self.cluster.nodes().node(key).ledger;
-                if kept.has_run || ledger.counts_starts() {
+                let ledger = self.cluster.nodes().node(key).ledger();
+                if kept.has_run() || ledger.counts_starts() {
                     return self.seek(instance, &Cause::NodeWithoutIt);
                 }
                 // An original launcher may yet begin it: nothing is started elsewhere that may run there.
@@ -247,7 +262,7 @@ impl Scheduler {
             State::Stopping { .. } | State::Migrating { .. } => {
                 self.kept_ended(key, instance, Ended::NotThere, is_open);
             }
-            state if state.node() == Some(key) && kept.told_to_stop => {
+            state if state.node() == Some(key) && kept.state().is_told_to_stop() => {
                 self.seek_after_its_end(key, instance, &Cause::EndedAfterAll);
             }
             state if state.node() == Some(key) => self.let_go(instance, &Cause::LostByNode),
@@ -262,15 +277,19 @@ impl Scheduler {
             return;
         };
         match kept.state().clone() {
-            State::Waiting => self.deleted_here(id, &instance),
-            State::Placing(Placing { node, pending_on }) if pending_on != Awaits::Node => {
+            State::Seeking { .. } | State::Waiting { .. } => self.deleted_here(id, &instance),
+            State::Placing(Placing {
+                node, pending_on, ..
+            }) if !pending_on.is_given() => {
+                if !self.may(&instance, EventKind::Ended) {
+                    return;
+                }
                 self.release(node, &instance);
                 self.deleted_here(id, &instance);
             }
-            State::Lost { node, until, .. } => {
-                let then = AfterLoss::Delete;
-                let state = State::Lost { node, until, then };
-                self.turn(&instance, state, &Cause::DeletedLost);
+            State::Lost { until, .. } => {
+                let event = Event::Deleted { due: until };
+                self.turn(&instance, event, &Cause::DeletedLost);
                 self.tell_deleted(id, &instance);
             }
             State::Migrating { from, .. } => {
@@ -279,7 +298,7 @@ impl Scheduler {
                 self.delete_on(id, parcel, from, target);
             }
             State::Placing(Placing { node, .. })
-            | State::Running { node }
+            | State::Running { node, .. }
             | State::Suspending { node, .. }
             | State::Suspended { node, .. }
             | State::Resuming { node, .. }
@@ -293,7 +312,7 @@ impl Scheduler {
     fn delete_on(&mut self, id: SessionId, parcel: Parcel, key: NodeKey, named: &Target) {
         let instance = &named.instance;
         let node = self.cluster.nodes().node(key);
-        let (uuid, session) = (node.uuid, node.session());
+        let (uuid, session) = (node.uuid(), node.session());
         let target = Target {
             instance: instance.clone(),
             node: uuid.to_string().into(),
@@ -301,20 +320,13 @@ impl Scheduler {
         let Some(session) = session else {
             return self.no_such_instance(id, &target, None);
         };
-        if !self.expect_answer(id, CommandName::Delete, instance) {
+        if !self.may(instance, EventKind::Deleted)
+            || !self.expect_answer(id, CommandName::Delete, instance)
+        {
             return;
         }
         let due = self.now + COMMAND_TIME;
-        let state = State::Stopping {
-            node: key,
-            then: Then::End,
-            due,
-        };
-        if let Some(before) = self.state_of(instance) {
-            // Should this be in vain, its end is not its own either.
-            self.note_told_to_stop(instance, &before);
-        }
-        self.turn(instance, state, &Cause::Deleted);
+        self.turn(instance, Event::Deleted { due }, &Cause::Deleted);
         self.cluster.ledger_mut(key).stop_sent(instance);
         let command = TargetedCommand {
             sender: id,
@@ -340,25 +352,27 @@ impl Scheduler {
             return;
         };
         let cause = &Cause::NotStoppedInTime;
-        if then == Then::End && self.take_up_update(key, instance, cause) {
+        if self.take_up_update(instance, cause) {
             return;
         }
         let kept = self.instances.get(instance);
-        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        let by = kept.and_then(|kept| kept.state().suspended_by().cloned());
         let by = by.unwrap_or(By::Command);
-        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        let errand = self.errand_of(instance);
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
         // While it is not on disk that it is to stop, its launcher is not told.
         let may_stop = entry.is_some_and(Entry::may_stop);
         let was_told = may_stop || !self.journal.is_unwritten(instance);
         self.rolled_back(key, instance, by, cause);
+        self.tell_mover(errand, instance, key, CommandFailureReason::Timeout, cause);
         match then {
-            Then::Wait(_) | Then::Again if was_told => {
+            Then::Wait(_) | Then::Again(_) if was_told => {
                 // Its launcher may yet come to it: that is not its end.
                 if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.told_to_stop = true;
+                    kept.set_told_to_stop(true);
                 }
             }
-            Then::Wait(_) | Then::Again | Then::End => {}
+            Then::Wait(_) | Then::Again(_) | Then::End(_) => {}
         }
         self.note_not_stopped(instance);
     }

@@ -31,7 +31,7 @@ impl Scheduler {
             seq,
             ended,
         } = *ends;
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         self.journal.begin_ends(uuid, incarnation, seq);
         if report.starts_seen.is_some() {
             self.cluster.note_counting(key);
@@ -70,7 +70,7 @@ impl Scheduler {
     ) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
         if let Some(key) = session.and_then(Session::node) {
-            let uuid = self.cluster.nodes().node(key).uuid;
+            let uuid = self.cluster.nodes().node(key).uuid();
             if !self.journal.note_end(uuid, seq) {
                 return;
             }
@@ -89,7 +89,7 @@ impl Scheduler {
             .cluster
             .nodes()
             .node(key)
-            .ledger
+            .ledger()
             .get(&instance)
             .is_some();
         let (parcel, told) = match how {
@@ -119,7 +119,7 @@ impl Scheduler {
     /// Whether the only START of an instance on a node is one that its launcher had not come to when it said that the
     /// instance had ended.
     fn is_of_earlier(&self, key: NodeKey, instance: &InstanceId, starts_seen: u64) -> bool {
-        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
         entry.is_some_and(|entry| entry.is_all_after(starts_seen))
     }
 

@@ -31,7 +31,7 @@ use crate::api::report::Report;
 use crate::api::sent::{CommandName, ReportName};
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::questions::{Asker, MAX_QUESTIONS};
-use crate::instance::{Awaits, Instance, Placing, State};
+use crate::instance::{Instance, Placing, State};
 use crate::workflow::reports::lives_on;
 
 /// What becomes of what a node says of an instance.
@@ -65,10 +65,12 @@ impl Scheduler {
                 Word::Foreign
             };
         };
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         let counts = match kept.state() {
             State::Migrating { from, to, .. } => *from == key || *to == key,
-            State::Lost { node, .. } => *node == uuid || kept.bound_for == Some(uuid),
+            State::Lost {
+                node, bound_for, ..
+            } => *node == uuid || *bound_for == Some(uuid),
             state if is_untold(state) => {
                 let may_be_there = state.node() == Some(key) || kept.was_on(uuid);
                 may_be_there && says == Says::Listed
@@ -222,9 +224,9 @@ impl Scheduler {
             .placement(instance)
             .filter(|holder| *holder != key);
         let entry =
-            holder.and_then(|holder| self.cluster.nodes().node(holder).ledger.get(instance));
+            holder.and_then(|holder| self.cluster.nodes().node(holder).ledger().get(instance));
         // The START was given from here, and is known to have come to something.
-        let is_sure = entry.is_some_and(|it| it.sender.is_some() && it.phase == Phase::Running);
+        let is_sure = entry.is_some_and(|it| it.sender().is_some() && it.phase() == Phase::Running);
         is_sure && !state.is_over()
     }
 }
@@ -232,8 +234,8 @@ impl Scheduler {
 /// Whether an instance runs nowhere as far as is known, and no node was told to start it.
 fn is_untold(state: &State) -> bool {
     match state {
-        State::Waiting => true,
-        State::Placing(Placing { pending_on, .. }) => *pending_on != Awaits::Node,
+        State::Seeking { .. } | State::Waiting { .. } => true,
+        State::Placing(Placing { pending_on, .. }) => !pending_on.is_given(),
         _ => false,
     }
 }
@@ -241,8 +243,8 @@ fn is_untold(state: &State) -> bool {
 impl Instance {
     /// Whether it was on this node before, as far as its history goes.
     fn was_on(&self, node: Uuid) -> bool {
-        let mut history = self.history.iter();
-        self.last_node == Some(node) || history.any(|event| event.node == Some(node))
+        let mut history = self.history().iter();
+        self.last_node() == Some(node) || history.any(|event| event.node == Some(node))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::api::command::Command;
 use crate::api::disk::{DiskSilence, DiskState};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::refused::RefusalCause;
-use crate::instance::{Awaits, Placing, State};
+use crate::instance::{Placing, State};
 use crate::journal::disk::Unwritten;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
@@ -114,15 +114,18 @@ impl Scheduler {
     fn look_at_unwritten(&mut self, start: Unwritten) {
         let instance = &start.instance;
         let kept = self.instances.get(instance);
-        let Some(kept) = kept.filter(|kept| kept.arrived == start.arrived && !kept.has_run) else {
+        let Some(kept) = kept.filter(|kept| kept.arrived() == start.arrived && !kept.has_run())
+        else {
             return;
         };
         if self.journal.is_on_disk(start.ticket) {
             return;
         }
         match kept.state() {
-            State::Waiting => {}
-            State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
+            State::Waiting { .. } => {}
+            State::Placing(Placing {
+                node, pending_on, ..
+            }) if !pending_on.is_given() => {
                 let node = *node;
                 self.release(node, instance);
             }
@@ -223,8 +226,8 @@ impl Scheduler {
         let kept = self.instances.get(instance);
         self.journal.is_recorded(instance)
             && kept.is_some_and(|kept| match kept.state() {
-                State::Waiting | State::Lost { .. } => true,
-                State::Placing(placing) => placing.pending_on != Awaits::Node,
+                State::Seeking { .. } | State::Waiting { .. } | State::Lost { .. } => true,
+                State::Placing(placing) => !placing.pending_on.is_given(),
                 _ => false,
             })
     }

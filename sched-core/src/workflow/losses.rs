@@ -15,9 +15,10 @@ use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
+use crate::api::phase::EventKind;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
-use crate::instance::{AfterLoss, Awaits, By, OnLoss, Placing, State, Then};
+use crate::instance::{AfterLoss, By, Event, Late, Loss, Move, OnLoss, Placing, State, Then, Way};
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
@@ -40,7 +41,7 @@ impl Scheduler {
         if !self.peers.is_native(id) {
             return;
         }
-        let waits_for = self.cluster.nodes().node(key).lease_ticket;
+        let waits_for = self.cluster.nodes().node(key).lease_ticket();
         if !self.journal.is_on_disk(waits_for) {
             return;
         }
@@ -64,7 +65,7 @@ impl Scheduler {
         listed: &[InstanceReport],
         is_own: impl Fn(u32) -> bool,
     ) {
-        let is_first = self.cluster.nodes().node(key).leased_at.is_none();
+        let is_first = self.cluster.nodes().node(key).leased_at().is_none();
         let Some(announced) = announced.filter(|_| is_first) else {
             return;
         };
@@ -72,9 +73,9 @@ impl Scheduler {
         let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
         for instance in own.map(|(_, listed)| &listed.instance) {
             if let Some(kept) = self.instances.get_mut(instance)
-                && kept.lease.is_some_and(|lease| lease < announced)
+                && kept.lease().is_some_and(|lease| lease < announced)
             {
-                kept.lease = Some(announced);
+                kept.note_node(None, Some(announced));
                 has_grown = true;
                 self.journal.note_instance(instance);
             }
@@ -92,7 +93,7 @@ impl Scheduler {
             return;
         }
         let node = self.cluster.nodes().node(key);
-        let (Some(session), Some(heard)) = (node.session(), node.leased_at) else {
+        let (Some(session), Some(heard)) = (node.session(), node.leased_at()) else {
             return;
         };
         let silent = self.lease_of(key).map_or(LEASE_LOOK, fence);
@@ -116,10 +117,13 @@ impl Scheduler {
             return Vec::new();
         }
         let node = self.cluster.nodes().node(key);
-        let uuid = node.uuid;
+        let uuid = node.uuid();
         let is_stranger = |instance: &InstanceId| {
             self.instances.contains(instance)
-                && node.ledger.get(instance).is_none_or(|entry| !entry.is_kept)
+                && node
+                    .ledger()
+                    .get(instance)
+                    .is_none_or(|entry| !entry.is_kept())
         };
         let own = (0..).zip(listed).filter(|(at, _)| is_own(*at));
         let strangers = own
@@ -144,10 +148,10 @@ impl Scheduler {
 
     /// The instances looked after that have an entry on a node.
     pub(crate) fn kept_on(&self, key: NodeKey) -> Vec<InstanceId> {
-        let ledger = &self.cluster.nodes().node(key).ledger;
+        let ledger = self.cluster.nodes().node(key).ledger();
         let entries = ledger.entries_from(0);
         entries
-            .filter(|(_, entry)| entry.is_kept)
+            .filter(|(_, entry)| entry.is_kept())
             .map(|(instance, _)| instance.clone())
             .collect()
     }
@@ -163,12 +167,13 @@ impl Scheduler {
             let Some(kept) = self.instances.get(&instance) else {
                 continue;
             };
-            if let State::Placing(Placing { node, pending_on }) = kept.state()
+            if let State::Placing(Placing {
+                node, pending_on, ..
+            }) = kept.state()
                 && *node == key
-                && *pending_on != Awaits::Node
+                && !pending_on.is_given()
             {
-                self.release(key, &instance);
-                self.seek(&instance, &Cause::NodeLostUntold);
+                self.release_and_seek(key, &instance, &Cause::NodeLostUntold);
             }
         }
     }
@@ -179,10 +184,10 @@ impl Scheduler {
             return;
         }
         for instance in self.kept_on(key) {
-            let Some(entry) = self.cluster.nodes().node(key).ledger.get(&instance) else {
+            let Some(entry) = self.cluster.nodes().node(key).ledger().get(&instance) else {
                 continue;
             };
-            let is_claim = entry.phase == Phase::Claimed;
+            let is_claim = entry.phase() == Phase::Claimed;
             let kept = self.instances.get(&instance);
             match kept.map(|kept| kept.state().clone()) {
                 Some(State::Migrating { to, .. }) if to == key && is_claim => {
@@ -190,11 +195,10 @@ impl Scheduler {
                     self.target_is_lost(&instance);
                 }
                 // It was to move to a node that was lost by then, and the disk was slow.
-                Some(State::Placing(Placing { node, pending_on }))
-                    if node == key && pending_on != Awaits::Node =>
-                {
-                    self.release(key, &instance);
-                    self.seek(&instance, &Cause::NodeLostUntold);
+                Some(State::Placing(Placing {
+                    node, pending_on, ..
+                })) if node == key && !pending_on.is_given() => {
+                    self.release_and_seek(key, &instance, &Cause::NodeLostUntold);
                 }
                 Some(state) if state.node() == Some(key) => {
                     self.lost_with_node(key, &instance, &state);
@@ -209,24 +213,26 @@ impl Scheduler {
     }
 
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
+        if !self.may(instance, EventKind::NodeLost) {
+            return;
+        }
         let may_have_ended = self.moved_with_node(instance, state);
-        self.note_told_to_stop(instance, state);
         let node = self.cluster.nodes().node(key);
-        let (uuid, lost_at) = match node.presence {
-            Presence::Lost(at) => (node.uuid, at),
-            Presence::Connected(_) => (node.uuid, self.now),
+        let (uuid, lost_at) = match node.presence() {
+            Presence::Lost(at) => (node.uuid(), at),
+            Presence::Connected(_) => (node.uuid(), self.now),
         };
         let fence = self.lease_of(key).map(|lease| lost_at + fence(lease));
-        let entry = node.ledger.get(instance);
-        let is_confirmed = entry.is_some_and(|entry| entry.phase == Phase::Running);
+        let entry = node.ledger().get(instance);
+        let is_confirmed = entry.is_some_and(|entry| entry.phase() == Phase::Running);
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
         let then = match state {
             State::Stopping {
-                then: Then::End, ..
+                then: Then::End(_), ..
             } => AfterLoss::Delete,
-            _ if kept.on_loss == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
+            _ if kept.on_loss() == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
             State::Placing(_) if !is_confirmed => {
                 self.release(key, instance);
                 let why = Explanation::of(Refusal::Lost.detail());
@@ -235,7 +241,7 @@ impl Scheduler {
             }
             // It is being stopped, and was to be placed again.
             State::Stopping {
-                then: Then::Wait(_) | Then::Again,
+                then: Then::Wait(_) | Then::Again(_),
                 ..
             } => AfterLoss::Replace,
             _ if may_have_ended => AfterLoss::Replace,
@@ -247,26 +253,26 @@ impl Scheduler {
             _ => self.now + LOST_TIME,
         };
         let node = uuid;
-        self.turn(
-            instance,
-            State::Lost { node, until, then },
-            &Cause::NodeLost,
-        );
+        let bound_for = match state {
+            State::Migrating {
+                to,
+                how: Move::Shipped,
+                ..
+            } => Some(self.cluster.nodes().node(*to).uuid()),
+            _ => None,
+        };
+        let loss = Loss {
+            node,
+            until,
+            then,
+            bound_for,
+            late: Late::default(),
+            way: Way::default(),
+        };
+        self.turn(instance, Event::NodeLost(loss), &Cause::NodeLost);
         self.batches.note_lost(instance);
         self.queue.remove(instance);
         self.release(key, instance);
-    }
-
-    /// If a node was told to stop what is to go on elsewhere, its end there is not the instance's, however late it comes.
-    pub(crate) fn note_told_to_stop(&mut self, instance: &InstanceId, state: &State) {
-        if let State::Stopping {
-            then: Then::Wait(_) | Then::Again,
-            ..
-        } = state
-            && let Some(kept) = self.instances.get_mut(instance)
-        {
-            kept.told_to_stop = true;
-        }
     }
 
     /// How long a node's launcher lets instances run without hearing from here.
@@ -275,7 +281,7 @@ impl Scheduler {
             .cluster
             .nodes()
             .node(key)
-            .report
+            .report()
             .as_ref()?
             .extras
             .as_ref()?;
@@ -301,34 +307,40 @@ impl Scheduler {
         then: AfterLoss,
         is_suspended: bool,
     ) {
+        if !self.may(instance, EventKind::NodeBack) {
+            return;
+        }
         self.take_up(key, instance);
+        let (node, due) = (key, self.now + COMMAND_TIME);
+        let back = |suspended| Event::NodeBack {
+            node,
+            suspended,
+            due,
+        };
         if then == AfterLoss::Delete {
-            return self.stop_there(key, instance, Then::End, &Cause::DeletedWhileLost);
+            self.turn(instance, back(None), &Cause::DeletedWhileLost);
+            return self.order_stop(key, instance);
         }
         let kept = self.instances.get(instance);
-        let by = kept.and_then(|kept| kept.suspended_by.clone());
+        let by = kept.and_then(|kept| kept.state().suspended_by().cloned());
         // Who had it suspended is not known where the scheduler was restarted during a move, or where somebody else did:
         // it stays suspended until it is resumed by command. A node may list it before it says in READY what it can do.
         let node = self.cluster.nodes().node(key);
-        let may_suspend = node.report.is_none() || node.can(Capabilities::SUSPEND);
+        let may_suspend = node.report().is_none() || node.can(Capabilities::SUSPEND);
         let by = by.or_else(|| may_suspend.then_some(By::Command));
         match by.filter(|_| is_suspended) {
-            None => self.turn(instance, State::Running { node: key }, &Cause::NodeBack),
+            None => self.turn(instance, back(None), &Cause::NodeBack),
             Some(by) => {
                 let is_evicted = by != By::Command;
                 self.cluster.ledger_mut(key).set_suspended(instance, true);
-                let state = State::Suspended { node: key, by };
-                self.turn(instance, state, &Cause::NodeBack);
+                self.turn(instance, back(Some(by)), &Cause::NodeBack);
                 if is_evicted {
                     self.wait_for_resume(instance, key);
                 }
             }
         }
         if let Some(kept) = self.instances.get_mut(instance) {
-            // What it was told before may still be on its way to be done.
-            let told_to_stop = kept.told_to_stop;
             kept.note_running();
-            kept.told_to_stop = told_to_stop;
         }
     }
 
@@ -356,7 +368,7 @@ impl Scheduler {
         if is_there {
             // It is back, and its launcher may have its lease extended any time: its STATS will tell.
             let until = self.now + LEASE_MARGIN;
-            self.transition(instance, State::Lost { node, until, then });
+            self.on(instance, Event::LossDeferred { until });
             return;
         }
         match then {
@@ -372,16 +384,25 @@ impl Scheduler {
 
     /// A node lists an instance that is thought to be elsewhere.
     pub(crate) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
+        let listed = Event::Listed { node: key };
         match state {
-            State::Waiting => {
+            State::Waiting { .. } => {
+                if !self.may(instance, listed.kind()) {
+                    return;
+                }
                 self.queue.remove(instance);
                 self.take_up(key, instance);
-                self.turn(instance, State::Running { node: key }, &Cause::Found);
+                self.turn(instance, listed, &Cause::Found);
             }
-            State::Placing(Placing { node, pending_on }) if *pending_on != Awaits::Node => {
+            State::Placing(Placing {
+                node, pending_on, ..
+            }) if !pending_on.is_given() => {
+                if !self.may(instance, listed.kind()) {
+                    return;
+                }
                 self.release(*node, instance);
                 self.take_up(key, instance);
-                self.turn(instance, State::Running { node: key }, &Cause::Found);
+                self.turn(instance, listed, &Cause::Found);
             }
             // It is on another node: this copy must not be.
             _ => self.order_stop(key, instance),
@@ -393,44 +414,15 @@ impl Scheduler {
         self.cluster.set_placement(instance, key);
         self.cluster.ledger_mut(key).set_kept(instance, true);
         let asked = self.instances.get(instance).and_then(|kept| kept.request());
-        let known = self.cluster.nodes().node(key).ledger.get(instance);
+        let known = self.cluster.nodes().node(key).ledger().get(instance);
         // An original launcher does not say what it asked for.
         if let (Some(request), Some(entry)) = (asked.cloned(), known)
-            && entry.asked == crate::Resources::ZERO
+            && entry.asked() == crate::Resources::ZERO
         {
             let custom = self.extras(&request).custom;
             let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_asked(instance, request.asked, custom);
         }
-    }
-
-    /// Has an instance stopped on its node.
-    pub(crate) fn stop_there(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        then: Then,
-        cause: &Cause,
-    ) {
-        self.begin_stopping(key, instance, then, cause);
-        self.order_stop(key, instance);
-    }
-
-    /// The same before its launcher is told.
-    pub(crate) fn begin_stopping(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        then: Then,
-        cause: &Cause,
-    ) {
-        let due = self.now + COMMAND_TIME;
-        let state = State::Stopping {
-            node: key,
-            then,
-            due,
-        };
-        self.turn(instance, state, cause);
     }
 
     /// Tells a node to stop an instance and keep nothing running of it.
@@ -442,7 +434,7 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         let delete = Delete {
             instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
+            workload_agent_uuid: node.uuid().to_string(),
             stop: true,
         };
         self.send(session, Message::Order(Box::new(Order::Stop(delete))));
@@ -460,12 +452,12 @@ impl Scheduler {
             return;
         }
         let now = self.now;
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         let tried = self
             .instances
             .get(instance)
             .into_iter()
-            .flat_map(|kept| kept.tried.iter());
+            .flat_map(|kept| kept.tried().iter());
         let alike: Vec<NodeKey> = tried
             .filter(|tried| tried.reason == *reason && tried.node != uuid)
             .filter_map(|tried| self.cluster.nodes().by_uuid(tried.node))

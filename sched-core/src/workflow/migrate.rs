@@ -17,11 +17,12 @@ use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, StartRequest};
+use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::ledger::{Entry, Phase, Unconfirmed};
-use crate::instance::{Awaits, By, Move, State, Then};
+use crate::instance::{By, Errand, Event, Move, State, Then};
 use crate::journal::Next;
-use crate::workflow::care::{COMMAND_TIME, placing};
+use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::endings::Heard;
 
 use self::target::pinned;
@@ -65,10 +66,8 @@ pub(crate) struct Plan {
     pub(crate) target: Option<NodeKey>,
     /// When it counts as failed.
     pub(crate) due: Instant,
-    /// Who wants to hear if it fails.
-    pub(crate) asker: Option<SessionId>,
-    /// What it is to ask for from then on.
-    pub(crate) demand: Option<Demand>,
+    /// What for.
+    pub(crate) errand: Errand,
     /// Why it moves, for people.
     pub(crate) why: Cause,
 }
@@ -95,7 +94,7 @@ impl Scheduler {
             text => Some(self.named_target(text)?),
         };
         let state = self.instances.get(instance).map(|kept| kept.state());
-        if state == Some(&State::Waiting) {
+        if state.is_some_and(State::is_waiting) {
             return self.pin(instance, target);
         }
         let time = migrate
@@ -105,8 +104,10 @@ impl Scheduler {
         let plan = Plan {
             target,
             due: self.now + time,
-            asker: Some(id),
-            demand: None,
+            errand: Errand {
+                asker: Some(id),
+                demand: None,
+            },
             why: Cause::Asked,
         };
         self.move_instance(instance, plan)
@@ -119,7 +120,7 @@ impl Scheduler {
                           say which node it is to wait for";
             return Err(Declined::new(CommandFailureReason::WrongState, detail));
         };
-        let uuid = self.cluster.nodes().node(target).uuid;
+        let uuid = self.cluster.nodes().node(target).uuid();
         let request = self.request_now(instance);
         if let Some(request) = request.map(|request| pinned(request, uuid)) {
             let why = self.why_not(&request?);
@@ -128,7 +129,7 @@ impl Scheduler {
             }
         }
         if let Some(kept) = self.instances.get_mut(instance) {
-            kept.pinned = Some(uuid);
+            kept.pin(uuid);
         }
         self.seek(instance, &Cause::WaitsForOneNode);
         Ok(())
@@ -144,17 +145,21 @@ impl Scheduler {
         plan: Plan,
     ) -> Result<(), Declined> {
         let from = self.movable(instance)?;
-        let request = self.request_on(from, instance, plan.demand.as_ref());
+        let request = self.request_on(from, instance, plan.errand.demand.as_ref());
         let to = self.target_for(instance, from, request.clone(), plan.target)?;
         self.ensure_managed(from, instance);
-        self.claim_as(&request, to);
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = plan.asker;
-            kept.pending = plan.demand.map(Box::new);
-            kept.told_to_stop = false;
+        if let Err(illegal) = self.instances.may(instance, EventKind::MovePlanned) {
+            let detail = illegal.to_string();
+            self.note_illegal(illegal);
+            return Err(Declined::new(CommandFailureReason::Failed, detail));
         }
-        let (how, due) = (Move::Claimed, plan.due);
-        self.turn(instance, State::Migrating { from, to, how, due }, &plan.why);
+        self.claim_as(&request, to);
+        let event = Event::MovePlanned {
+            to,
+            errand: Box::new(plan.errand),
+            due: plan.due,
+        };
+        self.turn(instance, event, &plan.why);
         self.after_commit(instance, Next::Move);
         Ok(())
     }
@@ -163,7 +168,7 @@ impl Scheduler {
     fn movable(&self, instance: &InstanceId) -> Result<NodeKey, Declined> {
         use CommandFailureReason::{NoInstance, WrongState};
         let key = match self.instances.get(instance).map(|kept| kept.state()) {
-            Some(State::Running { node } | State::Suspended { node, .. }) => *node,
+            Some(State::Running { node, .. } | State::Suspended { node, .. }) => *node,
             Some(state) => {
                 let detail = format!("it is {}; it can be moved once it runs", state.word());
                 return Err(Declined::new(WrongState, detail));
@@ -173,8 +178,8 @@ impl Scheduler {
                     .cluster
                     .placement(instance)
                     .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
-                let entry = self.cluster.nodes().node(key).ledger.get(instance);
-                if entry.is_none_or(|entry| entry.phase != Phase::Running) {
+                let entry = self.cluster.nodes().node(key).ledger().get(instance);
+                if entry.is_none_or(|entry| entry.phase() != Phase::Running) {
                     let detail = "its node has not said yet that it has it";
                     return Err(Declined::new(WrongState, detail));
                 }
@@ -183,7 +188,7 @@ impl Scheduler {
         };
         let node = self.cluster.nodes().node(key);
         if node.session().is_none() {
-            let detail = format!("its node {} is not connected", node.uuid);
+            let detail = format!("its node {} is not connected", node.uuid());
             return Err(Declined::new(WrongState, detail));
         }
         if !self.has_start(instance) && !node.can(Capabilities::MIGRATE) {
@@ -199,12 +204,12 @@ impl Scheduler {
 
     pub(crate) fn has_start(&self, instance: &InstanceId) -> bool {
         let kept = self.instances.get(instance);
-        kept.is_some_and(|kept| kept.start.is_some())
+        kept.is_some_and(|kept| kept.start().is_some())
     }
 
     /// The claim on the target is on disk: the holder is told.
     pub(crate) fn begin_move(&mut self, instance: &InstanceId) {
-        let Some((from, to, Move::Claimed, due)) = self.moving(instance) else {
+        let Some((from, to, Move::Claimed)) = self.moving(instance) else {
             return;
         };
         let (source, target) = (
@@ -212,8 +217,8 @@ impl Scheduler {
             self.cluster.nodes().node(to),
         );
         let lost = match (source.session(), target.session()) {
-            (None, _) => Some(source.uuid),
-            (_, None) => Some(target.uuid),
+            (None, _) => Some(source.uuid()),
+            (_, None) => Some(target.uuid()),
             _ => None,
         };
         if let Some(uuid) = lost {
@@ -221,48 +226,44 @@ impl Scheduler {
             return self.undo_move(instance, CommandFailureReason::Failed, &cause);
         }
         let both_ship = source.can(Capabilities::MIGRATE) && target.can(Capabilities::MIGRATE);
-        let is_suspended = source.ledger.get(instance).is_some_and(Entry::is_held_back);
-        // What it asks for is not changed by shipping it as it is.
-        let is_changed = self
-            .instances
+        let is_suspended = source
+            .ledger()
             .get(instance)
-            .is_some_and(|it| it.pending.is_some());
-        let how = if both_ship && !is_suspended && !is_changed {
-            Move::Shipped
-        } else {
-            Move::Cold
-        };
-        if how == Move::Cold && !self.has_start(instance) {
+            .is_some_and(Entry::is_held_back);
+        // What it asks for is not changed by shipping it as it is.
+        let is_changed = self.errand_of(instance).demand.is_some();
+        let is_shipped = both_ship && !is_suspended && !is_changed;
+        if !is_shipped && !self.has_start(instance) {
             let cause = &Cause::CannotBeShipped;
             return self.undo_move(instance, CommandFailureReason::NotSupported, cause);
         }
-        let words = match how {
-            Move::Shipped => &Cause::ShipsIt,
-            _ => &Cause::StopsIt,
+        let words = match is_shipped {
+            true => &Cause::ShipsIt,
+            false => &Cause::StopsIt,
         };
-        self.turn(instance, State::Migrating { from, to, how, due }, words);
-        match how {
-            Move::Shipped => self.order_to_ship(instance, from, to),
-            _ => self.order_stop(from, instance),
+        self.turn(instance, Event::MoveBegun { is_shipped }, words);
+        match is_shipped {
+            true => self.order_to_ship(instance, from, to),
+            false => self.order_stop(from, instance),
         }
     }
 
-    fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move, Instant)> {
+    fn moving(&self, instance: &InstanceId) -> Option<(NodeKey, NodeKey, Move)> {
         match *self.instances.get(instance)?.state() {
-            State::Migrating { from, to, how, due } => Some((from, to, how, due)),
+            State::Migrating { from, to, how, .. } => Some((from, to, how)),
             _ => None,
         }
     }
 
     fn order_to_ship(&mut self, instance: &InstanceId, from: NodeKey, to: NodeKey) {
-        let target = self.cluster.nodes().node(to).uuid;
+        let target = self.cluster.nodes().node(to).uuid();
         let node = self.cluster.nodes().node(from);
         let Some(session) = node.session() else {
             return;
         };
         let migrate = Migrate {
             instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
+            workload_agent_uuid: node.uuid().to_string(),
             target_node_uuid: target.to_string(),
             deadline: None,
         };
@@ -272,7 +273,10 @@ impl Scheduler {
     /// The target lists an instance that is to come to it.
     pub(crate) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
         match self.moving(instance) {
-            Some((from, to, Move::Shipped, _)) if to == key => {
+            Some((from, to, Move::Shipped)) if to == key => {
+                if !self.may(instance, EventKind::Arrived) {
+                    return;
+                }
                 self.release(from, instance);
                 self.note_arrived(instance, key);
             }
@@ -283,11 +287,7 @@ impl Scheduler {
 
     fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
         self.cluster.set_placement(instance, key);
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = None;
-            kept.has_left_unsaid = false;
-        }
-        self.turn(instance, State::Running { node: key }, &Cause::Moved);
+        self.turn(instance, Event::Arrived, &Cause::Moved);
     }
 
     /// The holder says that an instance which moves has ended there; whether that is its own end, or it `goes_on`, matters
@@ -298,7 +298,7 @@ impl Scheduler {
         instance: &InstanceId,
         goes_on: bool,
     ) -> Heard {
-        let Some((from, to, how, _)) = self.moving(instance) else {
+        let Some((from, to, how)) = self.moving(instance) else {
             return Heard::Everybody;
         };
         debug_assert_eq!(from, key);
@@ -307,45 +307,39 @@ impl Scheduler {
             // By itself: nobody was told to end it yet.
             self.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
-            self.tell_mover(instance, from, CommandFailureReason::WrongState, cause);
+            let (errand, reason) = (self.errand_of(instance), CommandFailureReason::WrongState);
+            self.tell_mover(errand, instance, from, reason, cause);
             self.let_go(instance, &Cause::Ended);
             return Heard::Everybody;
         }
+        self.note_demand(instance, self.errand_of(instance).demand);
         let mut start = None;
         if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = None;
-            kept.has_run = true;
-            let demand = kept.pending.take();
-            if let Some(known) = &mut kept.start {
-                known.set_restart();
-                if let Some(demand) = demand {
-                    known.set_demand(*demand);
-                }
-                start = Some(known.sender);
-            }
+            kept.note_ran();
+            start = kept.start().map(|start| start.sender);
         }
         let target = self.cluster.nodes().node(to);
         let is_listed = target
-            .ledger
+            .ledger()
             .get(instance)
-            .is_some_and(|entry| entry.phase == Phase::Running);
+            .is_some_and(|entry| entry.phase() == Phase::Running);
         if is_listed {
             self.note_arrived(instance, to);
             return Heard::Originals;
         }
         self.cluster.set_placement(instance, to);
         if how != Move::Shipped {
-            self.turn(instance, placing(to, Awaits::Commit), &Cause::LeftNode);
+            self.turn(instance, Event::LeftForTarget, &Cause::LeftNode);
             self.after_commit(instance, Next::Give);
         } else {
             // It is the target's to list it now; if it never does, the instance is started anew.
             let unconfirmed = Unconfirmed {
                 sender: start.unwrap_or(SessionId(0)),
-                ordinal: self.cluster.nodes().node(to).starts_sent,
+                ordinal: self.cluster.nodes().node(to).starts_sent(),
                 restart: true,
             };
             self.cluster.ledger_mut(to).give(instance, unconfirmed);
-            self.turn(instance, placing(to, Awaits::Node), &Cause::Shipped);
+            self.turn(instance, Event::LeftForTarget, &Cause::Shipped);
         }
         Heard::Originals
     }
@@ -367,13 +361,15 @@ impl Scheduler {
         let preemptor = match state {
             State::Migrating { .. } => None,
             State::Stopping { then, .. } => match then {
-                Then::Again => None,
+                Then::Again(_) => None,
                 Then::Wait(preemptor) => Some(preemptor),
-                Then::End => return false,
+                Then::End(_) => return false,
             },
             _ => {
-                if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.told_to_stop &= is_told_again;
+                if let Some(kept) = self.instances.get_mut(instance)
+                    && !is_told_again
+                {
+                    kept.set_told_to_stop(false);
                 }
                 self.journal.note_instance(instance);
                 return false;
@@ -406,20 +402,21 @@ impl Scheduler {
         {
             Some(State::Migrating { from, how, .. }) if from == key && how != Move::Claimed => {
                 self.undo_move(instance, reason, cause);
-                let entry = self.cluster.nodes().node(key).ledger.get(instance);
+                let entry = self.cluster.nodes().node(key).ledger().get(instance);
                 let may_stop = entry.is_some_and(Entry::may_stop);
                 if let Some(kept) = self.instances.get_mut(instance) {
                     // It says itself that it goes on running it, unless it was told before.
-                    kept.told_to_stop = may_stop;
+                    kept.set_told_to_stop(may_stop);
                 }
                 true
             }
             Some(State::Stopping {
                 node,
-                then: Then::Again,
+                then: Then::Again(errand),
                 ..
             }) if node == key => {
                 self.stays(instance, key, cause);
+                self.tell_mover(*errand, instance, key, reason, cause);
                 true
             }
             _ => false,
@@ -434,38 +431,31 @@ impl Scheduler {
 
     /// The target of a move is given up; its room is claimed no more.
     pub(crate) fn target_is_lost(&mut self, instance: &InstanceId) {
-        let Some((from, lost, how, due)) = self.moving(instance) else {
+        let Some((from, lost, how)) = self.moving(instance) else {
             return;
         };
-        let cause = Cause::TargetLost(self.cluster.nodes().node(lost).uuid);
+        let cause = Cause::TargetLost(self.cluster.nodes().node(lost).uuid());
         match how {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
-                let pending = self
-                    .instances
-                    .get(instance)
-                    .and_then(|it| it.pending.clone());
-                let mut request = self.request_on(from, instance, pending.as_deref());
-                request.avoid.push(self.cluster.nodes().node(lost).uuid);
+                let demand = self.errand_of(instance).demand;
+                let mut request = self.request_on(from, instance, demand.as_ref());
+                request.avoid.push(self.cluster.nodes().node(lost).uuid());
                 if let Some(to) = self.choose_ready(&request) {
                     self.claim_as(&request, to);
-                    return self.turn(instance, State::Migrating { from, to, how, due }, &cause);
+                    return self.turn(instance, Event::Retargeted { to }, &cause);
                 }
-                self.ends_first(instance, from, &cause);
+                self.ends_first(instance, &cause);
             }
-            Move::Shipped => self.ends_first(instance, from, &cause),
+            Move::Shipped => self.ends_first(instance, &cause),
         }
     }
 
     /// An instance whose holder may be about to end it, and for which no other node is claimed any more: if it ends it is
     /// placed again.
-    fn ends_first(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
-        let state = State::Stopping {
-            node,
-            then: Then::Again,
-            due: self.now + COMMAND_TIME,
-        };
-        self.turn(instance, state, cause);
+    fn ends_first(&mut self, instance: &InstanceId, cause: &Cause) {
+        let due = self.now + COMMAND_TIME;
+        self.turn(instance, Event::TargetLost { due }, cause);
     }
 
     /// An instance that was to leave its node does not: its room on the target is given back.
@@ -475,77 +465,85 @@ impl Scheduler {
         reason: CommandFailureReason,
         cause: &Cause,
     ) {
-        let Some((from, to, how, _)) = self.moving(instance) else {
+        let Some((from, to, _)) = self.moving(instance) else {
             return;
         };
+        if !self.may(instance, EventKind::Undone) {
+            return;
+        }
+        let errand = self.errand_of(instance);
         self.unclaim(to, instance);
         self.stays(instance, from, cause);
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.told_to_stop = how != Move::Claimed;
-        }
-        self.tell_mover(instance, from, reason, cause);
+        self.tell_mover(errand, instance, from, reason, cause);
     }
 
     /// The holder of an instance is given up; what was to become of it elsewhere is undone. Whether it may have been ended
     /// there because of it.
     pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
-        let told = self
-            .instances
-            .get(instance)
-            .is_some_and(|kept| kept.told_to_stop);
-        let State::Migrating { from, to, how, .. } = *state else {
+        let told = state.is_told_to_stop();
+        let (errand, reason) = (self.errand_of(instance), CommandFailureReason::Failed);
+        if let Some(node) = state.node() {
+            self.tell_mover(errand, instance, node, reason, &Cause::NodeLost);
+        }
+        let State::Migrating { to, how, .. } = *state else {
             return told;
         };
         self.unclaim(to, instance);
-        let reason = CommandFailureReason::Failed;
-        self.tell_mover(instance, from, reason, &Cause::NodeLost);
-        let target = self.cluster.nodes().node(to).uuid;
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.told_to_stop = how != Move::Claimed;
-            kept.bound_for = (how == Move::Shipped).then_some(target);
-        }
         told || how != Move::Claimed
     }
 
     /// An instance goes on where it is, as what it was before.
     pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
-        let entry = self.cluster.nodes().node(node).ledger.get(instance);
+        let entry = self.cluster.nodes().node(node).ledger().get(instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self
             .instances
             .get(instance)
-            .and_then(|kept| kept.suspended_by.clone());
+            .and_then(|kept| kept.state().suspended_by().cloned());
         if !is_suspended {
-            return self.turn(instance, State::Running { node }, cause);
+            return self.turn(instance, Event::Undone { suspended: None }, cause);
+        }
+        if !self.may(instance, EventKind::Undone) {
+            return;
         }
         let by = by.unwrap_or(By::Command);
         let is_evicted = by != By::Command;
         self.cluster.ledger_mut(node).note_suspended(instance);
-        self.turn(instance, State::Suspended { node, by }, cause);
+        let suspended = Some(by);
+        self.turn(instance, Event::Undone { suspended }, cause);
         if is_evicted {
             self.wait_for_resume(instance, node);
         }
     }
 
-    /// Tells who wanted an instance to move that it does not.
-    fn tell_mover(
+    /// An instance has left its node for other amounts: from now on it asks for these.
+    pub(crate) fn note_demand(&mut self, instance: &InstanceId, demand: Option<Demand>) {
+        if let (Some(demand), Some(kept)) = (demand, self.instances.get_mut(instance)) {
+            kept.set_demand(demand);
+        }
+    }
+
+    /// Tells who wanted an instance to move, if anybody did, that it does not.
+    pub(crate) fn tell_mover(
         &mut self,
+        errand: Errand,
         instance: &InstanceId,
         key: NodeKey,
         reason: CommandFailureReason,
         cause: &Cause,
     ) {
-        let Some(kept) = self.instances.get_mut(instance) else {
-            return;
-        };
-        let command = match kept.pending.take() {
+        let command = match errand.demand {
             Some(_) => LifeCommand::Update,
             None => LifeCommand::Migrate,
         };
-        if let Some(asker) = kept.asker.take() {
-            let words = cause.to_string();
-            self.fail_command(asker, command, instance, Some(key), reason, &words);
-        }
+        self.tell_asker(errand.asker, instance, key, command, reason, cause);
+    }
+
+    /// What an instance leaves its node for.
+    pub(crate) fn errand_of(&self, instance: &InstanceId) -> Errand {
+        let kept = self.instances.get(instance);
+        let errand = kept.and_then(|kept| kept.state().errand());
+        errand.cloned().unwrap_or_default()
     }
 
     /// Claims on a node what a request asks for, before anybody is told.
@@ -557,8 +555,6 @@ impl Scheduler {
 
     /// The claim of a managed instance that its node is not told of yet.
     pub(crate) fn claimed(&self, request: &StartRequest) -> Entry {
-        let mut entry = Entry::claimed(request.asked, self.extras(request), self.now);
-        entry.is_kept = true;
-        entry
+        Entry::claimed(request.asked, self.extras(request), self.now).kept()
     }
 }

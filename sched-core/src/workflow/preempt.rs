@@ -17,14 +17,15 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::{Capabilities, StartRequest};
+use crate::api::phase::EventKind;
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
 use crate::cluster::view::Asked;
-use crate::instance::{Awaits, By, Instance, Placing, State, Then};
+use crate::instance::{Awaits, By, Event, Instance, Placing, State, Then};
 use crate::journal::Next;
 use crate::placement::choose::count_group;
 use crate::queue::Purpose;
-use crate::workflow::care::{COMMAND_TIME, placing};
+use crate::workflow::care::COMMAND_TIME;
 
 use self::victims::{Lack, Plan, Victim, Way, cheapest};
 
@@ -87,7 +88,7 @@ impl Scheduler {
         instance: &InstanceId,
         request: &StartRequest,
     ) -> Option<(NodeKey, Plan)> {
-        let priority = self.instances.get(instance)?.priority;
+        let priority = self.instances.get(instance)?.priority();
         let pool = Pool::of(request);
         let view = self.view(pool);
         let asked = view.asked(request, self.cluster.labels(pool));
@@ -139,16 +140,16 @@ impl Scheduler {
     /// The instances on a node that may have to make way for one of this priority.
     fn victims_on(&self, key: NodeKey, priority: u8, left: &mut usize) -> Vec<Victim> {
         let node = self.cluster.nodes().node(key);
-        let entries = node.ledger.entries_from(0);
+        let entries = node.ledger().entries_from(0);
         let suspends = node.can(Capabilities::SUSPEND);
         let looked_at = entries
             .take(MAX_ENTRIES_PER_NODE.min(*left))
             .inspect(|_| *left -= 1);
         looked_at
-            .filter(|(_, entry)| entry.is_kept && entry.phase == Phase::Running)
+            .filter(|(_, entry)| entry.is_kept() && entry.phase() == Phase::Running)
             .filter_map(|(instance, entry)| {
                 let kept = self.instances.get(instance)?;
-                let may = kept.priority < priority && !self.queue.is_spared(instance, self.now);
+                let may = kept.priority() < priority && !self.queue.is_spared(instance, self.now);
                 may.then(|| self.as_victim(key, instance, entry, kept, suspends))?
             })
             .collect()
@@ -165,27 +166,28 @@ impl Scheduler {
         suspends: bool,
     ) -> Option<Victim> {
         let suspends = match kept.state() {
-            State::Running { node } if *node == key => suspends,
+            State::Running { node, .. } if *node == key => suspends,
             State::Suspended {
                 node,
                 by: By::Preemptor(_),
+                ..
             } if *node == key => false,
             _ => return None,
         };
         Some(Victim {
             instance: instance.clone(),
-            priority: kept.priority,
-            frees: self.cluster.nodes().node(key).ledger.frees(entry),
+            priority: kept.priority(),
+            frees: self.cluster.nodes().node(key).ledger().frees(entry),
             custom: entry.custom().into(),
-            age: self.now.saturating_duration_since(entry.since),
+            age: self.now.saturating_duration_since(entry.since()),
             suspends,
-            stops: kept.start.is_some(),
+            stops: kept.start().is_some(),
         })
     }
 
     /// Claims room for an instance on a node, and has those who are in its way make it.
     fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: Plan) -> bool {
-        if !self.claim_room(instance, key) {
+        if !self.may(instance, EventKind::Preempts) || !self.claim_room(instance, key) {
             return false;
         }
         self.cluster.set_placement(instance, key);
@@ -197,19 +199,23 @@ impl Scheduler {
             Some(only) if set.len() == 1 => Cause::VictimLeaves(only.clone()),
             _ => Cause::VictimsLeave(set.len()),
         };
-        let pending_on = Awaits::Victims(set, self.now + VICTIMS_TIME);
-        self.turn(instance, placing(key, pending_on), &cause);
+        let event = Event::Preempts {
+            node: key,
+            victims: set,
+            due: self.now + VICTIMS_TIME,
+        };
+        self.turn(instance, event, &cause);
         self.count_placement(instance);
         let cause = Cause::MakesWay(instance.clone());
         for (victim, way) in &plan.victims {
             match way {
                 Way::Suspend => {
                     let by = By::Preemptor(instance.clone());
-                    self.begin_suspending(key, victim, by, &cause);
+                    self.begin_suspending(victim, by, None, &cause);
                 }
                 Way::Stop => {
-                    let then = Then::Wait(instance.clone());
-                    self.begin_stopping(key, victim, then, &cause);
+                    let (by, due) = (instance.clone(), self.now + COMMAND_TIME);
+                    self.turn(victim, Event::Preempted { by, due }, &cause);
                 }
             }
             self.after_commit(victim, Next::MakeWay);
@@ -260,12 +266,12 @@ impl Scheduler {
 
     /// Lets an instance that was stopped wait for room: in the queue, so that who stands before it is served first.
     fn wait_again(&mut self, victim: &InstanceId, cause: &Cause) {
+        if self.on(victim, Event::Sought).is_none() {
+            return;
+        }
         if let Some(kept) = self.instances.get_mut(victim) {
-            kept.has_run = true;
-            kept.tried.clear();
-            if let Some(start) = &mut kept.start {
-                start.request.restart = true;
-            }
+            kept.note_ran();
+            kept.forget_refusals();
         }
         match self.request_now(victim) {
             Some(request) => {
@@ -287,7 +293,8 @@ impl Scheduler {
             let Some(instance) = self.queue.next_seeking() else {
                 return any;
             };
-            if self.state_of(&instance) != Some(State::Waiting) {
+            let kept = self.instances.get(&instance);
+            if !kept.is_some_and(|kept| kept.state().is_waiting()) {
                 continue;
             }
             let Some(request) = self.request_now(&instance) else {
@@ -309,22 +316,21 @@ impl Scheduler {
             return;
         };
         let Some(State::Placing(Placing {
-            node,
-            pending_on: Awaits::Victims(mut set, due),
+            pending_on: Awaits::Victims(victims, _),
+            ..
         })) = self.state_of(&preemptor)
         else {
             return;
         };
-        if !set.remove(victim) {
+        if !victims.contains(victim) {
             return;
         }
-        if set.is_empty() {
-            let state = placing(node, Awaits::Commit);
-            self.turn(&preemptor, state, &Cause::RoomFreed);
+        let event = Event::VictimAway(victim.clone());
+        if victims.len() == 1 {
+            self.turn(&preemptor, event, &Cause::RoomFreed);
             self.after_commit(&preemptor, Next::Give);
         } else {
-            let state = placing(node, Awaits::Victims(set, due));
-            self.transition(&preemptor, state);
+            self.on(&preemptor, event);
         }
     }
 
@@ -338,6 +344,7 @@ impl Scheduler {
         if let Some(State::Placing(Placing {
             node,
             pending_on: Awaits::Victims(set, _),
+            ..
         })) = self.state_of(preemptor)
             && set.contains(victim)
         {
@@ -368,8 +375,7 @@ impl Scheduler {
 
     /// Gives up the room that was being made for an instance, and looks for another.
     fn make_no_room(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
-        self.release(key, instance);
-        self.seek(instance, cause);
+        self.release_and_seek(key, instance, cause);
     }
 
     /// More of what runs on a node could make way now: who waits may take its room.
@@ -385,7 +391,7 @@ impl Scheduler {
             return false;
         }
         for pool in Pool::ALL {
-            if self.cluster.nodes().node(key).slots[pool as usize].is_none() {
+            if self.cluster.nodes().node(key).slots()[pool as usize].is_none() {
                 continue;
             }
             let waiting = self.queue.iter_after(pool, None);

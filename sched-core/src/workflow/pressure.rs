@@ -10,7 +10,7 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
 use crate::cluster::ledger::Phase;
-use crate::instance::{DEFAULT_PRIORITY, State};
+use crate::instance::{DEFAULT_PRIORITY, Errand, State};
 use crate::workflow::migrate::{MOVE_TIME, Plan};
 
 /// Least time between two moves away from a node: what a launcher goes by is an average over 10 s, which has to fall
@@ -25,7 +25,7 @@ impl Scheduler {
     /// A node has come to be short of memory, or is not any more.
     pub(crate) fn pressure_changed(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
-        let uuid = node.uuid;
+        let uuid = node.uuid();
         let news = if node.is_short_of_memory() {
             self.counters.pressures += 1;
             let node = self.cluster.nodes().node(key);
@@ -40,13 +40,13 @@ impl Scheduler {
     pub(crate) fn relieve(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let is_soon = node
-            .relieved_at
+            .relieved_at()
             .is_some_and(|at| self.now < at + RELIEF_TIME);
         let is_to_be = self.placement.policy().pressure == PressurePolicy::Evict;
         if !is_to_be || is_soon || !node.is_short_of_memory() {
             return;
         }
-        let uuid = node.uuid;
+        let uuid = node.uuid();
         let Some(movable) = self.movable_from(key) else {
             return;
         };
@@ -55,8 +55,7 @@ impl Scheduler {
             let plan = Plan {
                 target: None,
                 due: self.now + MOVE_TIME,
-                asker: None,
-                demand: None,
+                errand: Errand::default(),
                 why: Cause::NodeShortOfMemory,
             };
             if self.move_instance(&instance, plan).is_ok() {
@@ -73,16 +72,16 @@ impl Scheduler {
     /// most memory. `None` while something is on its way away from there.
     fn movable_from(&self, key: NodeKey) -> Option<Vec<InstanceId>> {
         let mut movable = Vec::new();
-        for (instance, entry) in self.cluster.nodes().node(key).ledger.entries_from(0) {
+        for (instance, entry) in self.cluster.nodes().node(key).ledger().entries_from(0) {
             let kept = self.instances.get(instance);
             match kept.map(|kept| kept.state()) {
                 Some(State::Migrating { from, .. }) if *from == key => return None,
                 Some(State::Stopping { .. }) => return None,
                 _ => {}
             }
-            if entry.phase == Phase::Running {
-                let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
-                movable.push((priority, Reverse(entry.used_mem_mib), instance.clone()));
+            if entry.phase() == Phase::Running {
+                let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority());
+                movable.push((priority, Reverse(entry.used_mem_mib()), instance.clone()));
             }
         }
         movable.sort();

@@ -17,7 +17,10 @@ use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored, RestoredStart};
 use crate::api::text::ShortText;
 use crate::instance::tried::Tried;
-use crate::instance::{AfterLoss, Awaits, By, Event, Instance, OnLoss, State, Then};
+use crate::instance::{
+    AfterLoss, Awaits, Before, By, Event, HistoryEvent, Instance, Late, Loss, OnLoss, Past, State,
+    Terms, Then, Way,
+};
 use crate::workflow::losses::fence;
 
 impl Scheduler {
@@ -26,41 +29,43 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return self.batch_record(instance);
         };
-        let start = kept.start.as_deref();
-        let uuid_of = |key| self.cluster.nodes().node(key).uuid;
+        let start = kept.start();
+        let uuid_of = |key| self.cluster.nodes().node(key).uuid();
         let (node, target) = match *kept.state() {
-            State::Lost { node, .. } => (Some(node), None),
+            State::Lost {
+                node, bound_for, ..
+            } => (Some(node), bound_for.or(kept.pinned())),
             State::Migrating { from, to, .. } => (Some(uuid_of(from)), Some(uuid_of(to))),
             _ => (
-                kept.state().node().map(uuid_of).or(kept.last_node),
-                kept.pinned,
+                kept.state().node().map(uuid_of).or(kept.last_node()),
+                kept.pinned(),
             ),
         };
         Some(Record::Instance(Box::new(InstanceRecord {
             payload: start.map(|start| start.parcel.payload.clone()),
             sender: start.map(|start| start.parcel.origin).unwrap_or_default(),
-            priority: kept.priority,
-            life: life(kept.state(), kept.suspended_by.is_some()),
+            priority: kept.priority(),
+            life: life(kept.state()),
             node,
             target,
-            arrived_ms: self.unix_ms(kept.arrived),
-            deadline_ms: kept.waits_until.map(|until| self.unix_ms(until)),
-            attempts: u32::try_from(kept.tried.len()).unwrap_or(u32::MAX),
-            order: kept.order,
-            tried: kept.tried.iter().map(attempt_record).collect(),
+            arrived_ms: self.unix_ms(kept.arrived()),
+            deadline_ms: kept.waits_until().map(|until| self.unix_ms(until)),
+            attempts: u32::try_from(kept.tried().len()).unwrap_or(u32::MAX),
+            order: kept.order(),
+            tried: kept.tried().iter().map(attempt_record).collect(),
             history: kept
-                .history
+                .history()
                 .iter()
                 .map(|it| self.event_record(it))
                 .collect(),
-            by_operator: kept.suspended_by == Some(By::Command),
-            has_run: kept.has_run,
-            max_attempts: kept.max_attempts,
-            lease_ms: kept.lease.map(ms),
+            by_operator: kept.state().suspended_by() == Some(&By::Command),
+            has_run: kept.has_run(),
+            max_attempts: kept.max_attempts(),
+            lease_ms: kept.lease().map(ms),
             is_deleted: is_deleted(kept.state()),
-            told_to_stop: kept.told_to_stop,
-            relocate: kept.relocates,
-            restart_on_loss: kept.on_loss == OnLoss::Restart,
+            told_to_stop: kept.state().is_told_to_stop(),
+            relocate: kept.relocates(),
+            restart_on_loss: kept.on_loss() == OnLoss::Restart,
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,
             batch_operator: None,
@@ -84,11 +89,11 @@ impl Scheduler {
     /// The node that has an instance of which nothing else is on disk, or may still come back with it.
     fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
         let holder = self.cluster.placement(instance);
-        let holder = holder.map(|key| self.cluster.nodes().node(key).uuid);
+        let holder = holder.map(|key| self.cluster.nodes().node(key).uuid());
         holder.or_else(|| self.settling.expected_on(instance))
     }
 
-    fn event_record(&self, event: &Event) -> record::Event {
+    fn event_record(&self, event: &HistoryEvent) -> record::Event {
         record::Event {
             at_ms: self.unix_ms(event.at),
             what: event.what.as_str().into(),
@@ -147,14 +152,20 @@ impl Scheduler {
             }
             return;
         }
-        let state = self.state_after_restart(&record);
-        let kept = self.kept_of(&record, start, state);
-        let waits = *kept.state() == State::Waiting;
+        let loss = self.loss_by_restart(&record);
+        let waits = loss.is_none();
+        let kept = self.kept_of(&record, start, waits);
+        let before = match loss {
+            Some(loss) => Before::Lost(loss),
+            None => Before::Waited {
+                pinned: pinned(&record),
+            },
+        };
         self.queue.note_order(record.order);
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return;
         };
-        if let Err(illegal) = place.insert(kept) {
+        if let Err(illegal) = place.insert(Event::Restored(before), kept) {
             return self.note_illegal(illegal);
         }
         if !waits {
@@ -176,62 +187,45 @@ impl Scheduler {
         &self,
         record: &InstanceRecord,
         start: Option<PlacedStart>,
-        state: State,
+        waits: bool,
     ) -> Instance {
-        let arrived = self.instant_of(record.arrived_ms);
-        let mut kept = Instance::new(state, record.order, arrived);
-        kept.start = start.map(Box::new);
-        kept.priority = record.priority;
-        kept.waits_until = record.deadline_ms.map(|at| self.instant_of(at));
-        kept.max_attempts = record.max_attempts;
-        kept.tried = record.tried.iter().map(attempt_of).collect();
-        kept.relocates = record.relocate;
-        if record.restart_on_loss {
-            kept.on_loss = OnLoss::Restart;
-        }
-        kept.has_run = record.has_run;
-        kept.last_node = record.node;
-        // Nobody knows how far it was.
-        kept.bound_for = record.target.filter(|_| record.life == Life::Migrating);
-        kept.suspended_by = match record.life {
-            Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
-                Some(By::Command)
-            }
-            Life::Suspended | Life::Resuming | Life::Suspending => {
-                Some(By::Preemptor(InstanceId::new("")))
-            }
-            _ => None,
-        };
-        kept.lease = record.lease_ms.map(Duration::from_millis);
-        kept.history = record.history.iter().map(|it| self.event_of(it)).collect();
-        // What is on no node has a target only if it waits for that one alone.
-        kept.pinned = record.target.filter(|_| record.life == Life::Waiting);
-        kept.told_to_stop = record.told_to_stop
-            || match record.life {
-                Life::Migrating => true,
-                Life::Stopping => !record.is_deleted,
-                _ => false,
-            };
-        if *kept.state() == State::Waiting && !kept.has_run && kept.waits_until.is_none() {
-            // Nobody was told that it waits: it has as long as nodes have to come back.
-            kept.waits_until = Some(self.now + self.config.settle_time);
-        }
-        if let Some(start) = &mut kept.start {
-            if kept.has_run {
-                start.set_restart();
-            }
+        let start = start.map(|mut start| {
             if let Some(demand) = &record.updated {
                 start.set_demand(demand.clone());
             }
+            start
+        });
+        let mut waits_until = record.deadline_ms.map(|at| self.instant_of(at));
+        if waits && !record.has_run && waits_until.is_none() {
+            // Nobody was told that it waits: it has as long as nodes have to come back.
+            waits_until = Some(self.now + self.config.settle_time);
         }
-        kept
+        let terms = Terms {
+            start,
+            priority: Some(record.priority),
+            waits_until,
+            max_attempts: record.max_attempts,
+            relocates: record.relocate,
+            on_loss: match record.restart_on_loss {
+                true => OnLoss::Restart,
+                false => OnLoss::Report,
+            },
+            is_operators: false,
+        };
+        let past = Past {
+            tried: record.tried.iter().map(attempt_of).collect(),
+            has_run: record.has_run,
+            last_node: record.node,
+            lease: record.lease_ms.map(Duration::from_millis),
+            history: record.history.iter().map(|it| self.event_of(it)).collect(),
+        };
+        let arrived = self.instant_of(record.arrived_ms);
+        Instance::started(terms, record.order, arrived).with_past(past)
     }
 
-    /// The state of an instance of which only that is known what it was before the restart.
-    fn state_after_restart(&self, record: &InstanceRecord) -> State {
-        let Some(node) = record.node.filter(|_| record.life != Life::Waiting) else {
-            return State::Waiting;
-        };
+    /// An instance of which only that is known what it was before the restart is lost with its node; `None` if it waited.
+    fn loss_by_restart(&self, record: &InstanceRecord) -> Option<Loss> {
+        let node = record.node.filter(|_| record.life != Life::Waiting)?;
         let lease = record.lease_ms.filter(|_| record.restart_on_loss);
         let fenced = lease.map(|lease| fence(Duration::from_millis(lease)));
         let (then, time) = match (record.life, fenced) {
@@ -246,15 +240,22 @@ impl Scheduler {
             (_, None) if record.told_to_stop => (AfterLoss::Replace, LOST_TIME),
             _ => (AfterLoss::Forget, LOST_TIME),
         };
-        State::Lost {
+        Some(Loss {
             node,
             until: self.now + time,
             then,
-        }
+            // Nobody knows how far it was.
+            bound_for: record.target.filter(|_| record.life == Life::Migrating),
+            late: late_of(record),
+            way: Way {
+                pinned: pinned(record),
+                is_pause_unsaid: false,
+            },
+        })
     }
 
-    fn event_of(&self, record: &record::Event) -> Event {
-        Event {
+    fn event_of(&self, record: &record::Event) -> HistoryEvent {
+        HistoryEvent {
             at: self.instant_of(record.at_ms),
             what: LifeState::from(&*record.what),
             node: record.node,
@@ -307,13 +308,44 @@ fn attempt_of(record: &record::Attempt) -> Tried {
     }
 }
 
-fn life(state: &State, is_suspended: bool) -> Life {
+/// The node that an instance waits for alone, or is on its way to as the only one that it may go to: what moves has its target
+/// there instead.
+fn pinned(record: &InstanceRecord) -> Option<Uuid> {
+    let is_pin = matches!(record.life, Life::Waiting | Life::Placing);
+    record.target.filter(|_| is_pin)
+}
+
+/// What the launcher of its node had been told of an instance, and may yet do.
+fn late_of(record: &InstanceRecord) -> Late {
+    let suspended_by = match record.life {
+        Life::Suspended | Life::Resuming | Life::Suspending if record.by_operator => {
+            Some(By::Command)
+        }
+        Life::Suspended | Life::Resuming | Life::Suspending => {
+            Some(By::Preemptor(InstanceId::new("")))
+        }
+        _ => None,
+    };
+    let is_told_to_stop = record.told_to_stop
+        || match record.life {
+            Life::Migrating => true,
+            Life::Stopping => !record.is_deleted,
+            _ => false,
+        };
+    Late {
+        suspended_by,
+        is_told_to_stop,
+    }
+}
+
+fn life(state: &State) -> Life {
+    let is_suspended = state.suspended_by().is_some();
     match state {
-        State::Waiting => Life::Waiting,
+        State::Seeking { .. } | State::Waiting { .. } => Life::Waiting,
         State::Placing(placing) => match placing.pending_on {
             // Nobody was told: it is still to be placed.
             Awaits::Victims(..) => Life::Waiting,
-            Awaits::Commit | Awaits::Node => Life::Placing,
+            Awaits::Commit | Awaits::Node { .. } => Life::Placing,
         },
         // It was told to suspend it once, and may be about to.
         State::Running { .. } if is_suspended => Life::Suspending,
@@ -323,6 +355,12 @@ fn life(state: &State, is_suspended: bool) -> Life {
         State::Resuming { .. } => Life::Resuming,
         State::Stopping { .. } => Life::Stopping,
         State::Migrating { .. } => Life::Migrating,
+        // Nobody knows whether its START has arrived where it is to go alone.
+        State::Lost { way, .. } if way.pinned.is_some() => Life::Placing,
+        // It may have come to where it was to move.
+        State::Lost {
+            bound_for: Some(_), ..
+        } => Life::Migrating,
         State::Lost { then, .. } => match then {
             AfterLoss::Replace => Life::Placing,
             AfterLoss::Restart | AfterLoss::Forget | AfterLoss::Delete if is_suspended => {
@@ -335,7 +373,7 @@ fn life(state: &State, is_suspended: bool) -> Life {
 
 fn is_deleted(state: &State) -> bool {
     match state {
-        State::Stopping { then, .. } => *then == Then::End,
+        State::Stopping { then, .. } => matches!(then, Then::End(_)),
         State::Lost { then, .. } => *then == AfterLoss::Delete,
         _ => false,
     }

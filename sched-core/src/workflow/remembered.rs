@@ -24,8 +24,8 @@ impl Scheduler {
             .by_uuid(uuid)
             .map(|key| self.cluster.nodes().node(key))
         {
-            Some(node) if node.is_native => return None,
-            Some(node) => self.claims_of(&node.ledger),
+            Some(node) if node.is_native() => return None,
+            Some(node) => self.claims_of(node.ledger()),
             None => self.journal.claims_away(uuid)?.to_vec(),
         };
         (!claims.is_empty()).then_some(Record::Claims(ClaimsRecord { claims }))
@@ -34,15 +34,15 @@ impl Scheduler {
     fn claims_of(&self, ledger: &Ledger) -> Vec<ClaimRecord> {
         // Of one that is managed more is on disk, and a node was not told of one whose room is claimed alone.
         let is_kept_here =
-            |entry: &Entry| entry.is_known && !entry.is_kept && entry.phase != Phase::Claimed;
+            |entry: &Entry| entry.is_known() && !entry.is_kept() && entry.phase() != Phase::Claimed;
         let entries = ledger
             .entries_from(0)
             .filter(|(_, entry)| is_kept_here(entry));
         let record = |(instance, entry): (&InstanceId, &Entry)| ClaimRecord {
             instance: instance.to_string().into(),
-            mem_mib: entry.asked.mem_mib,
-            vcpus: entry.asked.vcpus,
-            disk_mib: entry.asked.disk_mib,
+            mem_mib: entry.asked().mem_mib,
+            vcpus: entry.asked().vcpus,
+            disk_mib: entry.asked().disk_mib,
             resources: entry
                 .custom()
                 .iter()
@@ -76,7 +76,7 @@ impl Scheduler {
     /// that have been placed elsewhere, and of those that are managed, more is known elsewhere.
     pub(crate) fn recall_claims(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
-        let (uuid, is_native) = (node.uuid, node.is_native);
+        let (uuid, is_native) = (node.uuid(), node.is_native());
         let Some(claims) = self.journal.take_claims(uuid, self.now) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Scheduler {
         let mut restored = Vec::with_capacity(claims.len());
         for claim in claims {
             let instance = InstanceId::new(&claim.instance);
-            let ledger = &self.cluster.nodes().node(key).ledger;
+            let ledger = self.cluster.nodes().node(key).ledger();
             let is_elsewhere = self.cluster.placement(&instance).is_some()
                 || self.instances.contains(&instance)
                 || ledger.get(&instance).is_some();

@@ -54,8 +54,8 @@ impl Scheduler {
     /// what runs on it, because members of groups may be among that.
     fn note_back(&mut self, now: Instant, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
-        let is_back = node.status != NodeStatus::Connected && node.has_listed;
-        if is_back && self.settling.note_back(node.uuid, now) {
+        let is_back = node.status() != NodeStatus::Connected && node.has_listed();
+        if is_back && self.settling.note_back(node.uuid(), now) {
             self.set_recovery_timer();
         }
     }
@@ -67,7 +67,7 @@ impl Scheduler {
         listed: &mut Vec<InstanceReport>,
         foreign: &mut Vec<u32>,
     ) {
-        let ledger = &self.cluster.nodes().node(key).ledger;
+        let ledger = self.cluster.nodes().node(key).ledger();
         let mut room = MAX_INSTANCES_PER_NODE.saturating_sub(ledger.len());
         if listed.len() <= room {
             return;
@@ -136,12 +136,12 @@ impl Scheduler {
         let counts = report.starts_seen.is_some();
         let strangers = self.take_note_of_strangers(key, counts, &report.instances, is_own);
         let node = self.cluster.nodes().node(key);
-        if report.instances.is_empty() && node.ledger.len() == 0 {
+        if report.instances.is_empty() && node.ledger().len() == 0 {
             return;
         }
         let rules = MissRules {
             starts_seen: report.starts_seen,
-            is_queue_clear: node.backlog == Backlog::Clear,
+            is_queue_clear: node.backlog() == Backlog::Clear,
             missed_stats,
         };
         let mut ledger = self.cluster.ledger_mut(key);
@@ -150,10 +150,10 @@ impl Scheduler {
         drop(ledger);
         let unknown = self.cluster.take_unknown(key);
         if unknown > 0 {
-            let uuid = self.cluster.nodes().node(key).uuid;
+            let uuid = self.cluster.nodes().node(key).uuid();
             self.notice(Notice::ClaimsUnknown(uuid, unknown));
         }
-        let ledger = &self.cluster.nodes().node(key).ledger;
+        let ledger = self.cluster.nodes().node(key).ledger();
         self.placement
             .forget_tries_on(key, |instance| ledger.is_unanswered(instance));
         self.stir_drain_of(key);
@@ -167,7 +167,7 @@ impl Scheduler {
     }
 
     fn settle_stats(&mut self, key: NodeKey, outcome: StatsOutcome) {
-        let node = self.cluster.nodes().node(key).uuid;
+        let node = self.cluster.nodes().node(key).uuid();
         let gone = outcome
             .failed
             .into_iter()
@@ -227,7 +227,7 @@ impl Scheduler {
         };
         // Original launchers do not name the instance of a START that they cannot read.
         let instance =
-            instance.or_else(|| self.cluster.nodes().node(key).ledger.only_unconfirmed());
+            instance.or_else(|| self.cluster.nodes().node(key).ledger().only_unconfirmed());
         if *reason == StartFailureReason::FullComputeNode
             && let Some(instance) = &instance
             && self.refused_as_full(key, instance)
@@ -240,10 +240,10 @@ impl Scheduler {
         {
             return;
         }
-        let ledger = &self.cluster.nodes().node(key).ledger;
+        let ledger = self.cluster.nodes().node(key).ledger();
         let sender = instance
             .as_ref()
-            .and_then(|instance| ledger.get(instance)?.sender);
+            .and_then(|instance| ledger.get(instance)?.sender());
         match &instance {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
@@ -251,7 +251,7 @@ impl Scheduler {
                 self.ended(key, instance, Ended::Failed);
             }
             None => self.notice(Notice::UnmatchedFailure(
-                self.cluster.nodes().node(key).uuid,
+                self.cluster.nodes().node(key).uuid(),
             )),
         }
         if *reason == StartFailureReason::FullComputeNode {

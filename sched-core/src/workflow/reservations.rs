@@ -22,7 +22,7 @@ impl Scheduler {
     /// arrives now.
     pub(crate) fn rank_of(&self, request: &StartRequest) -> Rank {
         if let Some(kept) = self.instances.get(&request.instance) {
-            return Rank::new(kept.priority, kept.order);
+            return Rank::new(kept.priority(), kept.order());
         }
         let asked = request.scheduling.as_deref();
         let priority = asked.and_then(|asked| u8::try_from(asked.priority?).ok());
@@ -37,7 +37,9 @@ impl Scheduler {
         }
         let rank = |one: &T| {
             let kept = self.instances.get(instance(one));
-            kept.map_or(Rank::newest(0), |kept| Rank::new(kept.priority, kept.order))
+            kept.map_or(Rank::newest(0), |kept| {
+                Rank::new(kept.priority(), kept.order())
+            })
         };
         of.sort_by_key(rank);
     }
@@ -52,7 +54,7 @@ impl Scheduler {
         let (pool, rank) = (Pool::of(request), self.rank_of(request));
         nodes
             .filter(|&key| !self.queue.is_open(key, pool, rank))
-            .map(|key| self.cluster.nodes().node(key).uuid)
+            .map(|key| self.cluster.nodes().node(key).uuid())
             .collect()
     }
 
@@ -61,7 +63,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return true;
         };
-        let rank = Rank::new(kept.priority, kept.order);
+        let rank = Rank::new(kept.priority(), kept.order());
         self.queue.is_open(key, pool, rank)
     }
 

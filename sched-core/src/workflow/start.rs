@@ -12,7 +12,7 @@ use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::view::is_hard;
-use crate::instance::{Awaits, Instance, State};
+use crate::instance::{Instance, State};
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
@@ -191,7 +191,7 @@ impl Scheduler {
         let Some(session) = node.session() else {
             return;
         };
-        self.notice(Notice::Placed(start.request.instance.clone(), node.uuid));
+        self.notice(Notice::Placed(start.request.instance.clone(), node.uuid()));
         if self.peers.has_subscribers() {
             self.tell_placement(key, &start.request.instance);
         }
@@ -202,7 +202,7 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         let event = InstancePlaced {
             instance_uuid: instance.to_string(),
-            node_uuid: node.uuid.to_string(),
+            node_uuid: node.uuid().to_string(),
             hostname: node.hostname().to_owned(),
         };
         self.tell_watchers(Topic::Placements, None, |_| {
@@ -227,8 +227,8 @@ impl Scheduler {
         }
         self.fail_batches();
         let is_untold = |kept: &Instance| match kept.state() {
-            State::Waiting => true,
-            State::Placing(placing) => placing.pending_on != Awaits::Node,
+            State::Seeking { .. } | State::Waiting { .. } => true,
+            State::Placing(placing) => !placing.pending_on.is_given(),
             _ => false,
         };
         let untold = self.instances.iter().filter(|(_, kept)| is_untold(kept));

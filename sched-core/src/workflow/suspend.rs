@@ -16,10 +16,11 @@ use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
+use crate::api::phase::EventKind;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
-use crate::instance::{By, Instance, State};
+use crate::instance::{By, Errand, Event, Instance, State};
 use crate::queue::Shape;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
@@ -50,17 +51,17 @@ impl Scheduler {
             .map(|kept| kept.state().clone())
         {
             Some(State::Running { .. }) => {
-                self.ask_for(instance, id);
-                self.order_suspend(key, instance, By::Command, &Cause::Asked);
+                let cause = &Cause::Asked;
+                self.begin_suspending(instance, By::Command, Some(id), cause);
+                self.send_suspend(key, instance);
             }
             // It need not be told: it is only not to be resumed by itself any more.
             Some(State::Suspended {
                 by: By::Preemptor(_),
-                node,
+                ..
             }) => {
-                let by = By::Command;
-                let state = State::Suspended { node, by };
-                self.turn(instance, state, &Cause::StaysAsAsked);
+                let cause = &Cause::StaysAsAsked;
+                self.begin_suspending(instance, By::Command, None, cause);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
@@ -82,8 +83,8 @@ impl Scheduler {
                     let reason = CommandFailureReason::NoRoom;
                     return self.fail_command(id, command, instance, Some(key), reason, &detail);
                 }
-                self.ask_for(instance, id);
-                self.order_resume(key, instance, by, &Cause::Asked);
+                let cause = &Cause::Asked;
+                self.order_resume(key, instance, by, Some(id), cause);
             }
             state => self.wrong_state(id, command, instance, key, state.as_ref()),
         }
@@ -110,7 +111,7 @@ impl Scheduler {
             return None;
         };
         let node = self.cluster.nodes().node(key);
-        let uuid = node.uuid;
+        let uuid = node.uuid();
         let problem = if node.session().is_none() {
             Some((Failed, format!("its node {uuid} is not connected")))
         } else if !node.can(Capabilities::SUSPEND) {
@@ -134,27 +135,24 @@ impl Scheduler {
         if self.instances.contains(instance) {
             return true;
         }
-        let Some(entry) = self.cluster.nodes().node(key).ledger.get(instance) else {
+        let Some(entry) = self.cluster.nodes().node(key).ledger().get(instance) else {
             return false;
         };
-        if entry.phase != Phase::Running {
+        if entry.phase() != Phase::Running {
             return false;
         }
-        let is_suspended = entry.reported == Some(InstanceState::ExitPaused);
-        let state = if is_suspended {
-            let by = By::Command;
-            State::Suspended { node: key, by }
-        } else {
-            State::Running { node: key }
+        let is_suspended = entry.reported() == Some(InstanceState::ExitPaused);
+        let event = Event::Adopted {
+            node: key,
+            is_suspended,
         };
-        let (since, uuid) = (entry.since, self.cluster.nodes().node(key).uuid);
+        let (since, uuid) = (entry.since(), self.cluster.nodes().node(key).uuid());
         let order = self.queue.next_order();
-        let mut kept = Instance::adopted(state, uuid, order, since);
-        kept.note_suspension();
+        let kept = Instance::adopted(uuid, order, since);
         let Some(place) = self.instances.vacant(instance.clone()) else {
             return true;
         };
-        if let Err(illegal) = place.insert(kept) {
+        if let Err(illegal) = place.insert(event, kept) {
             self.note_illegal(illegal);
             return false;
         }
@@ -164,12 +162,6 @@ impl Scheduler {
             ledger.set_suspended(instance, true);
         }
         true
-    }
-
-    fn ask_for(&mut self, instance: &InstanceId, id: SessionId) {
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = Some(id);
-        }
     }
 
     fn wrong_state(
@@ -205,7 +197,7 @@ impl Scheduler {
         if !self.peers.is_native(id) {
             return;
         }
-        let node = key.map(|key| self.cluster.nodes().node(key).uuid.to_string());
+        let node = key.map(|key| self.cluster.nodes().node(key).uuid().to_string());
         let failure = CommandFailure {
             command,
             instance_uuid: instance.to_string(),
@@ -216,19 +208,21 @@ impl Scheduler {
         self.send(id, Message::CommandFailure(Box::new(failure)));
     }
 
-    /// Tells who asked for what is being done with an instance, if anybody did, that it failed.
+    /// Who asked for what is being done with an instance, if anybody did.
+    pub(crate) fn asker_of(&self, instance: &InstanceId) -> Option<SessionId> {
+        self.instances.get(instance)?.state().asker()
+    }
+
+    /// Tells who asked for what was to be done with an instance, if anybody did, that it failed.
     pub(crate) fn tell_asker(
         &mut self,
+        asker: Option<SessionId>,
         instance: &InstanceId,
         key: NodeKey,
         command: LifeCommand,
         reason: CommandFailureReason,
         cause: &Cause,
     ) {
-        let asker = self
-            .instances
-            .get_mut(instance)
-            .and_then(|it| it.asker.take());
         if let Some(asker) = asker {
             self.fail_command(
                 asker,
@@ -244,43 +238,30 @@ impl Scheduler {
     /// Whether a suspended instance's vcpus are free on its node; else the figures.
     fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), String> {
         let node = self.cluster.nodes().node(key);
-        let entry = node.ledger.get(instance);
-        let asked = entry.map_or(0, |it| it.asked.vcpus);
+        let entry = node.ledger().get(instance);
+        let asked = entry.map_or(0, |it| it.asked().vcpus);
         // While it may be resumed already they are claimed for it.
-        let own = entry.map_or(0, |it| if it.is_suspended { 0 } else { asked });
+        let own = entry.map_or(0, |it| if it.is_suspended() { 0 } else { asked });
         let free = self.cluster.nodes().free(key).vcpus.saturating_add(own);
         if asked <= 0 || free >= asked {
             return Ok(());
         }
-        let (uuid, free) = (node.uuid, free.max(0));
+        let (uuid, free) = (node.uuid(), free.max(0));
         Err(format!(
             "it needs {asked} vcpus, and its node {uuid} has {free} free"
         ))
     }
 
-    /// Has a running instance suspended by its launcher.
-    pub(crate) fn order_suspend(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        by: By,
-        cause: &Cause,
-    ) {
-        self.begin_suspending(key, instance, by, cause);
-        self.send_suspend(key, instance);
-    }
-
-    /// The same before its launcher is told.
+    /// Has a running instance suspended, before its launcher is told.
     pub(crate) fn begin_suspending(
         &mut self,
-        key: NodeKey,
         instance: &InstanceId,
         by: By,
+        asker: Option<SessionId>,
         cause: &Cause,
     ) {
         let due = self.now + COMMAND_TIME;
-        let state = State::Suspending { node: key, by, due };
-        self.turn(instance, state, cause);
+        self.turn(instance, Event::SuspendAsked { by, asker, due }, cause);
     }
 
     /// Tells a node to suspend an instance.
@@ -288,7 +269,7 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         let suspend = Suspend {
             instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
+            workload_agent_uuid: node.uuid().to_string(),
         };
         if let Some(session) = node.session() {
             self.send(session, Message::Order(Box::new(Order::Suspend(suspend))));
@@ -302,20 +283,23 @@ impl Scheduler {
         key: NodeKey,
         instance: &InstanceId,
         by: By,
+        asker: Option<SessionId>,
         cause: &Cause,
     ) {
+        if !self.may(instance, EventKind::ResumeAsked) {
+            return;
+        }
         self.cluster.ledger_mut(key).set_suspended(instance, false);
         let due = self.now + COMMAND_TIME;
-        let state = State::Resuming { node: key, by, due };
-        self.turn(instance, state, cause);
+        self.turn(instance, Event::ResumeAsked { by, asker, due }, cause);
         let node = self.cluster.nodes().node(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
+            workload_agent_uuid: node.uuid().to_string(),
         };
         let is_told = |entry: &Entry| entry.is_told_to_resume();
         if let Some(session) = node.session()
-            && !node.ledger.get(instance).is_some_and(is_told)
+            && !node.ledger().get(instance).is_some_and(is_told)
         {
             self.cluster.ledger_mut(key).resume_sent(instance);
             self.send(session, Message::Order(Box::new(Order::Resume(resume))));
@@ -338,17 +322,26 @@ impl Scheduler {
 
     fn suspend_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = &InstanceId::new(&failure.instance_uuid);
-        let Some(State::Suspending { node, by, .. }) = self.state_of(instance) else {
+        let Some(State::Suspending {
+            node, by, asker, ..
+        }) = self.state_of(instance)
+        else {
             return;
         };
         if node != key {
             return;
         }
         let cause = Cause::CannotSuspend(worded(failure).into());
-        self.turn(instance, State::Running { node }, &cause);
+        self.turn(instance, Event::Undone { suspended: None }, &cause);
         let (command, reason) = (failure.command.clone(), failure.reason.clone());
-        let cause = Cause::from(&*failure.detail);
-        self.tell_asker(instance, key, command, reason, &cause);
+        self.tell_asker(
+            asker,
+            instance,
+            key,
+            command,
+            reason,
+            &Cause::from(&*failure.detail),
+        );
         if let By::Preemptor(preemptor) = by {
             self.victim_stays(&preemptor, instance);
         }
@@ -359,7 +352,7 @@ impl Scheduler {
         self.cluster.ledger_mut(key).resume_failed(instance);
         let (state, entry) = (
             self.state_of(instance),
-            self.cluster.nodes().node(key).ledger.get(instance),
+            self.cluster.nodes().node(key).ledger().get(instance),
         );
         let (Some(state), Some(entry)) = (state.filter(|it| it.node() == Some(key)), entry) else {
             return;
@@ -370,14 +363,20 @@ impl Scheduler {
                 if failure.reason == CommandFailureReason::WrongState =>
             {
                 // It is not suspended there.
-                self.runs_again(key, instance, &Cause::NotSuspended);
+                self.runs_again(key, instance, Event::Runs, &Cause::NotSuspended);
             }
-            State::Resuming { by, .. } => {
+            State::Resuming { by, asker, .. } => {
                 let cause = Cause::CannotResume(worded(failure).into());
                 self.stays_suspended(key, instance, by, &cause);
                 let (command, reason) = (failure.command.clone(), failure.reason.clone());
-                let cause = Cause::from(&*failure.detail);
-                self.tell_asker(instance, key, command, reason, &cause);
+                self.tell_asker(
+                    asker,
+                    instance,
+                    key,
+                    command,
+                    reason,
+                    &Cause::from(&*failure.detail),
+                );
             }
             _ if is_held_back => self.suspension_reported(key, instance, true),
             _ => {}
@@ -409,12 +408,12 @@ impl Scheduler {
     /// Resumes an instance that had to make way, on the node where it is, if nobody of higher priority waits for that
     /// room; whether it did.
     pub(crate) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(State::Suspended { node, by }) = self.state_of(instance) else {
+        let Some(State::Suspended { node, by, .. }) = self.state_of(instance) else {
             return false;
         };
         let is_able = self.cluster.nodes().node(key).session().is_some()
             && self.cluster.nodes().node(key).can(Capabilities::SUSPEND);
-        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if entry.is_none_or(Entry::may_resume) {
             // Its launcher was told to already, and does not answer.
             return false;
@@ -422,7 +421,7 @@ impl Scheduler {
         if node != key || !is_able || self.has_vcpus_for(instance, key).is_err() {
             return false;
         }
-        let slots = self.cluster.nodes().node(key).slots;
+        let slots = self.cluster.nodes().node(key).slots();
         let is_open =
             |pool: &Pool| slots[*pool as usize].is_some() && self.is_open_to(*pool, key, instance);
         if !Pool::ALL.iter().any(is_open) {
@@ -432,7 +431,7 @@ impl Scheduler {
             self.queue.note_outranked(key);
             return false;
         }
-        self.order_resume(key, instance, by, &Cause::RoomAgain);
+        self.order_resume(key, instance, by, None, &Cause::RoomAgain);
         self.count_placement(instance);
         true
     }
@@ -444,12 +443,12 @@ impl Scheduler {
         };
         let mut room = self.room(key);
         room.free = self.cluster.nodes().node(key).capacity();
-        let slots = self.cluster.nodes().node(key).slots;
+        let slots = self.cluster.nodes().node(key).slots();
         let pools = Pool::ALL.into_iter();
         let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
         pools.any(|pool| {
             let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
-            self.queue.outranks(pool, &room, kept.priority, may)
+            self.queue.outranks(pool, &room, kept.priority(), may)
         })
     }
 
@@ -475,11 +474,12 @@ impl Scheduler {
             Some(State::Suspended {
                 node,
                 by: By::Preemptor(_),
+                ..
             }) => self.look_at_one(node, instance),
             // By now nodes that could not start it may.
-            Some(State::Waiting) => {
+            Some(State::Waiting { .. }) => {
                 if let Some(kept) = self.instances.get_mut(instance) {
-                    kept.tried.clear();
+                    kept.forget_refusals();
                 }
                 self.seek(instance, &Cause::TriedOnAll);
             }
@@ -499,12 +499,15 @@ impl Scheduler {
         if self.resume_evicted(instance, key) {
             return;
         }
-        if self.instances.get(instance).is_some_and(|it| it.relocates) {
+        if self
+            .instances
+            .get(instance)
+            .is_some_and(|it| it.relocates())
+        {
             let plan = Plan {
                 target: None,
                 due: self.now + MOVE_TIME,
-                asker: None,
-                demand: None,
+                errand: Errand::default(),
                 why: Cause::NoVcpusHere,
             };
             // Where no other has either, it goes on waiting.

@@ -104,7 +104,7 @@ impl Scheduler {
     /// Gives up a lost node; STARTs in doubt on it have failed. Says how many those were.
     pub(crate) fn give_up(&mut self, key: NodeKey) -> usize {
         let nodes = self.cluster.nodes();
-        if !nodes.contains(key) || !matches!(nodes.node(key).presence, Presence::Lost(_)) {
+        if !nodes.contains(key) || !matches!(nodes.node(key).presence(), Presence::Lost(_)) {
             return 0;
         }
         self.drained_node_is_lost(key);
@@ -116,17 +116,17 @@ impl Scheduler {
         };
         self.placement.forget_tries_on(key, |_| false);
         self.remember_lost(&node);
-        if !node.is_native {
-            self.remember_claims(node.uuid, &node.ledger);
+        if !node.is_native() {
+            self.remember_claims(node.uuid(), node.ledger());
         }
-        for (instance, entry) in node.ledger.entries_from(0) {
+        for (instance, entry) in node.ledger().entries_from(0) {
             self.batches.note_lost(instance);
             if let Some(start) = entry.unconfirmed() {
                 self.fail_unconfirmed(instance, start);
             }
         }
         self.act(Action::RememberNodes);
-        node.ledger.unconfirmed()
+        node.ledger().unconfirmed()
     }
 
     /// Shrinks what has become far too large, so that a burst of nodes or instances is not paid for for ever.

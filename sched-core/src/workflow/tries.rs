@@ -12,8 +12,6 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
-use crate::instance::Awaits;
-use crate::workflow::care::placing;
 
 impl Scheduler {
     /// Of the nodes that called themselves full before room was released there, the first that could take a START; it
@@ -28,7 +26,7 @@ impl Scheduler {
 
     /// A START was given room on a node: if the node called itself full, it may yet refuse it.
     pub(crate) fn note_try(&mut self, instance: &InstanceId, key: NodeKey) {
-        if self.cluster.nodes().node(key).status == NodeStatus::Full {
+        if self.cluster.nodes().node(key).status() == NodeStatus::Full {
             self.placement.begin_try(instance, key);
         }
     }
@@ -41,7 +39,7 @@ impl Scheduler {
         };
         let kept = self.instances.get(instance);
         let is_awaited = match kept {
-            Some(kept) => *kept.state() == placing(key, Awaits::Node),
+            Some(kept) => kept.state().is_starting_on(key),
             None => has_start,
         };
         let is_kept = kept.is_some();
@@ -58,7 +56,7 @@ impl Scheduler {
         self.release(key, instance);
         self.note_full_again(key);
         if is_kept {
-            let uuid = self.cluster.nodes().node(key).uuid;
+            let uuid = self.cluster.nodes().node(key).uuid();
             self.seek(instance, &Cause::StillFull(uuid));
         } else if let Some(start) = start {
             self.place(self.now, *start);
@@ -69,7 +67,7 @@ impl Scheduler {
 
     /// A node says that it is full, after all that was released there before.
     pub(crate) fn note_full_again(&mut self, key: NodeKey) {
-        if self.cluster.nodes().node(key).status == NodeStatus::Full {
+        if self.cluster.nodes().node(key).status() == NodeStatus::Full {
             self.cluster.ledger_mut(key).count_released();
         }
     }

@@ -11,10 +11,11 @@ use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState, StartRequest};
+use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::columns::Amounts;
 use crate::cluster::ledger::{Floor, Phase, larger};
-use crate::instance::{Event, State};
+use crate::instance::{Change, Errand, Event, HistoryEvent, State};
 use crate::queue::Place;
 use crate::workflow::care::COMMAND_TIME;
 use crate::workflow::migrate::{Declined, MOVE_TIME, Plan};
@@ -53,8 +54,8 @@ impl Scheduler {
             .get(instance)
             .map(|kept| kept.state().clone());
         match state {
-            Some(State::Waiting) if asks_amounts => self.update_waiting(instance, update),
-            Some(State::Running { node }) if asks_amounts => {
+            Some(State::Waiting { .. }) if asks_amounts => self.update_waiting(instance, update),
+            Some(State::Running { node, .. }) if asks_amounts => {
                 self.update_placed(id, instance, node, update)
             }
             Some(state) if asks_amounts => Err(not_running(&state.word())),
@@ -68,13 +69,13 @@ impl Scheduler {
                     .cluster
                     .placement(instance)
                     .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
-                let entry = self.cluster.nodes().node(key).ledger.get(instance);
-                if entry.is_none_or(|entry| entry.phase != Phase::Running) {
+                let entry = self.cluster.nodes().node(key).ledger().get(instance);
+                if entry.is_none_or(|entry| entry.phase() != Phase::Running) {
                     let detail = "its node has not said yet that it has it";
                     return Err(Declined::new(WrongState, detail));
                 }
                 let is_suspended =
-                    entry.is_some_and(|it| it.reported == Some(InstanceState::ExitPaused));
+                    entry.is_some_and(|it| it.reported() == Some(InstanceState::ExitPaused));
                 if asks_amounts && is_suspended {
                     return Err(not_running(&LifeState::Suspended));
                 }
@@ -95,7 +96,7 @@ impl Scheduler {
         let (Some(priority), Some(kept)) = (priority, self.instances.get_mut(instance)) else {
             return;
         };
-        kept.priority = priority;
+        kept.set_priority(priority);
         self.journal.note_instance(instance);
         let reserved = self.queue.node_kept_for(instance);
         if let Some(mut waiter) = self.queue.remove(instance) {
@@ -129,12 +130,8 @@ impl Scheduler {
         if why.never {
             return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
         }
-        if let Some(start) = self
-            .instances
-            .get_mut(instance)
-            .and_then(|it| it.start.as_mut())
-        {
-            start.set_demand(demand);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.set_demand(demand);
         }
         self.update_priority(instance, update);
         self.leave_queue(instance);
@@ -172,8 +169,10 @@ impl Scheduler {
                 let plan = Plan {
                     target: None,
                     due: self.now + MOVE_TIME,
-                    asker: Some(id),
-                    demand: Some(demand),
+                    errand: Errand {
+                        asker: Some(id),
+                        demand: Some(demand),
+                    },
                     why: Cause::NoRoomToChange,
                 };
                 self.move_instance(instance, plan)?;
@@ -192,7 +191,7 @@ impl Scheduler {
         demand: &Demand,
     ) -> Result<(), Declined> {
         let node = self.cluster.nodes().node(key);
-        let uuid = node.uuid;
+        let uuid = node.uuid();
         if node.session().is_none() {
             let detail = format!("its node {uuid} is not connected");
             return Err(Declined::new(CommandFailureReason::WrongState, detail));
@@ -245,9 +244,12 @@ impl Scheduler {
         before: Demand,
         demand: Demand,
     ) {
+        if !self.may(instance, EventKind::Updated) {
+            return;
+        }
         let (old, new) = (self.amounts_of(&before), self.amounts_of(&demand));
         let least = before.base().max(demand.base());
-        let floor = Floor::new(least, larger(&old, &new), before.clone());
+        let floor = Floor::new(least, larger(&old, &new));
         let (least, custom) = (floor.least, floor.custom.clone());
         let mut ledger = self.cluster.ledger_mut(key);
         ledger.set_floor(instance, Some(floor));
@@ -259,7 +261,7 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         let update = Update {
             instance_uuid: instance.to_string(),
-            workload_agent_uuid: node.uuid.to_string(),
+            workload_agent_uuid: node.uuid().to_string(),
             mem_mb: Some(demand.mem_mib),
             vcpus: Some(demand.vcpus),
             disk_mb: Some(demand.disk_mib),
@@ -269,42 +271,39 @@ impl Scheduler {
         if let Some(session) = node.session() {
             self.send(session, Message::Order(Box::new(Order::Update(update))));
         }
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = Some(id);
-            kept.pending = Some(Box::new(demand));
-        }
-        let state = State::Updating {
-            node: key,
-            before: Box::new(before),
+        let change = Change {
+            before,
+            demand,
+            asker: Some(id),
+        };
+        let event = Event::Updated {
+            change: Box::new(change),
             due: self.now + COMMAND_TIME,
         };
-        self.turn(instance, state, &Cause::Changing);
+        self.turn(instance, event, &Cause::Changing);
     }
 
     /// A launcher says that an instance has what it is to have.
     pub(crate) fn update_confirmed(&mut self, key: NodeKey, instance: &InstanceId) {
-        let Some((node, _)) = self.updating(instance) else {
+        let Some((node, change)) = self.changing(instance) else {
             return;
         };
-        let kept = self.instances.get_mut(instance).filter(|_| node == key);
-        let Some(kept) = kept else { return };
-        let asker = kept.asker.take();
-        let Some(demand) = kept.pending.take() else {
+        if node != key || !self.may(instance, EventKind::UpdateSettled) {
             return;
-        };
-        if let Some(start) = &mut kept.start {
-            start.set_demand((*demand).clone());
         }
-        self.settle_demand(key, instance, &demand);
-        self.turn(instance, State::Running { node }, &Cause::Changed);
-        self.say_updated(instance, asker, &Cause::HasItsDemand);
+        if let Some(kept) = self.instances.get_mut(instance) {
+            kept.set_demand(change.demand.clone());
+        }
+        self.settle_demand(key, instance, &change.demand);
+        self.end_update(instance, &Cause::Changed);
+        self.say_updated(instance, change.asker, &Cause::HasItsDemand);
     }
 
     /// A launcher could not change an instance.
     pub(crate) fn update_failed(&mut self, key: NodeKey, failure: &CommandFailure) {
         let instance = InstanceId::new(&failure.instance_uuid);
         if self
-            .updating(&instance)
+            .changing(&instance)
             .is_some_and(|(node, _)| node == key)
         {
             let cause = Cause::CannotChange(failure.detail.as_str().into());
@@ -314,15 +313,11 @@ impl Scheduler {
 
     /// A launcher has not said in time that it changed an instance: what it lists it with says whether it did.
     pub(crate) fn update_is_late(&mut self, instance: &InstanceId) {
-        let Some((key, _)) = self.updating(instance) else {
+        let Some((key, change)) = self.changing(instance) else {
             return;
         };
-        let said = self.cluster.nodes().node(key).ledger.said(instance);
-        let pending = self
-            .instances
-            .get(instance)
-            .and_then(|it| it.pending.as_deref());
-        if said.is_some() && said == pending.map(Demand::base) {
+        let said = self.cluster.nodes().node(key).ledger().said(instance);
+        if said == Some(change.demand.base()) {
             return self.update_confirmed(key, instance);
         }
         let cause = &Cause::NotChangedInTime;
@@ -331,56 +326,44 @@ impl Scheduler {
 
     /// An instance was to be deleted while it was being changed, and is not: how it is changed is to be settled as before.
     /// Whether there is anything to be settled.
-    pub(crate) fn take_up_update(
-        &mut self,
-        key: NodeKey,
-        instance: &InstanceId,
-        cause: &Cause,
-    ) -> bool {
-        let before = self
-            .cluster
-            .nodes()
-            .node(key)
-            .ledger
-            .before(instance)
-            .cloned();
+    pub(crate) fn take_up_update(&mut self, instance: &InstanceId, cause: &Cause) -> bool {
         let kept = self.instances.get(instance);
-        let (Some(before), Some(_)) = (before, kept.and_then(|kept| kept.pending.as_ref())) else {
+        if kept.and_then(|kept| kept.state().change()).is_none() {
             return false;
-        };
-        let state = State::Updating {
-            node: key,
-            before: Box::new(before),
-            due: self.now + COMMAND_TIME,
-        };
-        self.turn(instance, state, cause);
+        }
+        let due = self.now + COMMAND_TIME;
+        self.turn(instance, Event::UpdateResumed { due }, cause);
         self.note_not_stopped(instance);
         true
     }
 
     fn undo_update(&mut self, instance: &InstanceId, reason: CommandFailureReason, cause: &Cause) {
-        let Some((node, before)) = self.updating(instance) else {
+        let Some((node, change)) = self.changing(instance) else {
             return;
         };
-        self.settle_demand(node, instance, &before);
-        let mut asker = None;
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.pending = None;
-            asker = kept.asker.take();
+        if !self.may(instance, EventKind::UpdateSettled) {
+            return;
         }
-        self.turn(instance, State::Running { node }, cause);
-        if let Some(asker) = asker {
-            let command = LifeCommand::Update;
-            let words = cause.to_string();
-            self.fail_command(asker, command, instance, Some(node), reason, &words);
-        }
+        self.settle_demand(node, instance, &change.before);
+        self.end_update(instance, cause);
+        let command = LifeCommand::Update;
+        self.tell_asker(change.asker, instance, node, command, reason, cause);
     }
 
-    fn updating(&self, instance: &InstanceId) -> Option<(NodeKey, Demand)> {
-        match self.instances.get(instance)?.state() {
-            State::Updating { node, before, .. } => Some((*node, (**before).clone())),
-            _ => None,
+    /// An instance is not being changed any more: it runs, or is still to be deleted, which is told already.
+    fn end_update(&mut self, instance: &InstanceId, cause: &Cause) {
+        let kept = self.instances.get(instance);
+        if kept.is_some_and(|kept| matches!(kept.state(), State::Updating { .. })) {
+            return self.turn(instance, Event::UpdateSettled, cause);
         }
+        self.on(instance, Event::UpdateSettled);
+        self.journal.note_instance(instance);
+    }
+
+    /// How an instance is being changed, and where: also while it is to be deleted there.
+    fn changing(&self, instance: &InstanceId) -> Option<(NodeKey, Change)> {
+        let state = self.instances.get(instance)?.state();
+        Some((state.node()?, state.change()?.clone()))
     }
 
     /// From now on an instance asks for this much and no more.
@@ -403,8 +386,8 @@ impl Scheduler {
             return;
         };
         let node = kept.state().node();
-        let node = node.map(|key| self.cluster.nodes().node(key).uuid);
-        kept.note(Event {
+        let node = node.map(|key| self.cluster.nodes().node(key).uuid());
+        kept.note(HistoryEvent {
             at: self.now,
             what: LifeState::Updated,
             node,

@@ -14,7 +14,7 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
-use crate::instance::{By, State};
+use crate::instance::{By, Event, State};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
 use crate::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
@@ -68,15 +68,15 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
-        let may_wait = kept.has_run || kept.waits_until.is_some_and(|until| until > self.now);
+        let may_wait = kept.has_run() || kept.waits_until().is_some_and(|until| until > self.now);
         if self.journal.is_leaving() && !self.config.durable {
             let why = Explanation::of(Refusal::Leaving.detail());
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
         // What ran once is not given up because of how the cluster happens to be.
-        let is_hopeless = why.never && !kept.has_run && !self.settling.is_open();
+        let is_hopeless = why.never && !kept.has_run() && !self.settling.is_open();
         if !may_wait || is_hopeless {
-            if let Some(last) = kept.tried.last() {
+            if let Some(last) = kept.tried().last() {
                 // Nowhere else is left to be tried: what the last node said is why.
                 let (reason, node) = (last.reason.clone(), last.node);
                 return self.fail_kept(instance, reason, Some(node), why);
@@ -90,8 +90,8 @@ impl Scheduler {
         } else {
             cause
         };
-        let is_stuck = kept.has_run && !kept.tried.is_empty();
-        self.turn(instance, State::Waiting, cause);
+        let is_stuck = kept.has_run() && !kept.tried().is_empty();
+        self.turn(instance, Event::Queued, cause);
         if is_stuck {
             self.timers.set(
                 Timer::LookAgain(instance.clone()),
@@ -121,13 +121,17 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return Ok(());
         };
-        let deadline = if kept.has_run { None } else { kept.waits_until };
-        let (bytes, is_operators) = (kept.texts(), kept.is_operators);
+        let deadline = if kept.has_run() {
+            None
+        } else {
+            kept.waits_until()
+        };
+        let (bytes, is_operators) = (kept.texts(), kept.is_operators());
         self.queue.push(Waiter {
             instance: instance.clone(),
             pool: Pool::of(request),
-            priority: kept.priority,
-            order: kept.order,
+            priority: kept.priority(),
+            order: kept.order(),
             asked: request.asked,
             place: Place::Anywhere,
             purpose: Purpose::Start,
@@ -141,27 +145,27 @@ impl Scheduler {
     /// Lets a suspended instance wait for vcpus on its node.
     pub(crate) fn wait_for_resume(&mut self, instance: &InstanceId, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
-        let Some(entry) = node.ledger.get(instance) else {
+        let Some(entry) = node.ledger().get(instance) else {
             return;
         };
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
-        let pool = if node.slots[Pool::Compute as usize].is_some() {
+        let pool = if node.slots()[Pool::Compute as usize].is_some() {
             Pool::Compute
         } else {
             Pool::Network
         };
         let asked = crate::Resources {
             mem_mib: 0,
-            vcpus: entry.asked.vcpus,
+            vcpus: entry.asked().vcpus,
             disk_mib: 0,
         };
         let waiter = Waiter {
             instance: instance.clone(),
             pool,
-            priority: kept.priority,
-            order: kept.order,
+            priority: kept.priority(),
+            order: kept.order(),
             asked,
             place: Place::Only(key),
             purpose: Purpose::Resume,
@@ -184,7 +188,7 @@ impl Scheduler {
     pub(crate) fn tell_queued_once_on_disk(&mut self, instance: &InstanceId) {
         let ticket = self.journal.ticket();
         if let Some(kept) = self.instances.get_mut(instance) {
-            kept.waits_with = ticket;
+            kept.note_waits_with(ticket);
         }
         self.after_commit(instance, Next::TellQueued);
     }
@@ -210,7 +214,7 @@ impl Scheduler {
     /// Whether it is on disk that an instance waits, as far as anything is to be.
     pub(crate) fn waits_on_disk(&self, instance: &InstanceId) -> bool {
         let kept = self.instances.get(instance);
-        kept.is_some_and(|kept| self.journal.is_on_disk(kept.waits_with))
+        kept.is_some_and(|kept| self.journal.is_on_disk(kept.waits_with()))
     }
 
     /// Tells who waits for an instance, and who watches, that it waits and why. If its sender has left, all controllers.
@@ -237,17 +241,17 @@ impl Scheduler {
     ) -> Option<(SessionId, InstanceQueued)> {
         let kept = self.instances.get(instance)?;
         let position = self.queue.position(instance)?;
-        let start = kept.start.as_deref()?;
-        let left = kept.waits_until.filter(|_| !kept.has_run);
+        let start = kept.start()?;
+        let left = kept.waits_until().filter(|_| !kept.has_run());
         let left = left.map(|until| until.saturating_duration_since(self.now));
         let event = InstanceQueued {
             instance_uuid: instance.to_string(),
             position: position as u64,
             waiting: self.queue.len() as u64,
-            priority: i64::from(kept.priority),
+            priority: i64::from(kept.priority()),
             deadline_ms: left.map(ms),
             detail: kept
-                .history
+                .history()
                 .last()
                 .map(|event| event.cause.text().into())
                 .unwrap_or_default(),
@@ -294,7 +298,7 @@ impl Scheduler {
             return Served::Nobody;
         }
         for pool in Pool::ALL {
-            let has_slot = self.cluster.nodes().node(key).slots[pool as usize].is_some();
+            let has_slot = self.cluster.nodes().node(key).slots()[pool as usize].is_some();
             if !has_slot || !self.is_to_serve(key) {
                 continue;
             }
@@ -312,9 +316,9 @@ impl Scheduler {
     /// Whether a node's room may go to those that wait: also where the tables do not offer it, as for new STARTs.
     fn is_to_serve(&self, key: NodeKey) -> bool {
         let node = self.cluster.nodes().node(key);
-        match node.status {
+        match node.status() {
             NodeStatus::Full => node.may_be_tried() && self.placement.has_room_to_try(),
-            _ => node.takes_work() && node.backlog != Backlog::Stalled,
+            _ => node.takes_work() && node.backlog() != Backlog::Stalled,
         }
     }
 
@@ -346,7 +350,7 @@ impl Scheduler {
     /// A node as the queue sees it when it is served: of one that called itself full, what was released since.
     fn room_to_serve(&self, key: NodeKey) -> Room<'_> {
         let mut room = self.room(key);
-        if self.cluster.nodes().node(key).status == NodeStatus::Full {
+        if self.cluster.nodes().node(key).status() == NodeStatus::Full {
             room.free = self.cluster.nodes().released(key);
         }
         room
@@ -357,7 +361,7 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         Room {
             node: key,
-            uuid: node.uuid,
+            uuid: node.uuid(),
             hostname: node.hostname(),
             free: self.cluster.nodes().free(key),
         }

@@ -398,7 +398,7 @@ fn both_nodes_of_a_move_are_heard_and_no_third() {
 
 #[test]
 fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
-    for forgets in [false, true] {
+    for (is_lost, forgets) in [(true, false), (false, true), (true, true)] {
         let mut world = World::with(durable());
         let native = world.controller();
         let source = world.silent_node(1);
@@ -413,6 +413,10 @@ fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
             ..Migrate::default()
         };
         world.migrate_as(native, migrate);
+        if is_lost {
+            world.cut(source);
+            world.advance(IN_DOUBT_TIME * 2);
+        }
         let (native, target) = if forgets {
             crash(&mut world, 2);
             let native = world.controller();
@@ -420,8 +424,6 @@ fn what_is_shipped_may_arrive_while_its_holder_is_lost() {
             world.ready_with(target, able(Capabilities::MIGRATE));
             (native, target)
         } else {
-            world.cut(source);
-            world.advance(IN_DOUBT_TIME * 2);
             (native, target)
         };
         world.look_away();

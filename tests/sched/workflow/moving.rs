@@ -7,7 +7,10 @@ use proto_frames::payload::{
     StartFailureReason,
 };
 use proto_frames::{Kind, Role};
-use sched_core::{Capabilities, Dialect, Input, Message, Order, SessionId, StartRequest};
+use sched_core::{
+    Capabilities, Dialect, Input, InstanceReport, Message, Order, Resources, SessionId,
+    StartRequest,
+};
 
 use crate::support::durability::{crash, durable};
 use crate::support::migration::able;
@@ -496,4 +499,34 @@ fn original_controllers_start_no_second_cnci_because_one_moves() {
         Some(&LifeState::Waiting)
     );
     assert_eq!(told_original(&mut world, original), []);
+}
+
+#[test]
+fn what_waits_for_one_node_alone_does_so_also_after_a_crash_on_its_way_there() {
+    let (mut world, controller, [first, second]) = World::with(durable()).with_nodes([1000, 1000]);
+    for node in [first, second] {
+        let name = format!("on {}", node.0);
+        assert_eq!(world.place(controller, &name, 1000), Some(node));
+        world.list(node, &[&name]);
+    }
+    world.start_as(controller, request("a", 50).waiting(600));
+    world.migrate(controller, "a", Some(second));
+    world.look_away();
+    world.has_stopped(second, &format!("on {}", second.0));
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
+    // Whether its START has arrived nobody knows; it has not.
+    crash(&mut world, 2);
+    world.controller();
+    let first = world.node_with(1, 1000);
+    world.stats_seen(first, Some(0), vec![]);
+    let second = world.node_with(2, 40);
+    world.stats_seen(second, Some(0), vec![]);
+    assert_eq!(
+        world.placements(),
+        [],
+        "the other node has room, and is not the one"
+    );
+    world.look_away();
+    world.ready(second, Size::of_mem(1000));
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
 }

@@ -356,6 +356,70 @@ fn one_that_was_to_be_deleted_while_it_was_changed_and_is_not_has_what_its_node_
 }
 
 #[test]
+fn what_a_launcher_says_of_a_change_counts_also_while_the_instance_is_to_be_deleted() {
+    for is_done in [true, false] {
+        let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+        world.update_as(controller, memory("a", 200));
+        world.delete(controller, "a", node);
+        world.look_away();
+        if is_done {
+            world.updated(node, "a");
+            assert_eq!(world.turns(controller, "a"), [LifeState::Updated]);
+        } else {
+            world.update_fails(node, "a");
+            let failure = world.failed_command(controller);
+            assert_eq!(failure.command, LifeCommand::Update);
+            assert_eq!(failure.reason, CommandFailureReason::NoRoom);
+        }
+        assert_eq!(world.asks("a"), if is_done { 200 } else { 400 });
+        // The DELETE is not carried out, and nothing is left to be changed.
+        world.look_away();
+        world.advance(Duration::from_secs(60));
+        assert_eq!(world.turns(controller, "a"), [LifeState::Running]);
+        world.stats(node, vec![asking_for("a", if is_done { 200 } else { 400 })]);
+        world.look_away();
+        world.advance(Duration::from_secs(120));
+        assert_eq!(world.command_failures(controller), []);
+    }
+}
+
+#[test]
+fn what_was_to_move_for_more_gets_it_also_if_the_target_is_lost_meanwhile() {
+    let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+    let target = world.node_with(2, 2000);
+    world.update_as(controller, moving("a", 1200));
+    world.cut(target);
+    world.advance(Duration::from_secs(30));
+    world.look_away();
+    world.has_stopped(node, "a");
+    assert_eq!(world.placements(), [], "its own node has no room for that");
+    assert_eq!(world.asks("a"), 1200);
+    world.look_away();
+    let third = world.node_with(3, 2000);
+    assert_eq!(world.placements(), [("a".to_owned(), third)]);
+}
+
+#[test]
+fn who_wanted_more_by_a_move_hears_that_it_failed_also_if_the_target_was_lost_meanwhile() {
+    for is_refused in [true, false] {
+        let (mut world, controller, node) = one_node(Capabilities::UPDATE);
+        let target = world.node_with(2, 2000);
+        world.update_as(controller, moving("a", 1200));
+        world.cut(target);
+        world.advance(Duration::from_secs(30));
+        world.look_away();
+        if is_refused {
+            world.cannot_delete(node, "a");
+        } else {
+            world.advance(Duration::from_secs(60));
+        }
+        let failure = world.failed_command(controller);
+        assert_eq!(failure.command, LifeCommand::Update);
+        assert_eq!(world.asks("a"), 400);
+    }
+}
+
+#[test]
 fn the_new_amounts_outlive_the_scheduler() {
     let (mut world, controller) = World::with(durable()).with_controller();
     let node = world.silent_node(1);

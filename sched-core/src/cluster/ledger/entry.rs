@@ -11,7 +11,6 @@ use super::{MissRules, Resumption};
 use crate::api::config::{Accounting, Config};
 use crate::api::ids::SessionId;
 use crate::api::input::{ConfigurationFlags, InstanceReport, InstanceState};
-use crate::api::record::Demand;
 use crate::api::resources::{MAX_ADOPTED, Resources};
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
@@ -24,27 +23,27 @@ const VCPUS_IF_UNKNOWN: i64 = 1;
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// What it asked for; zero where that is not known.
-    pub(crate) asked: Resources,
+    pub(in crate::cluster) asked: Resources,
     /// Whether that is known: not of an instance of an original launcher that this scheduler did not start.
-    pub(crate) is_known: bool,
+    pub(in crate::cluster) is_known: bool,
     /// Whether it is there from before its node or the scheduler was away, and not listed since.
     pub(super) is_remembered: bool,
     /// What else it asked for; `None` for most.
     pub(super) extras: Option<Box<Extras>>,
     /// What it uses, from the latest STATS; 0 while unknown.
-    pub(crate) used_mem_mib: i64,
+    pub(in crate::cluster) used_mem_mib: i64,
     /// What it uses, from the latest STATS; 0 while unknown.
-    pub(crate) used_disk_mib: i64,
+    pub(in crate::cluster) used_disk_mib: i64,
     /// What it used for some time, where that counts and is known.
     pub(super) usage: Option<Box<Usage>>,
     /// How sure it is.
-    pub(crate) phase: Phase,
+    pub(in crate::cluster) phase: Phase,
     /// When the entry was made.
-    pub(crate) since: Instant,
+    pub(in crate::cluster) since: Instant,
     /// The launcher's word for its state, from the latest STATS.
-    pub(crate) reported: Option<InstanceState>,
+    pub(in crate::cluster) reported: Option<InstanceState>,
     /// Who asked for it, while that is known: told what its launcher says of its start.
-    pub(crate) sender: Option<SessionId>,
+    pub(in crate::cluster) sender: Option<SessionId>,
     /// The latest START repeated while it ran, until the node has answered it.
     pub(super) repeated: Option<Unconfirmed>,
     /// STARTs of it that were given to the node and of which nothing has been heard. A node says in order what it did:
@@ -60,9 +59,9 @@ pub(crate) struct Entry {
     /// The latest STATS that listed it, by the ledger's count.
     pub(super) listed_in: u64,
     /// Whether it is looked after: what STATS say of it is then handed on.
-    pub(crate) is_kept: bool,
+    pub(in crate::cluster) is_kept: bool,
     /// Whether it is suspended: its vcpus are free for others then.
-    pub(crate) is_suspended: bool,
+    pub(in crate::cluster) is_suspended: bool,
     /// Whether its launcher may yet come to a RESUME.
     pub(super) resumption: Resumption,
     /// How often its launcher was told to stop it over its connection and has neither done so nor refused.
@@ -76,19 +75,16 @@ pub(crate) struct Entry {
 pub(crate) struct Floor {
     pub(crate) least: Resources,
     pub(crate) custom: Amounts,
-    /// What it had before.
-    pub(crate) before: Demand,
     /// What its launcher last said that it asks for.
     pub(super) said: Option<Resources>,
 }
 
 impl Floor {
-    /// At least this much, for one that had so much before.
-    pub(crate) fn new(least: Resources, custom: Amounts, before: Demand) -> Self {
+    /// At least this much.
+    pub(crate) fn new(least: Resources, custom: Amounts) -> Self {
         Self {
             least,
             custom,
-            before,
             said: None,
         }
     }
@@ -276,6 +272,64 @@ impl Entry {
             sender: None,
             open: 0,
             ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
+        }
+    }
+
+    /// What it asked for; zero where that is not known.
+    pub(crate) fn asked(&self) -> Resources {
+        self.asked
+    }
+
+    /// Whether that is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Memory that it uses, from the latest STATS; 0 while unknown.
+    pub(crate) fn used_mem_mib(&self) -> i64 {
+        self.used_mem_mib
+    }
+
+    /// Disk that it uses, from the latest STATS; 0 while unknown.
+    pub(crate) fn used_disk_mib(&self) -> i64 {
+        self.used_disk_mib
+    }
+
+    /// How sure it is.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// When the entry was made.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The launcher's word for its state, from the latest STATS.
+    pub(crate) fn reported(&self) -> Option<InstanceState> {
+        self.reported
+    }
+
+    /// Who asked for it, while that is known.
+    pub(crate) fn sender(&self) -> Option<SessionId> {
+        self.sender
+    }
+
+    /// Whether it is looked after.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Whether it is suspended: its vcpus are free for others then.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.is_suspended
+    }
+
+    /// The same as one that is looked after.
+    pub(crate) fn kept(self) -> Self {
+        Self {
+            is_kept: true,
+            ..self
         }
     }
 

@@ -146,7 +146,7 @@ impl<'a> Tally<'a> {
     fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let view = self.search.view;
         let node = view.nodes.node(key);
-        match node.slots[view.pool as usize] {
+        match node.slots()[view.pool as usize] {
             Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table.offer(slot)),
             _ => view.candidate(key),
         }
@@ -156,7 +156,7 @@ impl<'a> Tally<'a> {
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
         let node = view.nodes.node(key);
-        if node.report.is_none() {
+        if node.report().is_none() {
             // It may yet say that it is and has whatever is asked for.
             self.could_ever = true;
             return (Failed::NotReady(Unready::Silent), None);
@@ -177,8 +177,8 @@ impl<'a> Tally<'a> {
         self.count_eligible(key);
         let free = candidate.free();
         // Of one that calls itself full, it is better to know of what.
-        let is_full = node.status == NodeStatus::Full;
-        let unready = match node.status {
+        let is_full = node.status() == NodeStatus::Full;
+        let unready = match node.status() {
             NodeStatus::Ready | NodeStatus::Full => None,
             NodeStatus::Connected => Some(Unready::Silent),
             NodeStatus::Offline => Some(Unready::Offline),
@@ -188,9 +188,9 @@ impl<'a> Tally<'a> {
             return (Failed::NotReady(unready), None);
         } else if node.fault().is_some() {
             return (Failed::Faulty, None);
-        } else if node.is_cordoned {
+        } else if node.is_cordoned() {
             return (Failed::Cordoned, None);
-        } else if node.backlog == Backlog::Stalled || !is_full && !node.takes_work() {
+        } else if node.backlog() == Backlog::Stalled || !is_full && !node.takes_work() {
             return (Failed::BackedUp, None);
         } else if [free.mem_mib, free.vcpus, free.disk_mib].contains(&i64::MIN) {
             return (Failed::UnknownFigures, None);
@@ -260,7 +260,7 @@ impl<'a> Tally<'a> {
             self.count_of(Failed::Lasting(at, miss)).nodes += others;
             // The host that is asked for may be one that has not said its name yet.
             let nodes = self.search.view.nodes;
-            let is_silent = |key| nodes.node(key).report.is_none();
+            let is_silent = |key| nodes.node(key).report().is_none();
             self.could_ever |= asked.request.node_id.is_none() && table.iter().any(is_silent);
         }
         let mut text = format!("none of {} {what} nodes fits:", table.len());
@@ -339,7 +339,7 @@ impl<'a> Tally<'a> {
         };
         if let Some((_, key)) = count.nearest {
             let node = view.nodes.node(key);
-            reason.node_uuid = node.uuid.to_string();
+            reason.node_uuid = node.uuid().to_string();
             reason.hostname = node.hostname().to_owned();
         }
         (words, reason)

@@ -36,7 +36,7 @@ impl Filter for Pin {
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
         let (nodes, pool) = (to.view.nodes, to.view.pool);
-        let slot = |key| nodes.node(key).slots[pool as usize];
+        let slot = |key| nodes.node(key).slots()[pool as usize];
         if let Some(id) = asked.request.node_id.as_deref() {
             let key = canonical_uuid(id).and_then(|uuid| nodes.by_uuid(uuid));
             to.only(key.and_then(slot).into_iter().collect());

@@ -66,7 +66,7 @@ impl Scheduler {
         if untried > 0 {
             words.push_str(&format!("; {untried} were not tried: that takes too long"));
         }
-        let uuid = self.cluster.nodes().node(key).uuid;
+        let uuid = self.cluster.nodes().node(key).uuid();
         DrainProgress {
             left: count(total),
             ..progress_of(uuid, DrainState::Checking, total, &misfits, words)
@@ -75,11 +75,11 @@ impl Scheduler {
 
     /// The instances on a node, the most urgent first.
     fn by_urgency(&self, key: NodeKey) -> Vec<InstanceId> {
-        let entries = self.cluster.nodes().node(key).ledger.entries_from(0);
+        let entries = self.cluster.nodes().node(key).ledger().entries_from(0);
         let ranked = entries.map(|(instance, _)| {
             let kept = self.instances.get(instance);
-            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority);
-            let order = kept.map_or(0, |kept| kept.order);
+            let priority = kept.map_or(DEFAULT_PRIORITY, |kept| kept.priority());
+            let order = kept.map_or(0, |kept| kept.order());
             (Reverse(priority), order, instance.clone())
         });
         let mut ranked: Vec<_> = ranked.collect();
@@ -90,7 +90,7 @@ impl Scheduler {
     /// Whether an instance could be moved if there is room for it elsewhere; else why not.
     fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), String> {
         let kept = self.instances.get(instance);
-        let has_start = kept.is_some_and(|kept| kept.start.is_some());
+        let has_start = kept.is_some_and(|kept| kept.start().is_some());
         if has_start || self.cluster.nodes().node(key).can(Capabilities::MIGRATE) {
             return Ok(());
         }

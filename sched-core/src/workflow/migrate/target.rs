@@ -34,7 +34,7 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         let mut request = self.request_now(instance).unwrap_or_else(|| {
             let mut request = StartRequest::plain(instance.clone());
-            request.network_node = node.slots[Pool::Compute as usize].is_none();
+            request.network_node = node.slots()[Pool::Compute as usize].is_none();
             request
         });
         // What it has may be more than its START says: an instance that was adopted, or was changed.
@@ -48,20 +48,20 @@ impl Scheduler {
             scheduling.resources = resources.collect();
             request.scheduling = Some(scheduling).filter(|it| **it != Scheduling::default());
         }
-        request.avoid.push(node.uuid);
+        request.avoid.push(node.uuid());
         request
     }
 
     /// What an instance asks for by its node's ledger.
     pub(crate) fn demand_on(&self, key: NodeKey, instance: &InstanceId) -> Option<Demand> {
-        let entry = self.cluster.nodes().node(key).ledger.get(instance)?;
+        let entry = self.cluster.nodes().node(key).ledger().get(instance)?;
         let custom = entry.custom().iter();
         let custom =
             custom.map(|&(column, amount)| (self.cluster.columns().name(column).into(), amount));
         Some(Demand {
-            mem_mib: entry.asked.mem_mib,
-            vcpus: entry.asked.vcpus,
-            disk_mib: entry.asked.disk_mib,
+            mem_mib: entry.asked().mem_mib,
+            vcpus: entry.asked().vcpus,
+            disk_mib: entry.asked().disk_mib,
             resources: custom.collect(),
         })
     }
@@ -77,12 +77,12 @@ impl Scheduler {
         if target == Some(from) {
             let detail = format!(
                 "it is on node {} already",
-                self.cluster.nodes().node(from).uuid
+                self.cluster.nodes().node(from).uuid()
             );
             return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
         }
         if let Some(target) = target {
-            request = pinned(request, self.cluster.nodes().node(target).uuid)?;
+            request = pinned(request, self.cluster.nodes().node(target).uuid())?;
         }
         let must_ship = !self.has_start(instance);
         for _ in 0..MAX_SHIPPING_TARGETS {
@@ -92,7 +92,7 @@ impl Scheduler {
             if !must_ship || self.cluster.nodes().node(to).can(Capabilities::MIGRATE) {
                 return Ok(to);
             }
-            request.avoid.push(self.cluster.nodes().node(to).uuid);
+            request.avoid.push(self.cluster.nodes().node(to).uuid());
         }
         let why = self.why_not(&request);
         Err(Declined {

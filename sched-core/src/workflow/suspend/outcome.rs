@@ -4,8 +4,9 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
+use crate::api::phase::EventKind;
 use crate::cluster::ledger::Entry;
-use crate::instance::{By, State};
+use crate::instance::{By, Event, State};
 use crate::timers::Timer;
 use sched_model::{CommandFailureReason, LifeCommand};
 
@@ -22,7 +23,7 @@ impl Scheduler {
         let Some(state) = self.state_of(instance).filter(|it| it.node() == Some(key)) else {
             return;
         };
-        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if is_suspended && entry.is_some_and(Entry::is_told_to_resume) {
             // What was said before the launcher came to what it was told.
             return;
@@ -31,19 +32,21 @@ impl Scheduler {
             (State::Suspending { by, .. }, true) => {
                 self.note_suspended(key, instance, by, &Cause::Plain)
             }
-            (State::Resuming { .. }, false) => self.runs_again(key, instance, &Cause::Plain),
-            (State::Resuming { by, .. }, true) => {
+            (State::Resuming { .. }, false) => {
+                self.runs_again(key, instance, Event::Runs, &Cause::Plain)
+            }
+            (State::Resuming { by, asker, .. }, true) => {
                 let cause = &Cause::CutOffBeforeResumed;
                 let (command, reason) = (LifeCommand::Resume, CommandFailureReason::Failed);
                 self.stays_suspended(key, instance, by, cause);
-                self.tell_asker(instance, key, command, reason, cause);
+                self.tell_asker(asker, instance, key, command, reason, cause);
             }
             (State::Running { .. }, true)
                 if self.cluster.nodes().node(key).can(Capabilities::SUSPEND) =>
             {
                 // It may have been told to by a command that seemed to be in vain.
                 let by = self.instances.get(instance);
-                let by = by.and_then(|kept| kept.suspended_by.clone());
+                let by = by.and_then(|kept| kept.state().suspended_by().cloned());
                 self.note_suspended(
                     key,
                     instance,
@@ -51,7 +54,9 @@ impl Scheduler {
                     &Cause::NotFromHere,
                 );
             }
-            (State::Suspended { .. }, false) => self.runs_again(key, instance, &Cause::NotFromHere),
+            (State::Suspended { .. }, false) => {
+                self.runs_again(key, instance, Event::Runs, &Cause::NotFromHere);
+            }
             (State::Suspended { by, .. }, true) => self.note_not_resumed(key, instance, &by),
             _ => {}
         }
@@ -67,18 +72,18 @@ impl Scheduler {
     }
 
     fn note_suspended(&mut self, key: NodeKey, instance: &InstanceId, by: By, cause: &Cause) {
+        if !self.may(instance, EventKind::IsSuspended) {
+            return;
+        }
         let preemptor = match &by {
             By::Preemptor(preemptor) => Some(preemptor.clone()),
             By::Command => None,
         };
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = None;
-        }
         self.cluster.ledger_mut(key).note_suspended(instance);
-        let state = State::Suspended { node: key, by };
+        let event = Event::IsSuspended { by };
         match &preemptor {
-            Some(preemptor) => self.turn(instance, state, &Cause::MadeWay(preemptor.clone())),
-            None => self.turn(instance, state, cause),
+            Some(preemptor) => self.turn(instance, event, &Cause::MadeWay(preemptor.clone())),
+            None => self.turn(instance, event, cause),
         }
         if let Some(preemptor) = preemptor {
             self.wait_for_resume(instance, key);
@@ -86,12 +91,19 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn runs_again(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
-        if let Some(kept) = self.instances.get_mut(instance) {
-            kept.asker = None;
+    /// An instance runs, because of this event.
+    pub(super) fn runs_again(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        event: Event,
+        cause: &Cause,
+    ) {
+        if !self.may(instance, event.kind()) {
+            return;
         }
         self.cluster.ledger_mut(key).set_suspended(instance, false);
-        self.turn(instance, State::Running { node: key }, cause);
+        self.turn(instance, event, cause);
         self.wake_for_preemption(key);
     }
 
@@ -103,9 +115,13 @@ impl Scheduler {
         by: By,
         cause: &Cause,
     ) {
+        if !self.may(instance, EventKind::Undone) {
+            return;
+        }
         self.cluster.ledger_mut(key).note_suspended(instance);
         let is_evicted = by != By::Command;
-        self.turn(instance, State::Suspended { node: key, by }, cause);
+        let suspended = Some(by);
+        self.turn(instance, Event::Undone { suspended }, cause);
         if is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
@@ -118,16 +134,20 @@ impl Scheduler {
         let cause = &Cause::NotDoneInTime;
         let reason = CommandFailureReason::Timeout;
         match self.state_of(instance) {
-            Some(State::Suspending { node, by, .. }) => {
-                self.tell_asker(instance, node, LifeCommand::Suspend, reason, cause);
+            Some(State::Suspending {
+                node, by, asker, ..
+            }) => {
+                self.tell_asker(asker, instance, node, LifeCommand::Suspend, reason, cause);
                 self.rolled_back(node, instance, by.clone(), cause);
                 if let By::Preemptor(preemptor) = &by {
                     self.victim_stays(preemptor, instance);
                     self.undo_suspend(node, instance, by);
                 }
             }
-            Some(State::Resuming { node, by, .. }) => {
-                self.tell_asker(instance, node, LifeCommand::Resume, reason, cause);
+            Some(State::Resuming {
+                node, by, asker, ..
+            }) => {
+                self.tell_asker(asker, instance, node, LifeCommand::Resume, reason, cause);
                 self.rolled_back(node, instance, by, cause);
             }
             _ => {}
@@ -143,11 +163,11 @@ impl Scheduler {
         by: By,
         cause: &Cause,
     ) {
-        let entry = self.cluster.nodes().node(key).ledger.get(instance);
+        let entry = self.cluster.nodes().node(key).ledger().get(instance);
         if entry.is_some_and(Entry::is_held_back) {
             self.stays_suspended(key, instance, by, cause);
         } else {
-            self.runs_again(key, instance, cause);
+            self.runs_again(key, instance, Event::Undone { suspended: None }, cause);
         }
     }
 
@@ -155,7 +175,7 @@ impl Scheduler {
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
         if is_running && self.cluster.nodes().node(key).session().is_some() {
-            self.order_resume(key, instance, by, &Cause::RoomNotNeeded);
+            self.order_resume(key, instance, by, None, &Cause::RoomNotNeeded);
         }
     }
 }

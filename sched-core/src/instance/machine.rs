@@ -1,0 +1,539 @@
+//! The state machine of one instance: what an event makes of its state. Workflows hand in events; which of them a state
+//! knows stands in [`lifecycle`](super::lifecycle), and here is what the next state consists of.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use sched_model::{LifeState, Uuid};
+
+use super::{AfterLoss, Awaits, By, Change, Errand, Late, Move, Placing, State, Then, Way};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::phase::EventKind;
+
+/// Something that concerns an instance and decides what it awaits next. When each happens is said at its
+/// [`EventKind`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    Managed,
+    Adopted {
+        node: NodeKey,
+        is_suspended: bool,
+    },
+    Restored(Before),
+    Sought,
+    Queued,
+    Claimed {
+        node: NodeKey,
+    },
+    Preempts {
+        node: NodeKey,
+        victims: BTreeSet<InstanceId>,
+        due: Instant,
+    },
+    VictimAway(InstanceId),
+    Given {
+        node: NodeKey,
+    },
+    Listed {
+        node: NodeKey,
+    },
+    StartedAgain,
+    StartAwaited,
+    Updated {
+        change: Box<Change>,
+        due: Instant,
+    },
+    UpdateResumed {
+        due: Instant,
+    },
+    UpdateSettled,
+    SuspendAsked {
+        by: By,
+        asker: Option<SessionId>,
+        due: Instant,
+    },
+    IsSuspended {
+        by: By,
+    },
+    ResumeAsked {
+        by: By,
+        asker: Option<SessionId>,
+        due: Instant,
+    },
+    Runs,
+    Undone {
+        /// Who had it suspended, if its node has said last that it is.
+        suspended: Option<By>,
+    },
+    Preempted {
+        by: InstanceId,
+        due: Instant,
+    },
+    Deleted {
+        due: Instant,
+    },
+    MovePlanned {
+        to: NodeKey,
+        errand: Box<Errand>,
+        due: Instant,
+    },
+    MoveBegun {
+        is_shipped: bool,
+    },
+    Retargeted {
+        to: NodeKey,
+    },
+    TargetLost {
+        due: Instant,
+    },
+    LeftForTarget,
+    Arrived,
+    NodeLost(Loss),
+    LossDeferred {
+        until: Instant,
+    },
+    NodeBack {
+        node: NodeKey,
+        /// Who had it suspended, if the node lists it so.
+        suspended: Option<By>,
+        /// When a DELETE there counts as failed.
+        due: Instant,
+    },
+    Ended,
+}
+
+/// What an instance was before the scheduler was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It waited for room.
+    Waited {
+        /// That of one node alone.
+        pinned: Option<Uuid>,
+    },
+    /// It was on a node or on its way there, and is taken for lost with it.
+    Lost(Loss),
+}
+
+/// The loss of an instance's node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// The node.
+    pub(crate) node: Uuid,
+    /// When nothing is expected of the node any more.
+    pub(crate) until: Instant,
+    /// What becomes of the instance.
+    pub(crate) then: AfterLoss,
+    /// The node that it was being shipped to: it may have arrived.
+    pub(crate) bound_for: Option<Uuid>,
+    /// What its launcher was told before.
+    pub(crate) late: Late,
+    /// What it brings along if it was on its way there.
+    pub(crate) way: Way,
+}
+
+/// What follows from an event for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Effects {
+    /// The state as others are told it.
+    pub(crate) word: LifeState,
+    /// The node it is on, or is to be.
+    pub(crate) node: Option<NodeKey>,
+    /// Whether it may stand in the queue.
+    pub(crate) waits: bool,
+    /// Whether it waits now, and original controllers were not told that it had left its node.
+    pub(crate) is_pause_unsaid: bool,
+}
+
+impl Effects {
+    pub(super) fn of(before: &State, state: &State) -> Self {
+        Self {
+            is_pause_unsaid: state.is_waiting() && before.way().is_pause_unsaid,
+            word: state.word(),
+            node: state.node(),
+            waits: state.waits(),
+        }
+    }
+}
+
+impl Event {
+    /// Which it is.
+    pub(crate) fn kind(&self) -> EventKind {
+        match self {
+            Self::Managed => EventKind::Managed,
+            Self::Adopted { .. } => EventKind::Adopted,
+            Self::Restored(_) => EventKind::Restored,
+            Self::Sought => EventKind::Sought,
+            Self::Queued => EventKind::Queued,
+            Self::Claimed { .. } => EventKind::Claimed,
+            Self::Preempts { .. } => EventKind::Preempts,
+            Self::VictimAway(_) => EventKind::VictimAway,
+            Self::Given { .. } => EventKind::Given,
+            Self::Listed { .. } => EventKind::Listed,
+            Self::StartedAgain => EventKind::StartedAgain,
+            Self::StartAwaited => EventKind::StartAwaited,
+            Self::Updated { .. } => EventKind::Updated,
+            Self::UpdateResumed { .. } => EventKind::UpdateResumed,
+            Self::UpdateSettled => EventKind::UpdateSettled,
+            Self::SuspendAsked { .. } => EventKind::SuspendAsked,
+            Self::IsSuspended { .. } => EventKind::IsSuspended,
+            Self::ResumeAsked { .. } => EventKind::ResumeAsked,
+            Self::Runs => EventKind::Runs,
+            Self::Undone { .. } => EventKind::Undone,
+            Self::Preempted { .. } => EventKind::Preempted,
+            Self::Deleted { .. } => EventKind::Deleted,
+            Self::MovePlanned { .. } => EventKind::MovePlanned,
+            Self::MoveBegun { .. } => EventKind::MoveBegun,
+            Self::Retargeted { .. } => EventKind::Retargeted,
+            Self::TargetLost { .. } => EventKind::TargetLost,
+            Self::LeftForTarget => EventKind::LeftForTarget,
+            Self::Arrived => EventKind::Arrived,
+            Self::NodeLost(_) => EventKind::NodeLost,
+            Self::LossDeferred { .. } => EventKind::LossDeferred,
+            Self::NodeBack { .. } => EventKind::NodeBack,
+            Self::Ended => EventKind::Ended,
+        }
+    }
+}
+
+impl State {
+    /// The first state of an instance that was not managed before; `None` if its lifecycle does not begin so.
+    pub(super) fn first(event: Event) -> Option<Self> {
+        match event {
+            Event::Managed => Some(Self::Seeking {
+                way: Way::default(),
+            }),
+            Event::Adopted { node, is_suspended } => {
+                Some(Late::default().settled(node, is_suspended.then_some(By::Command)))
+            }
+            Event::Restored(Before::Waited { pinned }) => Some(Self::Waiting {
+                pinned,
+                waits_with: 0,
+            }),
+            Event::Restored(Before::Lost(loss)) => Some(loss.state()),
+            _ => None,
+        }
+    }
+
+    /// What becomes of this state by an event; `None` where the lifecycle does not have it, or ends with it.
+    pub(super) fn on(&self, event: Event) -> Option<Self> {
+        if self.phase().on(event.kind()).is_empty() {
+            return None;
+        }
+        Some(match event {
+            Event::Sought => Self::Seeking { way: self.way() },
+            Event::Queued => Self::Waiting {
+                pinned: self.way().pinned,
+                waits_with: 0,
+            },
+            Event::Claimed { node } => placing(node, Awaits::Commit, self.way()),
+            Event::Preempts { node, victims, due } => {
+                placing(node, Awaits::Victims(victims, due), self.way())
+            }
+            Event::VictimAway(victim) => self.without_victim(&victim)?,
+            Event::Given { node } => self.starting(node, false),
+            Event::StartedAgain | Event::StartAwaited => {
+                self.starting(self.node()?, self.is_told_to_stop())
+            }
+            Event::Listed { node } => Late::default().settled(node, None),
+            commanded => return self.on_command(commanded),
+        })
+    }
+
+    /// What becomes of it on its node.
+    fn on_command(&self, event: Event) -> Option<Self> {
+        Some(match event {
+            Event::Updated { change, due } => {
+                let (node, late) = (self.node()?, self.late());
+                Self::Updating {
+                    node,
+                    change,
+                    late,
+                    due,
+                }
+            }
+            Event::UpdateResumed { due } => {
+                let (node, change) = (self.node()?, Box::new(self.change()?.clone()));
+                Self::Updating {
+                    node,
+                    change,
+                    late: self.late(),
+                    due,
+                }
+            }
+            Event::SuspendAsked { by, asker, due } => {
+                let (node, is_told_to_stop) = (self.node()?, self.is_told_to_stop());
+                match self {
+                    Self::Suspended { .. } => self.late().settled(node, Some(by)),
+                    _ => Self::Suspending {
+                        node,
+                        by,
+                        asker,
+                        is_told_to_stop,
+                        due,
+                    },
+                }
+            }
+            Event::IsSuspended { by } => self.late().settled(self.node()?, Some(by)),
+            Event::ResumeAsked { by, asker, due } => Self::Resuming {
+                node: self.node()?,
+                by,
+                asker,
+                is_told_to_stop: self.is_told_to_stop(),
+                due,
+            },
+            Event::UpdateSettled => match *self {
+                Self::Stopping { due, .. } => self.stopping(Then::End(None), due)?,
+                _ => self.late().settled(self.node()?, None),
+            },
+            Event::Runs => self.late().settled(self.node()?, None),
+            Event::Undone { suspended } => {
+                let late = match self {
+                    Self::Migrating { .. } => self.late_on_leaving(),
+                    _ => self.late(),
+                };
+                late.settled(self.node()?, suspended)
+            }
+            Event::Preempted { by, due } => self.stopping(Then::Wait(by), due)?,
+            Event::Deleted { due } => match self.as_loss() {
+                Some(loss) => Loss {
+                    then: AfterLoss::Delete,
+                    ..loss
+                }
+                .state(),
+                None => {
+                    let change = self.change().cloned().map(Box::new);
+                    self.stopping(Then::End(change), due)?
+                }
+            },
+            moved => return self.on_move(moved),
+        })
+    }
+
+    /// What becomes of it as it moves.
+    fn on_move(&self, event: Event) -> Option<Self> {
+        Some(match event {
+            Event::MovePlanned { to, errand, due } => Self::Migrating {
+                from: self.node()?,
+                to,
+                how: Move::Claimed,
+                errand,
+                late: Late {
+                    is_told_to_stop: false,
+                    ..self.late()
+                },
+                due,
+            },
+            Event::MoveBegun { is_shipped } => {
+                let how = if is_shipped {
+                    Move::Shipped
+                } else {
+                    Move::Cold
+                };
+                self.moving(None, how)
+            }
+            Event::Retargeted { to } => self.moving(Some(to), Move::Cold),
+            Event::TargetLost { due } => {
+                let errand = Box::new(self.errand()?.clone());
+                self.stopping(Then::Again(errand), due)?
+            }
+            Event::LeftForTarget => match *self {
+                Self::Migrating {
+                    to,
+                    how: Move::Shipped,
+                    ..
+                } => self.starting(to, false),
+                Self::Migrating { to, .. } => placing(to, Awaits::Commit, Way::default()),
+                _ => return None,
+            },
+            Event::Arrived => match *self {
+                Self::Migrating { to, .. } => Late::default().settled(to, None),
+                _ => return None,
+            },
+            lost => return self.on_loss(lost),
+        })
+    }
+
+    /// What becomes of it with its node.
+    fn on_loss(&self, event: Event) -> Option<Self> {
+        Some(match event {
+            Event::NodeLost(loss) => {
+                let is_deleted = matches!(
+                    self,
+                    Self::Stopping {
+                        then: Then::End(_),
+                        ..
+                    }
+                );
+                let then = if is_deleted {
+                    AfterLoss::Delete
+                } else {
+                    loss.then
+                };
+                let late = self.late_on_leaving();
+                Loss {
+                    then,
+                    late,
+                    way: self.way(),
+                    ..loss
+                }
+                .state()
+            }
+            Event::LossDeferred { until } => Loss {
+                until,
+                ..self.as_loss()?
+            }
+            .state(),
+            Event::NodeBack {
+                node,
+                suspended,
+                due,
+            } => match self {
+                Self::Lost {
+                    then: AfterLoss::Delete,
+                    ..
+                } => Self::Stopping {
+                    node,
+                    then: Then::End(None),
+                    late: self.late(),
+                    due,
+                },
+                _ => self.late().settled(node, suspended),
+            },
+            // Lifecycles begin and end with the others.
+            _ => return None,
+        })
+    }
+
+    /// A START of it was given to a node.
+    fn starting(&self, node: NodeKey, is_told_to_stop: bool) -> Self {
+        placing(node, Awaits::Node { is_told_to_stop }, self.way())
+    }
+
+    /// What its launcher was told before, and may yet do.
+    fn late(&self) -> Late {
+        Late {
+            suspended_by: self.suspended_by().cloned(),
+            is_told_to_stop: self.is_told_to_stop(),
+        }
+    }
+
+    /// The same where it was to leave its node, or the node is given up: it may be ended there, however late that is heard.
+    fn late_on_leaving(&self) -> Late {
+        let mut late = self.late();
+        match self {
+            Self::Migrating { how, .. } => late.is_told_to_stop = *how != Move::Claimed,
+            _ => late.is_told_to_stop |= self.is_to_go_on(),
+        }
+        late
+    }
+
+    /// Whether it is stopped to go on elsewhere.
+    fn is_to_go_on(&self) -> bool {
+        matches!(
+            self,
+            Self::Stopping {
+                then: Then::Wait(_) | Then::Again(_),
+                ..
+            }
+        )
+    }
+
+    fn stopping(&self, then: Then, due: Instant) -> Option<Self> {
+        let (node, mut late) = (self.node()?, self.late());
+        // Should a DELETE be in vain, its end is not its own either.
+        late.is_told_to_stop |= matches!(then, Then::End(_)) && self.is_to_go_on();
+        Some(Self::Stopping {
+            node,
+            then,
+            late,
+            due,
+        })
+    }
+
+    /// The same move, to another target perhaps, in another way.
+    fn moving(&self, target: Option<NodeKey>, how: Move) -> Self {
+        let mut moving = self.clone();
+        if let Self::Migrating { to, how: so, .. } = &mut moving {
+            (*to, *so) = (target.unwrap_or(*to), how);
+        }
+        moving
+    }
+
+    /// The loss of its node, if that is lost.
+    fn as_loss(&self) -> Option<Loss> {
+        match self {
+            Self::Lost {
+                node,
+                until,
+                then,
+                bound_for,
+                late,
+                way,
+            } => Some(Loss {
+                node: *node,
+                until: *until,
+                then: *then,
+                bound_for: *bound_for,
+                late: late.clone(),
+                way: *way,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The same with one victim less to wait for; its claim is to be put on disk after the last.
+    fn without_victim(&self, victim: &InstanceId) -> Option<Self> {
+        let Self::Placing(Placing {
+            node,
+            pending_on: Awaits::Victims(victims, due),
+            way,
+        }) = self
+        else {
+            return None;
+        };
+        let mut left = victims.clone();
+        left.remove(victim);
+        Some(if left.is_empty() {
+            placing(*node, Awaits::Commit, *way)
+        } else {
+            placing(*node, Awaits::Victims(left, *due), *way)
+        })
+    }
+}
+
+impl Late {
+    /// On a node, as the node says: suspended, or it runs.
+    fn settled(self, node: NodeKey, suspended: Option<By>) -> State {
+        match suspended {
+            Some(by) => State::Suspended {
+                node,
+                by,
+                is_told_to_stop: self.is_told_to_stop,
+            },
+            None => State::Running { node, late: self },
+        }
+    }
+}
+
+impl Loss {
+    fn state(self) -> State {
+        State::Lost {
+            node: self.node,
+            until: self.until,
+            then: self.then,
+            bound_for: self.bound_for,
+            late: self.late,
+            way: self.way,
+        }
+    }
+}
+
+/// A START that has a node.
+fn placing(node: NodeKey, pending_on: Awaits, way: Way) -> State {
+    State::Placing(Placing {
+        node,
+        pending_on,
+        way,
+    })
+}

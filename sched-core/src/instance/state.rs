@@ -1,0 +1,448 @@
+//! How far an instance is. What is known only in some states is data of those.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use sched_model::{LifeState, Uuid};
+
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::phase::EventKind;
+use crate::api::record::Demand;
+
+/// How far an instance is: each state is named for what it awaits, or for where it rests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It is on no node, and one is looked for while an input is handled.
+    Seeking {
+        /// What it brings along.
+        way: Way,
+    },
+    /// It is on no node and waits for room.
+    Waiting {
+        /// As [`Way::pinned`].
+        pinned: Option<Uuid>,
+        /// The change with which it is on disk that it waits: nothing is said of that before.
+        waits_with: u64,
+    },
+    /// A node is chosen and its room claimed.
+    Placing(Placing),
+    /// It runs.
+    Running {
+        /// Where.
+        node: NodeKey,
+        /// What its launcher may yet do.
+        late: Late,
+    },
+    /// Its launcher was told to suspend it.
+    Suspending {
+        /// Where.
+        node: NodeKey,
+        /// Who wants it.
+        by: By,
+        /// Whose command it is, to be told if it fails.
+        asker: Option<SessionId>,
+        /// As [`Late::is_told_to_stop`].
+        is_told_to_stop: bool,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// It is suspended: it holds all it asked for but vcpus.
+    Suspended {
+        /// Where.
+        node: NodeKey,
+        /// Who wanted it: what was evicted is resumed by itself, what somebody suspended is not.
+        by: By,
+        /// As [`Late::is_told_to_stop`].
+        is_told_to_stop: bool,
+    },
+    /// Its launcher was told to resume it; its vcpus are claimed.
+    Resuming {
+        /// Where.
+        node: NodeKey,
+        /// Who had it suspended.
+        by: By,
+        /// Whose command it is to resume it, to be told if it fails.
+        asker: Option<SessionId>,
+        /// As [`Late::is_told_to_stop`].
+        is_told_to_stop: bool,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its launcher was told to stop it.
+    Stopping {
+        /// Where.
+        node: NodeKey,
+        /// What comes then.
+        then: Then,
+        /// What its launcher was told before.
+        late: Late,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its launcher was told to change what it has; the larger of both is claimed.
+    Updating {
+        /// Where.
+        node: NodeKey,
+        /// From what to what.
+        change: Box<Change>,
+        /// What its launcher may yet do.
+        late: Late,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// It moves to another node; it is claimed on both.
+    Migrating {
+        /// From here.
+        from: NodeKey,
+        /// To here.
+        to: NodeKey,
+        /// How.
+        how: Move,
+        /// What for.
+        errand: Box<Errand>,
+        /// What its launcher was told before.
+        late: Late,
+        /// When that counts as failed.
+        due: Instant,
+    },
+    /// Its node is lost, or has not come back since the scheduler was started: what it is, that node alone knows.
+    Lost {
+        /// The node.
+        node: Uuid,
+        /// When nothing is expected of the node any more. Where it is to be restarted, it has certainly been stopped by
+        /// then.
+        until: Instant,
+        /// What becomes of it then, and if the node is back before.
+        then: AfterLoss,
+        /// The node that it was being shipped to when its own was lost: it may have arrived.
+        bound_for: Option<Uuid>,
+        /// What its launcher was told before.
+        late: Late,
+        /// What it brings along if it was on its way there.
+        way: Way,
+    },
+}
+
+/// What an instance brings along until a node lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Way {
+    /// The node it is to go to, if it waits for one alone; its START does not say so.
+    pub(crate) pinned: Option<Uuid>,
+    /// Whether it has left a node to go on elsewhere and original controllers were not told.
+    pub(crate) is_pause_unsaid: bool,
+}
+
+/// What the launcher of an instance's node was told of it before, in vain as it seems, and may yet do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Late {
+    /// Who had it suspended last since it was started: if it is suspended after all, it is for that one.
+    pub(crate) suspended_by: Option<By>,
+    /// Whether the launcher was told to end it: if it ends after all, that is not its end.
+    pub(crate) is_told_to_stop: bool,
+}
+
+/// How far a START is on its way to the node that is chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placing {
+    /// The node.
+    pub(crate) node: NodeKey,
+    /// What it waits for.
+    pub(crate) pending_on: Awaits,
+    /// What it brings along.
+    pub(crate) way: Way,
+}
+
+/// What a START that has a node waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// That the choice is on disk.
+    Commit,
+    /// That these are out of its way; and when that counts as failed.
+    Victims(BTreeSet<InstanceId>, Instant),
+    /// That its node confirms it.
+    Node {
+        /// As [`Late::is_told_to_stop`], of what ran there before.
+        is_told_to_stop: bool,
+    },
+}
+
+impl Awaits {
+    /// Whether its node was given the START.
+    pub(crate) fn is_given(&self) -> bool {
+        matches!(self, Self::Node { .. })
+    }
+}
+
+/// Who had an instance suspended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A START of higher priority.
+    Preemptor(InstanceId),
+    /// An operator or a controller.
+    Command,
+}
+
+/// What comes after an instance was stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// It waits for room again: it had to make way for this one.
+    Wait(InstanceId),
+    /// It is gone. Should it not be stopped, what it has goes on being changed.
+    End(Option<Box<Change>>),
+    /// It is placed again: it was to move, and the target is lost.
+    Again(Box<Errand>),
+}
+
+impl Then {
+    /// What happens to the instance once it was stopped.
+    pub(crate) fn event(&self) -> EventKind {
+        match self {
+            Self::Wait(_) | Self::Again(_) => EventKind::Sought,
+            Self::End(_) => EventKind::Ended,
+        }
+    }
+}
+
+/// A change of what an instance has, under way on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// What it had before.
+    pub(crate) before: Demand,
+    /// What it is to have.
+    pub(crate) demand: Demand,
+    /// Who hears what comes of it.
+    pub(crate) asker: Option<SessionId>,
+}
+
+/// What an instance moves for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Errand {
+    /// Who is told if it does not.
+    pub(crate) asker: Option<SessionId>,
+    /// What it asks for from then on; `None` = what it did before.
+    pub(crate) demand: Option<Demand>,
+}
+
+/// How an instance moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// Its room on the target is being put on disk.
+    Claimed,
+    /// It is stopped on its node, then started on the target.
+    Cold,
+    /// Its launcher ships its state.
+    Shipped,
+}
+
+/// What becomes of an instance whose node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterLoss {
+    /// It is placed again: when its time is up, or its node is back without it.
+    Restart,
+    /// It is placed again only if its node is back and says that it does not have it: nobody knows whether the START
+    /// arrived. When its time is up, it has failed.
+    Replace,
+    /// If its node is back with it, it goes on as before; else it is gone.
+    Forget,
+    /// It was deleted: if its node is back with it, it is deleted there.
+    Delete,
+}
+
+impl State {
+    /// The node whose ledger has it.
+    pub(crate) fn node(&self) -> Option<NodeKey> {
+        match self {
+            Self::Placing(placing) => Some(placing.node),
+            Self::Running { node, .. }
+            | Self::Suspending { node, .. }
+            | Self::Suspended { node, .. }
+            | Self::Resuming { node, .. }
+            | Self::Updating { node, .. }
+            | Self::Stopping { node, .. } => Some(*node),
+            Self::Migrating { from, .. } => Some(*from),
+            Self::Seeking { .. } | Self::Waiting { .. } | Self::Lost { .. } => None,
+        }
+    }
+
+    /// Whether a node was given its START and has not confirmed it.
+    pub(crate) fn is_starting_on(&self, key: NodeKey) -> bool {
+        matches!(self, Self::Placing(placing) if placing.node == key && placing.pending_on.is_given())
+    }
+
+    /// Who had it suspended last since it was started, also where that seemed to be in vain.
+    pub(crate) fn suspended_by(&self) -> Option<&By> {
+        match self {
+            Self::Suspending { by, .. }
+            | Self::Suspended { by, .. }
+            | Self::Resuming { by, .. } => Some(by),
+            Self::Running { late, .. }
+            | Self::Updating { late, .. }
+            | Self::Stopping { late, .. }
+            | Self::Migrating { late, .. }
+            | Self::Lost { late, .. } => late.suspended_by.as_ref(),
+            // It is to be started: nothing that it was told before concerns it.
+            Self::Seeking { .. } | Self::Waiting { .. } | Self::Placing(_) => None,
+        }
+    }
+
+    /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    pub(crate) fn is_told_to_stop(&self) -> bool {
+        match self {
+            Self::Placing(Placing {
+                pending_on: Awaits::Node { is_told_to_stop },
+                ..
+            })
+            | Self::Suspending {
+                is_told_to_stop, ..
+            }
+            | Self::Suspended {
+                is_told_to_stop, ..
+            }
+            | Self::Resuming {
+                is_told_to_stop, ..
+            } => *is_told_to_stop,
+            Self::Running { late, .. }
+            | Self::Updating { late, .. }
+            | Self::Stopping { late, .. }
+            | Self::Migrating { late, .. }
+            | Self::Lost { late, .. } => late.is_told_to_stop,
+            // What an earlier node was told does not concern the next.
+            Self::Seeking { .. } | Self::Waiting { .. } | Self::Placing(_) => false,
+        }
+    }
+
+    /// Says whether its node was told to end it; where it has no node, none was.
+    pub(super) fn set_told_to_stop(&mut self, is_told: bool) {
+        match self {
+            Self::Placing(Placing {
+                pending_on: Awaits::Node { is_told_to_stop },
+                ..
+            })
+            | Self::Suspending {
+                is_told_to_stop, ..
+            }
+            | Self::Suspended {
+                is_told_to_stop, ..
+            }
+            | Self::Resuming {
+                is_told_to_stop, ..
+            } => *is_told_to_stop = is_told,
+            Self::Running { late, .. }
+            | Self::Updating { late, .. }
+            | Self::Stopping { late, .. }
+            | Self::Migrating { late, .. }
+            | Self::Lost { late, .. } => late.is_told_to_stop = is_told,
+            Self::Seeking { .. } | Self::Waiting { .. } | Self::Placing(_) => {}
+        }
+    }
+
+    /// Whose command is being carried out on it.
+    pub(crate) fn asker(&self) -> Option<SessionId> {
+        match self {
+            Self::Suspending { asker, .. } | Self::Resuming { asker, .. } => *asker,
+            Self::Updating { change, .. } => change.asker,
+            _ => self.errand()?.asker,
+        }
+    }
+
+    /// What it leaves its node for, where it does.
+    pub(crate) fn errand(&self) -> Option<&Errand> {
+        match self {
+            Self::Migrating { errand, .. }
+            | Self::Stopping {
+                then: Then::Again(errand),
+                ..
+            } => Some(errand),
+            _ => None,
+        }
+    }
+
+    /// How what it has is being changed: also while it is to be stopped for good, until it has been.
+    pub(crate) fn change(&self) -> Option<&Change> {
+        match self {
+            Self::Updating { change, .. }
+            | Self::Stopping {
+                then: Then::End(Some(change)),
+                ..
+            } => Some(change),
+            _ => None,
+        }
+    }
+
+    /// When something is to be done about it if nothing happens.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Placing(Placing {
+                pending_on: Awaits::Victims(_, due),
+                ..
+            })
+            | Self::Suspending { due, .. }
+            | Self::Resuming { due, .. }
+            | Self::Stopping { due, .. }
+            | Self::Updating { due, .. }
+            | Self::Migrating { due, .. } => Some(*due),
+            Self::Lost { until, .. } => Some(*until),
+            Self::Seeking { .. }
+            | Self::Waiting { .. }
+            | Self::Placing(_)
+            | Self::Running { .. }
+            | Self::Suspended { .. } => None,
+        }
+    }
+
+    /// Its name on the wire.
+    pub(crate) fn word(&self) -> LifeState {
+        match self {
+            Self::Seeking { .. } | Self::Waiting { .. } => LifeState::Waiting,
+            Self::Placing(_) => LifeState::Placing,
+            Self::Running { .. } | Self::Updating { .. } => LifeState::Running,
+            Self::Suspending { .. } => LifeState::Suspending,
+            Self::Suspended { .. } => LifeState::Suspended,
+            Self::Resuming { .. } => LifeState::Resuming,
+            Self::Stopping { .. } => LifeState::Stopping,
+            Self::Migrating { .. } => LifeState::Migrating,
+            Self::Lost { .. } => LifeState::Lost,
+        }
+    }
+
+    /// Whether it is on no node and waits for room.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting { .. })
+    }
+
+    /// What it brings along until a node lists it.
+    pub(crate) fn way(&self) -> Way {
+        match self {
+            Self::Seeking { way } | Self::Placing(Placing { way, .. }) | Self::Lost { way, .. } => {
+                *way
+            }
+            Self::Waiting { pinned, .. } => Way {
+                pinned: *pinned,
+                // That is told as soon as it waits.
+                is_pause_unsaid: false,
+            },
+            _ => Way::default(),
+        }
+    }
+
+    /// Notes that original controllers were not told that it has left its node, while it is on its way to another.
+    pub(super) fn note_pause_unsaid(&mut self) {
+        match self {
+            Self::Seeking { way } | Self::Placing(Placing { way, .. }) | Self::Lost { way, .. } => {
+                way.is_pause_unsaid = true
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is suspended, and not being resumed.
+    pub(crate) fn is_suspended(&self) -> bool {
+        matches!(self, Self::Suspended { .. })
+    }
+
+    /// Whether it may stand in the queue: it waits for a node, or to be resumed by itself.
+    pub(crate) fn waits(&self) -> bool {
+        let by_itself = |by: &By| matches!(by, By::Preemptor(_));
+        self.is_waiting() || matches!(self, Self::Suspended { by, .. } if by_itself(by))
+    }
+}

@@ -1,0 +1,355 @@
+//! What the table of instances does at each event in each phase, and what is looked up in it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::api::cause::Cause;
+use crate::api::record::Demand;
+use crate::instance::lifecycle::TRANSITIONS;
+use crate::instance::{
+    AfterLoss, Awaits, Before, By, Change, Late, Loss, Move, Placing, Then, Way,
+};
+
+fn loss(until: Instant, then: AfterLoss) -> Loss {
+    let node = Uuid::from_u128(1);
+    let bound_for = None;
+    Loss {
+        node,
+        until,
+        then,
+        bound_for,
+        late: Late::default(),
+        way: Way::default(),
+    }
+}
+
+/// All states of this phase that an event may tell from each other; none for the two that have none.
+#[expect(clippy::too_many_lines, reason = "a line for each")]
+fn states_in(phase: Phase, due: Instant) -> Vec<State> {
+    let (node, to, uuid) = (NodeKey(0), NodeKey(1), Uuid::from_u128(1));
+    let (by, way) = (By::Command, Way::default());
+    let placing = |pending_on| {
+        State::Placing(Placing {
+            node,
+            pending_on,
+            way,
+        })
+    };
+    let victims = |names: &[&str]| {
+        let victims = names.iter().map(|name| InstanceId::new(name)).collect();
+        placing(Awaits::Victims(victims, due))
+    };
+    let late = Late::default;
+    let stopping = |then| State::Stopping {
+        node,
+        then,
+        late: late(),
+        due,
+    };
+    let is_told_to_stop = false;
+    let moving = |how| State::Migrating {
+        from: node,
+        to,
+        how,
+        errand: Box::default(),
+        late: late(),
+        due,
+    };
+    let lost = |then| State::Lost {
+        node: uuid,
+        until: due,
+        then,
+        bound_for: None,
+        late: late(),
+        way,
+    };
+    let asker = None;
+    match phase {
+        Phase::New | Phase::Gone => Vec::new(),
+        Phase::Seeking => vec![State::Seeking { way }],
+        Phase::Waiting => vec![State::Waiting {
+            pinned: None,
+            waits_with: 0,
+        }],
+        Phase::Claimed => vec![placing(Awaits::Commit)],
+        Phase::Preempting => vec![victims(&["b"]), victims(&["b", "c"])],
+        Phase::Starting => vec![placing(Awaits::Node { is_told_to_stop })],
+        Phase::Running => vec![State::Running { node, late: late() }],
+        Phase::Updating => {
+            let change = change();
+            vec![State::Updating {
+                node,
+                change,
+                late: late(),
+                due,
+            }]
+        }
+        Phase::Suspending => vec![State::Suspending {
+            node,
+            by,
+            asker,
+            is_told_to_stop,
+            due,
+        }],
+        Phase::Suspended => vec![State::Suspended {
+            node,
+            by,
+            is_told_to_stop,
+        }],
+        Phase::Resuming => vec![State::Resuming {
+            node,
+            by,
+            asker,
+            is_told_to_stop,
+            due,
+        }],
+        Phase::Preempted => vec![stopping(Then::Wait(InstanceId::new("b")))],
+        Phase::Relocating => vec![stopping(Then::Again(Box::default()))],
+        Phase::Deleting => vec![
+            stopping(Then::End(None)),
+            stopping(Then::End(Some(change()))),
+        ],
+        Phase::MoveClaimed => vec![moving(Move::Claimed)],
+        Phase::MoveStopping => vec![moving(Move::Cold)],
+        Phase::Shipping => vec![moving(Move::Shipped)],
+        Phase::Lost => vec![lost(AfterLoss::Forget)],
+        Phase::LostDeleted => vec![lost(AfterLoss::Delete)],
+    }
+}
+
+fn change() -> Box<Change> {
+    Box::new(Change {
+        before: Demand::default(),
+        demand: Demand::default(),
+        asker: None,
+    })
+}
+
+/// All events of this kind that a state may tell from each other.
+#[expect(clippy::too_many_lines, reason = "a line for each")]
+fn events_of(kind: EventKind, due: Instant) -> Vec<Event> {
+    let (node, to, asker) = (NodeKey(0), NodeKey(1), None);
+    let by = || By::Preemptor(InstanceId::new("b"));
+    let forgotten = || loss(due, AfterLoss::Forget);
+    let suspended = |suspended| Event::Undone { suspended };
+    let back = |suspended| Event::NodeBack {
+        node,
+        suspended,
+        due,
+    };
+    match kind {
+        EventKind::Managed => vec![Event::Managed],
+        EventKind::Adopted => [false, true]
+            .map(|is_suspended| Event::Adopted { node, is_suspended })
+            .into(),
+        EventKind::Restored => vec![
+            Event::Restored(Before::Waited { pinned: None }),
+            Event::Restored(Before::Lost(forgotten())),
+            Event::Restored(Before::Lost(loss(due, AfterLoss::Delete))),
+        ],
+        EventKind::Sought => vec![Event::Sought],
+        EventKind::Queued => vec![Event::Queued],
+        EventKind::Claimed => vec![Event::Claimed { node }],
+        EventKind::Preempts => vec![Event::Preempts {
+            node,
+            victims: BTreeSet::from([InstanceId::new("b")]),
+            due,
+        }],
+        EventKind::VictimAway => vec![Event::VictimAway(InstanceId::new("b"))],
+        EventKind::Given => vec![Event::Given { node }],
+        EventKind::Listed => vec![Event::Listed { node }],
+        EventKind::StartedAgain => vec![Event::StartedAgain],
+        EventKind::StartAwaited => vec![Event::StartAwaited],
+        EventKind::Updated => vec![Event::Updated {
+            change: change(),
+            due,
+        }],
+        EventKind::UpdateResumed => vec![Event::UpdateResumed { due }],
+        EventKind::UpdateSettled => vec![Event::UpdateSettled],
+        EventKind::SuspendAsked => vec![Event::SuspendAsked {
+            by: by(),
+            asker,
+            due,
+        }],
+        EventKind::IsSuspended => vec![Event::IsSuspended { by: by() }],
+        EventKind::ResumeAsked => vec![Event::ResumeAsked {
+            by: by(),
+            asker,
+            due,
+        }],
+        EventKind::Runs => vec![Event::Runs],
+        EventKind::Undone => vec![suspended(None), suspended(Some(by()))],
+        EventKind::Preempted => vec![Event::Preempted {
+            by: InstanceId::new("b"),
+            due,
+        }],
+        EventKind::Deleted => vec![Event::Deleted { due }],
+        EventKind::MovePlanned => vec![Event::MovePlanned {
+            to,
+            errand: Box::default(),
+            due,
+        }],
+        EventKind::MoveBegun => [false, true]
+            .map(|is_shipped| Event::MoveBegun { is_shipped })
+            .into(),
+        EventKind::Retargeted => vec![Event::Retargeted { to }],
+        EventKind::TargetLost => vec![Event::TargetLost { due }],
+        EventKind::LeftForTarget => vec![Event::LeftForTarget],
+        EventKind::Arrived => vec![Event::Arrived],
+        EventKind::NodeLost => vec![Event::NodeLost(forgotten())],
+        EventKind::LossDeferred => vec![Event::LossDeferred { until: due }],
+        EventKind::NodeBack => vec![back(None), back(Some(by()))],
+        EventKind::Ended => vec![Event::Ended],
+    }
+}
+
+fn gone(at: Instant) -> HistoryEvent {
+    HistoryEvent {
+        at,
+        what: sched_model::LifeState::Gone,
+        node: None,
+        cause: Cause::Plain,
+    }
+}
+
+/// A table with one instance, which was put into this state past all checks.
+fn table_with(name: &InstanceId, state: Option<State>, now: Instant) -> Instances {
+    let mut instances = Instances::default();
+    if let Some(state) = state {
+        let place = instances.vacant(name.clone()).expect("none has it");
+        let inserted = place.insert(Event::Managed, Instance::new(0, now));
+        inserted.expect("it may be managed");
+        instances.force(name, state);
+    }
+    instances
+}
+
+/// What an event makes of one.
+fn done(
+    instances: &mut Instances,
+    name: &InstanceId,
+    event: Event,
+    now: Instant,
+) -> Result<Phase, IllegalTransition> {
+    match instances.vacant(name.clone()) {
+        Some(place) => place.insert(event, Instance::new(0, now))?,
+        None if event == Event::Ended => instances.remove(name, gone(now))?,
+        None => {
+            instances.on(name, event)?;
+        }
+    }
+    let kept = instances.get(name);
+    Ok(kept.map_or(Phase::Gone, |kept| kept.state.phase()))
+}
+
+#[test]
+fn each_event_in_each_phase_does_what_the_table_of_the_lifecycle_says_and_else_changes_nothing() {
+    let (now, name) = (some_moment(), InstanceId::new("a"));
+    for phase in Phase::ALL {
+        for kind in EventKind::ALL {
+            let mut found = BTreeSet::new();
+            let states = states_in(phase, now).into_iter().map(Some);
+            let new = (phase == Phase::New).then_some(None);
+            for state in states.chain(new) {
+                for event in events_of(kind, now) {
+                    let mut instances = table_with(&name, state.clone(), now);
+                    let before = format!("{instances:?}");
+                    let may = match phase {
+                        Phase::New => check(&name, phase, kind),
+                        _ => instances.may(&name, kind),
+                    };
+                    let done = done(&mut instances, &name, event, now);
+                    assert!(may.is_ok() >= done.is_ok(), "{phase}: {kind}");
+                    match done {
+                        Ok(phase) => {
+                            found.insert(phase);
+                        }
+                        Err(refused) => {
+                            assert_eq!((refused.phase, refused.event), (phase, kind));
+                            assert_eq!(format!("{instances:?}"), before, "{phase}: {kind}");
+                        }
+                    }
+                }
+            }
+            let expected: BTreeSet<Phase> = phase.on(kind).iter().copied().collect();
+            assert_eq!(found, expected, "{phase}: {kind}");
+        }
+    }
+}
+
+#[test]
+fn each_event_has_one_row_in_the_table_of_the_lifecycle_and_each_phase_one_way_in_it() {
+    let rows: Vec<EventKind> = TRANSITIONS.iter().map(|row| row.event).collect();
+    assert_eq!(rows, EventKind::ALL);
+    for row in TRANSITIONS {
+        let from: Vec<Phase> = row
+            .ways
+            .iter()
+            .flat_map(|(from, _)| *from)
+            .copied()
+            .collect();
+        let once: BTreeSet<Phase> = from.iter().copied().collect();
+        assert_eq!(from.len(), once.len(), "{}: {from:?}", row.event);
+    }
+}
+
+/// Any moment will do.
+fn some_moment() -> Instant {
+    let clock: fn() -> Instant = Instant::now;
+    clock()
+}
+
+#[test]
+fn no_state_of_an_instance_has_the_number_of_one_of_an_earlier_instance_of_its_name() {
+    let (now, name) = (some_moment(), InstanceId::new("a"));
+    let mut instances = Instances::default();
+    let mut epochs = BTreeSet::new();
+    for _ in 0..2 {
+        insert(&mut instances, "a", Event::Managed, now);
+        epochs.extend(instances.get(&name).map(|kept| kept.epoch));
+        let node = NodeKey(0);
+        let effects = instances.on(&name, Event::Claimed { node });
+        assert!(effects.is_ok_and(|effects| effects.is_some()));
+        epochs.extend(instances.get(&name).map(|kept| kept.epoch));
+        instances.remove(&name, gone(now)).expect("it is deleted");
+    }
+    assert_eq!(epochs.len(), 4);
+}
+
+fn insert(instances: &mut Instances, name: &str, event: Event, now: Instant) {
+    let place = instances.vacant(InstanceId::new(name));
+    let place = place.expect("none has it");
+    let inserted = place.insert(event, Instance::new(0, now));
+    inserted.expect("a lifecycle begins so");
+}
+
+fn lost(until: Instant) -> Event {
+    Event::Restored(Before::Lost(loss(until, AfterLoss::Restart)))
+}
+
+#[test]
+fn one_that_is_managed_has_no_vacant_place() {
+    let (mut instances, now) = (Instances::default(), some_moment());
+    insert(&mut instances, "a", lost(now), now);
+    assert!(instances.vacant(InstanceId::new("a")).is_none());
+    assert!(instances.is_consistent());
+}
+
+#[test]
+fn what_is_due_comes_up_once_whatever_is_done_about_it_and_what_is_stale_does_not() {
+    let (mut instances, now) = (Instances::default(), some_moment());
+    let later = now + Duration::from_secs(1);
+    for name in ["a", "b"] {
+        insert(&mut instances, name, lost(now), now);
+    }
+    // One that no state has.
+    instances.due.insert((now, InstanceId::new("a stale one")));
+    let mut due: Vec<_> = std::iter::from_fn(|| instances.take_due(now)).collect();
+    due.sort();
+    assert_eq!(due, [InstanceId::new("a"), InstanceId::new("b")]);
+    assert_eq!(instances.due(), None);
+    // The same moment again, for what was put off.
+    let done = instances.on(&due[0], Event::LossDeferred { until: now });
+    assert!(done.is_ok_and(|effects| effects.is_some()));
+    assert_eq!(instances.take_due(later), Some(due[0].clone()));
+}

@@ -1,0 +1,201 @@
+//! A transition that the lifecycle does not have is refused before anything else of the workflow is done: claims, the
+//! queue and the instance are what they were.
+
+use std::time::{Duration, Instant};
+
+use sched_model::{Role, Uuid};
+
+use crate::api::action::PlacedStart;
+use crate::api::cause::Cause;
+use crate::api::config::Config;
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::input::{ClusterConfiguration, NodeReport, StartRequest};
+use crate::api::parcel::{Parcel, Tag};
+use crate::cluster::ledger::{Entry, Extras};
+use crate::instance::{
+    AfterLoss, By, Event, Instance, Late, Move, OnLoss, State, Terms, Then, Way,
+};
+use crate::{Resources, Scheduler};
+
+/// A scheduler, and an instance on the first of two nodes.
+struct Scene {
+    scheduler: Scheduler,
+    instance: InstanceId,
+    one: NodeKey,
+    other: NodeKey,
+}
+
+/// A scheduler with two nodes, and an instance on the first that is put into this state past all checks.
+fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
+    let clock: fn() -> Instant = Instant::now;
+    let now = clock();
+    let config = Config::new(Uuid::from_u128(1));
+    let mut scheduler = Scheduler::new(config, ClusterConfiguration::default(), now);
+    let mut nodes = (2..4).map(|number| {
+        let (uuid, session) = (Uuid::from_u128(number), SessionId(number as u64));
+        let key = scheduler.cluster.add_node(uuid, Role::AGENT, session, now);
+        let report = NodeReport {
+            mem_total_mib: 1000,
+            mem_available_mib: 1000,
+            disk_total_mb: 1000,
+            disk_available_mb: 1000,
+            load: 0,
+            cpus_online: 10,
+            hostname: "".into(),
+            extras: None,
+        };
+        scheduler.cluster.ready(key, Box::new(report), now);
+        key
+    });
+    let (one, other) = (nodes.next(), nodes.next());
+    drop(nodes);
+    let (one, other) = (one.expect("a node"), other.expect("another"));
+    let instance = InstanceId::new("a");
+    let asked = Resources {
+        mem_mib: 100,
+        vcpus: 1,
+        disk_mib: 0,
+    };
+    let request = StartRequest {
+        asked,
+        ..StartRequest::plain(instance.clone())
+    };
+    let start = PlacedStart {
+        sender: SessionId(0),
+        request,
+        parcel: Parcel {
+            tag: Tag(0),
+            native_limit: u32::MAX,
+            origin: Uuid::nil(),
+            trace: None,
+            payload: bytes::Bytes::new(),
+        },
+        changes: None,
+    };
+    let terms = Terms {
+        start: Some(start),
+        priority: None,
+        waits_until: None,
+        max_attempts: 1,
+        relocates: false,
+        on_loss: OnLoss::Report,
+        is_operators: false,
+    };
+    let kept = Instance::started(terms, 0, now);
+    let place = scheduler.instances.vacant(instance.clone());
+    let inserted = place.expect("none has it").insert(Event::Managed, kept);
+    inserted.expect("a START may be managed");
+    let entry = Entry::claimed(asked, Extras::default(), now).kept();
+    scheduler.cluster.claim(one, &instance, entry);
+    let state = state(one, other, now + Duration::from_secs(60));
+    scheduler.instances.force(&instance, state);
+    Scene {
+        scheduler,
+        instance,
+        one,
+        other,
+    }
+}
+
+/// What a workflow does to the instance.
+type Verb = fn(&mut Scene);
+
+/// States in which much is refused: it is being deleted, nothing is known of it but its loss, and it waits.
+const STATES: [fn(NodeKey, NodeKey, Instant) -> State; 4] = [
+    |node, _, due| State::Stopping {
+        node,
+        then: Then::End(None),
+        late: Late::default(),
+        due,
+    },
+    |_, _, until| State::Lost {
+        node: Uuid::from_u128(2),
+        until,
+        then: AfterLoss::Delete,
+        bound_for: None,
+        late: Late::default(),
+        way: Way::default(),
+    },
+    |_, _, _| State::Waiting {
+        pinned: None,
+        waits_with: 0,
+    },
+    |from, to, due| State::Migrating {
+        from,
+        to,
+        how: Move::Cold,
+        errand: Box::default(),
+        late: Late::default(),
+        due,
+    },
+];
+
+/// What changes claims or the queue beside the state.
+const VERBS: [(&str, Verb); 8] = [
+    ("claim", |it| {
+        it.scheduler
+            .claim_kept(&it.instance, it.other, &Cause::Plain);
+    }),
+    ("seek", |it| {
+        it.scheduler
+            .release_and_seek(it.one, &it.instance, &Cause::Plain);
+    }),
+    ("give", |it| it.scheduler.give(&it.instance)),
+    ("resume", |it| {
+        let by = By::Command;
+        it.scheduler
+            .order_resume(it.one, &it.instance, by, None, &Cause::Plain);
+    }),
+    ("undo", |it| {
+        let by = By::Command;
+        it.scheduler
+            .rolled_back(it.one, &it.instance, by, &Cause::Plain);
+    }),
+    ("stay", |it| {
+        it.scheduler.stays(&it.instance, it.one, &Cause::Plain)
+    }),
+    ("come back", |it| {
+        let then = AfterLoss::Forget;
+        it.scheduler.came_back(it.one, &it.instance, then, false);
+    }),
+    ("end", |it| it.scheduler.let_go(&it.instance, &Cause::Plain)),
+];
+
+/// All that a workflow may change.
+fn picture(scheduler: &Scheduler) -> String {
+    format!(
+        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        scheduler.cluster,
+        scheduler.instances,
+        scheduler.queue,
+        scheduler.placement,
+        scheduler.journal,
+    )
+}
+
+#[test]
+fn room_is_not_claimed_for_an_instance_that_is_being_deleted() {
+    let mut scene = with_one(STATES[0]);
+    let before = picture(&scene.scheduler);
+    let (instance, other) = (scene.instance.clone(), scene.other);
+    scene.scheduler.claim_kept(&instance, other, &Cause::Plain);
+    assert_eq!(scene.scheduler.counters.illegal_transitions, 1);
+    assert_eq!(picture(&scene.scheduler), before);
+}
+
+#[test]
+fn whatever_is_refused_leaves_everything_as_it_was() {
+    for (name, verb) in VERBS {
+        let mut refused = 0;
+        for state in STATES {
+            let mut scene = with_one(state);
+            let before = picture(&scene.scheduler);
+            verb(&mut scene);
+            if scene.scheduler.counters.illegal_transitions > 0 {
+                refused += 1;
+                assert_eq!(picture(&scene.scheduler), before, "{name}");
+            }
+        }
+        assert!(refused > 0 || name == "give", "{name} is refused somewhere");
+    }
+}
