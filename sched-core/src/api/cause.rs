@@ -7,128 +7,149 @@ use sched_model::{StartFailureReason, Uuid};
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
 
-/// Why an instance came to a state.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Cause {
-    /// Its state says it all.
-    #[default]
-    Plain,
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)* --- $($(#[$of_data:meta])* $with:ident($($data:ty),*),)*) => {
+        /// Why an instance came to a state.
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub(crate) enum Cause {
+            /// Its state says it all.
+            #[default]
+            Plain,
+            $($(#[$doc])* $name,)*
+            $($(#[$of_data])* $with($($data),*),)*
+        }
+
+        impl Cause {
+            /// The words of a cause without data; `None` for another.
+            fn plain(&self) -> Option<&'static str> {
+                Some(match self {
+                    Self::Plain => "",
+                    $(Self::$name => $text,)*
+                    $(Self::$with(..) => return None,)*
+                })
+            }
+        }
+    };
+}
+
+causes! {
     /// It was not the scheduler's doing.
-    NotFromHere,
+    NotFromHere = "not from here",
     /// A cut-off node had not resumed it.
-    CutOffBeforeResumed,
+    CutOffBeforeResumed = "its node was cut off before it resumed it",
     /// Its launcher did not suspend or resume it in time.
-    NotDoneInTime,
+    NotDoneInTime = "its launcher did not do so in time",
     /// Its preemptor needs its room no longer.
-    RoomNotNeeded,
+    RoomNotNeeded = "its room is no longer needed for another",
     /// Its node is drained.
-    NodeDrained,
+    NodeDrained = "its node is drained",
     /// Its node guards itself against a shortage of memory.
-    NodeShortOfMemory,
+    NodeShortOfMemory = "its node is short of memory",
     /// It cannot be started again.
-    StartUnknown,
+    StartUnknown = "its START is not known",
     /// It cannot be started again any more.
-    StartForgotten,
+    StartForgotten = "its START is not known any more",
     /// Its START was kept, and is refused now.
-    StartUnreadable,
+    StartUnreadable = "its START cannot be read any more",
     /// A node has room.
-    RoomFound,
+    RoomFound = "there is room",
     /// Its node has room for it again.
-    RoomAgain,
+    RoomAgain = "there is room again",
     /// Its victims have left.
-    RoomFreed,
+    RoomFreed = "its room is free",
     /// Victims did not leave in time.
-    VictimsLate,
+    VictimsLate = "the others did not make way in time",
     /// It was moved to a node that has no room yet.
-    WaitsForOneNode,
+    WaitsForOneNode = "it waits for one node, as it was asked for",
     /// A command said so.
-    Asked,
+    Asked = "as it was asked for",
     /// A command said so of what was so already.
-    StaysAsAsked,
+    StaysAsAsked = "to stay so, as it was asked for",
     /// Its launcher is told to ship it.
-    ShipsIt,
+    ShipsIt = "its node ships it",
     /// Its launcher is told to stop it, to start it elsewhere.
-    StopsIt,
+    StopsIt = "it stops on its node",
     /// The target of its move has it.
-    Moved,
+    Moved = "it has moved",
     /// Its node has it no longer.
-    LeftNode,
+    LeftNode = "it has left its node",
     /// Its state is on the target of its move.
-    Shipped,
+    Shipped = "it was shipped",
     /// Its launcher says so.
-    NotStopped,
+    NotStopped = "its launcher could not stop it",
     /// Its move was undone.
-    NotLeftInTime,
+    NotLeftInTime = "it did not leave its node in time",
     /// Its node's connection has ended.
-    NodeLost,
+    NodeLost = "its node is lost",
     /// Its node had not been told of it.
-    NodeLostUntold,
+    NodeLostUntold = "its node was lost before it was told",
     /// Its node had not been told to stop it.
-    NodeLostBeforeStop,
+    NodeLostBeforeStop = "its node was lost before it was told to stop it",
     /// It is stopped now that its node is back.
-    DeletedWhileLost,
+    DeletedWhileLost = "deleted while its node was lost",
     /// It is stopped once its node is back.
-    DeletedLost,
+    DeletedLost = "deleted while its node is lost",
     /// Its node has returned and lists it.
-    NodeBack,
+    NodeBack = "its node is back",
     /// Its node has returned and does not list it.
-    NodeBackWithout,
+    NodeBackWithout = "its node is back without it",
     /// The lease of its lost node is over.
-    NodeHasStoppedIt,
+    NodeHasStoppedIt = "its node is lost, and has stopped it by now",
     /// A node lists it that was not known to have it.
-    Found,
+    Found = "a node has it",
     /// Its launcher has changed it.
-    Changed,
+    Changed = "it was changed",
     /// Its launcher is told to change it.
-    Changing,
+    Changing = "its node changes what it has",
     /// An UPDATE said so.
-    PriorityChanged,
+    PriorityChanged = "its priority has changed",
     /// An UPDATE said so.
-    DemandChanged,
+    DemandChanged = "what it asks for has changed",
     /// An UPDATE is carried out.
-    HasItsDemand,
+    HasItsDemand = "it has what it is to have",
     /// It moves to be changed.
-    NoRoomToChange,
+    NoRoomToChange = "its node cannot give it what it is to have",
     /// Its launcher did not say that it changed it.
-    NotChangedInTime,
+    NotChangedInTime = "its launcher did not change it in time",
     /// It moves to be resumed.
-    NoVcpusHere,
+    NoVcpusHere = "its node has no vcpus for it, and another has",
     /// It ended.
-    Ended,
+    Ended = "ended",
     /// It was stopped.
-    Stopped,
+    Stopped = "stopped",
     /// It was deleted.
-    Deleted,
+    Deleted = "deleted",
     /// A DELETE ends its move.
-    BeingDeleted,
+    BeingDeleted = "it is being deleted",
     /// It ended while its START is on its way.
-    StartedAgain,
+    StartedAgain = "it ended, and a START of it is on its way to its node",
     /// What its launcher was told comes to nothing.
-    EndedOnNode,
+    EndedOnNode = "it has ended on its node",
     /// Its node does not list what it was given.
-    NodeWithoutIt,
+    NodeWithoutIt = "its node does not have it",
     /// Its node did late what it was told.
-    EndedAfterAll,
+    EndedAfterAll = "its node has ended it after all",
     /// Its node lists it no longer.
-    LostByNode,
+    LostByNode = "its node lost it",
     /// Its launcher did not say that it stopped it.
-    NotStoppedInTime,
+    NotStoppedInTime = "it did not stop in time",
     /// Its launcher says that it runs.
-    NotSuspended,
+    NotSuspended = "it was not suspended",
     /// It could not be resumed for long.
-    TriedOnAll,
+    TriedOnAll = "it is tried on all nodes again",
     /// A new START replaces it.
-    Restarted,
+    Restarted = "started again by a new START",
     /// Time has passed since nodes refused it.
-    RefusalsOver,
+    RefusalsOver = "nodes that refused it may take it by now",
     /// The lease of its node is over, as its launcher says.
-    CutOff,
+    CutOff = "its node was cut off, and has stopped it",
     /// Its launcher did what it was told.
-    EndedAsTold,
+    EndedAsTold = "its node has ended it, as it was told",
     /// It can be neither shipped nor started again.
-    CannotBeShipped,
+    CannotBeShipped = "it cannot be shipped as it is, and how to start it again is not known",
     /// It ended while it was to move.
-    EndedBeforeMove,
+    EndedBeforeMove = "it ended before it moved",
+    ---
     /// It has made way for a preemptor.
     MadeWay(InstanceId),
     /// It is to make way for a preemptor.
@@ -160,87 +181,6 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// The words of a cause without data; `None` for another.
-    fn plain(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::Plain => "",
-            Self::NotFromHere => "not from here",
-            Self::CutOffBeforeResumed => "its node was cut off before it resumed it",
-            Self::NotDoneInTime => "its launcher did not do so in time",
-            Self::RoomNotNeeded => "its room is no longer needed for another",
-            Self::NodeDrained => "its node is drained",
-            Self::NodeShortOfMemory => "its node is short of memory",
-            Self::StartUnknown => "its START is not known",
-            Self::StartForgotten => "its START is not known any more",
-            Self::StartUnreadable => "its START cannot be read any more",
-            Self::RoomFound => "there is room",
-            Self::RoomAgain => "there is room again",
-            Self::RoomFreed => "its room is free",
-            Self::VictimsLate => "the others did not make way in time",
-            Self::WaitsForOneNode => "it waits for one node, as it was asked for",
-            Self::Asked => "as it was asked for",
-            Self::StaysAsAsked => "to stay so, as it was asked for",
-            Self::ShipsIt => "its node ships it",
-            Self::StopsIt => "it stops on its node",
-            Self::Moved => "it has moved",
-            Self::LeftNode => "it has left its node",
-            Self::Shipped => "it was shipped",
-            Self::NotStopped => "its launcher could not stop it",
-            Self::NotLeftInTime => "it did not leave its node in time",
-            Self::NodeLost => "its node is lost",
-            Self::NodeLostUntold => "its node was lost before it was told",
-            Self::NodeLostBeforeStop => "its node was lost before it was told to stop it",
-            Self::DeletedWhileLost => "deleted while its node was lost",
-            Self::DeletedLost => "deleted while its node is lost",
-            Self::NodeBack => "its node is back",
-            Self::NodeBackWithout => "its node is back without it",
-            Self::NodeHasStoppedIt => "its node is lost, and has stopped it by now",
-            Self::Found => "a node has it",
-            Self::Changed => "it was changed",
-            Self::Changing => "its node changes what it has",
-            Self::PriorityChanged => "its priority has changed",
-            Self::DemandChanged => "what it asks for has changed",
-            Self::HasItsDemand => "it has what it is to have",
-            Self::NoRoomToChange => "its node cannot give it what it is to have",
-            Self::NotChangedInTime => "its launcher did not change it in time",
-            Self::NoVcpusHere => "its node has no vcpus for it, and another has",
-            Self::Ended => "ended",
-            Self::Stopped => "stopped",
-            Self::Deleted => "deleted",
-            Self::BeingDeleted => "it is being deleted",
-            Self::StartedAgain => "it ended, and a START of it is on its way to its node",
-            Self::EndedOnNode => "it has ended on its node",
-            Self::NodeWithoutIt => "its node does not have it",
-            Self::EndedAfterAll => "its node has ended it after all",
-            Self::LostByNode => "its node lost it",
-            Self::NotStoppedInTime => "it did not stop in time",
-            Self::NotSuspended => "it was not suspended",
-            Self::TriedOnAll => "it is tried on all nodes again",
-            Self::Restarted => "started again by a new START",
-            Self::RefusalsOver => "nodes that refused it may take it by now",
-            Self::CutOff => "its node was cut off, and has stopped it",
-            Self::EndedAsTold => "its node has ended it, as it was told",
-            Self::CannotBeShipped => {
-                "it cannot be shipped as it is, and how to start it again is not known"
-            }
-            Self::EndedBeforeMove => "it ended before it moved",
-            Self::MadeWay(_)
-            | Self::MakesWay(_)
-            | Self::VictimLeaves(_)
-            | Self::VictimsLeave(_)
-            | Self::VictimStays(_)
-            | Self::StillFull(_)
-            | Self::TargetGone(_)
-            | Self::TargetLost(_)
-            | Self::NotStarted(..)
-            | Self::CannotSuspend(_)
-            | Self::CannotResume(_)
-            | Self::CannotShip(_)
-            | Self::CannotChange(_)
-            | Self::Said(_) => return None,
-        })
-    }
-
     /// Bytes of others' texts in it.
     pub(crate) fn text_len(&self) -> usize {
         match self {
