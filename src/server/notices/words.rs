@@ -87,16 +87,10 @@ impl Words<'_> {
     }
 }
 
-impl fmt::Display for Words<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Words<'_> {
+    /// What is said of frames that were refused, dropped or not carried on.
+    fn fmt_about_frames(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Notice::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
-            Notice::Left(uuid, role) => write!(f, "{role} {uuid} left"),
-            Notice::NodeLost(_)
-            | Notice::NodeGivenUp(_)
-            | Notice::NodeNotBack(_)
-            | Notice::NodeForgotten(_) => self.fmt_about_losses(f),
-            Notice::Master(uuid) => write!(f, "controller {uuid} is master"),
             Notice::NotPermitted(uuid, role, sent) => {
                 let kind = kind_of(*sent);
                 write!(f, "refused {kind} from {uuid}: not for a {role} to send")
@@ -134,6 +128,29 @@ impl fmt::Display for Words<'_> {
                     kind_of(*sent)
                 )
             }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Notice::Connected(uuid, role) => write!(f, "{role} {uuid} connected"),
+            Notice::Left(uuid, role) => write!(f, "{role} {uuid} left"),
+            Notice::NodeLost(_)
+            | Notice::NodeGivenUp(_)
+            | Notice::NodeNotBack(_)
+            | Notice::NodeForgotten(_) => self.fmt_about_losses(f),
+            Notice::Master(uuid) => write!(f, "controller {uuid} is master"),
+            Notice::NotPermitted(..)
+            | Notice::NotMaster(..)
+            | Notice::UnknownKind(..)
+            | Notice::Malformed(..)
+            | Notice::Forged(..)
+            | Notice::TooLong(..)
+            | Notice::Foreign(..)
+            | Notice::NoSuchPeer(..) => self.fmt_about_frames(f),
             Notice::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
             Notice::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
             Notice::Restored(count) => write!(
