@@ -43,7 +43,7 @@ async fn a_node_says_what_it_can_and_how_long_its_lease_is() {
     assert!(next.lease_seq > stats.lease_seq);
     let (_world, _launcher, mut peer) = World::connected(&["-lease=0"]).await;
     let stats = peer.stats(|_| true).await;
-    assert_eq!(stats.capabilities, ["suspend", "update"]);
+    assert_eq!(stats.capabilities, ["suspend", "update", "capacity"]);
     assert_eq!((stats.lease, stats.lease_seq), (None, None));
 }
 

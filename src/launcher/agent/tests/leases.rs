@@ -250,7 +250,10 @@ fn a_node_without_leases_says_so_and_takes_such_workloads_as_any() {
     let mut world = with_lease();
     let stats = world.stats();
     assert_eq!(stats.lease.map(|span| span.ms()), Some(30_000));
-    assert_eq!(stats.capabilities, ["suspend", "update", "lease"]);
+    assert_eq!(
+        stats.capabilities,
+        ["suspend", "update", "capacity", "lease"]
+    );
 }
 
 #[test]
