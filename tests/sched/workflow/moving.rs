@@ -7,10 +7,7 @@ use proto_frames::payload::{
     StartFailureReason,
 };
 use proto_frames::{Kind, Role};
-use sched_core::{
-    Capabilities, Dialect, Input, InstanceReport, Message, Order, Resources, SessionId,
-    StartRequest,
-};
+use sched_core::{Capabilities, Dialect, Input, Message, Order, SessionId, StartRequest};
 
 use crate::support::durability::{crash, durable};
 use crate::support::migration::able;
