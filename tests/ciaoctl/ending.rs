@@ -162,8 +162,7 @@ async fn a_refused_command_is_told_with_the_schedulers_words() {
 
 #[tokio::test]
 async fn evacuate_does_nothing_until_it_is_confirmed() {
-    let scheduler =
-        Scheduler::playing(|peers, from, frame| answer_queries(peers, from, frame)).await;
+    let scheduler = Scheduler::playing(answer_queries).await;
     let ran = scheduler.ctl(&["evacuate", "node-a"]).await;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("stops everything on node-a"), "{ran:?}");
