@@ -278,7 +278,7 @@ fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
     if count > 0 {
         let time = scheduler.settle_time;
         info!(
-            "{count} nodes were connected before: STARTs that fit nowhere wait for them, at most {time:?}"
+            "nodes connected before the restart: {count}; STARTs that fit nowhere wait for them, at most {time:?}"
         );
     }
     if !has_state_dir {

@@ -82,7 +82,6 @@ async fn a_configuration_that_is_missing_or_cannot_be_parsed_stops_the_start() {
     let words = refused(site.command(&["-configuration-uri", "etcd://a/b"])).await;
     assert!(words.contains("scheme 'etcd' is not supported"), "{words}");
     for (text, mistake) in [
-        ("", "the payload is empty"),
         ("configure: [", "not valid YAML"),
         (
             "configure:\n  launcher: {mem_limit: maybe}\n",

@@ -121,30 +121,25 @@ async fn a_mistyped_policy_stops_the_start_and_is_named() {
 
 #[tokio::test]
 async fn a_key_beside_the_sections_that_nobody_knows_is_warned_of() {
-    let site = configured("configure:\n  scheduler:\n    polices: {preset: spread}\n");
+    let site = configured("configure:\n  scheduler:\n    of_a_later_version: 1\n");
     let daemon = site.start(&[]).await;
     daemon
-        .logged("configure.scheduler.polices is not known, and ignored")
+        .logged("configure.scheduler.of_a_later_version is not known, and ignored")
         .await;
 }
 
 #[tokio::test]
-async fn a_configuration_that_is_wrong_elsewhere_still_has_its_policy() {
+async fn a_configuration_that_is_wrong_elsewhere_stops_the_start() {
     let text = ZONE.replace(
         "configure:\n",
         "configure:\n  launcher: {mem_limit: maybe}\n",
     );
     let site = configured(&text);
-    let daemon = site.start(&[]).await;
-    daemon.logged("configure.launcher.mem_limit").await;
-    let mut master = site.master(&daemon).await;
-    other(&site, &daemon, PLENTY).await;
-    let mut node = named(&site, &daemon).await;
-    assert!(node.connected.payload.is_empty(), "peers get none");
-    master
-        .send(Kind::START, requiring(1, &["zone = eu-1"]))
-        .await;
-    assert_eq!(node.expect_start().await, instance(1));
+    let said = refused(site.command(&[])).await;
+    assert!(
+        said.contains("configure.launcher.mem_limit, line 2 "),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn after_a_crash_a_start_waits_for_the_node_that_comes_back() {
     let (state, dialer) = crashed(&site).await;
     let flags = ["--state-dir", &state, "--settle-time", "10min"];
     let daemon = site.start(&flags).await;
-    daemon.logged("1 nodes were known before").await;
+    daemon.logged("nodes connected before the restart: 1").await;
     let mut master = site.master(&daemon).await;
     master.start(instance(1), 100).await;
     master.nothing_else().await;

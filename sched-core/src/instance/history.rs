@@ -128,7 +128,7 @@ mod tests {
             at,
             what: LifeState::Running,
             node: None,
-            cause: Cause::Said("x".repeat(len).into()),
+            cause: Cause::Said("x".repeat(len).into()).kept(),
         };
         (0..events).map(event).collect()
     }
