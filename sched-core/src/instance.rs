@@ -25,6 +25,7 @@
 pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub(crate) mod machine;
+mod past;
 mod size;
 mod state;
 mod table;
@@ -42,10 +43,12 @@ use crate::api::record::Demand;
 use crate::cluster::ledger::Ended;
 use crate::instance::tried::{AllTried, Tried};
 
+pub use self::history::MAX_HISTORY_BYTES;
 pub(crate) use self::history::{History, HistoryEvent};
-pub use self::history::{MAX_HISTORY_BYTES, MAX_PAST_BYTES};
 pub use self::lifecycle::{Row, TRANSITIONS};
 pub(crate) use self::machine::{Before, Effects, Event, Loss};
+pub use self::past::MAX_PAST_BYTES;
+pub(crate) use self::past::Run;
 pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};
 pub(crate) use self::state::{
     AfterLoss, Awaits, By, Change, Errand, Late, Move, Placing, State, Then, Way,

@@ -10,7 +10,7 @@ pub(crate) mod disk;
 mod ends;
 mod recorded;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use indexmap::IndexSet;
@@ -32,6 +32,8 @@ pub(crate) struct Journal {
     instances: IndexSet<InstanceId>,
     nodes: IndexSet<Uuid>,
     bindings: IndexSet<Uuid>,
+    /// Runs of instances that are over, by number.
+    runs: BTreeSet<u64>,
     claims: Claims,
     /// The latest change that was handed out.
     last: u64,
@@ -81,6 +83,8 @@ pub(crate) struct Changed {
     /// What an operator decided about them, or which of their ends are dealt with.
     pub(crate) nodes: IndexSet<Uuid>,
     pub(crate) bindings: IndexSet<Uuid>,
+    /// Runs of instances that are over.
+    pub(crate) runs: BTreeSet<u64>,
     /// Nodes with other claims.
     pub(crate) claims: Vec<Uuid>,
 }
@@ -88,7 +92,11 @@ pub(crate) struct Changed {
 impl Changed {
     /// How many records that makes.
     pub(crate) fn len(&self) -> usize {
-        self.instances.len() + self.nodes.len() + self.bindings.len() + self.claims.len()
+        self.instances.len()
+            + self.nodes.len()
+            + self.bindings.len()
+            + self.runs.len()
+            + self.claims.len()
     }
 }
 
@@ -120,6 +128,13 @@ impl Journal {
     pub(crate) fn note_binding(&mut self, uuid: Uuid) {
         if self.is_on {
             self.bindings.insert(uuid);
+        }
+    }
+
+    /// Has it put on disk how a run of an instance ended, or what is there of it taken away.
+    pub(crate) fn note_run(&mut self, number: u64) {
+        if self.is_on {
+            self.runs.insert(number);
         }
     }
 
@@ -178,6 +193,7 @@ impl Journal {
             instances: std::mem::take(&mut self.instances),
             nodes: std::mem::take(&mut self.nodes),
             bindings: std::mem::take(&mut self.bindings),
+            runs: std::mem::take(&mut self.runs),
             claims,
         })
     }
@@ -259,6 +275,9 @@ impl Journal {
     }
 
     fn has_changes(&self) -> bool {
-        !self.instances.is_empty() || !self.nodes.is_empty() || !self.bindings.is_empty()
+        !self.instances.is_empty()
+            || !self.nodes.is_empty()
+            || !self.bindings.is_empty()
+            || !self.runs.is_empty()
     }
 }

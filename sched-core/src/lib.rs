@@ -64,7 +64,8 @@ pub use api::phase::{EventKind, IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, Demand, DrainRecord, EndsRecord,
-    Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RestoredStart, Ticket,
+    Event, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RestoredStart, RunRecord,
+    Ticket,
 };
 pub use api::resources::Resources;
 pub use api::rules::{

@@ -44,6 +44,7 @@ impl Scheduler {
             }
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
+            QueryKind::Ended => self.query_ended(query, &mut result),
             QueryKind::Other(what) => {
                 let known = QueryKind::KNOWN.join(", ");
                 result.error = Some(format!("query.what is '{what}': expected one of {known}"));

@@ -13,6 +13,8 @@ record! {
         workload_agent_uuid: String as "workload_agent_uuid",
         /// Whether it is removed from that node only (a move): answered by InstanceStopped, not InstanceDeleted.
         stop: bool as "stop",
+        /// Whether the scheduler is to forget it without its node, which is lost (added by this project).
+        forget: bool as "forget" unless empty,
     }
 }
 

@@ -44,6 +44,8 @@ words! {
         Queue = "queue",
         /// What became of one instance, the oldest first; `match` is its id.
         History = "history",
+        /// Instances that have ended, the oldest first, as far as they are remembered.
+        Ended = "ended",
     }
 }
 
@@ -56,7 +58,7 @@ record! {
         what: QueryKind as "what",
         /// The nodes, where those were asked for.
         nodes: Vec<NodeView> as "nodes" unless empty,
-        /// The instances, where those or the queue were asked for.
+        /// The instances, where those, the queue or those that have ended were asked for.
         instances: Vec<InstanceView> as "instances" unless empty,
         /// The controllers, where those were asked for.
         controllers: Vec<ControllerView> as "controllers" unless empty,
@@ -171,7 +173,7 @@ record! {
         attempts: Option<u32> as "attempts" unless empty,
         /// Where it is in its life, a word of [`crate::LifeState`]; empty where `state` says it all.
         life: String as "life" unless empty,
-        /// Why it waits, for people; empty where it does not.
+        /// Why it waits, for people; of one that has ended how; empty otherwise.
         waits_for: String as "waits_for" unless empty,
         /// Its place in the queue: 1 is next.
         position: Option<u64> as "position" unless empty,
@@ -179,6 +181,10 @@ record! {
         deadline_ms: Option<i64> as "deadline_ms" unless empty,
         /// The node it is to move to; empty for none.
         target_node_uuid: String as "target_node_uuid" unless empty,
+        /// Of one that has ended, when: milliseconds of Unix time.
+        ended_at_ms: Option<i64> as "ended_at_ms" unless empty,
+        /// Of one that has ended, its exit status, or minus the signal that ended it; `None` = not known.
+        exit_code: Option<i64> as "exit_code" unless empty,
     }
 }
 
@@ -195,6 +201,8 @@ words! {
         InDoubt = "in_doubt",
         /// Confirmed by its node, whose connection has ended.
         Lost = "lost",
+        /// On no node any more.
+        Ended = "ended",
     }
 }
 
@@ -209,6 +217,8 @@ record! {
         node_uuid: String as "node_uuid" unless empty,
         /// More about it, for people.
         detail: String as "detail" unless empty,
+        /// Where this is its end: its exit status, or minus the signal that ended it; `None` = not known.
+        exit_code: Option<i64> as "exit_code" unless empty,
     }
 }
 

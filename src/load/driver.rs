@@ -199,6 +199,7 @@ impl Driver {
             instance_uuid: self.heard.run.instance(PROBE),
             workload_agent_uuid: nowhere.to_string(),
             stop: false,
+            ..Delete::default()
         };
         self.outbound
             .push(&Frame::new(Kind::DELETE, self.uuid, delete.encode()));

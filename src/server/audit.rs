@@ -12,6 +12,7 @@ pub(super) fn object(command: &Command) -> Option<String> {
         Command::Delete(target) | Command::Suspend(target) | Command::Resume(target) => {
             instance(target)
         }
+        Command::Forget(target) => format!("instance {}, to be forgotten", target.instance),
         Command::AttachVolume { target, volume } => {
             format!("volume {volume} to {}", instance(target))
         }

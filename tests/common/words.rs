@@ -54,6 +54,7 @@ pub(crate) fn delete(instance: Uuid, node: Uuid) -> Bytes {
         instance_uuid: instance.to_string(),
         workload_agent_uuid: node.to_string(),
         stop: false,
+        ..Delete::default()
     }
     .encode()
 }

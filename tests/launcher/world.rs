@@ -358,6 +358,7 @@ impl Peer {
             instance_uuid: id.to_owned(),
             workload_agent_uuid,
             stop,
+            ..Delete::default()
         };
         self.send(Kind::DELETE, delete.encode()).await;
     }

@@ -236,6 +236,7 @@ async fn rik_an_unschedule_goes_to_the_worker_that_has_the_workload() {
         instance_uuid: id.clone(),
         workload_agent_uuid: wrong,
         stop: false,
+        ..Delete::default()
     };
     client.delete(&delete).await.unwrap();
     until("its end", || !runs(process)).await;

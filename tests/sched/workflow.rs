@@ -8,6 +8,7 @@ mod draining;
 mod dry_runs;
 mod ends;
 mod foreign;
+mod forgetting;
 mod in_doubt;
 mod late;
 mod moving;

@@ -231,6 +231,8 @@ impl Behaviour {
                 RecordKey::Node(uuid) => (2, *uuid),
                 RecordKey::Binding(uuid) => (3, *uuid),
                 RecordKey::Claims(uuid) => (4, *uuid),
+                // What is remembered for people alone.
+                RecordKey::Run(_) => continue,
             };
             self.number(kind);
             self.uuid(uuid);

@@ -191,6 +191,7 @@ impl World {
             instance_uuid: names::instance_uuid(instance),
             workload_agent_uuid: names::machine_uuid(machine).to_string(),
             stop,
+            ..Delete::default()
         };
         self.note(format_args!(
             "controller {number} deletes {instance} on {machine}"

@@ -115,6 +115,14 @@ causes! {
     NoVcpusHere = "its node has no vcpus for it, and another has",
     /// It ended.
     Ended = "ended",
+    /// Its end and its new start were reported together.
+    EndedAndBegan = "ended, and began again since",
+    /// Its node does not list it any more, and has not said how it ended.
+    NotListed = "its node no longer lists it",
+    /// What its history begins with, if it is not managed.
+    KnownSince = "known since then",
+    /// An operator does not wait for its node.
+    Forgotten = "forgotten by an operator while its node is lost",
     /// It was stopped.
     Stopped = "stopped",
     /// It was deleted.

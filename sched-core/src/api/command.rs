@@ -16,6 +16,8 @@ pub enum Command {
     Start(Box<StartRequest>),
     /// DELETE.
     Delete(Target),
+    /// DELETE of an instance that the scheduler is to forget because its node is lost.
+    Forget(Target),
     /// AttachVolume.
     AttachVolume {
         /// Instance and node.
@@ -68,7 +70,7 @@ impl Command {
     pub fn name(&self) -> CommandName {
         match self {
             Self::Start(_) => CommandName::Start,
-            Self::Delete(_) => CommandName::Delete,
+            Self::Delete(_) | Self::Forget(_) => CommandName::Delete,
             Self::AttachVolume { .. } => CommandName::AttachVolume,
             Self::Suspend(_) => CommandName::Suspend,
             Self::Resume(_) => CommandName::Resume,
@@ -90,6 +92,7 @@ impl Command {
         match self {
             Self::Start(request) => Some(&request.instance),
             Self::Delete(target)
+            | Self::Forget(target)
             | Self::Suspend(target)
             | Self::Resume(target)
             | Self::AttachVolume { target, .. } => Some(&target.instance),

@@ -426,6 +426,8 @@ pub struct EndReport {
     pub instance: InstanceId,
     /// How it came.
     pub how: EndHow,
+    /// The exit status, or minus the signal that ended it; `None` = not known.
+    pub exit_code: Option<i64>,
     /// The InstanceDeleted or InstanceStopped that tells it.
     pub parcel: Parcel,
 }

@@ -39,6 +39,8 @@ pub enum RecordKey {
     Binding(Uuid),
     /// The claims on a node with an original launcher, by the node's UUID.
     Claims(Uuid),
+    /// A run of an instance that is over, by its number among all: later ones have higher numbers.
+    Run(u64),
 }
 
 /// A record, of the kind that its key says.
@@ -52,6 +54,8 @@ pub enum Record {
     Binding(BindingRecord),
     /// What instances on a node with an original launcher asked for.
     Claims(ClaimsRecord),
+    /// A run of an instance that is over.
+    Run(Box<RunRecord>),
 }
 
 /// A record that was found at start.
@@ -278,6 +282,26 @@ pub struct ClaimRecord {
     /// Id of its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Box<str>>,
+}
+
+/// What is kept of a run of an instance that is over.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunRecord {
+    /// The instance, as payloads write it.
+    pub instance: Box<str>,
+    /// When it was gone, in unix milliseconds.
+    pub at_ms: u64,
+    /// The node that said how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Uuid>,
+    /// The host name of that node; may be empty.
+    pub hostname: Box<str>,
+    /// Its exit status, or minus the signal that ended it; `None` = not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    /// What became of it, oldest first.
+    pub history: Vec<Event>,
 }
 
 /// A drain under way.

@@ -52,6 +52,8 @@ pub enum RefusalCause {
     LeftOut(ShortText),
     /// What it changes cannot be recorded.
     NotRecorded(Box<str>),
+    /// Only an instance whose node is lost can be forgotten.
+    NotOnLostNode,
 }
 
 impl RefusalCause {
@@ -64,7 +66,7 @@ impl RefusalCause {
             Self::Malformed(_) => RefusalReason::InvalidPayload,
             Self::TooLong { .. } => RefusalReason::TooLong,
             Self::TooManyAnswers(_) => RefusalReason::TooMany,
-            Self::NodeConnected(_) => RefusalReason::Unsupported,
+            Self::NodeConnected(_) | Self::NotOnLostNode => RefusalReason::Unsupported,
             Self::NodeNotConnected(_)
             | Self::NodeNotKnown(_)
             | Self::AgentNotConnected(_)
@@ -89,6 +91,7 @@ impl RefusalCause {
             Self::NotPermitted(_)
             | Self::Backup
             | Self::TooLong { .. }
+            | Self::NotOnLostNode
             | Self::TooManyAnswers(_) => 0,
         }
     }

@@ -32,6 +32,8 @@ pub enum Report {
     Numbered {
         /// The number of the end.
         seq: u64,
+        /// The exit status, or minus the signal that ended it; `None` = not known.
+        exit_code: Option<i64>,
         /// What it says without that.
         told: Box<Report>,
     },

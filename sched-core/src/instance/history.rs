@@ -1,5 +1,5 @@
-//! What became of instances, as far as it is remembered: of each the latest events, and of those that are gone the latest.
-//! Both are bounded in bytes too, because launchers' words are in them.
+//! What became of one instance, as far as it is remembered: the latest events, bounded in bytes too, because launchers'
+//! words are in them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,7 +7,6 @@ use std::time::Instant;
 use sched_model::{LifeState, Uuid};
 
 use crate::api::cause::Cause;
-use crate::api::ids::InstanceId;
 
 /// Events kept of one instance; the oldest are forgotten first.
 pub(crate) const MAX_HISTORY: usize = 32;
@@ -15,12 +14,6 @@ pub(crate) const MAX_HISTORY: usize = 32;
 /// Bytes of texts in the events kept of one instance; the oldest are forgotten first. Eight of the longest, and all of
 /// `MAX_HISTORY` as they usually are.
 pub const MAX_HISTORY_BYTES: usize = 8 * 1024;
-
-/// Instances that are gone and whose history is still known; the oldest are forgotten first.
-pub(crate) const MAX_PAST: usize = 4096;
-
-/// Bytes of the texts in those; the oldest are forgotten first. 2 KiB for each of `MAX_PAST`.
-pub const MAX_PAST_BYTES: usize = 8 * 1024 * 1024;
 
 /// Something that became of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,13 +32,6 @@ pub(crate) struct HistoryEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct History {
     events: VecDeque<HistoryEvent>,
-    bytes: usize,
-}
-
-/// What became of those that are gone, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Past {
-    histories: VecDeque<(InstanceId, History)>,
     bytes: usize,
 }
 
@@ -70,6 +56,16 @@ impl History {
         self.events.iter()
     }
 
+    /// Bytes of its texts.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes no more room than it needs.
+    pub(super) fn shrink(&mut self) {
+        self.events.shrink_to_fit();
+    }
+
     /// Bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
         self.events.len() * size_of::<HistoryEvent>() + self.bytes
@@ -84,43 +80,13 @@ impl FromIterator<HistoryEvent> for History {
     }
 }
 
-impl Past {
-    /// Notes what became of one that is gone now.
-    pub(super) fn note(&mut self, instance: InstanceId, mut history: History) {
-        history.events.shrink_to_fit();
-        self.bytes += history.bytes;
-        self.histories.push_back((instance, history));
-        while self.histories.len() > MAX_PAST || self.bytes > MAX_PAST_BYTES {
-            let oldest = self.histories.pop_front();
-            self.bytes -= oldest.map_or(0, |(_, oldest)| oldest.bytes);
-        }
-    }
-
-    /// What became of one, as often as it was there.
-    pub(super) fn of(&self, instance: &InstanceId) -> impl Iterator<Item = &HistoryEvent> {
-        let those = self
-            .histories
-            .iter()
-            .filter(move |(past, _)| past == instance);
-        those.flat_map(|(_, history)| history.iter())
-    }
-
-    /// Those remembered, and the bytes of their texts.
-    pub(super) fn size(&self) -> (usize, usize) {
-        (self.histories.len(), self.bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
     use sched_model::LifeState;
 
-    use super::{
-        Cause, History, HistoryEvent, InstanceId, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_PAST,
-        MAX_PAST_BYTES, Past,
-    };
+    use super::{Cause, History, HistoryEvent, MAX_HISTORY, MAX_HISTORY_BYTES};
 
     fn history(events: usize, len: usize) -> History {
         let at = Instant::now();
@@ -139,20 +105,5 @@ mod tests {
         let long = history(100, 100_000);
         assert_eq!(long.iter().count(), MAX_HISTORY_BYTES / 1024);
         assert!(long.bytes <= MAX_HISTORY_BYTES && long.last().is_some());
-    }
-
-    #[test]
-    fn histories_of_those_that_are_gone_are_bounded_in_number_and_in_bytes() {
-        let mut past = Past::default();
-        for number in 0..MAX_PAST + 1 {
-            past.note(InstanceId::new(&number.to_string()), history(1, 1));
-        }
-        assert_eq!(past.size(), (MAX_PAST, MAX_PAST));
-        assert_eq!(past.of(&InstanceId::new("0")).count(), 0);
-        for _ in 0..MAX_PAST {
-            past.note(InstanceId::new("long"), history(100, 1024));
-        }
-        let (count, bytes) = past.size();
-        assert!(count < MAX_PAST && bytes <= MAX_PAST_BYTES && bytes > MAX_PAST_BYTES / 2);
     }
 }

@@ -9,8 +9,8 @@ use indexmap::map::{Entry, VacantEntry};
 use indexmap::{IndexMap, IndexSet};
 use sched_model::Uuid;
 
-use super::history::Past;
 use super::lifecycle::check;
+use super::past::{Past, Run};
 use super::size::Size;
 use super::{Effects, Event, HistoryEvent, Instance, State};
 use crate::api::ids::{InstanceId, NodeKey};
@@ -202,6 +202,7 @@ impl Instances {
         let Some(mut kept) = self.kept.swap_remove(instance) else {
             return Ok(());
         };
+        let at = last.at;
         kept.note(last);
         self.size.forget(&mut kept);
         self.nowhere.remove(instance);
@@ -209,8 +210,14 @@ impl Instances {
             self.due.remove(&(due, instance.clone()));
         }
         self.note_lost(instance, lost_node(&kept.state), None);
-        self.past
-            .note(instance.clone(), std::mem::take(&mut kept.history));
+        self.past.note(Run {
+            instance: instance.clone(),
+            at,
+            node: None,
+            hostname: "".into(),
+            exit_code: None,
+            history: std::mem::take(&mut kept.history),
+        });
         const SHRINK_ABOVE: usize = 4096;
         if self.kept.capacity() > SHRINK_ABOVE && self.kept.len() < self.kept.capacity() / 4 {
             self.kept.shrink_to(2 * self.kept.len());
@@ -251,12 +258,54 @@ impl Instances {
         None
     }
 
-    /// What became of one, latest life last.
-    pub(crate) fn history(&self, instance: &InstanceId) -> impl Iterator<Item = &HistoryEvent> {
+    /// What became of one, its latest run last; at the end of each run, that.
+    pub(crate) fn history(
+        &self,
+        instance: &InstanceId,
+    ) -> impl Iterator<Item = (&HistoryEvent, Option<&Run>)> {
         let now = self.kept.get(instance).into_iter();
-        self.past
-            .of(instance)
-            .chain(now.flat_map(|kept| kept.history.iter()))
+        let now = now.flat_map(|kept| kept.history.iter());
+        self.past.of(instance).chain(now.map(|event| (event, None)))
+    }
+
+    /// Notes the run of an instance that is over and was not managed.
+    pub(crate) fn note_run(&mut self, run: Run) {
+        self.past.note(run);
+    }
+
+    /// Takes up a run that was remembered before a restart.
+    pub(crate) fn restore_run(&mut self, number: u64, run: Run) {
+        self.past.restore(number, run);
+    }
+
+    /// The number of the latest run that is over.
+    pub(crate) fn last_run(&self) -> u64 {
+        self.past.last()
+    }
+
+    /// Changes the run of an instance that has ended since the one with this number did; whether there is one.
+    pub(crate) fn amend_run(
+        &mut self,
+        number: u64,
+        instance: &InstanceId,
+        change: impl FnOnce(&mut Run),
+    ) -> bool {
+        self.past.amend(number, instance, change)
+    }
+
+    /// One run that is over.
+    pub(crate) fn run(&self, number: u64) -> Option<&Run> {
+        self.past.get(number)
+    }
+
+    /// Runs that are over, after the one with this number, oldest first.
+    pub(crate) fn runs_after(&self, number: u64) -> impl Iterator<Item = (u64, &Run)> {
+        self.past.iter_after(number)
+    }
+
+    /// The runs that are over of which something else is to be on disk than is.
+    pub(crate) fn take_changed_runs(&mut self) -> BTreeSet<u64> {
+        self.past.take_changed()
     }
 
     /// Puts an instance into a state past all checks.

@@ -1,7 +1,7 @@
 //! What became of one instance: of one that is looked after, or was, every turn that is still remembered; of a plain one
-//! what its entry says.
+//! what its entry says. And all runs that are over.
 
-use sched_model::{HistoryRow, Query, QueryResult, Uuid};
+use sched_model::{HistoryRow, InstanceView, PlacementState, Query, QueryResult, Uuid};
 
 use super::page::Allowance;
 use super::{limit, start_of};
@@ -9,7 +9,7 @@ use crate::Scheduler;
 use crate::api::ids::InstanceId;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
-use crate::instance::HistoryEvent;
+use crate::instance::{HistoryEvent, Run};
 
 impl Scheduler {
     /// The cursor is how many rows were shown. Where the oldest are forgotten meanwhile, as many are passed over.
@@ -19,13 +19,13 @@ impl Scheduler {
             return;
         };
         let mut allowance = Allowance::new(limit(query));
-        for (at, event) in self.instances.history(&instance).enumerate().skip(from) {
+        for (at, (event, run)) in self.instances.history(&instance).enumerate().skip(from) {
             if allowance.is_used_up() {
                 result.next = Some(at.to_string());
                 return;
             }
             allowance.look();
-            let row = self.history_row(event);
+            let row = self.history_row(event, run);
             allowance.take_row(row.detail.len());
             result.history.push(row);
         }
@@ -39,12 +39,55 @@ impl Scheduler {
         }
     }
 
-    fn history_row(&self, event: &HistoryEvent) -> HistoryRow {
+    /// A row of the history of an instance; its last has the run that it ends.
+    fn history_row(&self, event: &HistoryEvent, run: Option<&Run>) -> HistoryRow {
         HistoryRow {
             at_ms: ms(self.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
-            node_uuid: uuid_text(event.node),
+            node_uuid: uuid_text(event.node.or(run.and_then(|run| run.node))),
             detail: event.cause.text().into(),
+            exit_code: run.and_then(|run| run.exit_code),
+        }
+    }
+
+    /// Runs that are over, oldest first. The cursor is the number of the last one shown.
+    pub(super) fn query_ended(&self, query: &Query, result: &mut QueryResult) {
+        let pattern = query.matching.as_deref().unwrap_or_default();
+        let Some(from) = start_of::<u64>(query, result) else {
+            return;
+        };
+        let mut allowance = Allowance::new(limit(query));
+        let mut last = from;
+        for (number, run) in self.instances.runs_after(from) {
+            if allowance.is_used_up() {
+                result.next = Some(last.to_string());
+                return;
+            }
+            allowance.look();
+            last = number;
+            let by_host = !pattern.is_empty() && *run.hostname == *pattern;
+            if by_host || run.instance.starts_with(pattern) {
+                let row = self.ended_row(run);
+                allowance.take_row(row.waits_for.len() + row.hostname.len());
+                result.instances.push(row);
+            }
+        }
+    }
+
+    fn ended_row(&self, run: &Run) -> InstanceView {
+        let last = run.history.last();
+        InstanceView {
+            instance_uuid: run.instance.to_string(),
+            node_uuid: uuid_text(run.node),
+            hostname: run.hostname.to_string(),
+            state: PlacementState::Ended,
+            age_s: self.now.saturating_duration_since(run.at).as_secs() as i64,
+            ended_at_ms: Some(ms(self.unix_ms(run.at))),
+            exit_code: run.exit_code,
+            waits_for: last
+                .map(|event| event.cause.text().into())
+                .unwrap_or_default(),
+            ..InstanceView::default()
         }
     }
 
@@ -69,6 +112,7 @@ impl Scheduler {
             what: what.to_owned(),
             node_uuid: uuid_text(Some(node.uuid())),
             detail: detail.to_owned(),
+            exit_code: None,
         })
     }
 }

@@ -70,6 +70,9 @@ impl Scheduler {
             let record = Record::Binding(BindingRecord { since_ms });
             entries.push((RecordKey::Binding(uuid), Some(record)));
         }
+        for number in changed.runs {
+            entries.push((RecordKey::Run(number), self.run_record(number)));
+        }
         for node in changed.claims {
             entries.push((RecordKey::Claims(node), self.claims_record(node)));
         }

@@ -378,7 +378,7 @@ impl Scheduler {
     }
 
     /// Tells whom it concerns that an instance which was on no node is deleted: in the words a launcher would use.
-    fn tell_deleted(&mut self, id: SessionId, instance: &InstanceId) {
+    pub(crate) fn tell_deleted(&mut self, id: SessionId, instance: &InstanceId) {
         let message = || {
             Message::InstanceDeleted(InstanceDeleted {
                 instance_uuid: instance.to_string(),

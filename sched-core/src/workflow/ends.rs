@@ -12,6 +12,7 @@ use sched_model::EndsRecorded;
 
 use crate::Scheduler;
 use crate::api::action::Message;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{EndHow, EndReport, EndsReport, StatsReport};
 use crate::api::parcel::Parcel;
@@ -51,7 +52,7 @@ impl Scheduler {
                 continue;
             }
             if listed.contains(&end.instance) {
-                self.ended_before(key, &end.instance);
+                self.ended_before(key, &end);
             } else if !self.is_of_earlier(key, &end.instance, starts_seen) {
                 self.ended_in_stats(now, id, key, end);
             }
@@ -65,7 +66,7 @@ impl Scheduler {
         now: Instant,
         id: SessionId,
         parcel: Parcel,
-        seq: u64,
+        (seq, exit_code): (u64, Option<i64>),
         told: Report,
     ) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
@@ -75,7 +76,17 @@ impl Scheduler {
                 return;
             }
         }
+        let before = self.instances.last_run();
+        let instance = match &told {
+            Report::InstanceDeleted(instance)
+            | Report::InstanceStopped(instance)
+            | Report::InstanceCutOff(instance) => Some(instance.clone()),
+            _ => None,
+        };
         self.report(now, id, told, parcel);
+        if let Some(instance) = instance {
+            self.note_exit(before, &instance, exit_code);
+        }
     }
 
     fn ended_in_stats(&mut self, now: Instant, id: SessionId, key: NodeKey, end: EndReport) {
@@ -83,8 +94,10 @@ impl Scheduler {
             instance,
             how,
             parcel,
+            exit_code,
             ..
         } = end;
+        let (before, ended) = (self.instances.last_run(), instance.clone());
         let is_known = self
             .cluster
             .nodes()
@@ -108,10 +121,15 @@ impl Scheduler {
             EndHow::Stopped | EndHow::Failed(_) => (parcel, Report::InstanceStopped(instance)),
         };
         self.report(now, id, told, parcel);
+        self.note_exit(before, &ended, exit_code);
     }
 
     /// An instance has ended and runs again: one of the STARTs that were given to its node has had its outcome.
-    fn ended_before(&mut self, key: NodeKey, instance: &InstanceId) {
+    fn ended_before(&mut self, key: NodeKey, end: &EndReport) {
+        let instance = &end.instance;
+        let before = self.before_end(key, instance);
+        self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
+        self.note_exit(before.last_run(), instance, end.exit_code);
         // Whether its room is to be released does not matter: it has it again.
         let _ = self.cluster.ledger_mut(key).end(instance, Ended::Gone);
     }

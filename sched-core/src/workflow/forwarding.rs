@@ -7,6 +7,7 @@ use sched_model::Topic;
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, PlacedStart};
+use crate::api::cause::Cause;
 use crate::api::command::Command;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{Malformed, Unknown};
@@ -54,6 +55,7 @@ impl Scheduler {
                 },
             ),
             Command::Delete(target) => self.delete(id, parcel, target),
+            Command::Forget(target) => self.forget_lost(id, &target.instance),
             Command::AttachVolume { target, volume } => {
                 self.carry_to_holder(id, parcel, target, Some(volume))
             }
@@ -112,7 +114,11 @@ impl Scheduler {
         }
         self.note_long(id, name, &parcel);
         match report {
-            Report::Numbered { seq, told } => self.numbered(now, id, parcel, seq, *told),
+            Report::Numbered {
+                seq,
+                exit_code,
+                told,
+            } => self.numbered(now, id, parcel, (seq, exit_code), *told),
             Report::Ready(report) => self.ready(now, id, report),
             Report::Stats(report) => self.stats(now, id, parcel, *report),
             Report::Full => self.status(now, id, NodeStatus::Full),
@@ -120,11 +126,14 @@ impl Scheduler {
             Report::Maintenance => self.status(now, id, NodeStatus::Maintenance),
             Report::CommandFailed(failure) => self.command_failed(id, &failure),
             Report::InstanceState(event) => self.instance_state(id, &event),
-            Report::InstanceDeleted(instance) | Report::InstanceStopped(instance) => {
-                self.instance_gone(id, parcel, &instance, Ended::Gone)
+            Report::InstanceDeleted(instance) => {
+                self.instance_gone(id, parcel, &instance, (Ended::Gone, &Cause::Deleted));
+            }
+            Report::InstanceStopped(instance) => {
+                self.instance_gone(id, parcel, &instance, (Ended::Gone, &Cause::Ended));
             }
             Report::InstanceCutOff(instance) => {
-                self.instance_gone(id, parcel, &instance, Ended::CutOff)
+                self.instance_gone(id, parcel, &instance, (Ended::CutOff, &Cause::CutOff));
             }
             Report::StartFailed {
                 instance,

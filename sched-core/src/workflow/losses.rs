@@ -436,6 +436,7 @@ impl Scheduler {
             instance_uuid: instance.to_string(),
             workload_agent_uuid: node.uuid().to_string(),
             stop: true,
+            ..Delete::default()
         };
         self.send(session, Message::Order(Box::new(Order::Stop(delete))));
     }

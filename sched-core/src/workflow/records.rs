@@ -93,7 +93,7 @@ impl Scheduler {
         holder.or_else(|| self.settling.expected_on(instance))
     }
 
-    fn event_record(&self, event: &HistoryEvent) -> record::Event {
+    pub(crate) fn event_record(&self, event: &HistoryEvent) -> record::Event {
         record::Event {
             at_ms: self.unix_ms(event.at),
             what: event.what.as_str().into(),
@@ -108,6 +108,7 @@ impl Scheduler {
         restored.sort_by_key(|restored| match &restored.record {
             Record::Instance(record) => (record.order, record.arrived_ms),
             Record::Node(_) | Record::Binding(_) | Record::Claims(_) => (0, 0),
+            Record::Run(record) => (0, record.at_ms),
         });
         let mut count = 0;
         for Restored { key, record, start } in restored {
@@ -127,6 +128,7 @@ impl Scheduler {
                 (RecordKey::Claims(uuid), Record::Claims(record)) => {
                     self.restore_claims(uuid, record);
                 }
+                (RecordKey::Run(number), Record::Run(record)) => self.restore_run(number, *record),
                 _ => {}
             }
         }
@@ -254,7 +256,7 @@ impl Scheduler {
         })
     }
 
-    fn event_of(&self, record: &record::Event) -> HistoryEvent {
+    pub(crate) fn event_of(&self, record: &record::Event) -> HistoryEvent {
         HistoryEvent {
             at: self.instant_of(record.at_ms),
             what: LifeState::from(&*record.what),
@@ -271,7 +273,7 @@ impl Scheduler {
     }
 
     /// The moment of a unix time in milliseconds; one that a clock cannot show is that of the start.
-    fn instant_of(&self, unix_ms: u64) -> Instant {
+    pub(crate) fn instant_of(&self, unix_ms: u64) -> Instant {
         let start = self.config.start_unix_ms;
         let after = Duration::from_millis(unix_ms.saturating_sub(start));
         let before = Duration::from_millis(start.saturating_sub(unix_ms));

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use sched_model::{StartFailureReason, Topic};
+use sched_model::{Role, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};
+use crate::api::cause::Cause;
 use crate::api::config::MAX_INSTANCES_PER_NODE;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
@@ -183,7 +184,10 @@ impl Scheduler {
             }
             match start {
                 Some(start) => self.fail_unconfirmed(&instance, start),
-                None => self.notice(Notice::Dropped(instance, node)),
+                None => {
+                    self.run_has_vanished(key, &instance);
+                    self.notice(Notice::Dropped(instance, node));
+                }
             }
         }
     }
@@ -194,11 +198,15 @@ impl Scheduler {
         id: SessionId,
         parcel: Parcel,
         instance: &InstanceId,
-        how: Ended,
+        (how, why): (Ended, &Cause),
     ) {
         let mut heard = Heard::Everybody;
         if let Some(key) = self.peers.node_of(id) {
+            let before = self.before_end(key, instance);
             heard = self.ended(key, instance, how);
+            if heard == Heard::Everybody {
+                self.run_is_over(key, instance, before, why);
+            }
         }
         match heard {
             Heard::Everybody => {}
@@ -260,7 +268,22 @@ impl Scheduler {
         if let Some(sender) = sender {
             self.copy_to_operator(sender, Topic::Failures, &parcel);
         }
+        if lives_on(reason) {
+            return self.tell_repeated(id, sender, &parcel);
+        }
         self.broadcast(Topic::Failures, id, parcel);
+    }
+
+    /// A START was answered by that its instance is there already: nothing has failed for any other operator, who may
+    /// have started it and wait for its end.
+    fn tell_repeated(&mut self, id: SessionId, sender: Option<SessionId>, parcel: &Parcel) {
+        let sender = sender.and_then(|sender| self.peers.get(sender));
+        let sender = sender.map(Session::uuid);
+        self.broadcast_as(Topic::Failures, id, |session| {
+            let is_other =
+                session.role().contains(Role::OPERATOR) && Some(session.uuid()) != sender;
+            (!is_other).then(|| Message::Forward(parcel.clone()))
+        });
     }
 
     pub(crate) fn delete_failed(

@@ -16,6 +16,7 @@ use crate::instance::{Instance, State};
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
+use crate::workflow::reports::lives_on;
 
 /// Why a START was not placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -365,6 +366,10 @@ impl Scheduler {
             Some(session) => {
                 let message = Message::StartFailure(worded(session.is_native()));
                 self.send(sender, message);
+                if lives_on(reason) {
+                    // Nothing has failed for any other operator, who may have started it and wait for its end.
+                    return;
+                }
                 self.tell_watchers(Topic::Failures, Some(sender), |_| {
                     Some(Message::StartFailureCopy(worded(true)))
                 });

@@ -107,6 +107,7 @@ impl Scheduler {
             self.cluster.ledger_mut(key).set_kept(instance, false);
         }
         self.journal.note_instance(instance);
+        self.note_changed_runs();
         self.tell_state(instance, what, None, cause);
         self.queue.spare_no_more(instance);
         self.timers.forget(instance);

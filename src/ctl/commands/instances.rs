@@ -71,6 +71,7 @@ pub async fn delete(
             instance_uuid: target.instance_uuid.clone(),
             workload_agent_uuid: target.asked_node(),
             stop: ending == Ending::Stop,
+            forget: false,
         };
         context.client.delete(&delete).await?;
     }

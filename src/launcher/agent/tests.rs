@@ -237,6 +237,7 @@ impl World {
             instance_uuid: id.to_owned(),
             workload_agent_uuid,
             stop,
+            ..Delete::default()
         };
         self.handle(Input::Command(Command::Delete(Ok(delete))));
     }

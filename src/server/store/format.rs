@@ -3,6 +3,7 @@
 //! ```text
 //! key     'i' and the instance as payloads write it | 'n' and the node's UUID, 16 bytes | 'b' and a bound UUID, 16 bytes
 //!         | 'c' and the UUID of a node that claims are on, 16 bytes
+//!         | 'e' and the number of a run of an instance that is over, u64 big-endian
 //! value   length of the payload, u32 big-endian; 0xffff_ffff = there is none
 //!         the payload, as it came
 //!         everything else, as a JSON object
@@ -19,8 +20,7 @@
 //! | 2 | the history of an instance begins with its arrival |
 //!
 //! A kind of record that is added makes no new format: a program that does not know it names such records as unreadable
-//! and leaves them where they are. So it was with bound UUIDs and
-//! with claims.
+//! and leaves them where they are. So it was with bound UUIDs, with claims and with runs that are over.
 
 use bytes::Bytes;
 use proto_frames::Uuid;
@@ -28,7 +28,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use sched_core::{BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey};
+use sched_core::{
+    BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey, RunRecord,
+};
 
 /// The format that is written.
 pub(super) const FORMAT: u64 = 2;
@@ -40,6 +42,7 @@ const INSTANCE: u8 = b'i';
 const NODE: u8 = b'n';
 const BINDING: u8 = b'b';
 const CLAIMS: u8 = b'c';
+const RUN: u8 = b'e';
 
 /// The length that says that there is no payload.
 const NO_PAYLOAD: u32 = u32::MAX;
@@ -60,7 +63,12 @@ pub(in crate::server) enum Unreadable {
 
 /// The bytes of a key.
 pub(in crate::server) fn encode_key(key: &RecordKey) -> Vec<u8> {
+    let number;
     let (kind, name) = match key {
+        RecordKey::Run(run) => {
+            number = run.to_be_bytes();
+            (RUN, &number[..])
+        }
         RecordKey::Instance(text) => (INSTANCE, text.as_bytes()),
         RecordKey::Node(uuid) => (NODE, &uuid.as_bytes()[..]),
         RecordKey::Binding(uuid) => (BINDING, &uuid.as_bytes()[..]),
@@ -79,6 +87,7 @@ pub(in crate::server) fn encode(record: &Record) -> Vec<u8> {
         Record::Node(node) => join(None, node),
         Record::Binding(binding) => join(None, binding),
         Record::Claims(claims) => join(None, claims),
+        Record::Run(run) => join(None, run),
     }
 }
 
@@ -111,6 +120,11 @@ pub(in crate::server) fn decode(
             let record: ClaimsRecord = from_json(rest)?;
             Ok((RecordKey::Claims(uuid), Record::Claims(record)))
         }
+        Some((&RUN, name)) => {
+            let number = run_number(name).ok_or(Unreadable::Key)?;
+            let record: RunRecord = from_json(rest)?;
+            Ok((RecordKey::Run(number), Record::Run(Box::new(record))))
+        }
         _ => Err(Unreadable::Key),
     }
 }
@@ -122,8 +136,16 @@ pub(super) fn name(key: &[u8]) -> String {
         Some((&NODE, name)) => format!("node {}", uuid_or_bytes(name)),
         Some((&BINDING, name)) => format!("bound UUID {}", uuid_or_bytes(name)),
         Some((&CLAIMS, name)) => format!("claims on node {}", uuid_or_bytes(name)),
+        Some((&RUN, name)) => match run_number(name) {
+            Some(number) => format!("ended instance {number}"),
+            None => format!("key {}", key.escape_ascii()),
+        },
         _ => format!("key {}", key.escape_ascii()),
     }
+}
+
+fn run_number(name: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(name.try_into().ok()?))
 }
 
 fn uuid_or_bytes(name: &[u8]) -> String {

@@ -61,7 +61,10 @@ const ATTACH_VOLUME_KEYS: TargetKeys = [
 fn delete(payload: &[u8]) -> Read {
     let it = Delete::decode(payload)?;
     let target = target(DELETE_KEYS, &it.instance_uuid, it.workload_agent_uuid, "")?;
-    Ok(Command::Delete(target))
+    Ok(match it.forget {
+        true => Command::Forget(target),
+        false => Command::Delete(target),
+    })
 }
 
 fn attach_volume(payload: &[u8]) -> Read {

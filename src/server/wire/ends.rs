@@ -37,10 +37,11 @@ pub(super) fn of(
 }
 
 /// A report that may have the number of an end.
-pub(super) fn numbered(seq: Option<u64>, told: Report) -> Report {
+pub(super) fn numbered(seq: Option<u64>, exit_code: Option<i64>, told: Report) -> Report {
     match seq {
         Some(seq) => Report::Numbered {
             seq,
+            exit_code,
             told: Box::new(told),
         },
         None => told,
@@ -73,6 +74,7 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
         seq: end.seq,
         instance: InstanceId::new(&end.instance_uuid),
         how: how(end, node),
+        exit_code,
         parcel: parcel(frame),
     })
 }
@@ -150,7 +152,12 @@ mod tests {
         assert_eq!(failure.detail.as_deref(), Some("no file"));
         assert_eq!(ended[3].how, EndHow::Stopped);
         let Input::Report {
-            report: Report::Numbered { seq: 1, told },
+            report:
+                Report::Numbered {
+                    seq: 1,
+                    exit_code: Some(-9),
+                    told,
+                },
             ..
         } = input(SessionId(1), frame_of(&ended[0].parcel))
         else {

@@ -45,6 +45,9 @@ fn detail(refused: &Refused) -> String {
         ),
         RefusalCause::NotANode(name) => format!("'{name}' is not the UUID of a node"),
         RefusalCause::NotDrained(name) => format!("node '{name}' is not being drained"),
+        RefusalCause::NotOnLostNode => {
+            "it is not on a lost node; delete it, or wait until its node is lost".to_owned()
+        }
         RefusalCause::NotRecorded(why) => why.to_string(),
     }
 }

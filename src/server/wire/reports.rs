@@ -40,7 +40,11 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
         ReportName::InstanceDeleted => {
             let it = InstanceDeleted::decode(payload)?;
             let instance = instance("instance_deleted.instance_uuid", &it.instance_uuid)?;
-            Ok(ends::numbered(it.seq, Report::InstanceDeleted(instance)))
+            Ok(ends::numbered(
+                it.seq,
+                it.exit_code,
+                Report::InstanceDeleted(instance),
+            ))
         }
         ReportName::InstanceStopped => {
             let it = InstanceStopped::decode(payload)?;
@@ -50,7 +54,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
             } else {
                 Report::InstanceStopped(instance)
             };
-            Ok(ends::numbered(it.seq, told))
+            Ok(ends::numbered(it.seq, it.exit_code, told))
         }
         ReportName::StartFailure => start_failed(StartFailure::decode(payload)?),
         ReportName::DeleteFailure => delete_failed(DeleteFailure::decode(payload)?),
@@ -167,7 +171,7 @@ fn start_failed(failure: StartFailure) -> Read {
         reason: failure.reason,
         detail: failure.detail.unwrap_or_default().into(),
     };
-    Ok(ends::numbered(failure.seq, told))
+    Ok(ends::numbered(failure.seq, None, told))
 }
 
 fn delete_failed(failure: DeleteFailure) -> Read {

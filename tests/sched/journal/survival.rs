@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{Scheduling, StartFailureReason};
+use proto_frames::payload::{PlacementState, Scheduling, StartFailureReason};
 use sched_core::{
     Action, Capabilities, Config, IN_DOUBT_TIME, Input, Message, NodeExtras, Report, SessionId,
     StatsReport,
@@ -131,6 +131,26 @@ fn what_is_over_leaves_nothing_on_disk() {
     assert_eq!(world.store.len(), 1);
     world.gone(node, Kind::INSTANCE_STOPPED, "a");
     assert_eq!(world.store.len(), 0);
+}
+
+#[test]
+fn how_an_instance_ended_is_known_after_a_crash() {
+    let (mut world, controller, node) = World::with(durable()).with_node(100);
+    world.start_as(controller, request("kept", 50).waiting(30));
+    world.start_as(controller, request("plain", 10));
+    world.stats(node, vec![running("kept", 1), running("plain", 1)]);
+    for name in ["kept", "plain"] {
+        world.gone(node, Kind::INSTANCE_STOPPED, name);
+    }
+    let before = world.ended("");
+    assert_eq!(before.len(), 2);
+    assert_eq!(before[0].state, PlacementState::Ended);
+    assert_eq!(before[0].node_uuid, node_uuid(1).to_string());
+    world.crash(config(), Default::default());
+    assert_eq!(world.ended("kept").len(), 1);
+    let after = world.history_of("plain");
+    let whats: Vec<&str> = after.iter().map(|row| &*row.what).collect();
+    assert_eq!(whats, ["running", "gone"]);
 }
 
 #[test]

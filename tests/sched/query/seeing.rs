@@ -48,6 +48,18 @@ impl World {
         page.instances
     }
 
+    /// All instances that have ended and match, in one page.
+    pub(crate) fn ended(&mut self, matching: &str) -> Vec<InstanceView> {
+        let page = self.page(QueryKind::Ended, matching, None, 1000);
+        assert_eq!((page.next, page.error), (None, None));
+        page.instances
+    }
+
+    /// What became of an instance.
+    pub(crate) fn history_of(&mut self, name: &str) -> Vec<HistoryRow> {
+        self.history(name)
+    }
+
     fn history(&mut self, name: &str) -> Vec<HistoryRow> {
         let page = self.page(QueryKind::History, name, None, 1000);
         assert_eq!((page.next, page.error), (None, None));

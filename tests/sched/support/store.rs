@@ -67,9 +67,10 @@ impl Store {
         self.records.contains_key(&RecordKey::Instance(name.into()))
     }
 
-    /// How many records there are.
+    /// How many records there are of anything that is not over.
     pub(crate) fn len(&self) -> usize {
-        self.records.len()
+        let is_run = |key: &&RecordKey| matches!(key, RecordKey::Run(_));
+        self.records.keys().filter(|key| !is_run(key)).count()
     }
 
     /// What a crash leaves; `request` says what the payload of an instance's START asks for.

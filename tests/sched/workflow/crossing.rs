@@ -18,6 +18,7 @@ impl World {
             instance_uuid: name.to_owned(),
             workload_agent_uuid: node.to_string(),
             stop: true,
+            ..Delete::default()
         };
         let target = Target {
             instance: id(name),

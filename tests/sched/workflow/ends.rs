@@ -21,6 +21,7 @@ fn end(seq: u64, name: &str) -> EndReport {
         seq,
         instance: id(name),
         how: EndHow::Stopped,
+        exit_code: Some(7),
         parcel: parcel(
             Kind::INSTANCE_STOPPED,
             Uuid::nil(),
@@ -82,7 +83,13 @@ impl World {
     /// An end in a frame of its own.
     fn numbered(&mut self, node: SessionId, seq: u64, name: &str) {
         let told = Box::new(Report::InstanceStopped(id(name)));
-        self.say(node, Report::Numbered { seq, told });
+        let exit_code = Some(7);
+        let report = Report::Numbered {
+            seq,
+            exit_code,
+            told,
+        };
+        self.say(node, report);
     }
 
     /// The latest end that a node was told is recorded, each time it was.
@@ -250,6 +257,38 @@ fn an_old_end_does_not_end_what_runs_elsewhere() {
     assert_eq!(world.heard(controller), [""; 0]);
     assert_eq!(world.recorded(node), [1]);
     assert_eq!(world.place(controller, "a", 10), Some(other));
+}
+
+#[test]
+fn how_an_instance_ended_is_in_its_history_whether_it_is_managed_or_not() {
+    let mut world = World::new();
+    let controller = world.controller();
+    let node = world.node_with(1, 100);
+    world.ends(node, 0, vec![], vec![]);
+    for name in ["kept", "plain", "again"] {
+        let asked = match name {
+            "kept" => request(name, 10).waiting(30),
+            _ => request(name, 10),
+        };
+        world.start_as(controller, asked);
+    }
+    let listed = || {
+        ["kept", "plain", "again"]
+            .map(|name| running(name, 1))
+            .to_vec()
+    };
+    world.ends(node, 0, vec![], listed());
+    world.numbered(node, 1, "kept");
+    let ends = vec![end(2, "plain"), end(3, "again"), end(4, "unknown")];
+    world.ends(node, 4, ends, vec![running("again", 1)]);
+    for name in ["kept", "plain", "again", "unknown"] {
+        let row = world.ended(name).remove(0);
+        assert_eq!(row.exit_code, Some(7), "{name}");
+        assert_eq!(row.node_uuid, node_uuid(1).to_string());
+        let end = world.history_of(name);
+        let end = end.iter().find(|row| row.what == "gone").unwrap();
+        assert_eq!((end.exit_code, &end.node_uuid), (Some(7), &row.node_uuid));
+    }
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn nothing_is_known(world: &mut World) -> Result<(), String> {
             return Err(format!("the scheduler still has {row:?}"));
         }
     }
-    // That a UUID is bound, and which ends on a node are dealt with, is remembered for good.
+    // That a UUID is bound, which ends on a node are dealt with, and how instances ended is remembered.
     let is_left = |record: &Record| match record {
         Record::Node(node) => {
             *node
@@ -149,7 +149,7 @@ fn nothing_is_known(world: &mut World) -> Result<(), String> {
                     ..NodeRecord::default()
                 }
         }
-        Record::Binding(_) | Record::Claims(_) => false,
+        Record::Binding(_) | Record::Claims(_) | Record::Run(_) => false,
         Record::Instance(_) => true,
     };
     let mut records = world.disk.records();

@@ -161,6 +161,7 @@ fn a_delete_that_cannot_be_done_is_answered() {
         instance_uuid: "a".to_owned(),
         workload_agent_uuid,
         stop: false,
+        ..Delete::default()
     };
     world.handle(Input::Command(Command::Delete(Ok(other_node))));
     let Message::DeleteFailure(failure) = world.answer() else {

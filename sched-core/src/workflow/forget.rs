@@ -1,0 +1,31 @@
+//! Instances of lost nodes that an operator has the scheduler forget, rather than wait for the node.
+
+use crate::Scheduler;
+use crate::api::cause::Cause;
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::refused::RefusalCause;
+use crate::api::sent::CommandName;
+use crate::cluster::node::Presence;
+use crate::instance::State;
+
+impl Scheduler {
+    /// Forgets an instance whose node is lost, and does nothing about any other. If its node comes back with it, it is
+    /// listed again as what it then is: an instance that the node has.
+    pub(crate) fn forget_lost(&mut self, id: SessionId, instance: &InstanceId) {
+        if let Some(kept) = self.instances.get(instance) {
+            if let State::Lost { .. } = kept.state() {
+                self.let_go(instance, &Cause::Forgotten);
+                return self.tell_deleted(id, instance);
+            }
+        } else if let Some(key) = self.cluster.placement(instance)
+            && let Presence::Lost(_) = self.cluster.nodes().node(key).presence()
+        {
+            let before = self.before_end(key, instance);
+            self.release(key, instance);
+            self.run_is_over(key, instance, before, &Cause::Forgotten);
+            return self.tell_deleted(id, instance);
+        }
+        let cause = RefusalCause::NotOnLostNode;
+        self.refuse(id, CommandName::Delete.into(), cause, Some(instance));
+    }
+}
