@@ -28,6 +28,8 @@ mod life;
 mod listing;
 #[path = "ciaoctl/load.rs"]
 mod load;
+#[path = "ciaoctl/outcomes.rs"]
+mod outcomes;
 #[path = "ciaoctl/queueing.rs"]
 mod queueing;
 #[path = "ciaoctl/scheduler.rs"]

@@ -102,13 +102,18 @@ pub enum SessionCommand {
     Uncordon(CordonArgs),
     /// Cordon a node and move its instances to others, those of high priority first
     Drain(DrainArgs),
+    /// Wait until instances have ended; the exit code says how, as that of run --wait
+    Wait(WaitArgs),
+    /// Manage instances whose nodes are lost
+    #[command(subcommand)]
+    Instance(InstanceCommand),
     /// Manage nodes that are not connected
     #[command(subcommand)]
     Node(NodeCommand),
     /// List the nodes
     Nodes(NodeListArgs),
     /// List the instances
-    Instances(WideListArgs),
+    Instances(InstanceListArgs),
     /// List the STARTs that wait for room, in the order in which they will be looked at
     Queue(ListArgs),
     /// Show what became of an instance so far
@@ -117,6 +122,28 @@ pub enum SessionCommand {
     Controllers(ListArgs),
     /// Show events as they come
     Watch(WatchArgs),
+}
+
+/// `ciaoctl wait`.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// Instances: UUIDs or unique prefixes; also those that have ended, as far as the scheduler remembers them
+    #[arg(required = true, value_name = "INSTANCE")]
+    pub instances: Vec<String>,
+    /// How long to try to connect again where the connection is lost; 0s = not at all
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub reconnect: Duration,
+}
+
+/// `ciaoctl instance`.
+#[derive(Debug, Subcommand)]
+pub enum InstanceCommand {
+    /// Take instances from the list whose node is lost. If their node returns with them, they are listed again
+    Forget {
+        /// Instances: UUIDs or unique prefixes
+        #[arg(required = true, value_name = "INSTANCE")]
+        instances: Vec<String>,
+    },
 }
 
 /// `ciaoctl node`.
@@ -155,6 +182,9 @@ pub struct SubmitArgs {
         default_missing_value = "exited"
     )]
     pub wait: Option<WaitFor>,
+    /// With --wait: how long to try to connect again where the connection is lost; 0s = not at all
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub reconnect: Duration,
     /// Print instance UUIDs only
     #[arg(short, long)]
     pub quiet: bool,
@@ -311,7 +341,7 @@ pub struct ListArgs {
     pub quiet: bool,
 }
 
-/// `ciaoctl instances`.
+/// The long lists.
 #[derive(Debug, Args)]
 pub struct WideListArgs {
     /// What every list has.
@@ -320,6 +350,17 @@ pub struct WideListArgs {
     /// More columns
     #[arg(short, long)]
     pub wide: bool,
+}
+
+/// `ciaoctl instances`.
+#[derive(Debug, Args)]
+pub struct InstanceListArgs {
+    /// What long lists have.
+    #[command(flatten)]
+    pub list: WideListArgs,
+    /// Also those that have ended, as far as the scheduler remembers them, and how and where
+    #[arg(short, long, conflicts_with = "wide")]
+    pub all: bool,
 }
 
 /// `ciaoctl nodes`.

@@ -224,6 +224,12 @@ impl Client {
         self.send(Kind::WATCH, watch.encode()).await
     }
 
+    /// The topics that are heard of.
+    #[must_use]
+    pub fn topics(&self) -> &[Topic] {
+        &self.topics
+    }
+
     /// Hears of this topic as well.
     ///
     /// # Errors
@@ -373,6 +379,21 @@ impl Client {
             ..self.query_for(QueryKind::Controllers, None)
         };
         self.ask(smallest).await.map(drop)
+    }
+
+    /// Instances that have ended, the oldest first; none from a scheduler that remembers none.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn ended(
+        &mut self,
+        matching: Option<&str>,
+    ) -> Result<Vec<InstanceView>, ClientError> {
+        match self.list(QueryKind::Ended, matching).await {
+            Ok(listing) => Ok(listing.instances),
+            Err(ClientError::Query { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Everything of a kind as the scheduler sees it: all pages, one result.

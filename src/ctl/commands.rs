@@ -8,13 +8,14 @@ pub mod life;
 pub mod listing;
 pub mod nodes;
 pub mod start;
+pub mod wait;
 pub mod watch;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::ctl::args::{GlobalArgs, NodeCommand, SessionCommand};
+use crate::ctl::args::{GlobalArgs, InstanceCommand, NodeCommand, SessionCommand};
 use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
@@ -63,6 +64,17 @@ pub enum CommandError {
         /// For how long.
         waited: Duration,
     },
+    /// The connection was lost, and there is no other.
+    #[error(
+        "{lost}; no new connection within {}: what was started goes on, `ciaoctl wait INSTANCE` waits for it again",
+        humantime::format_duration(*.waited)
+    )]
+    NotBack {
+        /// How it was lost.
+        lost: LinkClosed,
+        /// How long was tried.
+        waited: Duration,
+    },
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -74,7 +86,9 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Connect(ConnectError::Address(_)) => Exit::Usage,
-            Self::Connect(_) | Self::Client(ClientError::Closed(_)) => Exit::Connection,
+            Self::Connect(_) | Self::Client(ClientError::Closed(_)) | Self::NotBack { .. } => {
+                Exit::Connection
+            }
             Self::Client(ClientError::NoAnswer { .. }) | Self::NotInTime { .. } => Exit::Timeout,
             Self::Client(ClientError::Refused(_) | ClientError::Query { .. }) => Exit::Refused,
             Self::Resolve(_) => Exit::NotFound,
@@ -106,6 +120,8 @@ impl From<LinkClosed> for CommandError {
 pub struct Context<'a> {
     /// The session.
     pub client: Client,
+    /// How another one is made.
+    pub config: ClientConfig,
     /// The way to standard output.
     pub out: Output<'a>,
     /// Whether output is for programs.
@@ -132,11 +148,13 @@ pub async fn run(
         SessionCommand::Explain(args) => explain::read(args)?,
         _ => Vec::new(),
     };
-    let client = Client::connect(&client_config(global)).await?;
+    let config = client_config(global);
+    let client = Client::connect(&config).await?;
     let answer = global.timeout.unwrap_or(ANSWER_TIMEOUT);
     let wait = global.timeout.unwrap_or(WAIT_TIMEOUT);
     let mut context = Context {
         client,
+        config,
         out,
         json: global.json,
         answer,
@@ -163,6 +181,10 @@ pub async fn run(
         SessionCommand::History(args) => history::history(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
+        SessionCommand::Wait(args) => wait::wait(&mut context, &args).await,
+        SessionCommand::Instance(InstanceCommand::Forget { instances }) => {
+            instances::forget(&mut context, &instances).await
+        }
         SessionCommand::Node(NodeCommand::Forget { node }) => {
             nodes::forget(&mut context, &node).await
         }

@@ -10,7 +10,7 @@ use crate::printable::{Lines, Printable, is_word};
 
 mod instances;
 
-pub use instances::Queued;
+pub use instances::{Queued, WithEnded};
 
 /// Columns of a table: name, and whether it holds amounts (printed flush right).
 pub type Columns = &'static [(&'static str, bool)];

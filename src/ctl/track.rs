@@ -1,6 +1,7 @@
 //! What has become of the instances that were started: a small state machine over events and listings, without IO.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use proto_frames::Kind;
 use proto_frames::payload::{
@@ -87,6 +88,8 @@ pub struct Tracker {
     all: Vec<Tracked>,
     index: HashMap<String, usize>,
     open: usize,
+    /// Whether events may have been missed, so that a listing is the news.
+    is_reattached: bool,
 }
 
 impl Tracker {
@@ -99,17 +102,84 @@ impl Tracker {
             node: None,
             stage: Stage::Sent,
         };
-        let all: Vec<Tracked> = requests.iter().map(tracked).collect();
+        Self::of(requests.iter().map(tracked).collect(), until)
+    }
+
+    /// Tracks instances as the scheduler lists them, also ended ones, until they have ended.
+    #[must_use]
+    pub fn attached(views: &[InstanceView]) -> Self {
+        let tracked = |view: &InstanceView| Tracked {
+            name: view.instance_uuid.clone(),
+            instance_uuid: view.instance_uuid.clone(),
+            node: node_of(view),
+            stage: stage_of(view),
+        };
+        let mut tracker = Self::of(views.iter().map(tracked).collect(), Until::Exited);
+        tracker.reattach();
+        tracker
+    }
+
+    fn of(all: Vec<Tracked>, until: Until) -> Self {
         let index = all
             .iter()
             .enumerate()
             .map(|(i, t)| (t.instance_uuid.clone(), i))
             .collect();
-        Self {
+        let mut tracker = Self {
             until,
-            open: all.len(),
+            open: 0,
             all,
             index,
+            is_reattached: false,
+        };
+        let is_open = |it: &&Tracked| !tracker.is_done(&it.stage);
+        tracker.open = tracker.all.iter().filter(is_open).count();
+        tracker
+    }
+
+    /// The connection is another one: what came meanwhile is learned from listings.
+    pub fn reattach(&mut self) {
+        self.is_reattached = true;
+    }
+
+    /// Whether an instance that is open and should be listed is not among these.
+    #[must_use]
+    pub fn misses(&self, listed: &[InstanceView], concerns: impl Fn(&Tracked) -> bool) -> bool {
+        let is_listed = |it: &Tracked| {
+            listed
+                .iter()
+                .any(|view| view.instance_uuid == it.instance_uuid)
+        };
+        self.open()
+            .any(|it| concerns(it) && self.is_to_be_listed(&it.stage) && !is_listed(it))
+    }
+
+    /// Takes the scheduler's list of instances that have ended in, oldest first: of those that ended within this time.
+    pub fn observe_ended(&mut self, ended: &[InstanceView], within: Duration) -> Vec<Tracked> {
+        let mut changed = Vec::new();
+        for view in ended.iter().rev() {
+            let age = Duration::from_secs(u64::try_from(view.age_s).unwrap_or(u64::MAX));
+            let Some(&at) = self
+                .index
+                .get(&view.instance_uuid)
+                .filter(|_| age <= within)
+            else {
+                continue;
+            };
+            if self.is_to_be_listed(&self.all[at].stage) {
+                self.all[at].node = node_of(view).or(self.all[at].node.take());
+                changed.extend(self.advance(at, stage_of(view)).cloned());
+            }
+        }
+        changed
+    }
+
+    /// Whether the scheduler is expected to list an instance that is so far.
+    fn is_to_be_listed(&self, stage: &Stage) -> bool {
+        match stage {
+            Stage::Placed | Stage::Running | Stage::Held { .. } => true,
+            Stage::Sent | Stage::Waiting(_) => self.is_reattached,
+            _ => false,
         }
     }
 
@@ -174,10 +244,11 @@ impl Tracker {
     }
 
     /// Takes the scheduler's list of instances in; those whose stage it changed. A listing of only some instances must
-    /// be restricted with `concerns` to those.
+    /// be restricted with `concerns` to those. What is not listed has vanished, unless nodes may still come back with it.
     pub fn observe_listing(
         &mut self,
         listed: &[InstanceView],
+        absence: Absence,
         concerns: impl Fn(&Tracked) -> bool,
     ) -> Vec<Tracked> {
         let listed: HashMap<&str, &InstanceView> = listed
@@ -187,17 +258,23 @@ impl Tracker {
         let mut changed = Vec::new();
         for at in 0..self.all.len() {
             let tracked = &self.all[at];
-            let is_with_a_node = matches!(
-                tracked.stage,
-                Stage::Placed | Stage::Running | Stage::Held { .. }
-            );
-            if !concerns(tracked) || !is_with_a_node {
+            if !concerns(tracked) || !self.is_to_be_listed(&tracked.stage) {
                 continue;
             }
+            let has_answer = !matches!(tracked.stage, Stage::Sent | Stage::Waiting(_));
             let stage = match listed.get(tracked.instance_uuid.as_str()) {
+                None if absence == Absence::MayReturn => continue,
                 None => Stage::Vanished,
-                Some(view) if is_running(view) => Stage::Running,
-                Some(_) => continue,
+                Some(view) if is_running(view) => {
+                    let node = node_of(view);
+                    self.all[at].node = node.or(self.all[at].node.take());
+                    Stage::Running
+                }
+                Some(_) if has_answer => continue,
+                Some(view) => {
+                    self.all[at].node = node_of(view);
+                    stage_of(view)
+                }
             };
             changed.extend(self.advance(at, stage).cloned());
         }
@@ -336,6 +413,40 @@ impl Stage {
                     ..
                 }
         )
+    }
+}
+
+/// What it means that an instance is not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// The scheduler knows it no more.
+    Final,
+    /// The scheduler may have been restarted, and nodes may be on their way back.
+    MayReturn,
+}
+
+fn node_of(view: &InstanceView) -> Option<(String, String)> {
+    let node = (view.node_uuid.clone(), view.hostname.clone());
+    Some(node).filter(|(uuid, _)| !uuid.is_empty())
+}
+
+/// How far an instance is that is listed so.
+fn stage_of(view: &InstanceView) -> Stage {
+    match view.state {
+        PlacementState::Ended => Stage::Ended {
+            exit_code: view.exit_code,
+        },
+        PlacementState::Waiting => Stage::Waiting(Box::new(InstanceQueued {
+            position: view.position.unwrap_or(0),
+            detail: view.waits_for.clone(),
+            ..InstanceQueued::default()
+        })),
+        _ if is_running(view) => Stage::Running,
+        _ if !view.life.is_empty() => Stage::Held {
+            state: LifeState::from(view.life.as_str()),
+            detail: String::new(),
+        },
+        _ => Stage::Placed,
     }
 }
 

@@ -9,6 +9,7 @@ use proto_frames::Uuid;
 
 use super::cluster::Cluster;
 use crate::ctl::commands::start;
+use crate::ctl::commands::wait::News;
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
 use crate::ctl::track::{Tracked, Until};
@@ -43,7 +44,11 @@ pub(super) async fn follow(
         requests,
         Until::Exited,
         patience,
-        &mut |tracked| writeln!(out, "{}", tracked.line()),
+        None,
+        &mut |news| match news {
+            News::Changed(tracked) => writeln!(out, "{}", tracked.line()),
+            News::Connection(text) => writeln!(out, "{}", Printable::new(text)),
+        },
     )
     .await?;
     for tracked in tracker.open() {

@@ -189,6 +189,7 @@ fn answer_history(peers: &mut Peers, from: usize, frame: &Frame, known: &str) {
         what: what.into(),
         node_uuid,
         detail: "attempt 1".into(),
+        ..HistoryRow::default()
     };
     let rows = vec![
         row("queued", String::new()),

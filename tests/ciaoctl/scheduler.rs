@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{
-    CommandRefused, InstancePlaced, InstanceView, NodeView, Payload, Query, QueryKind, QueryResult,
-    RefusalReason, Start,
+    CommandRefused, InstancePlaced, InstanceView, NodeView, Payload, PlacementState, Query,
+    QueryKind, QueryResult, RefusalReason, Start,
 };
 use proto_frames::{
     Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Uuid,
@@ -339,9 +339,11 @@ pub(crate) fn answer(
             result.nodes = all.iter().skip(from).take(page).cloned().collect();
             all.len()
         }
-        QueryKind::Instances => {
+        QueryKind::Instances | QueryKind::Ended => {
+            let has_ended = query.what == QueryKind::Ended;
             let all = instances
                 .iter()
+                .filter(|i| (i.state == PlacementState::Ended) == has_ended)
                 .filter(|i| fits(&i.instance_uuid, &i.hostname))
                 .cloned()
                 .collect::<Vec<_>>();

@@ -83,6 +83,51 @@ async fn is_heard_of(memory: Memory, launcher: Launcher) {
     clock.beats().await;
 }
 
+/// A program ends while the scheduler is away; who waits for it with `run --wait`, and who asks later, is told how.
+#[tokio::test]
+async fn an_exit_status_survives_a_restart_of_the_scheduler_for_who_waits_and_who_asks_later() {
+    let mut cluster = Cluster::new(&["node-a"]).await;
+    let (begun, end) = (cluster.site.path("begun"), cluster.site.path("end"));
+    let script = format!(
+        "echo $CIAO_INSTANCE_UUID >{begun}; until [ -e {end} ]; do sleep 0.02; done; exit {CODE}",
+        begun = begun.display(),
+        end = end.display(),
+    );
+    let mut arguments: Vec<&str> = "run --wait --mem 16 --cpus 1 -- /bin/sh -c"
+        .split(' ')
+        .collect();
+    arguments.push(&script);
+    let mut waiting = cluster.command(&arguments);
+    waiting.stdout(std::process::Stdio::null());
+    let mut waiting = waiting.spawn().unwrap();
+    let id = || std::fs::read_to_string(&begun).unwrap_or_default();
+    until("the program", || id().ends_with('\n')).await;
+    let id = id().trim().to_owned();
+    cluster.until(&id, "running").await;
+    cluster.kill_scheduler().await;
+    std::fs::write(&end, "").unwrap();
+    let record = cluster
+        .site
+        .path(&format!("node-a/instances/{id}/record.json"));
+    let record = || std::fs::read_to_string(&record).unwrap_or_default();
+    until("the launcher's record of the end", || {
+        record().contains("Exited")
+    })
+    .await;
+    cluster.start_scheduler().await;
+    let status = crate::site::within(waiting.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(6));
+
+    cluster.crash_scheduler().await;
+    let ran = cluster.ctl(&format!("wait {id}")).await;
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    assert!(ran.out.contains("exit status 7"), "{ran:?}");
+    let ran = cluster.ctl(&format!("history {id}")).await;
+    assert!(ran.out.contains("exit status 7"), "{ran:?}");
+    let ran = cluster.ctl("instances --all").await;
+    assert!(ran.out.contains("exit status 7"), "{ran:?}");
+}
+
 #[tokio::test]
 async fn an_end_in_a_queue_is_heard_of_by_the_next_scheduler() {
     is_heard_of(Memory::Store, Launcher::Stays).await;

@@ -251,7 +251,7 @@ impl Scheduler {
         let ledger = self.cluster.nodes().node(key).ledger();
         let sender = instance
             .as_ref()
-            .and_then(|instance| ledger.get(instance)?.sender());
+            .and_then(|instance| ledger.get(instance)?.asker());
         match &instance {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {

@@ -32,7 +32,7 @@ struct Cli {
 enum Command {
     /// What needs a session with the scheduler.
     #[command(flatten)]
-    Session(SessionCommand),
+    Session(Box<SessionCommand>),
     /// Generate load: simulated launchers, and STARTs as fast as they are taken
     Load(LoadArgs),
     /// Print a completion script for a shell
@@ -45,7 +45,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let exit = match cli.command {
-        Command::Session(command) => ctl::run(command, &cli.global),
+        Command::Session(command) => ctl::run(*command, &cli.global),
         Command::Load(args) => generate::run(&args, &cli.global),
         Command::Completions { shell } => completions(shell).unwrap_or_else(|error| {
             let error = CommandError::from(error);

@@ -2,15 +2,18 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use proto_frames::payload::HistoryRow;
+use proto_frames::payload::{HistoryRow, LifeState};
 use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
+use crate::ctl::client::Client;
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
+use crate::ctl::status::exit_status;
 use crate::ctl::table::{Columns, grid};
 use crate::ctl::units::{UNKNOWN, short};
+use crate::printable::Printable;
 
 const COLUMNS: Columns = &[
     ("TIME", false),
@@ -28,7 +31,7 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     let id = match &meant {
         Ok(view) => view.instance_uuid.clone(),
         // One that is gone is not listed, and may have a history.
-        Err(CommandError::Resolve(_)) => args.instance.clone(),
+        Err(CommandError::Resolve(_)) => ended_id(&mut context.client, &args.instance).await?,
         Err(_) => return meant.map(|_| Exit::Done),
     };
     let rows = context.client.history(&id).await?;
@@ -46,6 +49,9 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     context
         .out
         .lines(&grid(COLUMNS, &cells, !args.no_headers))?;
+    if let Some(line) = output_line(&id, &rows) {
+        context.out.line(&Printable::new(line))?;
+    }
     Ok(Exit::Done)
 }
 
@@ -61,7 +67,43 @@ fn cells(row: &HistoryRow, zone: &TimeZone) -> Vec<String> {
         "" => UNKNOWN,
         node => node,
     };
-    vec![time, row.what.clone(), node.to_owned(), row.detail.clone()]
+    vec![time, row.what.clone(), node.to_owned(), detail(row)]
+}
+
+/// Why, and of an end that its node has told, how.
+fn detail(row: &HistoryRow) -> String {
+    let is_end = LifeState::from(row.what.as_str()) == LifeState::Gone && !row.node_uuid.is_empty();
+    match (is_end, row.detail.as_str()) {
+        (false, detail) => detail.to_owned(),
+        (true, detail) => format!("{detail}: {}", exit_status(row.exit_code)),
+    }
+}
+
+/// Where the output of its runs is: each stays on the node where it was.
+fn output_line(id: &str, rows: &[HistoryRow]) -> Option<String> {
+    let ran = rows.iter().filter(|row| {
+        LifeState::from(row.what.as_str()) == LifeState::Running && !row.node_uuid.is_empty()
+    });
+    let mut nodes: Vec<&str> = Vec::new();
+    for row in ran {
+        if !nodes.contains(&short(&row.node_uuid)) {
+            nodes.push(short(&row.node_uuid));
+        }
+    }
+    let nodes = (!nodes.is_empty()).then(|| nodes.join(", "))?;
+    Some(format!(
+        "output: on {nodes}, in the launcher's state directory: instances/{id}, and kept/{id}.N of earlier runs"
+    ))
+}
+
+/// The UUID of an ended instance that begins so; what was typed if there is none.
+async fn ended_id(client: &mut Client, name: &str) -> Result<String, CommandError> {
+    let ended = client.ended(Some(name)).await?;
+    let first = ended.first().map(|view| view.instance_uuid.clone());
+    let is_one = ended
+        .iter()
+        .all(|view| Some(&view.instance_uuid) == first.as_ref());
+    Ok(first.filter(|_| is_one).unwrap_or_else(|| name.to_owned()))
 }
 
 fn json_of(row: &HistoryRow) -> Value {
@@ -72,6 +114,7 @@ fn json_of(row: &HistoryRow) -> Value {
         "what": row.what,
         "node_uuid": row.node_uuid,
         "detail": row.detail,
+        "exit_code": row.exit_code,
     })
 }
 

@@ -1,7 +1,7 @@
-//! `ciaoctl delete` and `ciaoctl stop`.
+//! `ciaoctl delete`, `ciaoctl stop` and `ciaoctl instance forget`.
 
 use proto_frames::Uuid;
-use proto_frames::payload::{Delete, InstanceView, LifeState, QueryKind, Topic};
+use proto_frames::payload::{Delete, InstanceView, LifeState, PlacementState, QueryKind, Topic};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -11,6 +11,7 @@ use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, ResolveError, resolve};
+use crate::ctl::units::short;
 use crate::printable::Printable;
 
 /// What is done with an instance.
@@ -20,6 +21,8 @@ pub enum Ending {
     Delete,
     /// It leaves its node only.
     Stop,
+    /// The scheduler forgets it; its node, which is lost, may have it.
+    Forget,
 }
 
 /// One instance that is to end.
@@ -28,6 +31,8 @@ struct Target {
     instance_uuid: String,
     node_uuid: String,
     hostname: String,
+    /// Whether its node is lost, so that nothing can be asked of it now.
+    is_lost: bool,
     outcome: Outcome,
 }
 
@@ -38,6 +43,8 @@ enum Outcome {
     Sent,
     /// It stopped by itself while it was being deleted.
     Stopped,
+    /// Its node is lost: it will be deleted when that returns.
+    Deferred,
     /// Done.
     Gone,
     /// Not done, for this reason.
@@ -53,8 +60,25 @@ pub async fn delete(
     args: &InstanceArgs,
     ending: Ending,
 ) -> Result<Exit, CommandError> {
+    end(context, &args.instances, args.wait, ending).await
+}
+
+/// Has the scheduler forget instances whose nodes are lost.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn forget(context: &mut Context<'_>, names: &[String]) -> Result<Exit, CommandError> {
+    end(context, names, true, Ending::Forget).await
+}
+
+async fn end(
+    context: &mut Context<'_>,
+    names: &[String],
+    waits: bool,
+    ending: Ending,
+) -> Result<Exit, CommandError> {
     let mut targets = Vec::new();
-    for name in &args.instances {
+    for name in names {
         let target = target(&mut context.client, name).await?;
         if !targets
             .iter()
@@ -63,7 +87,7 @@ pub async fn delete(
             targets.push(target);
         }
     }
-    if args.wait {
+    if waits {
         context.client.watch_also(Topic::Instances).await?;
     }
     for target in &targets {
@@ -71,7 +95,7 @@ pub async fn delete(
             instance_uuid: target.instance_uuid.clone(),
             workload_agent_uuid: target.asked_node(),
             stop: ending == Ending::Stop,
-            forget: false,
+            forget: ending == Ending::Forget,
         };
         context.client.delete(&delete).await?;
     }
@@ -79,11 +103,11 @@ pub async fn delete(
     while let Some(event) = context.client.kept_event() {
         observe(&mut targets, &event, ending);
     }
-    if args.wait {
+    if waits {
         wait(context, &mut targets, ending).await?;
     }
     print(context, &targets, ending)?;
-    Ok(exit(&targets, args.wait))
+    Ok(exit(&targets, waits))
 }
 
 /// The instance a name means, as the scheduler lists it; also one that waits for room.
@@ -118,7 +142,11 @@ fn about(view: &InstanceView) -> String {
 
 async fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
     let view = instance(client, name).await?;
+    let is_lost = view.state == PlacementState::Lost
+        || view.state == PlacementState::InDoubt
+        || LifeState::from(view.life.as_str()) == LifeState::Lost;
     Ok(Target {
+        is_lost,
         instance_uuid: view.instance_uuid,
         node_uuid: view.node_uuid,
         hostname: view.hostname,
@@ -153,13 +181,24 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
         return;
     };
     target.outcome = match (event, &target.outcome) {
-        (_, Outcome::Gone | Outcome::Failed(_)) => return,
+        (_, Outcome::Gone | Outcome::Deferred | Outcome::Failed(_)) => return,
+        // Its node, which is lost, has not said so.
+        (Event::InstanceDeleted(_) | Event::Turn(_), _)
+            if target.is_lost && ending == Ending::Delete && !has_returned(event) =>
+        {
+            Outcome::Deferred
+        }
         (Event::InstanceDeleted(_), _) => Outcome::Gone,
         (Event::Turn(turn), _) if turn.state == LifeState::Gone => Outcome::Gone,
         (Event::InstanceStopped(_), _) if ending == Ending::Stop => Outcome::Gone,
         (Event::InstanceStopped(_), _) => Outcome::Stopped,
         // It had ended by itself before its node was asked.
         (Event::DeleteFailure(_), Outcome::Stopped) => Outcome::Gone,
+        (Event::DeleteFailure(_), _) if target.is_lost => Outcome::Failed(
+            "its node is lost, and the scheduler cannot delete it when that returns: delete it again then, or use \
+             `ciaoctl instance forget`"
+                .to_owned(),
+        ),
         (Event::DeleteFailure(failure), _) => Outcome::Failed(failure.reason.to_string()),
         (Event::Refused(refused), _) => {
             Outcome::Failed(format!("{}: {}", refused.reason, refused.detail))
@@ -168,10 +207,20 @@ fn observe(targets: &mut [Target], event: &Event, ending: Ending) {
     };
 }
 
+/// Whether an end is its node's own word, which has the number of the end or an exit status.
+fn has_returned(event: &Event) -> bool {
+    match event {
+        Event::InstanceDeleted(deleted) => deleted.seq.is_some() || deleted.exit_code.is_some(),
+        Event::Turn(turn) => turn.state != LifeState::Lost,
+        _ => true,
+    }
+}
+
 fn exit(targets: &[Target], waited: bool) -> Exit {
     let of = |target: &Target| match &target.outcome {
         Outcome::Gone => Exit::Done,
         Outcome::Failed(_) => Exit::Refused,
+        Outcome::Deferred => [Exit::Done, Exit::Refused][usize::from(waited)],
         Outcome::Sent | Outcome::Stopped => [Exit::Done, Exit::Timeout][usize::from(waited)],
     };
     targets.iter().map(of).fold(Exit::Done, Exit::and)
@@ -207,21 +256,41 @@ impl Target {
             (Outcome::Sent | Outcome::Stopped, _) => "sent",
             (Outcome::Gone, Ending::Delete) => "deleted",
             (Outcome::Gone, Ending::Stop) => "stopped",
+            (Outcome::Gone, Ending::Forget) => "forgotten",
+            (Outcome::Deferred, _) => "deferred",
             (Outcome::Failed(_), _) => "failed",
         }
     }
 
     fn line(&self, ending: Ending) -> Printable {
         let (id, host) = (&self.instance_uuid, &self.hostname);
+        if self.outcome == Outcome::Deferred {
+            let node = match host.as_str() {
+                "" => short(&self.node_uuid),
+                host => host,
+            };
+            return Printable::new(format_args!(
+                "{id} will be deleted when its node {node} returns, which is lost: it may run until then"
+            ));
+        }
+        if ending == Ending::Forget && self.outcome == Outcome::Gone {
+            return Printable::new(format_args!(
+                "{id} forgotten; its node may have it still, and lists it when it returns"
+            ));
+        }
         if host.is_empty() {
             return Printable::new(match &self.outcome {
-                Outcome::Sent | Outcome::Stopped => format!("{id} asked to wait no longer"),
+                Outcome::Sent | Outcome::Stopped | Outcome::Deferred => {
+                    format!("{id} asked to wait no longer")
+                }
                 Outcome::Gone => format!("{id} waits no longer"),
                 Outcome::Failed(reason) => format!("{id} not ended: {reason}"),
             });
         }
         Printable::new(match &self.outcome {
-            Outcome::Sent | Outcome::Stopped => format!("{id} asked {host} to end it"),
+            Outcome::Sent | Outcome::Stopped | Outcome::Deferred => {
+                format!("{id} asked {host} to end it")
+            }
             Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),
             Outcome::Failed(reason) => format!("{id} not ended on {host}: {reason}"),
         })

@@ -3,10 +3,10 @@
 use proto_frames::payload::{Expression, NodeView, QueryKind, StoreState, StoreView};
 use serde_json::{Value, json};
 
-use crate::ctl::args::{ListArgs, NodeListArgs, WideListArgs};
+use crate::ctl::args::{InstanceListArgs, ListArgs, NodeListArgs};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::table::{Queued, Row, Style, Wide, document, ids, table};
+use crate::ctl::table::{Queued, Row, Style, Wide, WithEnded, document, ids, table};
 use crate::ctl::units::span;
 use crate::printable::Printable;
 
@@ -35,14 +35,20 @@ pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exi
 /// [`CommandError`].
 pub async fn instances(
     context: &mut Context<'_>,
-    args: &WideListArgs,
+    args: &InstanceListArgs,
 ) -> Result<Exit, CommandError> {
-    let list = &args.list;
+    let list = &args.list.list;
     let listing = context
         .client
         .list(QueryKind::Instances, list.matching.as_deref())
         .await?;
-    if args.wide {
+    if args.all {
+        let ended = context.client.ended(list.matching.as_deref()).await?;
+        let all = listing.instances.into_iter().chain(ended);
+        let all: Vec<WithEnded> = all.map(WithEnded).collect();
+        return print(context, list, &all);
+    }
+    if args.list.wide {
         let wide: Vec<Wide<_>> = listing.instances.into_iter().map(Wide).collect();
         return print(context, list, &wide);
     }

@@ -3,27 +3,17 @@
 use std::time::Duration;
 
 use proto_frames::Uuid;
-use proto_frames::payload::{Payload, QueryKind, Requirements, Start, Storage, Topic, peek};
-use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
+use proto_frames::payload::{Payload, Requirements, Start, Storage, Topic, peek};
+use tokio::time::Instant;
 
 use crate::ctl::args::{PlacementArgs, RunArgs, ShapeArgs, StartArgs, SubmitArgs, WaitFor};
 use crate::ctl::client::{Client, ClientError};
+use crate::ctl::commands::wait::{Following, News, Reconnect, attend, conclude, tell, watch_over};
 use crate::ctl::commands::{CommandError, Context, explain, nodes};
 use crate::ctl::exit::Exit;
-use crate::ctl::explanation::reasons_table;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
-use crate::ctl::track::{Tracked, Tracker, Until};
+use crate::ctl::track::{Tracker, Until};
 use crate::printable::Printable;
-
-/// First pause between two looks at what runs; each is half as long again as the one before.
-const FIRST_LOOK: Duration = Duration::from_millis(100);
-
-/// Longest pause between two looks.
-const LAST_LOOK: Duration = Duration::from_secs(5);
-
-/// Up to so many instances are looked at one by one; more, by listing all.
-const FEW: usize = 8;
 
 /// Reads START files and gives every instance its UUID; of a dry run, which asks about all of a kind at once, one each.
 ///
@@ -94,6 +84,10 @@ pub async fn submit(
     } else {
         context.answer
     };
+    let reconnect = args.wait.map(|_| Reconnect {
+        config: context.config.clone(),
+        patience: args.reconnect,
+    });
     let is_silent = context.json || args.quiet;
     let out = &mut context.out;
     let tracker = follow(
@@ -101,32 +95,17 @@ pub async fn submit(
         &requests,
         until,
         patience,
-        &mut |tracked| {
-            if is_silent {
-                return Ok(());
-            }
-            out.line(&tracked.line())?;
-            if args.verbose && !tracked.reasons().is_empty() {
-                out.lines(&reasons_table(tracked.reasons()))?;
-            }
-            out.flush()
-        },
+        reconnect.as_ref(),
+        &mut |news| tell(out, &news, is_silent, args.verbose),
     )
     .await?;
-    if context.json {
-        let rows: Vec<Value> = tracker.all().iter().map(Tracked::json).collect();
-        context.out.document(&json!({ "instances": rows }))?;
-    } else if args.quiet {
+    if args.quiet && !context.json {
         for tracked in tracker.all() {
             context.out.line(&Printable::new(&tracked.instance_uuid))?;
         }
-    } else {
-        for tracked in tracker.open() {
-            let line = format_args!("{}; gave up waiting", tracked.line());
-            context.out.line(&Printable::new(line))?;
-        }
+        return Ok(tracker.exit());
     }
-    Ok(tracker.exit())
+    conclude(context, &tracker)
 }
 
 /// Submits STARTs and follows them until all are so far or `patience` is at an end; `changed` hears of every change.
@@ -138,9 +117,14 @@ pub async fn follow(
     requests: &[StartRequest],
     until: Until,
     patience: Duration,
-    changed: &mut dyn FnMut(&Tracked) -> std::io::Result<()>,
+    reconnect: Option<&Reconnect>,
+    changed: &mut dyn FnMut(News<'_>) -> std::io::Result<()>,
 ) -> Result<Tracker, CommandError> {
-    let deadline = Instant::now() + patience;
+    let following = Following {
+        until,
+        since: Instant::now(),
+        deadline: Instant::now() + patience,
+    };
     client.watch_also(Topic::Placements).await?;
     if requests.iter().any(may_wait) {
         client.watch_also(Topic::Instances).await?;
@@ -159,10 +143,25 @@ pub async fn follow(
         }
         Ok::<(), ClientError>(())
     };
-    let following = watch_over(client, &mut tracker, until, deadline, changed);
-    let (sent, followed) = tokio::join!(sending, following);
-    followed?;
-    sent?;
+    let looking = watch_over(client, &mut tracker, following, None, changed);
+    let (sent, followed) = tokio::join!(sending, looking);
+    match (sent, followed) {
+        (Ok(()), followed) => {
+            attend(
+                client,
+                &mut tracker,
+                following,
+                reconnect,
+                followed,
+                changed,
+            )
+            .await?;
+        }
+        (sent, followed) => {
+            followed?;
+            sent?;
+        }
+    }
     Ok(tracker)
 }
 
@@ -172,73 +171,6 @@ fn may_wait(request: &StartRequest) -> bool {
     start
         .and_then(|start| start.scheduling)
         .is_some_and(|scheduling| scheduling.queue.is_some())
-}
-
-/// Takes events in, and looks at what runs from time to time, until all are so far.
-async fn watch_over(
-    client: &mut Client,
-    tracker: &mut Tracker,
-    until: Until,
-    deadline: Instant,
-    changed: &mut dyn FnMut(&Tracked) -> std::io::Result<()>,
-) -> Result<(), CommandError> {
-    let mut pause = FIRST_LOOK;
-    let mut look = Instant::now() + pause;
-    while !tracker.is_settled() && Instant::now() < deadline {
-        match timeout_at(look.min(deadline), client.next_event()).await {
-            Ok(event) => {
-                if let Some(tracked) = tracker.observe(&event?) {
-                    changed(tracked)?;
-                }
-            }
-            Err(_) if until > Until::Placed => {
-                for tracked in look_at(client, tracker).await? {
-                    changed(&tracked)?;
-                }
-            }
-            Err(_) => {}
-        }
-        if Instant::now() >= look {
-            pause = (pause * 3 / 2).min(LAST_LOOK);
-            look = Instant::now() + pause;
-        }
-    }
-    Ok(())
-}
-
-/// Asks the scheduler what it knows of the instances that are still open.
-async fn look_at(client: &mut Client, tracker: &mut Tracker) -> Result<Vec<Tracked>, ClientError> {
-    let open: Vec<String> = tracker
-        .open()
-        .map(|tracked| tracked.instance_uuid.clone())
-        .collect();
-    if open.len() > FEW {
-        let listing = client.list(QueryKind::Instances, None).await?;
-        let events = observe_kept(client, tracker);
-        return Ok([
-            events,
-            tracker.observe_listing(&listing.instances, |_| true),
-        ]
-        .concat());
-    }
-    let mut changed = Vec::new();
-    for id in open {
-        let listing = client.list(QueryKind::Instances, Some(&id)).await?;
-        changed.extend(observe_kept(client, tracker));
-        changed.extend(
-            tracker.observe_listing(&listing.instances, |tracked| tracked.instance_uuid == id),
-        );
-    }
-    Ok(changed)
-}
-
-/// Takes in the events that came before a listing: what they say is older than what it says.
-fn observe_kept(client: &mut Client, tracker: &mut Tracker) -> Vec<Tracked> {
-    let mut changed = Vec::new();
-    while let Some(event) = client.kept_event() {
-        changed.extend(tracker.observe(&event).cloned());
-    }
-    changed
 }
 
 /// The START of a program.

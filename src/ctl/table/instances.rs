@@ -1,9 +1,10 @@
 //! Rows of instances: as `instances` lists them, with more columns, and as the queue has them.
 
-use proto_frames::payload::InstanceView;
+use proto_frames::payload::{InstanceView, PlacementState};
 use serde_json::{Value, json};
 
 use super::{Columns, Row, Wide, known, list, of};
+use crate::ctl::status::exit_status;
 use crate::ctl::units::{UNKNOWN, count, mebibytes, span, span_of_ms};
 
 impl Row for InstanceView {
@@ -71,6 +72,8 @@ impl Row for InstanceView {
             "position": self.position,
             "deadline_ms": self.deadline_ms,
             "target_node_uuid": text(&self.target_node_uuid),
+            "ended_at_ms": self.ended_at_ms,
+            "exit_code": self.exit_code,
         })
     }
 }
@@ -115,6 +118,66 @@ impl Row for Wide<InstanceView> {
             list(resources.map(|(name, amount)| format!("{name} {amount}"))),
         ]);
         cells
+    }
+
+    fn json(&self) -> Value {
+        self.0.json()
+    }
+}
+
+/// An instance among others that have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithEnded(pub InstanceView);
+
+impl Row for WithEnded {
+    const LIST: &'static str = InstanceView::LIST;
+    const COLUMNS: Columns = &[
+        ("INSTANCE", false),
+        ("STATE", false),
+        ("EXIT", false),
+        ("HOST", false),
+        ("NODE", false),
+        ("AGE", true),
+        ("ENDED", false),
+        ("WHY", false),
+    ];
+
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn other_id(&self) -> Option<&str> {
+        self.0.other_id()
+    }
+
+    fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
+        let view = &self.0;
+        let has_ended = view.state == PlacementState::Ended;
+        let exit = if has_ended {
+            exit_status(view.exit_code)
+        } else {
+            UNKNOWN.into()
+        };
+        let age = if has_ended {
+            UNKNOWN.into()
+        } else {
+            span(view.age_s)
+        };
+        let ended = if has_ended {
+            format!("{} ago", span(view.age_s))
+        } else {
+            UNKNOWN.into()
+        };
+        vec![
+            id(&view.instance_uuid),
+            state(view).to_owned(),
+            exit,
+            or_unknown(view.hostname.clone()),
+            or_unknown(id(&view.node_uuid)),
+            age,
+            ended,
+            why(view, id),
+        ]
     }
 
     fn json(&self) -> Value {

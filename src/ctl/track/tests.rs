@@ -109,11 +109,15 @@ fn running_is_what_the_node_reports_as_active() {
         view("i1", PlacementState::Running, Some("pending")),
         view("i1", PlacementState::InDoubt, Some("active")),
     ] {
-        assert!(tracker.observe_listing(&[not_yet], |_| true).is_empty());
+        assert!(
+            tracker
+                .observe_listing(&[not_yet], Absence::Final, |_| true)
+                .is_empty()
+        );
     }
     let active = view("i1", PlacementState::Running, Some("active"));
     assert_eq!(
-        tracker.observe_listing(&[active], |_| true)[0].stage,
+        tracker.observe_listing(&[active], Absence::Final, |_| true)[0].stage,
         Stage::Running
     );
     assert!(tracker.is_settled());
@@ -133,7 +137,7 @@ fn what_ends_before_it_was_seen_running_counts_as_ended() {
 fn an_instance_that_the_scheduler_forgot_has_vanished() {
     let mut tracker = tracker(&["i1", "i2"], Until::Exited);
     tracker.observe(&placed("i1", "a"));
-    let changed = tracker.observe_listing(&[], |_| true);
+    let changed = tracker.observe_listing(&[], Absence::Final, |_| true);
     assert_eq!(
         changed.len(),
         1,
@@ -255,7 +259,9 @@ fn a_start_that_waits_is_an_answer_and_no_end() {
     assert!(until_exited.observe(&queued("i1", 3)).is_none(), "no news");
     assert!(until_exited.observe(&queued("i1", 2)).is_some());
     assert!(
-        until_exited.observe_listing(&[], |_| true).is_empty(),
+        until_exited
+            .observe_listing(&[], Absence::Final, |_| true)
+            .is_empty(),
         "what waits need not be listed as an instance"
     );
     assert_eq!(until_exited.exit(), Exit::Timeout);
@@ -306,7 +312,7 @@ fn an_instance_that_is_gone_has_not_ended_before_it_is_told_how() {
     let mut never_told = tracker(&["i1"], Until::Exited);
     never_told.observe(&placed("i1", "a"));
     never_told.observe(&turn("i1", LifeState::Gone));
-    never_told.observe_listing(&[], |_| true);
+    never_told.observe_listing(&[], Absence::Final, |_| true);
     assert_eq!(never_told.all()[0].stage, Stage::Vanished);
 }
 
@@ -325,11 +331,16 @@ fn a_suspended_instance_is_not_listed_as_running() {
     listed.life = "suspended".into();
     assert!(
         tracker
-            .observe_listing(&[listed.clone()], |_| true)
+            .observe_listing(&[listed.clone()], Absence::Final, |_| true)
             .is_empty()
     );
     listed.life = "updated".into();
-    assert_eq!(tracker.observe_listing(&[listed], |_| true).len(), 1);
+    assert_eq!(
+        tracker
+            .observe_listing(&[listed], Absence::Final, |_| true)
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -367,4 +378,36 @@ fn json_names_every_outcome() {
     );
     assert_eq!(json["hostname"], "a");
     assert_eq!(json["reason"], Value::Null);
+}
+
+#[test]
+fn after_a_lost_connection_listings_say_what_was_missed() {
+    let mut tracker = tracker(&["runs", "ended", "gone", "other"], Until::Exited);
+    let mut running = view("runs", PlacementState::Running, Some("active"));
+    running.node_uuid = "n1".into();
+    let ended = |id: &str, age_s: i64| InstanceView {
+        exit_code: Some(3),
+        age_s,
+        ..view(id, PlacementState::Ended, None)
+    };
+    let listed = std::slice::from_ref(&running);
+    assert!(
+        tracker
+            .observe_listing(listed, Absence::MayReturn, |_| true)
+            .is_empty()
+    );
+    tracker.reattach();
+    assert!(tracker.misses(listed, |_| true));
+    let rows = [ended("other", 100), ended("ended", 1)];
+    assert_eq!(
+        tracker.observe_ended(&rows, Duration::from_secs(10)).len(),
+        1
+    );
+    let changed = tracker.observe_listing(listed, Absence::MayReturn, |_| true);
+    assert_eq!(changed.len(), 1);
+    assert_eq!(changed[0].stage, Stage::Running);
+    let changed = tracker.observe_listing(listed, Absence::Final, |_| true);
+    assert_eq!(changed.len(), 2, "an earlier end is not that of this run");
+    assert_eq!(tracker.open().count(), 1);
+    assert_eq!(tracker.all()[1].stage, Stage::Ended { exit_code: Some(3) });
 }

@@ -237,6 +237,12 @@ impl Entry {
         }
     }
 
+    /// Who sent the START that its node answers next: the latest that has no outcome, or else the one behind it.
+    pub(crate) fn asker(&self) -> Option<SessionId> {
+        let latest = self.repeated.or(self.unconfirmed());
+        latest.map(|start| start.sender).or(self.sender)
+    }
+
     /// The entry of an instance whose START is still to be given to its node.
     pub(crate) fn claimed(asked: Resources, extras: Extras, since: Instant) -> Self {
         Self {

@@ -1,0 +1,307 @@
+//! `ciaoctl wait`, and how `start` and `run` follow what they started: by events and looks, also over a lost connection.
+
+use std::time::Duration;
+
+use proto_frames::Uuid;
+use proto_frames::payload::{InstanceView, QueryKind, Topic};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::ctl::args::WaitArgs;
+use crate::ctl::client::{Client, ClientConfig, ClientError};
+use crate::ctl::commands::instances::instance;
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::exit::Exit;
+use crate::ctl::explanation::reasons_table;
+use crate::ctl::output::Output;
+use crate::ctl::resolve::{Candidate, resolve};
+use crate::ctl::track::{Absence, Tracked, Tracker, Until};
+use crate::printable::Printable;
+
+/// First pause between two looks at what runs; each is half as long again as the one before.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+
+/// Longest pause between two looks.
+const LAST_LOOK: Duration = Duration::from_secs(5);
+
+/// Up to so many instances are looked at one by one; more, by listing all.
+const FEW: usize = 8;
+
+/// Pause between two tries to connect again, or to find an instance whose node may be on its way back.
+const TRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// Added to the time in which an instance has to have ended to be the one that is followed: ages are whole seconds.
+const AGE_MARGIN: Duration = Duration::from_secs(2);
+
+/// How a lost connection is made up for.
+#[derive(Debug, Clone)]
+pub struct Reconnect {
+    /// How to connect.
+    pub config: ClientConfig,
+    /// For how long to try, and how long nodes may take to come back after that.
+    pub patience: Duration,
+}
+
+/// What those hear of who follow instances.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// An instance is further than it was.
+    Changed(&'a Tracked),
+    /// Something about the connection.
+    Connection(String),
+}
+
+/// How instances are followed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Following {
+    /// How far.
+    pub(super) until: Until,
+    /// Since when.
+    pub(super) since: Instant,
+    /// How long at most.
+    pub(super) deadline: Instant,
+}
+
+type Changed<'a> = &'a mut dyn FnMut(News<'_>) -> std::io::Result<()>;
+
+/// Waits until instances have ended.
+///
+/// # Errors
+/// [`CommandError`].
+pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, CommandError> {
+    let topics = [Topic::Placements, Topic::Failures, Topic::Instances];
+    context.client.watch(&topics).await?;
+    let since = Instant::now();
+    let mut views: Vec<InstanceView> = Vec::new();
+    for name in &args.instances {
+        let view = latest(&mut context.client, name, args.reconnect).await?;
+        if !views
+            .iter()
+            .any(|it| it.instance_uuid == view.instance_uuid)
+        {
+            views.push(view);
+        }
+    }
+    let following = Following {
+        until: Until::Exited,
+        since,
+        deadline: since + context.wait,
+    };
+    let mut tracker = Tracker::attached(&views);
+    let reconnect = Reconnect {
+        config: context.config.clone(),
+        patience: args.reconnect,
+    };
+    let is_silent = context.json;
+    let out = &mut context.out;
+    for tracked in tracker.all() {
+        tell(out, &News::Changed(tracked), is_silent, false)?;
+    }
+    let changed: Changed<'_> = &mut |news| tell(out, &news, is_silent, false);
+    let client = &mut context.client;
+    let followed = watch_over(client, &mut tracker, following, None, changed).await;
+    attend(
+        client,
+        &mut tracker,
+        following,
+        Some(&reconnect),
+        followed,
+        changed,
+    )
+    .await?;
+    conclude(context, &tracker)
+}
+
+/// The instance a name means: one that is listed, or else the latest that has ended. One that is named in full may be on a
+/// node that is on its way back.
+async fn latest(
+    client: &mut Client,
+    name: &str,
+    patience: Duration,
+) -> Result<InstanceView, CommandError> {
+    let give_up = Instant::now() + patience;
+    let is_whole = name.parse::<Uuid>().is_ok();
+    loop {
+        let error = match instance(client, name).await {
+            Err(CommandError::Resolve(error)) => error,
+            found => return found,
+        };
+        let mut ended = client.ended(Some(name)).await?;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for view in &ended {
+            if !candidates.iter().any(|it| it.uuid == view.instance_uuid) {
+                candidates.push(Candidate {
+                    uuid: view.instance_uuid.clone(),
+                    hostname: None,
+                    about: "ended".to_owned(),
+                });
+            }
+        }
+        if !candidates.is_empty() {
+            let meant = resolve("instance", name, candidates)?;
+            ended.retain(|view| view.instance_uuid == meant.uuid);
+        }
+        match ended.pop() {
+            Some(view) => return Ok(view),
+            None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
+            None => return Err(error.into()),
+        }
+    }
+}
+
+/// Prints news as they come.
+pub(super) fn tell(
+    out: &mut Output<'_>,
+    news: &News<'_>,
+    is_silent: bool,
+    verbose: bool,
+) -> std::io::Result<()> {
+    match news {
+        News::Connection(text) => out.remark(&Printable::new(text)),
+        News::Changed(_) if is_silent => Ok(()),
+        News::Changed(tracked) => {
+            out.line(&tracked.line())?;
+            if verbose && !tracked.reasons().is_empty() {
+                out.lines(&reasons_table(tracked.reasons()))?;
+            }
+            out.flush()
+        }
+    }
+}
+
+/// Prints what is left to say, and says how it all went.
+pub(super) fn conclude(context: &mut Context<'_>, tracker: &Tracker) -> Result<Exit, CommandError> {
+    if context.json {
+        let rows: Vec<Value> = tracker.all().iter().map(Tracked::json).collect();
+        context.out.document(&json!({ "instances": rows }))?;
+    } else {
+        for tracked in tracker.open() {
+            let line = format_args!("{}; gave up waiting", tracked.line());
+            context.out.line(&Printable::new(line))?;
+        }
+    }
+    Ok(tracker.exit())
+}
+
+/// Goes on to follow instances where the connection was lost, `followed` being how the first connection went.
+pub(super) async fn attend(
+    client: &mut Client,
+    tracker: &mut Tracker,
+    following: Following,
+    reconnect: Option<&Reconnect>,
+    mut followed: Result<(), CommandError>,
+    changed: Changed<'_>,
+) -> Result<(), CommandError> {
+    while let Err(CommandError::Client(ClientError::Closed(lost))) = followed {
+        let Some(reconnect) = reconnect.filter(|it| !it.patience.is_zero()) else {
+            return Err(lost.into());
+        };
+        let waited = reconnect.patience;
+        let patience = humantime::format_duration(waited);
+        changed(News::Connection(format!(
+            "{lost}; connecting again, for {patience} at most"
+        )))?;
+        let topics = client.topics().to_vec();
+        let Some(again) = again(reconnect).await else {
+            return Err(CommandError::NotBack { lost, waited });
+        };
+        *client = again;
+        changed(News::Connection("connected again".to_owned()))?;
+        tracker.reattach();
+        followed = match client.watch(&topics).await {
+            Ok(()) => {
+                let back_by = Some(Instant::now() + reconnect.patience);
+                watch_over(client, tracker, following, back_by, changed).await
+            }
+            Err(lost) => Err(lost.into()),
+        };
+    }
+    followed
+}
+
+/// Another session, if there is one in time.
+async fn again(reconnect: &Reconnect) -> Option<Client> {
+    let give_up = Instant::now() + reconnect.patience;
+    loop {
+        match timeout_at(give_up, Client::connect(&reconnect.config)).await {
+            Ok(Ok(client)) => return Some(client),
+            Ok(Err(_)) if Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
+            _ => return None,
+        }
+    }
+}
+
+/// Takes events in, and looks at what runs from time to time, until all are so far. Until `back_by`, if that is given,
+/// nodes may come back with what is not listed.
+pub(super) async fn watch_over(
+    client: &mut Client,
+    tracker: &mut Tracker,
+    following: Following,
+    back_by: Option<Instant>,
+    changed: Changed<'_>,
+) -> Result<(), CommandError> {
+    let deadline = following.deadline;
+    let mut pause = FIRST_LOOK;
+    let mut look = Instant::now() + pause;
+    while !tracker.is_settled() && Instant::now() < deadline {
+        match timeout_at(look.min(deadline), client.next_event()).await {
+            Ok(event) => {
+                if let Some(tracked) = tracker.observe(&event?) {
+                    changed(News::Changed(tracked))?;
+                }
+            }
+            Err(_) if following.until > Until::Placed => {
+                let absence = match back_by.filter(|back_by| Instant::now() < *back_by) {
+                    Some(_) => Absence::MayReturn,
+                    None => Absence::Final,
+                };
+                let within = following.since.elapsed() + AGE_MARGIN;
+                for tracked in look_at(client, tracker, absence, within).await? {
+                    changed(News::Changed(&tracked))?;
+                }
+            }
+            Err(_) => {}
+        }
+        if Instant::now() >= look {
+            pause = (pause * 3 / 2).min(LAST_LOOK);
+            look = Instant::now() + pause;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the scheduler what it knows of the instances that are still open.
+async fn look_at(
+    client: &mut Client,
+    tracker: &mut Tracker,
+    absence: Absence,
+    within: Duration,
+) -> Result<Vec<Tracked>, ClientError> {
+    let open = tracker
+        .open()
+        .map(|tracked| Some(tracked.instance_uuid.clone()));
+    let open: Vec<Option<String>> = open.collect();
+    let scopes = if open.len() > FEW { vec![None] } else { open };
+    let mut changed = Vec::new();
+    for scope in scopes {
+        let concerns = |it: &Tracked| scope.as_ref().is_none_or(|id| it.instance_uuid == *id);
+        let listing = client.list(QueryKind::Instances, scope.as_deref()).await?;
+        changed.extend(observe_kept(client, tracker));
+        if tracker.misses(&listing.instances, concerns) {
+            let ended = client.ended(scope.as_deref()).await?;
+            changed.extend(observe_kept(client, tracker));
+            changed.extend(tracker.observe_ended(&ended, within));
+        }
+        changed.extend(tracker.observe_listing(&listing.instances, absence, concerns));
+    }
+    Ok(changed)
+}
+
+/// Takes in the events that came before a listing: what they say is older than what it says.
+fn observe_kept(client: &mut Client, tracker: &mut Tracker) -> Vec<Tracked> {
+    let mut changed = Vec::new();
+    while let Some(event) = client.kept_event() {
+        changed.extend(tracker.observe(&event).cloned());
+    }
+    changed
+}

@@ -1,0 +1,219 @@
+//! How instances end is told truly, and still when it was missed: `wait`, `--reconnect`, `instances --all`, lost nodes.
+
+use proto_frames::payload::{
+    Delete, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStateEvent,
+    InstanceStopped, InstanceView, LifeState, Payload, PlacementState,
+};
+use proto_frames::{Frame, Kind};
+
+use crate::scheduler::{Peers, Scheduler, answer, instance, instance_of, node, placed};
+
+fn ended(begin: &str, exit_code: Option<i64>) -> InstanceView {
+    InstanceView {
+        state: PlacementState::Ended,
+        exit_code,
+        age_s: 3,
+        ended_at_ms: Some(1_795_000_000_123),
+        waits_for: "ended".into(),
+        ..instance(begin, &node("4c", "node-a"))
+    }
+}
+
+fn running(begin: &str) -> InstanceView {
+    InstanceView {
+        state: PlacementState::Running,
+        reported: Some("active".into()),
+        ..instance(begin, &node("4c", "node-a"))
+    }
+}
+
+fn stopped(view: &InstanceView, exit_code: Option<i64>) -> bytes::Bytes {
+    let stopped = InstanceStopped {
+        instance_uuid: view.instance_uuid.clone(),
+        exit_code,
+        ..InstanceStopped::default()
+    };
+    stopped.encode()
+}
+
+/// A scheduler that answers queries about these instances.
+async fn listing(views: Vec<InstanceView>) -> Scheduler {
+    Scheduler::playing(move |peers, from, frame| {
+        if frame.kind == Kind::QUERY {
+            peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &views, 10));
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_waits_for_an_instance_that_has_ended_is_told_how() {
+    let views = vec![
+        ended("aa", Some(0)),
+        ended("bb", Some(3)),
+        ended("cc", Some(-9)),
+        ended("dd", None),
+    ];
+    let scheduler = listing(views).await;
+    for (name, code, words) in [
+        ("aa", 0, "exit status 0"),
+        ("bb", 6, "exit status 3"),
+        ("cc", 6, "killed by signal 9 (KILL)"),
+        ("dd", 8, "exit status unknown"),
+    ] {
+        let ran = scheduler.ctl(&["wait", name]).await;
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(
+            ran.out.contains(&format!("on node-a (4c000000): {words}")),
+            "{ran:?}"
+        );
+    }
+    let ran = scheduler.ctl(&["wait", "ee"]).await;
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+}
+
+#[tokio::test]
+async fn who_waits_for_an_instance_that_runs_hears_of_its_end() {
+    let view = running("aa");
+    let mut queries = 0;
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        if frame.kind == Kind::QUERY {
+            let views = std::slice::from_ref(&view);
+            peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], views, 10));
+            queries += 1;
+            if queries == 2 {
+                peers.send(from, Kind::INSTANCE_STOPPED, stopped(&view, Some(4)));
+            }
+        }
+    })
+    .await;
+    let ran = scheduler.ctl(&["wait", "--json", "aa"]).await;
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    assert_eq!(ran.json()["instances"][0]["exit_code"], 4);
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_made_up_for_and_what_was_missed_is_learned() {
+    let mut connections = 0;
+    let scheduler =
+        Scheduler::playing(
+            move |peers: &mut Peers, from, frame: &Frame| match frame.kind {
+                Kind::START => {
+                    peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame)));
+                    connections = 1;
+                    peers.close(from);
+                }
+                Kind::QUERY => {
+                    let view = InstanceView {
+                        instance_uuid: ID.to_owned(),
+                        age_s: 0,
+                        ..ended("11", Some(5))
+                    };
+                    let views = if connections == 1 {
+                        vec![view]
+                    } else {
+                        Vec::new()
+                    };
+                    peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &views, 10));
+                }
+                _ => {}
+            },
+        )
+        .await;
+    let file = scheduler.certs.path().join("a.yaml");
+    let text = format!(
+        "start:\n  instance_uuid: {ID}\n  vm_type: process\n  command: [\"true\"]\n  requirements:\n    mem_mb: 64\n    \
+         vcpus: 1\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let ran = scheduler.ctl(&["start", "--wait", &file]).await;
+    assert_eq!(ran.code, Some(6), "{ran:?}");
+    assert!(ran.err.contains("connected again"), "{ran:?}");
+    assert_eq!(scheduler.seen(Kind::START).len(), 1, "sent once");
+    let ran = scheduler
+        .ctl(&["start", "--wait", "--reconnect", "0s", &file])
+        .await;
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+}
+
+const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+#[tokio::test]
+async fn ended_instances_are_listed_where_all_are_asked_for() {
+    let scheduler = listing(vec![running("aa"), ended("bb", Some(-15))]).await;
+    let ran = scheduler.ctl(&["instances"]).await;
+    assert!(!ran.out.contains("bb"), "{ran:?}");
+    let ran = scheduler.ctl(&["instances", "--all"]).await;
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines.len(), 3, "{ran:?}");
+    for part in ["ended", "killed by signal 15 (TERM)", "node-a", "3s ago"] {
+        assert!(lines[2].contains(part), "{ran:?}");
+    }
+    let ran = scheduler.ctl(&["instances", "--all", "--json"]).await;
+    assert_eq!(ran.json()["instances"][1]["exit_code"], -15);
+}
+
+#[tokio::test]
+async fn what_is_deleted_on_a_lost_node_is_said_to_run_until_that_returns() {
+    let lost = InstanceView {
+        state: PlacementState::InDoubt,
+        life: "lost".into(),
+        ..instance("aa", &node("4c", ""))
+    };
+    let plain = InstanceView {
+        state: PlacementState::Lost,
+        ..instance("bb", &node("4c", "node-a"))
+    };
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        let views = [lost.clone(), plain.clone()];
+        match frame.kind {
+            Kind::QUERY => peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &views, 10)),
+            Kind::DELETE => {
+                let delete = Delete::decode(&frame.payload).unwrap();
+                let instance_uuid = delete.instance_uuid;
+                if instance_uuid == plain.instance_uuid && !delete.forget {
+                    let failure = DeleteFailure {
+                        node_uuid: delete.workload_agent_uuid,
+                        instance_uuid,
+                        reason: DeleteFailureReason::NoInstance,
+                    };
+                    return peers.send(from, Kind::DELETE_FAILURE, failure.encode());
+                }
+                if !delete.forget {
+                    let turn = InstanceStateEvent {
+                        instance_uuid: instance_uuid.clone(),
+                        state: LifeState::Lost,
+                        ..InstanceStateEvent::default()
+                    };
+                    peers.send(from, Kind::INSTANCE_STATE, turn.encode());
+                }
+                let deleted = InstanceDeleted {
+                    instance_uuid,
+                    ..InstanceDeleted::default()
+                };
+                peers.send(from, Kind::INSTANCE_DELETED, deleted.encode());
+            }
+            _ => {}
+        }
+    })
+    .await;
+    let ran = scheduler.ctl(&["delete", "--wait", "aa"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.out
+            .contains("will be deleted when its node 4c000000 returns"),
+        "{ran:?}"
+    );
+    let ran = scheduler.ctl(&["delete", "--wait", "bb"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.out.contains("its node is lost"), "{ran:?}");
+    let ran = scheduler.ctl(&["instance", "forget", "aa", "bb"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.out.matches("forgotten").count(), 2, "{ran:?}");
+    assert!(
+        Delete::decode(&scheduler.seen(Kind::DELETE)[3])
+            .unwrap()
+            .forget
+    );
+}
