@@ -266,8 +266,10 @@ impl Tracker {
                 None if absence == Absence::MayReturn => continue,
                 None => Stage::Vanished,
                 Some(view) if is_running(view) => {
-                    let node = node_of(view);
-                    self.all[at].node = node.or(self.all[at].node.take());
+                    if self.is_reattached || tracked.node.is_none() {
+                        let node = node_of(view);
+                        self.all[at].node = node.or(self.all[at].node.take());
+                    }
                     Stage::Running
                 }
                 Some(_) if has_answer => continue,
