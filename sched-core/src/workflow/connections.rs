@@ -92,7 +92,7 @@ impl Scheduler {
                 // The same node over a newer connection: its place stays, and nobody else notices.
                 return self.cluster.replace_connection(key, id, now);
             }
-            self.lose_node(now, key, Departure::Closed);
+            self.lose_node(now, key, Departure::Closed, Vec::new());
         }
         self.timers.cancel(&Timer::GiveUp(key));
         self.cluster.return_node(key, roles, id, now);
@@ -137,7 +137,7 @@ impl Scheduler {
         &mut self,
         now: Instant,
         id: SessionId,
-        unsent: Vec<Message>,
+        mut unsent: Vec<Message>,
         departure: Departure,
     ) {
         // Before anybody is told of anything: it can no longer be told.
@@ -148,7 +148,8 @@ impl Scheduler {
         match session.node() {
             Some(key) => {
                 self.note_departure(key, &session, departure);
-                self.lose_node(now, key, departure);
+                let starts = take_starts(&mut unsent);
+                self.lose_node(now, key, departure, starts);
             }
             None => self.notice(Notice::Left(session.uuid(), session.role())),
         }
@@ -172,8 +173,15 @@ impl Scheduler {
         self.brief(master);
     }
 
-    /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt.
-    fn lose_node(&mut self, now: Instant, key: NodeKey, departure: Departure) {
+    /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt, but for `unsent` ones: those are placed
+    /// again.
+    fn lose_node(
+        &mut self,
+        now: Instant,
+        key: NodeKey,
+        departure: Departure,
+        unsent: Vec<PlacedStart>,
+    ) {
         let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
         let node = self.cluster.nodes().node(key);
@@ -184,7 +192,7 @@ impl Scheduler {
         let given_up = now + self.config.in_doubt_time;
         self.timers.set(Timer::GiveUp(key), given_up);
         // What is placed again finds other nodes only now that this one is off the tables.
-        self.kept_cut_off(key);
+        self.place_untold(now, key, unsent);
         let event = NodeDisconnected {
             node_uuid: uuid.to_string(),
             node_type,
@@ -329,7 +337,13 @@ impl Scheduler {
         });
     }
 
-    fn place_again(&mut self, now: Instant, peer: Uuid, start: PlacedStart, is_undone: bool) {
+    pub(crate) fn place_again(
+        &mut self,
+        now: Instant,
+        peer: Uuid,
+        start: PlacedStart,
+        is_undone: bool,
+    ) {
         let instance = &start.request.instance;
         let held_here = self
             .cluster
@@ -359,6 +373,27 @@ impl Scheduler {
             self.cluster.set_backlog(key, backlog);
         }
     }
+}
+
+/// Takes the STARTs out of a queue that no DELETE behind them takes back.
+fn take_starts(unsent: &mut Vec<Message>) -> Vec<PlacedStart> {
+    let deletes = last_deletes(unsent);
+    let mut starts = Vec::new();
+    let mut rest = Vec::with_capacity(unsent.len());
+    for (at, message) in unsent.drain(..).enumerate() {
+        match message {
+            Message::Start(start)
+                if deletes
+                    .get(&start.request.instance)
+                    .is_none_or(|&delete| delete < at) =>
+            {
+                starts.push(*start);
+            }
+            message => rest.push(message),
+        }
+    }
+    *unsent = rest;
+    starts
 }
 
 /// Where in a queue the last DELETE of each instance is.

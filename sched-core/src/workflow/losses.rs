@@ -10,7 +10,7 @@ use indexmap::IndexSet;
 use sched_model::{Delete, LeaseRenewed, StartFailureReason, Uuid};
 
 use crate::Scheduler;
-use crate::api::action::{Action, DisconnectReason, Message, Order};
+use crate::api::action::{Action, DisconnectReason, Message, Order, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
@@ -18,7 +18,9 @@ use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
-use crate::instance::{AfterLoss, By, Event, Late, Loss, Move, OnLoss, Placing, State, Then, Way};
+use crate::instance::{
+    AfterLoss, By, Event, Instance, Late, Loss, Move, OnLoss, Placing, State, Then, Way,
+};
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
@@ -156,24 +158,35 @@ impl Scheduler {
             .collect()
     }
 
-    /// A node's connection has ended: what it was not told of yet goes elsewhere.
-    pub(crate) fn kept_cut_off(&mut self, key: NodeKey) {
-        if self.instances.is_empty() {
-            return;
+    /// A node's connection has ended: what it was not told of goes elsewhere, the most urgent first, whether it waited for
+    /// the disk or is among the STARTs that were not sent.
+    pub(crate) fn place_untold(&mut self, now: Instant, key: NodeKey, unsent: Vec<PlacedStart>) {
+        let uuid = self.cluster.nodes().node(key).uuid();
+        let is_claimed = |kept: &Instance| {
+            matches!(
+                *kept.state(),
+                State::Placing(Placing { node, ref pending_on, .. }) if node == key && !pending_on.is_given()
+            )
+        };
+        let starts = unsent
+            .into_iter()
+            .map(|start| (start.request.instance.clone(), Some(start)));
+        let mut untold: Vec<(InstanceId, Option<PlacedStart>)> = starts.collect();
+        if !self.instances.is_empty() {
+            let there = self.kept_on(key).into_iter();
+            let claimed =
+                there.filter(|instance| self.instances.get(instance).is_some_and(is_claimed));
+            untold.extend(claimed.map(|instance| (instance, None)));
         }
-        let mut kept_there = self.kept_on(key);
-        self.put_in_order(&mut kept_there, |instance| instance);
-        for instance in kept_there {
-            let Some(kept) = self.instances.get(&instance) else {
-                continue;
-            };
-            if let State::Placing(Placing {
-                node, pending_on, ..
-            }) = kept.state()
-                && *node == key
-                && !pending_on.is_given()
-            {
-                self.release_and_seek(key, &instance, &Cause::NodeLostUntold);
+        self.put_in_order(&mut untold, |(instance, _)| instance);
+        for (instance, start) in untold {
+            match start {
+                Some(start) => self.place_again(now, uuid, start, false),
+                // What was placed before it may have changed it.
+                None if self.instances.get(&instance).is_some_and(is_claimed) => {
+                    self.release_and_seek(key, &instance, &Cause::NodeLostUntold);
+                }
+                None => {}
             }
         }
     }

@@ -6,8 +6,9 @@ use proto_frames::payload::StartFailureReason;
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{Backlog, Command, Dialect, Hello, Input, Message, RefusedConnect};
 
+use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
-use crate::support::world::{Size, World, running};
+use crate::support::world::{Size, World, request, running};
 
 const IN_DOUBT: Duration = Duration::from_secs(15);
 
@@ -256,4 +257,17 @@ fn a_failure_that_all_were_told_is_not_told_again_when_one_of_them_leaves() {
     assert_eq!(world.failures(stays).len(), 1);
     world.cut_unsent(leaves);
     assert_eq!(world.failures(stays), []);
+}
+
+#[test]
+fn of_starts_that_were_not_sent_the_most_urgent_is_placed_again_first() {
+    let (mut world, controller) = World::new().with_controller();
+    let node = world.node_with(1, 200);
+    for (name, priority) in [("low", 10), ("high", 90)] {
+        let start = request(name, 60).movable().priority(priority);
+        world.start_as(controller, start);
+    }
+    let other = world.node_with(2, 60);
+    world.cut_unsent(node);
+    assert_eq!(world.placements(), [("high".to_owned(), other)]);
 }
