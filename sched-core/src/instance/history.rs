@@ -74,8 +74,12 @@ impl History {
 
 impl FromIterator<HistoryEvent> for History {
     fn from_iter<I: IntoIterator<Item = HistoryEvent>>(events: I) -> Self {
-        let mut history = Self::default();
-        events.into_iter().for_each(|event| history.note(event));
+        let events = events.into_iter();
+        let mut history = Self {
+            events: VecDeque::with_capacity(events.size_hint().0.min(MAX_HISTORY)),
+            bytes: 0,
+        };
+        events.for_each(|event| history.note(event));
         history
     }
 }

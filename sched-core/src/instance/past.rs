@@ -1,7 +1,7 @@
 //! Runs of instances that are over: what became of each, how it ended and where. The latest are remembered, also across
 //! restarts; the oldest are forgotten first, by number and by bytes, because launchers' words are in them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ pub(super) struct Past {
     last: u64,
     bytes: usize,
     /// Those that changed and are not noted in the journal.
-    changed: BTreeSet<u64>,
+    changed: Vec<u64>,
 }
 
 impl Run {
@@ -57,7 +57,7 @@ impl Past {
         run.history.shrink();
         self.last += 1;
         self.insert(self.last, run);
-        self.changed.insert(self.last);
+        self.changed.push(self.last);
     }
 
     /// Takes up what was remembered before a restart.
@@ -74,7 +74,7 @@ impl Past {
                 return;
             };
             self.bytes -= oldest.bytes();
-            self.changed.insert(number);
+            self.changed.push(number);
         }
     }
 
@@ -98,13 +98,13 @@ impl Past {
         self.bytes -= run.bytes();
         change(run);
         self.bytes += run.bytes();
-        self.changed.insert(number);
+        self.changed.push(number);
         true
     }
 
-    /// Those that changed since this was asked last.
-    pub(super) fn take_changed(&mut self) -> BTreeSet<u64> {
-        std::mem::take(&mut self.changed)
+    /// One that changed and was not handed out since, in no particular order; the same may come more than once.
+    pub(super) fn next_changed(&mut self) -> Option<u64> {
+        self.changed.pop()
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Run> {
@@ -175,7 +175,8 @@ mod tests {
         }
         assert_eq!(past.size(), (MAX_PAST, MAX_PAST));
         assert_eq!(past.of(&InstanceId::new("0")).count(), 0);
-        assert!(past.take_changed().contains(&1), "it is to be deleted");
+        let mut changed = std::iter::from_fn(|| past.next_changed());
+        assert!(changed.any(|number| number == 1), "it is to be deleted");
         for _ in 0..MAX_PAST {
             past.note(run("long", 100, 1024));
         }

@@ -303,9 +303,9 @@ impl Instances {
         self.past.iter_after(number)
     }
 
-    /// The runs that are over of which something else is to be on disk than is.
-    pub(crate) fn take_changed_runs(&mut self) -> BTreeSet<u64> {
-        self.past.take_changed()
+    /// A run that is over of which something else is to be on disk than is; in no particular order.
+    pub(crate) fn next_changed_run(&mut self) -> Option<u64> {
+        self.past.next_changed()
     }
 
     /// Puts an instance into a state past all checks.

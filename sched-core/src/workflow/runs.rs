@@ -95,7 +95,7 @@ impl Scheduler {
 
     /// Has what changed of runs that are over put on disk.
     pub(crate) fn note_changed_runs(&mut self) {
-        for number in self.instances.take_changed_runs() {
+        while let Some(number) = self.instances.next_changed_run() {
             self.journal.note_run(number);
         }
     }
