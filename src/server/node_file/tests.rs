@@ -175,9 +175,9 @@ fn a_file_that_cannot_be_read_or_is_too_long_is_refused() {
 }
 
 #[test]
-fn the_readme_shows_a_node_file_as_it_is_read() {
-    let readme = include_str!("../../../README.md");
-    let blocks = readme.split("```yaml\n").skip(1);
+fn the_guide_shows_a_node_file_as_it_is_read() {
+    let page = include_str!("../../../docs/how-to/configure-placement.md");
+    let blocks = page.split("```yaml\n").skip(1);
     let shown = blocks
         .filter_map(|block| block.split("```").next())
         .find(|block| block.starts_with("nodes:"));

@@ -331,9 +331,9 @@ fn a_section_that_is_misspelt_is_a_mistake() {
 }
 
 #[test]
-fn the_readme_shows_a_configuration_as_it_is_read() {
-    let readme = include_str!("../../../README.md");
-    let blocks = readme.split("```yaml\n").skip(1);
+fn the_guide_shows_a_configuration_as_it_is_read() {
+    let page = include_str!("../../../docs/how-to/configure-placement.md");
+    let blocks = page.split("```yaml\n").skip(1);
     let shown = blocks
         .filter_map(|block| block.split("```").next())
         .find(|block| block.starts_with("configure:"));

@@ -1,5 +1,5 @@
-//! The lifecycle of a managed instance as a table in `ARCHITECTURE.md`: generated from the core's own. That the core does
-//! what the table says, and nothing else, is tried in `sched-core/src/instance/table/tests.rs`.
+//! The lifecycle of a managed instance as a table in `docs/explanation/lifecycle.md`: generated from the core's own. That
+//! the core does what the table says, and nothing else, is tried in `sched-core/src/instance/table/tests.rs`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ fn next(phase: Phase) -> Vec<Phase> {
 
 #[test]
 fn the_documents_transitions_are_these() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/explanation/lifecycle.md");
     let text = std::fs::read_to_string(&path).expect("the document is there");
     let (before, rest) = text.split_once(BEGIN).expect("the table begins");
     let (_, after) = rest.split_once(END).expect("the table ends");
