@@ -538,7 +538,7 @@ fn ready_input(session: SessionId, payload: Bytes) -> Input {
         disk_available_mb: known(figures.disk_available_mb),
         load: known(figures.load),
         cpus_online: known(figures.cpus_online),
-        hostname: figures.hostname.into(),
+        hostname: figures.hostname.as_ref().into(),
         extras: None,
     };
     Input::Report {

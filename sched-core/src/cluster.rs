@@ -48,7 +48,7 @@ use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::cordons::Cordons;
 use crate::cluster::groups::Groups;
 use crate::cluster::labels::LabelIndex;
-use crate::cluster::ledger::{Entry, Ledger, Measured, Phase, Unconfirmed};
+use crate::cluster::ledger::{Ended, Entry, EntryEnd, Ledger, Measured, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::table::{Slot, Table};
@@ -304,11 +304,13 @@ impl Cluster {
 
     /// Notes that a node does not have an instance any more; whether it was the one that had it.
     pub(crate) fn remove_placement(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let is_there = self.placements.get(instance) == Some(&key);
-        if is_there {
-            self.placements.swap_remove(instance);
+        match self.placements.get_full(instance) {
+            Some((at, _, &holder)) if holder == key => {
+                self.placements.swap_remove_index(at);
+                true
+            }
+            _ => false,
         }
-        is_there
     }
 
     /// Claims on a node what an instance asks for, and places the instance there.
@@ -327,6 +329,17 @@ impl Cluster {
         let was_placed = self.remove_placement(instance, key);
         self.refresh_offer(key);
         Some((entry, was_placed))
+    }
+
+    /// A node says that it does not have an instance: what that means for its claim there, which is to be released where it
+    /// is over.
+    pub(crate) fn end(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EntryEnd {
+        let end = self.nodes.node_mut(key).ledger.end(instance, how);
+        if end == EntryEnd::Open {
+            // Only what goes on may ask for something else by it.
+            self.refresh_offer(key);
+        }
+        end
     }
 
     /// Takes a claim back that was made with the latest START given to its node, which it was not sent after all.

@@ -22,6 +22,7 @@ use crate::journal::claims::Claims;
 use crate::journal::disk::Disk;
 use crate::journal::ends::Ends;
 use crate::journal::recorded::Recorded;
+use crate::timers::earlier;
 
 /// What has changed, what waits for it to be on disk, and how the disk is.
 #[derive(Debug, Default)]
@@ -169,10 +170,7 @@ impl Journal {
 
     /// When there is something to do because time has passed.
     pub(crate) fn due(&self) -> Option<Instant> {
-        [self.disk.due(), self.claims.due()]
-            .into_iter()
-            .flatten()
-            .min()
+        earlier(self.disk.due(), self.claims.due())
     }
 
     /// What is to be handed out now, if anything. `claims_on` = how many claims there are on a node.

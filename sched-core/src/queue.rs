@@ -468,6 +468,17 @@ impl Queue {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
+    /// When the first deadline, the first reservation's end and the next look at those that wait are due. Nothing is where
+    /// nobody waits.
+    #[inline]
+    pub(crate) fn dues(&self, now: Instant) -> [Option<Instant>; 3] {
+        if self.is_empty() {
+            return [None; 3];
+        }
+        let sweep = self.sweep_due(now);
+        [self.deadline_due(), self.reservation_due(), sweep]
+    }
+
     /// When the first reservation ends: [`Queue::take_ended_reservation`].
     pub(crate) fn reservation_due(&self) -> Option<Instant> {
         self.turns.iter().filter_map(Turns::due).min()

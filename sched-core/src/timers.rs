@@ -128,6 +128,13 @@ impl Timers {
         }
     }
 
+    /// Has what a component keeps in step with its data due at this moment, or not at all. Of a kind of which there is one
+    /// timer.
+    #[inline]
+    pub(crate) fn follow(&mut self, kind: Kind, at: Option<Instant>) {
+        self.single[kind as usize] = at;
+    }
+
     /// Has something due at this moment, unless it is due before.
     pub(crate) fn bring_forward(&mut self, timer: Timer, at: Instant) {
         if self.at(&timer).is_none_or(|earlier| at < earlier) {
@@ -241,6 +248,15 @@ impl Timer {
             Self::DrainRetry => Kind::DrainRetry,
             Self::Drain(_) => Kind::Drain,
         }
+    }
+}
+
+/// The earlier of two moments, as far as there are any.
+#[inline]
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -266,7 +266,7 @@ pub struct NodeReport {
     /// CPUs online.
     pub cpus_online: i64,
     /// Host name.
-    pub hostname: Box<str>,
+    pub hostname: ShortText,
     /// What it says of itself beyond the original's figures; `None` where it says nothing.
     pub extras: Option<Box<NodeExtras>>,
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use sched_model::cut::cut;
 
@@ -10,9 +11,9 @@ use sched_model::cut::cut;
 pub const MAX_TEXT_LEN: usize = 1024;
 
 /// A text of at most [`MAX_TEXT_LEN`] bytes: it cannot be made otherwise. A longer one is cut between two characters and
-/// ends with an ellipsis.
+/// ends with an ellipsis. A copy shares it.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct ShortText(Box<str>);
+pub struct ShortText(Arc<str>);
 
 impl ShortText {
     /// The text, or its beginning.
@@ -45,13 +46,13 @@ impl From<String> for ShortText {
 
 impl From<ShortText> for String {
     fn from(text: ShortText) -> Self {
-        text.0.into()
+        text.as_str().into()
     }
 }
 
 impl From<ShortText> for Box<str> {
     fn from(text: ShortText) -> Self {
-        text.0
+        text.as_str().into()
     }
 }
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use sched_model::{Expression, Test};
 
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Slot;
+use crate::maps::Map;
 
 /// Sets kept. Requests come in few shapes; at 100 000 nodes a set takes 12.5 KB, so all of them 3.2 MB.
 const MAX_TERMS: usize = 256;
@@ -40,15 +40,15 @@ pub(crate) fn holds(labels: &[(Box<str>, Box<str>)], expression: &Expression) ->
 /// The labels of the nodes in one table.
 #[derive(Debug, Default)]
 pub(crate) struct LabelIndex {
-    keys: IndexMap<Box<str>, Key>,
-    terms: IndexMap<Box<str>, Term>,
+    keys: Map<Box<str>, Key>,
+    terms: Map<Box<str>, Term>,
     /// Counts changes and uses, so that "before" and "after" can be told.
     clock: u64,
 }
 
 #[derive(Debug, Default)]
 struct Key {
-    values: IndexMap<Box<str>, Posting>,
+    values: Map<Box<str>, Posting>,
     /// When a label with this key changed last.
     changed: u64,
 }
@@ -140,8 +140,8 @@ impl LabelIndex {
         }
         if self.keys.is_empty() {
             // None of the sets has a member.
-            self.keys = IndexMap::new();
-            self.terms = IndexMap::new();
+            self.keys = Map::default();
+            self.terms = Map::default();
         }
     }
 
@@ -262,7 +262,7 @@ impl LabelIndex {
     }
 }
 
-fn matching(keys: &IndexMap<Box<str>, Key>, expression: &Expression) -> SlotSet {
+fn matching(keys: &Map<Box<str>, Key>, expression: &Expression) -> SlotSet {
     let mut set = SlotSet::default();
     let Some(key) = keys.get(expression.key()) else {
         return set;

@@ -352,6 +352,12 @@ impl Node {
         self.report.as_ref().map_or("", |report| &report.hostname)
     }
 
+    /// The same, to be kept elsewhere.
+    pub(crate) fn hostname_text(&self) -> ShortText {
+        let report = self.report.as_ref();
+        report.map_or_else(ShortText::default, |report| report.hostname.clone())
+    }
+
     /// What is free on it with these claims: what it reports as available, scaled, less what is held; and never more
     /// than its capacity less all that was asked for. Where reports of what is available and of what is used were made
     /// at the same moment the second says nothing new. But they come one after the other, and what an instance began

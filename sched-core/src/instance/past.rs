@@ -1,13 +1,14 @@
 //! Runs of instances that are over: what became of each, how it ended and where. The latest are remembered, also across
 //! restarts; the oldest are forgotten first, by number and by bytes, because launchers' words are in them.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use sched_model::Uuid;
+use sched_model::{LifeState, Uuid};
 
 use super::history::{History, HistoryEvent};
+use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
 
@@ -20,24 +21,32 @@ pub const MAX_PAST_BYTES: usize = 8 * 1024 * 1024;
 /// One run of an instance, from its beginning until it was gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The instance.
-    pub(crate) instance: InstanceId,
-    /// When it was gone.
-    pub(crate) at: Instant,
-    /// The node that said how it ended; `None` = it was on none, or its node has not said.
-    pub(crate) node: Option<Uuid>,
-    /// The host name of that node.
-    pub(crate) hostname: ShortText,
-    /// Its exit status, or minus the signal that ended it; `None` = not known.
-    pub(crate) exit_code: Option<i64>,
-    /// What became of it, oldest first.
-    pub(crate) history: History,
+    instance: InstanceId,
+    at: Instant,
+    node: Option<Uuid>,
+    hostname: ShortText,
+    exit_code: Option<i64>,
+    story: Story,
+}
+
+/// What became of an instance in one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Story {
+    /// It was managed, or is remembered from before a restart.
+    Told(History),
+    /// Its node had it since then, where that is known, until it was gone for this cause: most runs are such, and each START
+    /// has one.
+    Plain {
+        since: Option<Instant>,
+        cause: Cause,
+    },
 }
 
 /// Runs that are over, by number.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    runs: BTreeMap<u64, Run>,
+    /// In order of numbers.
+    runs: VecDeque<(u64, Run)>,
     /// The latest number given.
     last: u64,
     bytes: usize,
@@ -46,31 +55,151 @@ pub(super) struct Past {
 }
 
 impl Run {
+    /// A run of a managed instance, which is gone since `at`.
+    pub(super) fn managed(instance: InstanceId, at: Instant, mut history: History) -> Self {
+        history.shrink();
+        Self {
+            instance,
+            at,
+            node: None,
+            hostname: ShortText::default(),
+            exit_code: None,
+            story: Story::Told(history),
+        }
+    }
+
+    /// A run of an instance that was not managed: its node had it `since` then, if that is known, and says `at` that it is
+    /// gone, and why.
+    pub(crate) fn plain(
+        instance: InstanceId,
+        (node, hostname): (Uuid, ShortText),
+        since: Option<Instant>,
+        at: Instant,
+        cause: Cause,
+    ) -> Self {
+        Self {
+            instance,
+            at,
+            node: Some(node),
+            hostname,
+            exit_code: None,
+            story: Story::Plain { since, cause },
+        }
+    }
+
+    /// A run that was remembered before a restart.
+    pub(crate) fn restored(
+        instance: InstanceId,
+        (node, hostname): (Option<Uuid>, ShortText),
+        at: Instant,
+        exit_code: Option<i64>,
+        history: History,
+    ) -> Self {
+        Self {
+            instance,
+            at,
+            node,
+            hostname,
+            exit_code,
+            story: Story::Told(history),
+        }
+    }
+
+    /// The instance.
+    pub(crate) fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// When it was gone.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// The node that said how it ended; `None` = it was on none, or its node has not said.
+    pub(crate) fn node(&self) -> Option<Uuid> {
+        self.node
+    }
+
+    /// The host name of that node.
+    pub(crate) fn hostname(&self) -> &ShortText {
+        &self.hostname
+    }
+
+    /// Its exit status, or minus the signal that ended it; `None` = not known.
+    pub(crate) fn exit_code(&self) -> Option<i64> {
+        self.exit_code
+    }
+
+    /// Notes how it ended: its exit status, or minus a signal.
+    pub(crate) fn set_exit_code(&mut self, exit_code: Option<i64>) {
+        self.exit_code = exit_code;
+    }
+
+    /// Notes which node has said how it ended.
+    pub(crate) fn set_node(&mut self, node: Uuid, hostname: ShortText) {
+        (self.node, self.hostname) = (Some(node), hostname);
+    }
+
+    /// What became of the instance, oldest first.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Cow<'_, HistoryEvent>> {
+        let (told, plain) = match &self.story {
+            Story::Told(history) => (Some(history), None),
+            Story::Plain { since, cause } => (None, Some((*since, cause))),
+        };
+        let told = told.into_iter().flat_map(History::iter).map(Cow::Borrowed);
+        told.chain(plain.into_iter().flat_map(|(since, cause)| {
+            let event = |at, what, cause| HistoryEvent {
+                at,
+                what,
+                node: self.node,
+                cause,
+            };
+            let began = since.map(|at| event(at, LifeState::Running, Cause::KnownSince));
+            let gone = event(self.at, LifeState::Gone, cause.clone());
+            began.into_iter().chain([gone]).map(Cow::Owned)
+        }))
+    }
+
+    /// Why it is over.
+    pub(crate) fn cause(&self) -> Option<&Cause> {
+        match &self.story {
+            Story::Told(history) => history.last().map(|event| &event.cause),
+            Story::Plain { cause, .. } => Some(cause),
+        }
+    }
+
+    /// Bytes of its texts.
     fn bytes(&self) -> usize {
-        self.history.text_bytes() + self.hostname.len()
+        let story = match &self.story {
+            Story::Told(history) => history.text_bytes(),
+            Story::Plain { cause, .. } => cause.text_len(),
+        };
+        story + self.hostname.len()
     }
 }
 
 impl Past {
     /// Notes a run that is over now.
-    pub(super) fn note(&mut self, mut run: Run) {
-        run.history.shrink();
+    pub(super) fn note(&mut self, run: Run) {
         self.last += 1;
-        self.insert(self.last, run);
+        self.bytes += run.bytes();
+        self.runs.push_back((self.last, run));
         self.changed.push(self.last);
+        self.forget_oldest();
     }
 
     /// Takes up what was remembered before a restart.
     pub(super) fn restore(&mut self, number: u64, run: Run) {
         self.last = self.last.max(number);
-        self.insert(number, run);
+        self.bytes += run.bytes();
+        let at = self.runs.partition_point(|(other, _)| *other < number);
+        self.runs.insert(at, (number, run));
+        self.forget_oldest();
     }
 
-    fn insert(&mut self, number: u64, run: Run) {
-        self.bytes += run.bytes();
-        self.runs.insert(number, run);
+    fn forget_oldest(&mut self) {
         while self.runs.len() > MAX_PAST || self.bytes > MAX_PAST_BYTES {
-            let Some((number, oldest)) = self.runs.pop_first() else {
+            let Some((number, oldest)) = self.runs.pop_front() else {
                 return;
             };
             self.bytes -= oldest.bytes();
@@ -90,15 +219,18 @@ impl Past {
         instance: &InstanceId,
         change: impl FnOnce(&mut Run),
     ) -> bool {
-        let after = (Bound::Excluded(number), Bound::Unbounded);
-        let mut noted = self.runs.range_mut(after).rev();
-        let Some((&number, run)) = noted.find(|(_, run)| run.instance == *instance) else {
+        if number == self.last {
+            return false;
+        }
+        let noted = self.runs.iter_mut().rev();
+        let mut noted = noted.take_while(|(other, _)| *other > number);
+        let Some((number, run)) = noted.find(|(_, run)| run.instance == *instance) else {
             return false;
         };
         self.bytes -= run.bytes();
         change(run);
         self.bytes += run.bytes();
-        self.changed.push(number);
+        self.changed.push(*number);
         true
     }
 
@@ -108,27 +240,26 @@ impl Past {
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Run> {
-        self.runs.get(&number)
+        let at = self.runs.binary_search_by_key(&number, |(other, _)| *other);
+        Some(&self.runs.get(at.ok()?)?.1)
     }
 
     /// Those after a number, oldest first.
     pub(super) fn iter_after(&self, number: u64) -> impl Iterator<Item = (u64, &Run)> {
-        let after = (Bound::Excluded(number), Bound::Unbounded);
-        self.runs.range(after).map(|(&number, run)| (number, run))
+        let from = self.runs.partition_point(|(other, _)| *other <= number);
+        self.runs.range(from..).map(|(number, run)| (*number, run))
     }
 
     /// What became of one, as often as it was there; at the end of each run, that.
     pub(super) fn of(
         &self,
         instance: &InstanceId,
-    ) -> impl Iterator<Item = (&HistoryEvent, Option<&Run>)> {
-        let runs = self
-            .runs
-            .values()
-            .filter(move |run| run.instance == *instance);
+    ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
+        let runs = self.runs.iter().map(|(_, run)| run);
+        let runs = runs.filter(move |run| run.instance == *instance);
         runs.flat_map(|run| {
-            let last = run.history.iter().count().saturating_sub(1);
-            let events = run.history.iter().enumerate();
+            let last = run.events().count().saturating_sub(1);
+            let events = run.events().enumerate();
             events.map(move |(at, event)| (event, (at == last).then_some(run)))
         })
     }
@@ -147,7 +278,7 @@ mod tests {
 
     use crate::api::cause::Cause;
 
-    use super::{HistoryEvent, InstanceId, MAX_PAST, MAX_PAST_BYTES, Past, Run};
+    use super::{HistoryEvent, InstanceId, MAX_PAST, MAX_PAST_BYTES, Past, Run, ShortText, Uuid};
 
     fn run(name: &str, events: usize, len: usize) -> Run {
         let at = Instant::now();
@@ -157,14 +288,7 @@ mod tests {
             node: None,
             cause: Cause::Said("x".repeat(len).into()),
         };
-        Run {
-            instance: InstanceId::new(name),
-            at,
-            node: None,
-            hostname: "".into(),
-            exit_code: None,
-            history: (0..events).map(event).collect(),
-        }
+        Run::managed(InstanceId::new(name), at, (0..events).map(event).collect())
     }
 
     #[test]
@@ -193,8 +317,8 @@ mod tests {
         assert!(!past.amend(before, &instance, |_| unreachable!()));
         past.note(run("a", 1, 1));
         assert!(past.amend(before, &instance, |run| {
-            run.exit_code = Some(3);
-            run.hostname = "node".into();
+            run.set_exit_code(Some(3));
+            run.set_node(Uuid::nil(), "node".into());
         }));
         assert_eq!(past.size(), (2, 3 + "node".len()));
         let ends = past
@@ -202,5 +326,39 @@ mod tests {
             .map(|(_, run)| run.map(|run| run.exit_code));
         assert_eq!(ends.collect::<Vec<_>>(), [None, Some(None), Some(Some(3))]);
         assert_eq!(past.iter_after(before).count(), 1);
+    }
+
+    #[test]
+    fn a_plain_run_tells_since_when_it_was_known_and_why_it_is_over() {
+        let at = Instant::now();
+        let node = (Uuid::max(), ShortText::new("node"));
+        let plain = |since| {
+            let instance = InstanceId::new("a");
+            Run::plain(instance, node.clone(), since, at, Cause::Ended)
+        };
+        let known: Vec<_> = plain(Some(at))
+            .events()
+            .map(|it| (it.what.clone(), it.node, it.cause.clone()))
+            .collect();
+        let node = Some(Uuid::max());
+        let gone = (LifeState::Gone, node, Cause::Ended);
+        let began = (LifeState::Running, node, Cause::KnownSince);
+        assert_eq!(known, [began, gone]);
+        assert_eq!(plain(None).events().count(), 1);
+        assert_eq!(plain(None).cause(), Some(&Cause::Ended));
+    }
+
+    #[test]
+    fn what_was_remembered_comes_back_in_the_order_of_its_numbers() {
+        let mut past = Past::default();
+        for number in [5, 2, 9] {
+            past.restore(number, run(&number.to_string(), 1, 1));
+        }
+        past.note(run("new", 1, 1));
+        let numbers = |from| past.iter_after(from).map(|(number, _)| number);
+        assert_eq!(numbers(0).collect::<Vec<_>>(), [2, 5, 9, 10]);
+        assert_eq!(numbers(2).collect::<Vec<_>>(), [5, 9, 10]);
+        let name = |number| past.get(number).map(|run| run.instance().to_string());
+        assert_eq!([name(5), name(3)], [Some("5".to_owned()), None]);
     }
 }

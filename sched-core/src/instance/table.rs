@@ -1,6 +1,7 @@
 //! The table of all instances that the scheduler manages, and what is looked up in it: by when something is due, by the
 //! node that is lost with them, and those on no node.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Instant;
@@ -210,14 +211,8 @@ impl Instances {
             self.due.remove(&(due, instance.clone()));
         }
         self.note_lost(instance, lost_node(&kept.state), None);
-        self.past.note(Run {
-            instance: instance.clone(),
-            at,
-            node: None,
-            hostname: "".into(),
-            exit_code: None,
-            history: std::mem::take(&mut kept.history),
-        });
+        let history = std::mem::take(&mut kept.history);
+        self.past.note(Run::managed(instance.clone(), at, history));
         const SHRINK_ABOVE: usize = 4096;
         if self.kept.capacity() > SHRINK_ABOVE && self.kept.len() < self.kept.capacity() / 4 {
             self.kept.shrink_to(2 * self.kept.len());
@@ -262,10 +257,11 @@ impl Instances {
     pub(crate) fn history(
         &self,
         instance: &InstanceId,
-    ) -> impl Iterator<Item = (&HistoryEvent, Option<&Run>)> {
+    ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
         let now = self.kept.get(instance).into_iter();
         let now = now.flat_map(|kept| kept.history.iter());
-        self.past.of(instance).chain(now.map(|event| (event, None)))
+        let now = now.map(|event| (Cow::Borrowed(event), None));
+        self.past.of(instance).chain(now)
     }
 
     /// Notes the run of an instance that is over and was not managed.

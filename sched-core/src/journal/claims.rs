@@ -13,6 +13,7 @@ use sched_model::Uuid;
 use crate::api::config::LOST_TIME;
 use crate::api::record::ClaimRecord;
 use crate::journal::Journal;
+use crate::timers::earlier;
 
 /// How long after a change the claims on a node are put on disk. A crash loses the claims of STARTs younger than that:
 /// they count as what nothing is known of.
@@ -99,7 +100,7 @@ impl Claims {
     /// When something is to be done next.
     pub(super) fn due(&self) -> Option<Instant> {
         let expires = self.in_order.front().map(|(since, _)| *since + LOST_TIME);
-        [self.due, expires].into_iter().flatten().min()
+        earlier(self.due, expires)
     }
 
     /// Nodes whose claims are put on disk now: all of them if what is put off may never be done, because the scheduler is

@@ -9,6 +9,7 @@ use crate::api::action::PlacedStart;
 use crate::api::disk::{DISK_PATIENCE, DiskState};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::journal::Journal;
+use crate::timers::earlier;
 
 /// STARTs that wait for the disk at once: beyond that they fail at once.
 pub const MAX_HELD_FOR_DISK: usize = 1024;
@@ -264,12 +265,8 @@ impl Disk {
         let is_silent = self.waits_since.filter(|_| self.trouble.is_none());
         let held = self.held.front().map(|(due, _)| *due);
         let unwritten = self.unwritten.front().map(|(due, _)| *due);
-        let due = [
-            is_silent.map(|since| since + DISK_PATIENCE),
-            held,
-            unwritten,
-        ];
-        due.into_iter().flatten().min()
+        let is_silent = is_silent.map(|since| since + DISK_PATIENCE);
+        earlier(is_silent, earlier(held, unwritten))
     }
 
     /// STARTs that were taken in and are not on disk, and those that have failed and still are.

@@ -25,7 +25,7 @@ impl Scheduler {
                 return;
             }
             allowance.look();
-            let row = self.history_row(event, run);
+            let row = self.history_row(&event, run);
             allowance.take_row(row.detail.len());
             result.history.push(row);
         }
@@ -44,9 +44,9 @@ impl Scheduler {
         HistoryRow {
             at_ms: ms(self.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
-            node_uuid: uuid_text(event.node.or(run.and_then(|run| run.node))),
+            node_uuid: uuid_text(event.node.or(run.and_then(Run::node))),
             detail: event.cause.text().into(),
-            exit_code: run.and_then(|run| run.exit_code),
+            exit_code: run.and_then(Run::exit_code),
         }
     }
 
@@ -65,8 +65,8 @@ impl Scheduler {
             }
             allowance.look();
             last = number;
-            let by_host = !pattern.is_empty() && *run.hostname == *pattern;
-            if by_host || run.instance.starts_with(pattern) {
+            let by_host = !pattern.is_empty() && **run.hostname() == *pattern;
+            if by_host || run.instance().starts_with(pattern) {
                 let row = self.ended_row(run);
                 allowance.take_row(row.waits_for.len() + row.hostname.len());
                 result.instances.push(row);
@@ -75,17 +75,17 @@ impl Scheduler {
     }
 
     fn ended_row(&self, run: &Run) -> InstanceView {
-        let last = run.history.last();
         InstanceView {
-            instance_uuid: run.instance.to_string(),
-            node_uuid: uuid_text(run.node),
-            hostname: run.hostname.to_string(),
+            instance_uuid: run.instance().to_string(),
+            node_uuid: uuid_text(run.node()),
+            hostname: run.hostname().to_string(),
             state: PlacementState::Ended,
-            age_s: self.now.saturating_duration_since(run.at).as_secs() as i64,
-            ended_at_ms: Some(ms(self.unix_ms(run.at))),
-            exit_code: run.exit_code,
-            waits_for: last
-                .map(|event| event.cause.text().into())
+            age_s: self.now.saturating_duration_since(run.at()).as_secs() as i64,
+            ended_at_ms: Some(ms(self.unix_ms(run.at()))),
+            exit_code: run.exit_code(),
+            waits_for: run
+                .cause()
+                .map(|cause| cause.text().into())
                 .unwrap_or_default(),
             ..InstanceView::default()
         }

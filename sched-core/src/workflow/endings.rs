@@ -22,9 +22,11 @@ impl Scheduler {
     /// it.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let is_kept = self.instances.contains(instance);
-        let in_doubt = self.cluster.nodes().node(key).ledger().in_doubt(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
-        let unanswered = in_doubt.filter(|_| how == Ended::NotThere);
+        let unanswered = match how {
+            Ended::NotThere => self.cluster.nodes().node(key).ledger().in_doubt(instance),
+            Ended::Failed | Ended::Gone | Ended::CutOff => None,
+        };
         match self.end_entry(key, instance, how) {
             EntryEnd::Unknown | EntryEnd::Over if is_kept => {
                 self.kept_ended(key, instance, how, unanswered.is_some())
@@ -81,7 +83,7 @@ impl Scheduler {
         instance: &InstanceId,
         how: Ended,
     ) -> EntryEnd {
-        self.cluster.ledger_mut(key).end(instance, how)
+        self.cluster.end(key, instance, how)
     }
 
     /// A launcher says that a managed instance has ended on it, while the outcome of its START `is_open`

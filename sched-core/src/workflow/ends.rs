@@ -131,7 +131,7 @@ impl Scheduler {
         self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
         self.note_exit(before.last_run(), instance, end.exit_code);
         // Whether its room is to be released does not matter: it has it again.
-        let _ = self.cluster.ledger_mut(key).end(instance, Ended::Gone);
+        let _ = self.cluster.end(key, instance, Ended::Gone);
     }
 
     /// Whether the only START of an instance on a node is one that its launcher had not come to when it said that the

@@ -2,14 +2,12 @@
 
 use std::time::Instant;
 
-use sched_model::LifeState;
-
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record::{Record, RunRecord};
 use crate::api::text::ShortText;
-use crate::instance::{HistoryEvent, Run};
+use crate::instance::Run;
 
 /// What is known of an instance when its node's word on its end comes.
 #[derive(Debug, Clone, Copy)]
@@ -58,28 +56,13 @@ impl Scheduler {
         why: &Cause,
     ) {
         let node = self.cluster.nodes().node(key);
-        let (uuid, hostname) = (node.uuid(), ShortText::new(node.hostname()));
+        let place = (node.uuid(), node.hostname_text());
         let is_noted = self.instances.amend_run(before.last_run, instance, |run| {
-            (run.node, run.hostname) = (Some(uuid), hostname.clone());
+            run.set_node(place.0, place.1.clone());
         });
         if !is_noted {
-            let event = |at, what, cause: Cause| HistoryEvent {
-                at,
-                what,
-                node: Some(uuid),
-                cause,
-            };
-            let began = before.since;
-            let began = began.map(|since| event(since, LifeState::Running, Cause::KnownSince));
-            let gone = event(self.now, LifeState::Gone, why.kept());
-            self.instances.note_run(Run {
-                instance: instance.clone(),
-                at: self.now,
-                node: Some(uuid),
-                hostname,
-                exit_code: None,
-                history: began.into_iter().chain([gone]).collect(),
-            });
+            let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
+            self.instances.note_run(run);
         }
         self.note_changed_runs();
     }
@@ -88,7 +71,7 @@ impl Scheduler {
     pub(crate) fn note_exit(&mut self, before: u64, instance: &InstanceId, exit_code: Option<i64>) {
         if exit_code.is_some() {
             self.instances
-                .amend_run(before, instance, |run| run.exit_code = exit_code);
+                .amend_run(before, instance, |run| run.set_exit_code(exit_code));
             self.note_changed_runs();
         }
     }
@@ -104,24 +87,23 @@ impl Scheduler {
     pub(crate) fn run_record(&self, number: u64) -> Option<Record> {
         let run = self.instances.run(number)?;
         Some(Record::Run(Box::new(RunRecord {
-            instance: run.instance.to_string().into(),
-            at_ms: self.unix_ms(run.at),
-            node: run.node,
-            hostname: run.hostname.clone().into(),
-            exit_code: run.exit_code,
-            history: run.history.iter().map(|it| self.event_record(it)).collect(),
+            instance: run.instance().to_string().into(),
+            at_ms: self.unix_ms(run.at()),
+            node: run.node(),
+            hostname: run.hostname().as_str().into(),
+            exit_code: run.exit_code(),
+            history: run.events().map(|it| self.event_record(&it)).collect(),
         })))
     }
 
     pub(crate) fn restore_run(&mut self, number: u64, record: RunRecord) {
-        let run = Run {
-            instance: InstanceId::new(&record.instance),
-            at: self.instant_of(record.at_ms),
-            node: record.node,
-            hostname: ShortText::new(&record.hostname),
-            exit_code: record.exit_code,
-            history: record.history.iter().map(|it| self.event_of(it)).collect(),
-        };
+        let run = Run::restored(
+            InstanceId::new(&record.instance),
+            (record.node, ShortText::new(&record.hostname)),
+            self.instant_of(record.at_ms),
+            record.exit_code,
+            record.history.iter().map(|it| self.event_of(it)).collect(),
+        );
         self.instances.restore_run(number, run);
         self.note_changed_runs();
     }

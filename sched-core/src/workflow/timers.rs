@@ -66,17 +66,18 @@ impl Scheduler {
 
     /// Sets the timers of what components keep in their own order.
     pub(crate) fn set_timers(&mut self) {
-        let timers = &mut self.timers;
-        timers.put(Timer::Disk, self.journal.due());
-        timers.put(Timer::States, self.instances.due());
-        timers.put(Timer::QueueDeadlines, self.queue.deadline_due());
-        timers.put(Timer::Reservations, self.queue.reservation_due());
-        timers.put(Timer::Sweep, self.queue.sweep_due(self.now));
-        timers.put(Timer::DrainRetry, self.cluster.cordons().retry_due());
         let is_rest = self.queue.has_work()
             || self.cluster.cordons().is_stirred()
             || self.briefing.is_page_due(&self.peers);
-        timers.put(Timer::Rest, is_rest.then_some(self.now));
+        let [deadline, reservation, sweep] = self.queue.dues(self.now);
+        let timers = &mut self.timers;
+        timers.follow(Kind::Disk, self.journal.due());
+        timers.follow(Kind::States, self.instances.due());
+        timers.follow(Kind::QueueDeadlines, deadline);
+        timers.follow(Kind::Reservations, reservation);
+        timers.follow(Kind::Sweep, sweep);
+        timers.follow(Kind::DrainRetry, self.cluster.cordons().retry_due());
+        timers.follow(Kind::Rest, is_rest.then_some(self.now));
     }
 
     /// The recovery window closes if it is time to, and once it has what waited for that is tried again.

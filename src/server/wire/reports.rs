@@ -11,7 +11,7 @@ use super::names::{check_host_name, check_names};
 use super::{ends, life, node_extras};
 use sched_core::{
     InstanceId, InstanceReport, InstanceState, NodeReport, Report, ReportName, Resources,
-    StatsReport,
+    ShortText, StatsReport,
 };
 
 type Read = Result<Report, Unusable>;
@@ -98,7 +98,7 @@ fn ready(payload: &[u8]) -> Read {
         load: known(figures.load),
         cpus_online: known(figures.cpus_online),
         extras: node_extras::of(&figures)?,
-        hostname: figures.hostname.into(),
+        hostname: ShortText::new(&figures.hostname),
     })))
 }
 
