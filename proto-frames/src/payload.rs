@@ -11,6 +11,7 @@
 pub mod attach_volume;
 pub mod concentrator;
 pub mod configure;
+pub mod connection_aborted;
 pub mod guard;
 pub mod instance_end;
 pub mod node_capacity;
@@ -41,6 +42,7 @@ pub use concentrator::{CnciNet, ConcentratorInstanceAdded, RefreshCnci};
 pub use configure::{
     Configuration, ConfigureController, ConfigureLauncher, ConfigureScheduler, ConfigureStorage,
 };
+pub use connection_aborted::ConnectionAborted;
 pub use document::Payload;
 pub use instance_end::{EndKind, InstanceEnd};
 pub use node_capacity::{CountedAs, NodeCapacity};

@@ -5,11 +5,12 @@ use proto_frames::payload::evacuate::{DEFAULT_PARALLEL, MAX_PARALLEL};
 use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
-    AttemptFailed, CommandFailure, CommandFailureReason, CountedAs, DrainProgress, DrainState,
-    Evacuate, EvacuateMode, HistoryRow, InstanceQueued, InstanceStateEvent, InstanceView,
-    LeaseRenewed, LifeCommand, LifeState, MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodeView,
-    Payload, PayloadError, PayloadErrorKind, QueryKind, QueryResult, Ratio, Restore, RestoreMode,
-    Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update,
+    AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs,
+    DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, InstanceQueued,
+    InstanceStateEvent, InstanceView, LeaseRenewed, LifeCommand, LifeState, MAX_DEADLINE, Migrate,
+    Misfit, NodeCapacity, NodeView, Payload, PayloadError, PayloadErrorKind, QueryKind,
+    QueryResult, Ratio, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure,
+    StartFailureReason, Suspend, Update,
 };
 
 fn text(text: &str) -> String {
@@ -70,6 +71,10 @@ fn commands_are_written_as_documented() {
             ..NodeCapacity::default()
         },
         "node_capacity:\n  cpu_ratio: \"16\"\n  mem_ratio: \"1.5\"\n  disk_ratio: \"1\"\n  reserved_mem_mb: 512\n  accounting: measured\n  mem_limit: true\n  disk_limit: false\n"
+    );
+    written!(
+        ConnectionAborted ConnectionAborted { detail: text("why") },
+        "connection_aborted:\n  detail: why\n"
     );
     written!(LeaseRenewed LeaseRenewed { seq: u64::MAX }, "lease_renewed:\n  seq: 18446744073709551615\n");
 }

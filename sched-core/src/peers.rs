@@ -38,6 +38,8 @@ use crate::peers::session::{Identity, Session, identity};
 pub(crate) struct Peers {
     sessions: Map<SessionId, Session>,
     identities: Map<Identity, SessionId>,
+    /// Sessions of launchers that are to say which process they are of before they replace another.
+    candidates: Map<SessionId, Hello>,
     /// UUIDs that were claimed with a certificate bound to them.
     bindings: Bindings,
     /// Controllers in order; the first is master.
@@ -128,6 +130,26 @@ impl Peers {
         self.identities.insert(identity, id)
     }
 
+    /// A launcher that was admitted has a session, beside the one that it may replace once its process is known.
+    pub(crate) fn connect_candidate(&mut self, id: SessionId, hello: Hello, now: Instant) {
+        self.sessions.insert(id, Session::new(hello, now));
+        self.candidates.insert(id, hello);
+    }
+
+    /// A session that may replace another, if it is one; no longer, then.
+    pub(crate) fn take_candidate(&mut self, id: SessionId) -> Option<Hello> {
+        if self.candidates.is_empty() {
+            return None;
+        }
+        self.candidates.swap_remove(&id)
+    }
+
+    /// A candidate takes the place of the earlier session of its launcher, if there is one: that one.
+    pub(crate) fn replace_by_candidate(&mut self, id: SessionId) -> Option<SessionId> {
+        let identity = self.session(id).identity();
+        self.identities.insert(identity, id)
+    }
+
     /// Lists a session as a controller's, in the place of the one that it replaces if there is one.
     pub(crate) fn add_controller(&mut self, id: SessionId, replaced: Option<SessionId>) -> Place {
         let mut controllers = self.controllers.iter_mut();
@@ -151,6 +173,7 @@ impl Peers {
             self.identities.swap_remove(&identity);
         }
         self.subscribers.retain(|&other| other != id);
+        self.take_candidate(id);
         if session.role.contains(Role::OPERATOR) {
             self.answers.forget(id);
         }

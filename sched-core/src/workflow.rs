@@ -33,6 +33,7 @@ pub(crate) mod suspend;
 pub(crate) mod timers;
 pub(crate) mod tries;
 pub(crate) mod turn;
+mod twins;
 pub(crate) mod update;
 pub(crate) mod waiting;
 pub(crate) mod workloads;

@@ -83,6 +83,8 @@ pub struct Settings {
     pub lease: Option<Duration>,
     /// What ends are numbered by.
     pub numbering: Numbering,
+    /// Drawn for this process, so that two launchers with one state directory are told apart.
+    pub incarnation: Uuid,
 }
 
 /// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.

@@ -15,6 +15,7 @@ use super::simulate::Simulation;
 use super::state::StateError;
 use crate::net::address::Endpoint;
 use crate::net::link::{ConnectError, Timeouts};
+use crate::printable::Printable;
 
 /// Time between two reports; the original's.
 pub const DEFAULT_REPORT_INTERVAL: Duration = Duration::from_secs(6);
@@ -119,6 +120,9 @@ pub enum LauncherError {
     /// The scheduler cannot be reached, and trying again would not help.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The scheduler refuses this launcher for good; its words.
+    #[error("the scheduler refuses this launcher: {0}")]
+    Refused(Printable),
     /// The cgroup asked for cannot be used.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto_frames::{Encoding, Frame, Uuid};
+use proto_frames::payload::cut::cut;
+use proto_frames::payload::{ConnectionAborted, Payload};
+use proto_frames::{Encoding, Frame, Kind, Uuid};
 use rustix::process::{Resource, Rlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -23,6 +25,7 @@ use super::simulate::Simulated;
 use super::state::StateDir;
 use super::traces::Traces;
 use crate::net::link::{Hello, Link, LinkClosed};
+use crate::printable::Printable;
 
 /// Connections being opened at a time by one process, however many nodes it simulates: enough to keep a scheduler's
 /// handshakes busy.
@@ -38,6 +41,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Longest time beyond the stop grace that stopping all workloads may take at shutdown; what is killed ends at once
 /// unless the kernel holds it.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Bytes of the scheduler's words that are shown when it refuses this launcher: a few lines.
+const MAX_REFUSAL_LEN: usize = 1024;
 
 /// Runs a launcher, or many made-up ones, until `shutdown` is ready or one cannot go on.
 ///
@@ -239,6 +245,7 @@ impl Node {
             },
             lease: lease(config),
             numbering,
+            incarnation: Uuid::new_v4(),
         });
         let hello = Hello {
             role: config.role,
@@ -275,6 +282,11 @@ impl Node {
             };
             match woken {
                 Ok(Ok(woken)) => {
+                    if let Woken::Received(frame) = &woken
+                        && let Some(detail) = refusal(frame)
+                    {
+                        return Err(LauncherError::Refused(detail));
+                    }
                     if let Woken::Ending = woken {
                         deadline = Some(Instant::now() + self.config.stop_grace + STOP_DEADLINE);
                     }
@@ -421,6 +433,16 @@ impl Node {
             let _ = timeout(LINGER, link.sender.closed()).await;
         }
     }
+}
+
+/// Why the scheduler refuses this launcher for good, if the frame says so: one without words does not, as those of the
+/// original do not.
+fn refusal(frame: &Frame) -> Option<Printable> {
+    if frame.kind != Kind::CONNECTION_ABORTED {
+        return None;
+    }
+    let aborted = ConnectionAborted::decode(&frame.payload).ok()?;
+    (!aborted.detail.is_empty()).then(|| Printable::new(cut(&aborted.detail, MAX_REFUSAL_LEN)))
 }
 
 /// The next thing that happens on the connection. Nothing is lost where the wait is given up.

@@ -126,6 +126,7 @@ fn class_of(notice: &Notice) -> Option<(Class, Who)> {
         Notice::Failed(..) => (Class::Failed, Who::Nobody),
         Notice::Restored(_) => (Class::Restored, Who::Nobody),
         Notice::Disk(_) => (Class::Disk, Who::Nobody),
+        Notice::Twins { node, .. } => (Class::Twins, Who::Peer(*node)),
         Notice::Pressure(node, _) => (Class::Pressure, Who::Peer(*node)),
         Notice::Dropped(_, node) => (Class::Dropped, Who::Peer(*node)),
         Notice::ClaimsForgotten(node, _) => (Class::Dropped, Who::Peer(*node)),

@@ -30,4 +30,5 @@ mod priorities;
 mod program;
 mod queueing;
 mod retries;
+mod twins;
 mod world;

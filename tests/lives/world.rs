@@ -180,7 +180,8 @@ impl Cluster {
             .push((name.to_owned(), command.spawn().unwrap()));
     }
 
-    fn launcher(&self, name: &str, flags: &[&str]) -> Command {
+    /// The command that runs a launcher.
+    pub(crate) fn launcher(&self, name: &str, flags: &[&str]) -> Command {
         let usual = [
             ["--mem", NODE_MEM],
             ["--cpus", "1"],

@@ -7,3 +7,4 @@ mod floods;
 mod matrix;
 mod random_hostile;
 mod standing;
+mod twins;

@@ -211,6 +211,7 @@ impl Behaviour {
                 self.session(by);
             }
             DisconnectReason::Silent => self.number(2),
+            DisconnectReason::Twin { .. } => self.number(3),
         }
     }
 

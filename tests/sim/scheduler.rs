@@ -293,6 +293,9 @@ impl World {
                 }
             }
             Action::Refuse { why, .. } => panic!("a peer is refused: {why}"),
+            Action::Notice(Notice::Twins { node, .. }) => {
+                panic!("{node} has one launcher at a time, and is taken to have two")
+            }
             Action::Disconnect { session, why } => {
                 self.note(format_args!("{session:?} is ended: {why}"));
                 let link = self.network.of_session(session);

@@ -55,6 +55,9 @@ record! {
         fault: String as "fault" unless empty,
         /// Whether that is because it is short of memory, so that moving instances away helps (added by this project).
         pressure: bool as "pressure" unless empty,
+        /// A random UUID of the launcher's process: it tells one that connects again from two under one UUID. Said in the
+        /// first report of a connection; empty otherwise (added by this project).
+        incarnation: String as "incarnation" unless empty,
         /// How long after the last answered STATS the launcher ends the instances that may then be started elsewhere;
         /// `None` where it does not (added by this project).
         lease: Option<Span> as "lease" unless empty,

@@ -67,6 +67,7 @@ capabilities:
 - suspend
 - migrate
 starts_seen: 1071
+incarnation: 67d86208-b46c-4465-9018-e14187d4010e
 shares: fe2970fa-7b36-460b-8b79-9eb4745e62f2
 vm_types:
 - process

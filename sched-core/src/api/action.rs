@@ -1,5 +1,6 @@
 //! What the core wants done: messages sent, connections ended, things remembered, people told.
 
+use core::net::SocketAddr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -256,6 +257,13 @@ pub enum DisconnectReason {
     /// there to say so.
     #[error("no report for longer than its lease")]
     Silent,
+    /// A launcher's process reports for a node that the process of another launcher reports for, which was there first
+    /// and is connected. It is told so.
+    #[error("another launcher is connected with its UUID")]
+    Twin {
+        /// Where that one's connection comes from, if that is known.
+        first: Option<SocketAddr>,
+    },
 }
 
 /// Something people may want to know.
@@ -326,6 +334,15 @@ pub enum Notice {
     IllegalTransition(IllegalTransition),
     /// A node is short of memory, or something has happened about that.
     Pressure(Uuid, PressureNews),
+    /// The processes of two launchers report for one node: the one that was there first has come back.
+    Twins {
+        /// The node.
+        node: Uuid,
+        /// Where the first one is.
+        first: Option<SocketAddr>,
+        /// Where the newcomer was.
+        newcomer: Option<SocketAddr>,
+    },
 }
 
 impl Notice {

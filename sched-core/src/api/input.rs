@@ -317,6 +317,8 @@ pub struct NodeExtras {
     pub is_short_of_memory: bool,
     /// What it has left, in a STATS; not kept with the rest.
     pub available: Option<Available>,
+    /// What tells its launcher's process from every other, in the first report of a connection; not kept with the rest.
+    pub incarnation: Option<Uuid>,
     /// How long its launcher lets instances under its lease run without hearing from the scheduler; counts only with
     /// [`Capabilities::LEASE`].
     pub lease: Option<Duration>,

@@ -15,6 +15,7 @@ use crate::cluster::advice::Advised;
 use crate::cluster::failures::Failures;
 use crate::cluster::index::ColumnId;
 use crate::cluster::ledger::{Claims, Ledger, Measured};
+use crate::cluster::processes::Processes;
 use crate::cluster::questions::Questions;
 use crate::cluster::table::Slot;
 use crate::cluster::traits::Traits;
@@ -118,6 +119,8 @@ pub(crate) struct Node {
     pub(super) since: Instant,
     /// Where its latest connection came from.
     pub(super) address: Option<SocketAddr>,
+    /// The processes of launchers that have reported for it.
+    pub(super) processes: Processes,
     /// How its latest connection ended, once it has.
     pub(super) departure: Departure,
     pub(super) status: NodeStatus,
@@ -176,6 +179,7 @@ impl Node {
             presence: Presence::Connected(session),
             since: now,
             address: None,
+            processes: Processes::default(),
             departure: Departure::Broken,
             status: NodeStatus::Connected,
             backlog: Backlog::Clear,

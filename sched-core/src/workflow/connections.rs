@@ -30,6 +30,9 @@ impl Scheduler {
             Ok(bound) => self.note_bound(hello.uuid, bound),
             Err(why) => return self.act(Action::Refuse { session: id, why }),
         }
+        if self.connect_candidate(now, id, &hello) {
+            return;
+        }
         let configuration = self.peers.configuration(hello.dialect);
         self.send(id, Message::Connected { configuration });
         self.notice(Notice::Connected(hello.uuid, hello.role));
@@ -58,7 +61,7 @@ impl Scheduler {
     }
 
     /// A launcher: a new node, a lost one that is back, or a newer connection of one that is there.
-    fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
+    pub(crate) fn connect_node(&mut self, now: Instant, id: SessionId, hello: &Hello) {
         let roles = Role(hello.role.0 & LAUNCHER.0);
         let key = match self.cluster.nodes().by_uuid(hello.uuid) {
             Some(key) => {

@@ -22,7 +22,9 @@ use crate::workflow::endings::Heard;
 use crate::workflow::recovery::RETRIES_PER_READY;
 
 impl Scheduler {
-    pub(crate) fn ready(&mut self, now: Instant, id: SessionId, report: Box<NodeReport>) {
+    pub(crate) fn ready(&mut self, now: Instant, id: SessionId, mut report: Box<NodeReport>) {
+        let extras = report.extras.as_mut();
+        self.note_process(now, id, extras.and_then(|extras| extras.incarnation.take()));
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
@@ -101,6 +103,8 @@ impl Scheduler {
         parcel: Parcel,
         mut report: StatsReport,
     ) {
+        let extras = report.extras.as_mut();
+        self.note_process(now, id, extras.and_then(|extras| extras.incarnation.take()));
         self.take_ends(now, id, &mut report);
         let Some(key) = self.peers.node_of(id) else {
             return;

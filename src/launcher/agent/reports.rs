@@ -127,8 +127,14 @@ impl Agent {
         last: Option<Instant>,
     ) {
         let lease = self.announced_lease(now);
+        // Which process this is does not change on a connection.
+        let is_first = last.is_none();
         let ready = Ready {
             lease: lease.map(span),
+            incarnation: match is_first {
+                true => self.settings.incarnation.to_string(),
+                false => String::new(),
+            },
             ..self.ready(host, starts_seen)
         };
         let Reported {
@@ -146,7 +152,7 @@ impl Agent {
         // First what runs here: by the time the scheduler knows of room, it knows what of it is asked for.
         self.send(Message::Stats(Box::new(stats)));
         let status = self.status(host);
-        if last.is_none() && status == Status::Full {
+        if is_first && status == Status::Full {
             // FULL has no figures, and a scheduler that has just started does not know the node.
             self.send(Message::Ready(Box::new(ready.clone())));
         }
@@ -231,6 +237,7 @@ impl Agent {
             shared_by: ready.shared_by.clone(),
             capabilities: ready.capabilities.clone(),
             lease: ready.lease,
+            incarnation: ready.incarnation.clone(),
             starts_seen: ready.starts_seen,
             vm_types: ready.vm_types.clone(),
             fault: ready.fault.clone(),

@@ -402,6 +402,7 @@ fn settings(node_uuid: Uuid) -> Settings {
         features: Features::default(),
         runs: Runs::Processes,
         lease: None,
+        incarnation: Uuid::from_u128(0x1ca),
         numbering: NUMBERING,
     }
 }

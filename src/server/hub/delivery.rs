@@ -8,9 +8,11 @@
 //! which nothing is placed meanwhile.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use proto_frames::payload::Payload;
 use proto_frames::{Frame, Kind, Role, Uuid};
 
 use super::{Hub, PeerState, Turn};
@@ -22,7 +24,7 @@ use crate::server::limits::{
 };
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
-use crate::server::wire;
+use crate::server::wire::{self, Place};
 use sched_core::{
     Action, Backlog, Departure, DisconnectReason, Input, Message, Scheduler, SessionId,
 };
@@ -92,8 +94,15 @@ impl Hub {
                     self.refuse(turn, session, why);
                 }
                 Action::Disconnect { session, why } => {
-                    if let DisconnectReason::Replaced { by } = why {
-                        self.note_replaced(session, by, turn.now);
+                    match why {
+                        DisconnectReason::Replaced { by } => {
+                            self.note_replaced(session, by, turn.now);
+                        }
+                        DisconnectReason::Twin { first } => {
+                            self.refuse_twin(scheduler, turn, session, first);
+                            continue;
+                        }
+                        DisconnectReason::Silent => {}
                     }
                     self.disconnect(scheduler, turn, session, Weight::News, why);
                 }
@@ -220,6 +229,43 @@ impl Hub {
             turn.wakers.extend(pushed.writer);
         }
         peer.outbox.finish();
+    }
+
+    /// Ends the connection of a launcher whose node another one reports for, and tells it so.
+    fn refuse_twin(
+        &self,
+        scheduler: &mut Scheduler,
+        turn: &mut Turn<'_>,
+        session: SessionId,
+        first: Option<SocketAddr>,
+    ) {
+        let Some((_, peer)) = self.peers.remove(&session) else {
+            return;
+        };
+        let line = format_args!(
+            "refused {} {} at {}: another launcher with this UUID is connected from {}",
+            peer.role,
+            peer.uuid,
+            peer.from,
+            Place(first)
+        );
+        let who = Who::Peer(peer.uuid);
+        self.notices
+            .say(Class::Refused, who, Weight::Warning, line, turn.now);
+        let payload = wire::twin(peer.uuid, first).encode();
+        let frame = Frame::new(Kind::CONNECTION_ABORTED, Uuid::nil(), payload);
+        let message = Message::Forward(wire::parcel(frame));
+        if let Ok(pushed) = peer.outbox.push(message, 0, None) {
+            turn.wakers.extend(pushed.writer);
+        }
+        peer.outbox.finish();
+        // A launcher that has reported nothing else was told nothing that has to be told to others.
+        let ended = Input::Disconnected {
+            session,
+            unsent: Vec::new(),
+            departure: Departure::Closed,
+        };
+        scheduler.handle(turn.now, ended);
     }
 
     /// A peer's writer wrote something; `queued` bytes still wait.

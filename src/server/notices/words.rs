@@ -4,7 +4,7 @@ use std::fmt;
 
 use proto_frames::Uuid;
 
-use crate::server::wire::kind_of;
+use crate::server::wire::{Place, kind_of};
 use sched_core::{MAX_BINDINGS, Notice, PressureNews};
 
 /// A notice as a line for people.
@@ -60,7 +60,7 @@ fn fmt_pressure(node: &Uuid, news: &PressureNews, f: &mut fmt::Formatter<'_>) ->
 }
 
 impl Words<'_> {
-    /// What is said of nodes that are not connected.
+    /// What is said of nodes that are not connected, or connected twice.
     fn fmt_about_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Notice::NodeLost(node) => write!(
@@ -82,6 +82,18 @@ impl Words<'_> {
             Notice::NodeForgotten(node) => {
                 write!(f, "{node} is forgotten: it is not listed any more")
             }
+            Notice::Twins {
+                node,
+                first,
+                newcomer,
+            } => write!(
+                f,
+                "node {node}: two launchers report for it: the one at {}, and a newcomer at {}, which is refused while the \
+                 other is connected. Its state directory is a copy, or both were given one --uuid: give it a state \
+                 directory of its own",
+                Place(*first),
+                Place(*newcomer)
+            ),
             _ => Ok(()),
         }
     }
@@ -141,7 +153,8 @@ impl fmt::Display for Words<'_> {
             Notice::NodeLost(_)
             | Notice::NodeGivenUp(_)
             | Notice::NodeNotBack(_)
-            | Notice::NodeForgotten(_) => self.fmt_about_losses(f),
+            | Notice::NodeForgotten(_)
+            | Notice::Twins { .. } => self.fmt_about_losses(f),
             Notice::Master(uuid) => write!(f, "controller {uuid} is master"),
             Notice::NotPermitted(..)
             | Notice::NotMaster(..)

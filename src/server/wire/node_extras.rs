@@ -29,7 +29,8 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         && figures.shared_by.is_empty()
         && figures.capabilities.is_empty()
         && figures.vm_types.is_empty()
-        && figures.fault.is_empty();
+        && figures.fault.is_empty()
+        && figures.incarnation.is_empty();
     if is_silent {
         return Ok(None);
     }
@@ -61,6 +62,13 @@ pub(super) fn of(figures: &Figures<'_>) -> Result<Option<Box<NodeExtras>>, Unusa
         shares: match &*figures.shares {
             "" => None,
             uuid => Some(node_uuid("shares", uuid)?),
+        },
+        incarnation: match &*figures.incarnation {
+            "" => None,
+            uuid => Some(
+                canonical_uuid(uuid)
+                    .map_or_else(|| bad("incarnation: expected a UUID".to_owned()), Ok)?,
+            ),
         },
         shared_by: figures
             .shared_by

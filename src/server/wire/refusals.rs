@@ -1,6 +1,10 @@
 //! Why something was refused, in words.
 
-use proto_frames::payload::CommandRefused;
+use std::fmt;
+use std::net::SocketAddr;
+
+use proto_frames::Uuid;
+use proto_frames::payload::{CommandRefused, ConnectionAborted};
 
 use super::kinds::kind_of;
 use sched_core::{RefusalCause, Refused};
@@ -15,6 +19,30 @@ pub(in crate::server) fn refused(refused: &Refused) -> CommandRefused {
         reason: refused.cause.reason(),
         detail: detail(refused),
         instance_uuid: refused.instance.as_ref().map(ToString::to_string),
+    }
+}
+
+/// What a launcher is told that is refused because another one, at `first`, reports for its node.
+pub(in crate::server) fn twin(node: Uuid, first: Option<SocketAddr>) -> ConnectionAborted {
+    let place = Place(first);
+    ConnectionAborted {
+        detail: format!(
+            "another launcher with the UUID of this node, {node}, is connected from {place}, and was there first. This one's \
+             state directory is a copy, or both were given one --uuid: stop one of the two, or give this one a state \
+             directory of its own (an empty one; it gets a UUID of its own then)"
+        ),
+    }
+}
+
+/// Where a peer is, for people.
+pub(in crate::server) struct Place(pub(in crate::server) Option<SocketAddr>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("an unknown address"),
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct World {
     sessions: u64,
     said: Vec<(SessionId, Message)>,
     refused: Vec<(SessionId, RefusedConnect)>,
+    /// Nodes that two launchers were said to report for.
+    pub(crate) twins: Vec<Uuid>,
     peers: HashMap<SessionId, Uuid>,
     /// The most that each node ever said to have available: what it has in all.
     totals: HashMap<Uuid, Size>,
@@ -163,6 +165,7 @@ impl World {
             sessions: 0,
             said: Vec::new(),
             refused: Vec::new(),
+            twins: Vec::new(),
             peers: HashMap::new(),
             totals: HashMap::new(),
             store: Store::default(),
@@ -216,6 +219,7 @@ impl World {
             match action {
                 Action::Send { to, message } => self.said.push((to, message)),
                 Action::Refuse { session, why } => self.refused.push((session, why)),
+                Action::Notice(Notice::Twins { node, .. }) => self.twins.push(node),
                 Action::Disconnect { session, .. } => {
                     let unsent = self.take_unsent(session);
                     let departure = Departure::Broken;

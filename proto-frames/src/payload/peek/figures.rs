@@ -41,6 +41,8 @@ pub struct Figures<'a> {
     pub fault: Cow<'a, str>,
     /// Whether that is because it is short of memory.
     pub pressure: bool,
+    /// A UUID of the launcher's process; empty where it does not say.
+    pub incarnation: Cow<'a, str>,
     /// How long it lets instances run when it is cut off.
     pub lease: Option<Span>,
     /// A number for LeaseRenewed to answer.
@@ -60,6 +62,9 @@ impl<'a> Figures<'a> {
             ("", "", Found::Text(text)) if at.key == "hostname" => self.hostname = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "shares" => self.shares = borrowed(text)?,
             ("", "", Found::Text(text)) if at.key == "fault" => self.fault = borrowed(text)?,
+            ("", "", Found::Text(text)) if at.key == "incarnation" => {
+                self.incarnation = borrowed(text)?;
+            }
             ("", "", Found::Bool(pressure)) if at.key == "pressure" => self.pressure = pressure,
             ("", "", Found::Text(text)) if at.key == "lease" => {
                 self.lease = Some(std::str::from_utf8(text).ok()?.parse().ok()?);
@@ -134,6 +139,7 @@ macro_rules! figures_of {
             vm_types: $from.vm_types.into_iter().map(Into::into).collect(),
             fault: $from.fault.into(),
             pressure: $from.pressure,
+            incarnation: $from.incarnation.into(),
             lease: $from.lease,
             lease_seq: $from.lease_seq,
         }
