@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod book;
+mod console;
+mod examples;
 mod generated;
 mod help;
 mod links;
