@@ -23,6 +23,26 @@ fn the_tutorial_runs_as_it_is_shown() {
     run("docs/tutorial.md");
 }
 
+#[test]
+fn the_guide_to_refusals_runs_as_it_is_shown() {
+    run("docs/how-to/explain-a-refusal.md");
+}
+
+#[test]
+fn the_guide_to_drains_runs_as_it_is_shown() {
+    run("docs/how-to/drain-a-node.md");
+}
+
+#[test]
+fn the_guide_to_priorities_runs_as_it_is_shown() {
+    run("docs/how-to/priorities.md");
+}
+
+#[test]
+fn the_guide_to_suspending_runs_as_it_is_shown() {
+    run("docs/how-to/suspend-move-update.md");
+}
+
 /// Runs all blocks of a page in a directory of its own.
 fn run(path: &str) {
     let mut page = Page::read(&crate::text(path));

@@ -29,7 +29,9 @@ fn kind(yaml: &str) -> Option<Kind> {
 /// What is wrong with it.
 fn mistake(kind: Kind, yaml: &[u8]) -> Option<String> {
     match kind {
-        Kind::Start => Start::decode_template(yaml).err().map(|error| error.to_string()),
+        Kind::Start => Start::decode_template(yaml)
+            .err()
+            .map(|error| error.to_string()),
         Kind::Configuration => {
             let unknown = fuzz_support::unknown_keys(yaml);
             let first = unknown.first().map(|key| format!("unknown key {key}"));

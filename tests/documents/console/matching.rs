@@ -211,6 +211,8 @@ fn words(cell: &str) -> Vec<Token<'_>> {
             tokens[at - 1] = Token::Varying;
         }
     }
+    // `59m 59s` is one length of time.
+    tokens.dedup_by(|a, b| *a == Token::Varying && a == b);
     tokens
 }
 

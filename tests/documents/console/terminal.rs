@@ -16,6 +16,9 @@ use super::matching::{Extra, Names};
 /// Long enough for anything on a busy machine; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long is waited for what a page shows where that is to be written into it: long enough for a report of every node.
+const UPDATE_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Pause between two looks at what is asked again until it is as it should be.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -33,6 +36,14 @@ const ASKS: &[&str] = &[
     "ciaoctl nodes",
     "ciaoctl queue",
 ];
+
+fn deadline() -> Duration {
+    if crate::is_update() {
+        UPDATE_DEADLINE
+    } else {
+        DEADLINE
+    }
+}
 
 /// Everything that runs for a page.
 pub(super) struct Cluster {
@@ -96,7 +107,7 @@ impl Cluster {
             if self.names.matches(shown, &printed, Extra::None) {
                 return Ran::AsShown;
             }
-            if !asks || begun.elapsed() > DEADLINE || shown.is_empty() {
+            if !asks || begun.elapsed() > deadline() || shown.is_empty() {
                 return Ran::Otherwise(printed);
             }
             thread::park_timeout(LOOK_EVERY);
@@ -201,7 +212,7 @@ impl Cluster {
             if self.names.matches(shown, &printed, Extra::Allowed) {
                 return Ran::AsShown;
             }
-            if begun.elapsed() > DEADLINE {
+            if begun.elapsed() > deadline() {
                 return Ran::Otherwise(closest(shown, &printed));
             }
             lines = log.1.wait_timeout(lines, LOOK_EVERY).unwrap().0;
