@@ -24,6 +24,7 @@ pub(super) use self::names::MAX_NAME_LEN;
 pub(super) use self::parcels::frame_of;
 pub(super) use self::parcels::parcel;
 #[cfg(feature = "test-support")]
-pub(super) use self::refusals::{Place, refused, twin};
+pub(super) use self::refusals::refused;
+pub(super) use self::refusals::{Place, twin};
 pub(super) use self::render::{cost, encode};
 pub(super) use self::starts::kept;
