@@ -1,9 +1,16 @@
-//! Command lines as Go's `flag` package reads them, turned into what `clap` reads; and times on command lines.
+//! Command lines as Go's `flag` package reads them, turned into what `clap` reads; amounts and times on command lines; and
+//! what is said where a command line cannot be read.
 //!
 //! The original's programs take `-flag value`, `-flag=value` and both with two dashes; deployment scripts use them all.
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write as _};
+use std::process::exit;
 use std::time::Duration;
+
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 
 /// Gives every single-dash long flag (`-cacert`, `-v=2`) its second dash, up to the first `--`.
 ///
@@ -39,9 +46,127 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 500ms, 5s or 10m"))
 }
 
+/// Reads a whole number of at least `min`.
+pub fn at_least<N: TryFrom<i64>>(min: i64) -> impl Fn(&str) -> Result<N, String> + Clone {
+    move |text| {
+        let number = text.parse::<i64>().map_err(|error| match error.kind() {
+            std::num::IntErrorKind::PosOverflow => "too large".to_owned(),
+            _ => "must be a whole number".to_owned(),
+        })?;
+        if number < min {
+            return Err(format!("must be at least {min}"));
+        }
+        N::try_from(number).map_err(|_| "too large".to_owned())
+    }
+}
+
+/// Reads an amount of memory or disk of at least `min` MiB: `512`, `512MiB`, `1.5GiB`, `1TiB`. It is a whole number of
+/// MiB, rounded up.
+pub fn mebibytes<N: TryFrom<i64>>(min: i64) -> impl Fn(&str) -> Result<N, String> + Clone {
+    move |text| {
+        let mib = bytes(text, MIB)?.div_ceil(MIB);
+        let mib = i64::try_from(mib).map_err(|_| "too large".to_owned())?;
+        if mib < min {
+            return Err(format!("must be at least {min}"));
+        }
+        N::try_from(mib).map_err(|_| "too large".to_owned())
+    }
+}
+
+/// Reads an amount of disk as nodes report theirs, in units of 10⁶ bytes: a number alone is that, one with a unit is
+/// converted and rounded down.
+///
+/// # Errors
+/// How to write it.
+pub fn reported_disk(text: &str) -> Result<i64, String> {
+    match bytes(text, MEGABYTE)? / MEGABYTE {
+        0 => Err("must be at least 1".to_owned()),
+        mb => i64::try_from(mb).map_err(|_| "too large".to_owned()),
+    }
+}
+
+/// Bytes of a MiB.
+const MIB: u128 = 1 << 20;
+
+/// Bytes of the unit in which nodes report their disk.
+const MEGABYTE: u128 = 1_000_000;
+
+/// Most digits of an amount, on either side of the point: with the largest unit it is far from an overflow.
+const MAX_DIGITS: usize = 18;
+
+/// Reads an amount in bytes; a number without unit counts as so many of `unit`.
+fn bytes(text: &str, unit: u128) -> Result<u128, String> {
+    let wrong = || "write it like 512, 512MiB or 2GiB".to_owned();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, word) = text.split_at(end);
+    let unit = match word.trim().to_ascii_lowercase().as_str() {
+        "" => unit,
+        "mib" => MIB,
+        "gib" => MIB << 10,
+        "tib" => MIB << 20,
+        _ if text.starts_with('-') => return Err("must not be negative".to_owned()),
+        "k" | "m" | "g" | "t" | "kb" | "mb" | "gb" | "tb" => {
+            return Err(format!("{:?} is no unit here; {}", word.trim(), wrong()));
+        }
+        _ => return Err(wrong()),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| match text.len() {
+        1..=MAX_DIGITS => text.parse::<u128>().map_err(|_| wrong()),
+        0 => Err(wrong()),
+        _ => Err("too large".to_owned()),
+    };
+    // Digits only: the scale is 10 to the number of them.
+    let scale = 10_u128.pow(u32::try_from(fraction.len().min(MAX_DIGITS)).unwrap_or_default());
+    Ok(digits(whole)? * unit + (digits(fraction)? * unit).div_ceil(scale))
+}
+
+/// Reads a command line. One that cannot be read ends the program with exit code 2 and says how to write it; a help text
+/// that cannot be written ends it with `output_failed`.
+pub fn parse<P: Parser>(args: impl IntoIterator<Item = OsString>, output_failed: i32) -> P {
+    P::try_parse_from(args).unwrap_or_else(|mut error| {
+        advise(&mut error);
+        match error.print().and_then(|()| io::stdout().flush()) {
+            Err(failed) if failed.kind() != ErrorKind::BrokenPipe && !error.use_stderr() => {
+                complain(
+                    P::command().get_name(),
+                    format_args!("cannot write the output: {failed}"),
+                );
+                exit(output_failed)
+            }
+            // With standard error gone, the exit code is all that is left to say.
+            _ => exit(error.exit_code()),
+        }
+    })
+}
+
+/// Says what to do where clap only says what is wrong.
+fn advise(error: &mut clap::Error) {
+    let is_unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if is_unknown && !word.starts_with('-') => word.clone(),
+        _ => return,
+    };
+    let takes_program = |usage: &ContextValue| usage.to_string().contains("-- <PROGRAM>");
+    if error.get(ContextKind::Usage).is_some_and(takes_program) {
+        let advice = format!("put -- before the program: ciaoctl run [OPTIONS] -- {word} ...");
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![advice.into()]),
+        );
+    }
+}
+
+/// Says something on standard error, if that is there: a program whose standard error is gone or full goes on.
+pub fn complain(program: &str, what: impl Display) {
+    let _ = writeln!(io::stderr(), "{program}: {what}");
+}
+
 #[cfg(test)]
 mod tests {
-    use super::double_dashes;
+    use super::{at_least, double_dashes, mebibytes, reported_disk};
 
     fn fixed(args: &[&str]) -> Vec<String> {
         double_dashes(args.iter().map(Into::into), &['h'])
@@ -64,5 +189,53 @@ mod tests {
             assert_eq!(fixed(&["x", arg]), ["x", arg]);
         }
         assert_eq!(fixed(&["x", "--", "-name"]), ["x", "--", "-name"]);
+    }
+
+    #[test]
+    fn amounts_have_binary_units_and_are_mebibytes_without() {
+        let read = mebibytes::<i64>(1);
+        for (text, mib) in [
+            ("512", 512),
+            ("512MiB", 512),
+            ("2GiB", 2048),
+            ("2 gib", 2048),
+            ("1.5GiB", 1536),
+            ("0.5", 1),
+            ("1TiB", 1 << 20),
+        ] {
+            assert_eq!(read(text), Ok(mib), "{text}");
+        }
+        for (text, said) in [
+            ("0", "must be at least 1"),
+            ("-5", "must not be negative"),
+            (
+                "2GB",
+                "\"GB\" is no unit here; write it like 512, 512MiB or 2GiB",
+            ),
+            ("2G", "no unit here"),
+            ("much", "write it like"),
+            ("1.2.3", "write it like"),
+            (".5", "write it like"),
+            ("1e9", "write it like"),
+            ("99999999999999999999", "too large"),
+            ("999999999999999999TiB", "too large"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        assert_eq!(mebibytes::<u8>(0)("256").unwrap_err(), "too large");
+        for (text, mb) in [("500000", 500_000), ("1GiB", 1073), ("1.5", 1)] {
+            let read = reported_disk(text);
+            assert_eq!(read, Ok(mb), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_say_what_they_must_be() {
+        let read = at_least::<i64>(1);
+        assert_eq!(read("7"), Ok(7));
+        assert_eq!(read("0").unwrap_err(), "must be at least 1");
+        assert_eq!(read("x").unwrap_err(), "must be a whole number");
+        assert_eq!(read("9223372036854775808").unwrap_err(), "too large");
     }
 }

@@ -29,7 +29,7 @@ use proto_frames::{Encoding, Role};
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
 
-use crate::flags::duration;
+use crate::flags::{at_least, duration, mebibytes};
 use crate::load::driver::{Drive, Driven, Driver};
 pub use crate::load::error::LoadError;
 use crate::load::labels::Labels;
@@ -81,14 +81,14 @@ pub struct LoadArgs {
     /// What both sides speak; with gob the driving side is a controller and has to be master
     #[arg(long, value_enum, default_value_t = EncodingArg::Native)]
     pub encoding: EncodingArg,
-    /// Memory each START asks for, in MiB
-    #[arg(long, default_value_t = 4096, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    /// Memory each START asks for, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, default_value_t = 4096, value_name = "SIZE", value_parser = mebibytes::<u64>(1))]
     pub mem: u64,
     /// Virtual CPUs each START asks for
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub cpus: u64,
-    /// Memory each launcher reports, in MiB
-    #[arg(long, default_value_t = 1 << 40, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 50))]
+    /// Memory each launcher reports, e.g. 512GiB; a number alone is MiB
+    #[arg(long, default_value_t = 1 << 40, value_name = "SIZE", value_parser = mebibytes::<u64>(1))]
     pub launcher_mem: u64,
     /// Bytes added to each START's payload
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(0..=MAX_PAD))]
@@ -104,7 +104,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE|TEXT")]
     pub scheduling: Option<String>,
     /// STARTs per second at most
-    #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PER_S", value_parser = at_least::<u32>(1))]
     pub rate: Option<u32>,
     /// Cut so many launchers half way
     #[arg(long, default_value_t = 0, value_name = "K")]

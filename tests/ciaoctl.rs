@@ -30,6 +30,8 @@ mod listing;
 mod load;
 #[path = "ciaoctl/outcomes.rs"]
 mod outcomes;
+#[path = "ciaoctl/output.rs"]
+mod output;
 #[path = "ciaoctl/queueing.rs"]
 mod queueing;
 #[path = "ciaoctl/scheduler.rs"]

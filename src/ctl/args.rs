@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use proto_frames::payload::Expression;
 
-use crate::flags::duration;
+use crate::flags::{at_least, duration, mebibytes};
 
 mod life;
 mod placement;
@@ -199,8 +199,8 @@ pub struct SubmitArgs {
 /// What instance a START made from the command line is.
 #[derive(Debug, Clone, Args)]
 pub struct ShapeArgs {
-    /// Local disk, in MiB, rounded up to whole GiB
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    /// Local disk, e.g. 512MiB or 10GiB, rounded up to whole GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = mebibytes::<i64>(0))]
     pub disk: i64,
     /// Tenant it belongs to
     #[arg(
@@ -226,11 +226,11 @@ pub struct StartArgs {
 /// `ciaoctl run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Memory, in MiB
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..))]
+    /// Memory, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(1))]
     pub mem: i64,
     /// Virtual CPUs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least::<i64>(1))]
     pub cpus: i64,
     /// Variable of the program's environment; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
@@ -271,11 +271,11 @@ pub struct ExplainArgs {
     /// Ask how many of so many would fit, and where
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     pub count: Option<u32>,
-    /// Instead of a file: memory, in MiB
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(0..))]
+    /// Instead of a file: memory, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(0))]
     pub mem: Option<i64>,
     /// Instead of a file: virtual CPUs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", value_parser = at_least::<i64>(0))]
     pub cpus: Option<i64>,
     /// Instead of a file: what else it is.
     #[command(flatten)]

@@ -348,9 +348,9 @@ mod tests {
     #[test]
     fn nodes_are_a_table_with_human_units() {
         let expected = "\
-NODE      HOST    STATUS  ROLES        MEMORY FREE        DISK FREE  VCPUS FREE  LOAD  INSTANCES  CONNECTED
-4cb19522  node-a  READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120     1  3 (1 new)      3m 5s
-beef0000  b       READY   AGENT  138 GiB / 160 GiB  256 GB / 500 GB         120     1  3 (1 new)      3m 5s
+NODE      HOST    STATUS  ROLES        MEMORY FREE          DISK FREE  VCPUS FREE  LOAD  INSTANCES  CONNECTED
+4cb19522  node-a  READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         120     1  3 (1 new)      3m 5s
+beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         120     1  3 (1 new)      3m 5s
 ";
         assert_eq!(
             table(

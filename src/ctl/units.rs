@@ -12,13 +12,15 @@ const MIN_PREFIX: usize = 8;
 /// An amount of memory given in MiB: `512 MiB`, `1.5 GiB`; negative amounts are unknown.
 #[must_use]
 pub fn mebibytes(mib: i64) -> String {
-    scaled(mib, 1024.0, &["MiB", "GiB", "TiB", "PiB", "EiB"])
+    scaled(mib, &["MiB", "GiB", "TiB", "PiB", "EiB"])
 }
 
-/// An amount of disk given in units of 10⁶ bytes: `512 MB`, `1.5 TB`; negative amounts are unknown.
+/// An amount of disk given in units of 10⁶ bytes, as nodes report theirs, shown as [`mebibytes`] are.
 #[must_use]
 pub fn megabytes(mb: i64) -> String {
-    scaled(mb, 1000.0, &["MB", "GB", "TB", "PB", "EB"])
+    const MIB: i128 = 1 << 20;
+    let mib = i128::from(mb) * 1_000_000 / MIB;
+    mebibytes(i64::try_from(mib).unwrap_or(i64::MAX))
 }
 
 /// A count; negative ones are unknown.
@@ -108,13 +110,14 @@ pub fn elide(text: &str, len: usize) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn scaled(amount: i64, step: f64, units: &[&str]) -> String {
+fn scaled(amount: i64, units: &[&str]) -> String {
+    const STEP: f64 = 1024.0;
     if amount < 0 {
         return UNKNOWN.into();
     }
     let (mut value, mut unit) = (amount as f64, 0);
-    while value >= step && unit + 1 < units.len() {
-        value /= step;
+    while value >= STEP && unit + 1 < units.len() {
+        value /= STEP;
         unit += 1;
     }
     let digits = usize::from(unit > 0 && value < 100.0);
@@ -133,8 +136,9 @@ mod tests {
         assert_eq!(mebibytes(163_840), "160 GiB");
         assert_eq!(mebibytes(1 << 40), "1.0 EiB");
         assert_eq!(mebibytes(i64::MAX), "8388608 EiB");
-        assert_eq!(megabytes(256_000), "256 GB");
-        assert_eq!(megabytes(1_500_000), "1.5 TB");
+        assert_eq!(megabytes(256_000), "238 GiB");
+        assert_eq!(megabytes(1_500_000), "1.4 TiB");
+        assert_eq!(megabytes(-1), "-");
         assert_eq!(mebibytes(-1), "-");
     }
 

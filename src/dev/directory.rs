@@ -1,7 +1,7 @@
 //! The private directory of a cluster on one machine.
 
 use std::fs::DirBuilder;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -66,9 +66,11 @@ impl Drop for Directory {
         if self.is_throw_away
             && let Err(error) = std::fs::remove_dir_all(&self.path)
         {
-            eprintln!(
-                "ciao-scheduler: cannot remove {}: {error}",
-                self.path.display()
+            let path = self.path.display();
+            // With standard error gone there is nobody to tell.
+            let _ = writeln!(
+                io::stderr(),
+                "ciao-scheduler: cannot remove {path}: {error}"
             );
         }
     }

@@ -61,7 +61,7 @@ const OUTPUT_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let Some(dir) = args.next().map(|dir| InstanceDir(PathBuf::from(dir))) else {
-        eprintln!("{WORD} is for the launcher's own use");
+        let _ = writeln!(io::stderr(), "{WORD} is for the launcher's own use");
         return ExitCode::from(2);
     };
     match args.next() {

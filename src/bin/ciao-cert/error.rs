@@ -11,7 +11,7 @@ use ciao_scheduler::cert::files::WriteError;
 use ciao_scheduler::net::tls::TlsError;
 
 /// Exit code: something failed.
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// Exit code: a certificate does not verify.
 const NOT_VERIFIED: u8 = 3;
 /// Exit code: a file would have been overwritten.

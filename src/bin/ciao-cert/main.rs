@@ -7,25 +7,25 @@ mod make;
 
 use std::process::ExitCode;
 
-use ciao_scheduler::flags::double_dashes;
-use clap::Parser as _;
+use ciao_scheduler::flags::{complain, double_dashes, parse};
 
-use error::CliError;
+use error::{CliError, FAILED};
 use flags::Cli;
 
 /// Exit code: the command line makes no sense as a whole.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
+    let words = double_dashes(std::env::args_os(), &['h', 'V']);
+    let cli: Cli = parse(words, FAILED.into());
     if let Some(complaint) = cli.missing() {
-        eprintln!("ciao-cert: {complaint}; see -help");
+        complain("ciao-cert", format_args!("{complaint}; see -help"));
         return ExitCode::from(USAGE);
     }
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ciao-cert: {error}");
+            complain("ciao-cert", &error);
             ExitCode::from(error.exit_code())
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ciao_scheduler::cert::files::{self, Existing, PRIVATE_MODE, PUBLIC_MODE, WriteError};
 use ciao_scheduler::cert::spec::role_names;
 use ciao_scheduler::cert::{Anchor, CertifiedPem, Spec};
+use ciao_scheduler::flags::complain;
 use ciao_scheduler::net::identity::PeerIdentity;
 use ciao_scheduler::net::tls::pem::certificates;
 use ciao_scheduler::net::tls::{KeyFiles, TrustAnchors, explain_certificate};
@@ -154,7 +155,7 @@ impl Cli {
     }
 
     fn load(&self, path: &Path) -> Result<Anchor, CliError> {
-        let warn = |said| eprintln!("ciao-cert: warning: {said}");
+        let warn = |said| complain("ciao-cert", format_args!("warning: {said}"));
         KeyFiles::new(self.strict_files).check(path, warn)?;
         let contents = String::from_utf8_lossy(&read(path)?).into_owned();
         Anchor::load(&contents).map_err(|source| CliError::Anchor {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ciao_scheduler::flags::{at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
 use ciao_scheduler::launcher::{
@@ -99,14 +100,14 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) stop_on_exit: bool,
 
-    /// Hand out no more memory than this, in MiB
-    #[arg(long, value_name = "MIB", value_parser = amount)]
+    /// Hand out no more memory than this, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(1))]
     pub(crate) mem: Option<i64>,
     /// Hand out no more processors than this
-    #[arg(long, value_name = "N", value_parser = amount)]
+    #[arg(long, value_name = "N", value_parser = at_least::<i64>(1))]
     pub(crate) cpus: Option<i64>,
-    /// Hand out no more disk than this, in 10^6 bytes
-    #[arg(long, value_name = "MB", value_parser = amount)]
+    /// Hand out no more disk than this, e.g. 10GiB; a number alone is in units of 10^6 bytes, as nodes report disk
+    #[arg(long, value_name = "SIZE", value_parser = reported_disk)]
     pub(crate) disk: Option<i64>,
     /// Vcpus to hand out for each processor, where the scheduler does not say
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value_t = DEFAULT_CPU_RATIO)]
@@ -430,13 +431,6 @@ fn percent(text: &str) -> Result<i64, String> {
     match text.parse() {
         Ok(percent) if (0..=100).contains(&percent) => Ok(percent),
         _ => Err("must be a whole number from 0 to 100".to_owned()),
-    }
-}
-
-fn amount(text: &str) -> Result<i64, String> {
-    match text.parse() {
-        Ok(amount) if amount > 0 => Ok(amount),
-        _ => Err("must be a whole number above 0".to_owned()),
     }
 }
 

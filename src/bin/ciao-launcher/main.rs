@@ -6,30 +6,27 @@ mod flags;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ciao_scheduler::flags::double_dashes;
+use ciao_scheduler::flags::{complain, double_dashes, parse};
 use ciao_scheduler::launcher::{self, supervise};
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::shutdown::{self, OnHangup};
-use clap::Parser as _;
 
 use flags::Cli;
+
+/// Exit code: something failed.
+const FAILED: i32 = 1;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == supervise::WORD) {
         return supervise::run(args);
     }
-    match launch(Cli::parse_from(double_dashes(
-        std::env::args_os(),
-        &['h', 'V'],
-    ))) {
+    let words = double_dashes(std::env::args_os(), &['h', 'V']);
+    match launch(parse(words, FAILED)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!(
-                "ciao-launcher: {}",
-                Printable::new(format_args!("{error:#}"))
-            );
+            complain("ciao-launcher", Printable::new(format_args!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ciao_scheduler::flags::{at_least, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{DEFAULT_PORT, ServerConfig, ServerLimits, parse_ratio};
@@ -122,11 +123,11 @@ pub(crate) struct AccountingFlags {
     /// Disk offered per disk present
     #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = parse_ratio)]
     pub(crate) disk_ratio: f64,
-    /// Memory of every node that is never offered, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    /// Memory of every node that is never offered, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = mebibytes::<i64>(0))]
     pub(crate) reserved_mem: i64,
-    /// Disk of every node that is never offered, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    /// Disk of every node that is never offered, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = mebibytes::<i64>(0))]
     pub(crate) reserved_disk: i64,
 }
 
@@ -138,7 +139,7 @@ pub(crate) struct LimitFlags {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_wait)]
     pub(crate) in_doubt_time: Duration,
     /// STATS in a row without an instance after which its claim is dropped
-    #[arg(long, value_name = "N", default_value_t = sched_core::MISSED_STATS, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = sched_core::MISSED_STATS, value_parser = at_least::<u8>(1))]
     pub(crate) missed_stats: u8,
     /// How long after a restart a START that fits nowhere waits for nodes known before (with --state-dir)
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_wait)]

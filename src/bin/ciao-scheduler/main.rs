@@ -7,16 +7,18 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ciao_scheduler::dev;
-use ciao_scheduler::flags::double_dashes;
+use ciao_scheduler::flags::{complain, double_dashes, parse};
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
 use ciao_scheduler::server::{Profile, Server};
 use ciao_scheduler::shutdown::{self, OnHangup};
-use clap::Parser as _;
 use tracing::info;
 
 use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
+
+/// Exit code: something failed.
+const FAILED: i32 = 1;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         return supervise::run(words);
     }
     let arguments = double_dashes(std::env::args_os(), &['h', 'V']);
-    let result = match SchedulerFlags::parse_from(arguments) {
+    let result = match parse(arguments, FAILED) {
         SchedulerFlags {
             command: Some(SchedulerCommand::Dev(flags)),
             ..
@@ -34,10 +36,7 @@ fn main() -> ExitCode {
         SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
-        eprintln!(
-            "ciao-scheduler: {}",
-            Printable::new(format_args!("{error:#}"))
-        );
+        complain("ciao-scheduler", Printable::new(format_args!("{error:#}")));
         ExitCode::FAILURE
     })
 }

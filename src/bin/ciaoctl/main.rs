@@ -9,6 +9,7 @@ use ciao_scheduler::ctl;
 use ciao_scheduler::ctl::args::{GlobalArgs, SessionCommand};
 use ciao_scheduler::ctl::commands::CommandError;
 use ciao_scheduler::ctl::exit::Exit;
+use ciao_scheduler::flags::parse;
 use ciao_scheduler::load::LoadArgs;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -43,7 +44,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = parse(std::env::args_os(), Exit::Output.code().into());
     let exit = match cli.command {
         Command::Session(command) => ctl::run(*command, &cli.global),
         Command::Load(args) => generate::run(&args, &cli.global),

@@ -7,7 +7,7 @@ use proto_frames::payload::Span;
 use proto_frames::payload::evacuate::MAX_PARALLEL;
 use proto_frames::payload::scheduling::MAX_PRIORITY;
 
-use super::{duration, placement};
+use super::{at_least, duration, mebibytes, placement};
 
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
@@ -44,14 +44,14 @@ pub struct UpdateArgs {
     /// Which instance.
     #[command(flatten)]
     pub life: LifeArgs,
-    /// Memory it is to have, in MiB
-    #[arg(long = "mem", alias = "mem-mb", value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
+    /// Memory it is to have, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long = "mem", alias = "mem-mb", value_name = "SIZE", group = "change", value_parser = mebibytes::<i64>(1))]
     pub mem_mb: Option<i64>,
     /// Virtual CPUs it is to have
-    #[arg(long = "cpus", alias = "vcpus", value_name = "N", group = "change", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long = "cpus", alias = "vcpus", value_name = "N", group = "change", value_parser = at_least::<i64>(1))]
     pub vcpus: Option<i64>,
-    /// Local disk it is to have, in MiB
-    #[arg(long = "disk", alias = "disk-mb", value_name = "MIB", group = "change", value_parser = clap::value_parser!(i64).range(0..))]
+    /// Local disk it is to have, e.g. 512MiB or 10GiB; a number alone is MiB
+    #[arg(long = "disk", alias = "disk-mb", value_name = "SIZE", group = "change", value_parser = mebibytes::<i64>(0))]
     pub disk_mb: Option<i64>,
     /// So much of a further resource, e.g. gpu=1; those not named stay as they are; repeatable
     #[arg(long, value_name = "NAME=N", group = "change", value_parser = placement::amount)]
