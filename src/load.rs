@@ -34,7 +34,7 @@ use crate::load::driver::{Drive, Driven, Driver};
 pub use crate::load::error::LoadError;
 use crate::load::labels::Labels;
 use crate::load::launchers::{LauncherPlan, Launchers};
-use crate::load::payloads::{RunId, StartShape, StartTemplate};
+use crate::load::payloads::{RUN_LABEL, RunId, StartShape, StartTemplate};
 use crate::load::peer::{Dialer, PeerError, client_tls};
 use crate::load::process::{Usage, allow_launchers, usage};
 use crate::load::record::Recorder;
@@ -106,6 +106,10 @@ pub struct LoadArgs {
     /// STARTs per second at most
     #[arg(long, value_name = "PER_S", value_parser = at_least::<u32>(1))]
     pub rate: Option<u32>,
+    /// Run beside nodes and instances that are not the run's own. Its STARTs then require a label that its launchers alone
+    /// have, which the scheduler has to look at for each of them
+    #[arg(long)]
+    pub force: bool,
     /// Cut so many launchers half way
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub kill: u64,
@@ -204,6 +208,7 @@ impl<'a> Run<'a> {
             run: id,
             sources,
             labels: args.labels.clone().unwrap_or_default(),
+            mark: args.force.then(|| (RUN_LABEL.to_owned(), id.mark())),
         };
         let dialer = dialer(agent, Role::AGENT);
         let launchers = Launchers::connect(dialer, plan, recorder.clone(), deadline).await;
@@ -331,7 +336,11 @@ impl LoadArgs {
     /// The STARTs that the arguments describe.
     fn template(&self, run: RunId) -> Result<StartTemplate, LoadError> {
         let scheduling = self.scheduling.as_deref().map(Scheduling::read);
-        let scheduling = scheduling.transpose()?;
+        let mut scheduling = scheduling.transpose()?;
+        if self.force {
+            let own = format!("{RUN_LABEL} = {}", run.mark());
+            scheduling = Some(Scheduling::requiring(scheduling.as_ref(), &own)?);
+        }
         let shape = StartShape {
             mem_mib: self.mem,
             vcpus: self.cpus,

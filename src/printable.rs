@@ -146,6 +146,16 @@ pub const fn is_unprintable(c: char) -> bool {
     )
 }
 
+/// A number of things: `1 node`, `2 nodes`.
+#[must_use]
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    if count == N::from(1) {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
+}
+
 /// Whether a text can be handed to another program as one word of a list, as `ciaoctl … --quiet | xargs` does: nothing
 /// that splits or quotes words, nothing that is not shown, and no beginning that makes an option of it.
 #[must_use]

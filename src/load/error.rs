@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::load::peer::PeerError;
 use crate::net::tls::TlsError;
+use crate::printable::counted;
 
 /// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,29 @@ pub enum LoadError {
     #[error("--scheduling: {reason}")]
     Scheduling {
         /// Why.
+        reason: String,
+    },
+    /// Others are there.
+    #[error(
+        "{} and {} of others are there ({example}): a load run takes room that they may need; run it on a cluster of its \
+         own, or say --force",
+        counted(*nodes, "node"), counted(*instances, "instance")
+    )]
+    Occupied {
+        /// Nodes that are connected or expected back.
+        nodes: usize,
+        /// Instances that run or wait.
+        instances: usize,
+        /// One of them, for people.
+        example: String,
+    },
+    /// Whether others are there cannot be known.
+    #[error(
+        "cannot find out whether others are there, which only this project's scheduler says ({reason}); say --force to \
+         run beside them"
+    )]
+    Unasked {
+        /// Why not.
         reason: String,
     },
     /// The driving side has no connection.

@@ -38,6 +38,8 @@ pub struct LauncherPlan {
     pub sources: Spread,
     /// What each reports of itself beside its figures.
     pub labels: Labels,
+    /// A label that all of them have, if the STARTs of the run require it.
+    pub mark: Option<(String, String)>,
 }
 
 /// The connected launchers. Dropping it ends them.
@@ -182,11 +184,13 @@ async fn connect_one(
     if index < plan.victims {
         SockRef::from(peer.stream.get_ref().0).set_linger(Some(std::time::Duration::ZERO))?;
     }
+    let mut labels = plan.labels.of(index);
+    labels.extend(plan.mark.clone());
     let report = payloads::Report {
         node,
         hostname: plan.run.hostname(index),
         mem_mib: plan.mem_mib,
-        labels: plan.labels.of(index),
+        labels,
     };
     let ready = Frame::new(Kind::READY, node, report.ready());
     let stats = Frame::new(Kind::STATS, node, report.stats());

@@ -15,6 +15,13 @@ const DISK_MB: i64 = 500_000;
 /// CPUs each simulated launcher reports: so many that memory alone decides.
 const CPUS: i64 = 1_000_000;
 
+/// What the STARTs of a load run are and its launchers run, and no others: work of others is not placed on simulated nodes,
+/// which would lose it, nor that of the run on launchers of this project.
+pub const VM_TYPE: &str = "load";
+
+/// The label that the launchers of a run have beside others, with [`RunId::mark`] as its value.
+pub const RUN_LABEL: &str = "load.run";
+
 /// Length of a UUID in text.
 const UUID_LEN: usize = 36;
 
@@ -46,6 +53,12 @@ impl RunId {
         let seq = rest.strip_prefix("-0000-4000-8000-")?;
         (u32::from_str_radix(run, 16) == Ok(self.0)).then_some(())?;
         usize::from_str_radix(seq, 16).ok()
+    }
+
+    /// What tells the launchers of this run from those of other runs, as a label's value: never a number.
+    #[must_use]
+    pub fn mark(self) -> String {
+        format!("run-{:08x}", self.0)
     }
 
     /// Host name of simulated launcher number `index`.
@@ -98,6 +111,7 @@ impl Report {
             cpus_online: CPUS,
             hostname: self.hostname.clone(),
             labels: self.labels.clone(),
+            vm_types: vec![VM_TYPE.to_owned()],
             ..Ready::default()
         }
         .encode()
@@ -118,6 +132,7 @@ impl Report {
             cpus_online: CPUS,
             hostname: self.hostname.clone(),
             labels: self.labels.clone(),
+            vm_types: vec![VM_TYPE.to_owned()],
             ..Stats::default()
         }
         .encode()
@@ -163,7 +178,7 @@ impl StartTemplate {
         let scheduling = scheduling.map_or("", Scheduling::lines);
         let mut text = format!(
             "start:\n  tenant_uuid: 2491851d-dce9-48d6-b83a-a717417072ce\n  instance_uuid: {}\n  \
-             docker_image: docker/latest\n  fw_type: efi\n  persistence: host\n  vm_type: qemu\n  networking:\n    \
+             docker_image: docker/latest\n  fw_type: efi\n  persistence: host\n  vm_type: {VM_TYPE}\n  networking:\n    \
              vnic_mac: \"\"\n    vnic_uuid: \"\"\n    concentrator_uuid: \"\"\n    concentrator_ip: \"\"\n    \
              subnet: \"\"\n    subnet_key: \"\"\n    subnet_uuid: \"\"\n    private_ip: \"\"\n    public_ip: false\n  \
              requirements:\n    mem_mb: {mem_mib}\n    vcpus: {vcpus}\n{pin}  restart: false\n{scheduling}",

@@ -41,6 +41,27 @@ impl Scheduling {
         }
     }
 
+    /// A section that requires this of nodes beside what another one says, if there is another one.
+    ///
+    /// # Errors
+    /// [`LoadError::Scheduling`]: its `require` is no list.
+    pub fn requiring(section: Option<&Self>, expression: &str) -> Result<Self, LoadError> {
+        let error = |reason: String| LoadError::Scheduling { reason };
+        let text = section.map_or("  scheduling: {}", Self::lines);
+        let mut root: Value =
+            serde_yaml::from_str(text).map_err(|e| error(format!("no YAML ({e})")))?;
+        let mapping = root.get_mut("scheduling").and_then(Value::as_mapping_mut);
+        let mapping = mapping.ok_or_else(|| error("no YAML mapping".into()))?;
+        let require = mapping
+            .entry("require".into())
+            .or_insert_with(|| Value::Sequence(Vec::new()));
+        let list = require.as_sequence_mut();
+        list.ok_or_else(|| error("require is no list".into()))?
+            .push(expression.into());
+        let section = Value::Mapping(mapping.clone());
+        Self::write(&section).map_err(error)
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_LEN {
             return Err(format!("longer than {MAX_LEN} bytes"));
@@ -49,8 +70,12 @@ impl Scheduling {
         if !value.is_mapping() {
             return Err("no YAML mapping".into());
         }
-        // Written anew, so that text of any style stands well under its key.
-        let written = serde_yaml::to_string(&value).map_err(|e| format!("no YAML ({e})"))?;
+        Self::write(&value)
+    }
+
+    /// Written from what was read, so that text of any style stands well under its key.
+    fn write(value: &Value) -> Result<Self, String> {
+        let written = serde_yaml::to_string(value).map_err(|e| format!("no YAML ({e})"))?;
         let lines = written.lines().map(|line| format!("{INDENT}{line}\n"));
         Ok(Self(format!(
             "  scheduling:\n{}",
@@ -86,6 +111,22 @@ mod tests {
             Scheduling::read("{}").unwrap().lines(),
             "  scheduling:\n    {}\n"
         );
+    }
+
+    #[test]
+    fn a_requirement_is_added_to_those_that_are_there() {
+        let section = Scheduling::read("{priority: 50, require: [a = b]}").unwrap();
+        for (section, expected) in [(None, "[c = d]"), (Some(&section), "[a = b, c = d]")] {
+            let with = Scheduling::requiring(section, "c = d").unwrap();
+            let read: Value = serde_yaml::from_str(&format!("start:\n{}", with.lines())).unwrap();
+            let expected: Value = serde_yaml::from_str(expected).unwrap();
+            assert_eq!(read["start"]["scheduling"]["require"], expected);
+            let has_priority = !read["start"]["scheduling"]["priority"].is_null();
+            assert_eq!(has_priority, section.is_some());
+        }
+        let section = Scheduling::read("{require: a = b}").unwrap();
+        let error = Scheduling::requiring(Some(&section), "c = d").unwrap_err();
+        assert!(error.to_string().contains("no list"), "{error}");
     }
 
     #[test]

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use proto_frames::payload::{Payload, Ready, Start, StartFailure, StartFailureReason, Stats};
+use proto_frames::payload::{
+    InstanceView, NodeView, Payload, PlacementState, QueryKind, Ready, Scheduling, Span, Start,
+    StartFailure, StartFailureReason, Stats,
+};
 use proto_frames::{Frame, Kind, Role};
 
-use crate::scheduler::{Peers, Scheduler};
+use crate::scheduler::{Peers, Ran, Scheduler, answer, ciaoctl, instance, node};
+use crate::site::{Site, output};
+use crate::words::{instance as instance_number, start_of};
 
 /// Forwards launchers' STATS to whoever drives, and STARTs to the launchers in turn, except that `fate` decides otherwise.
 fn broker(
@@ -15,6 +20,7 @@ fn broker(
 ) -> impl FnMut(&mut Peers, usize, &Frame) + Send + 'static {
     let mut starts = 0;
     move |peers, from, frame| match frame.kind {
+        Kind::QUERY => vacant(peers, from, frame),
         Kind::STATS => {
             for driver in [peers.with(Role::OPERATOR), peers.with(Role::CONTROLLER)].concat() {
                 peers.send(driver, Kind::STATS, frame.payload.clone());
@@ -40,6 +46,11 @@ fn broker(
         }
         _ => {}
     }
+}
+
+/// Says that nobody else is there.
+fn vacant(peers: &Peers, from: usize, query: &Frame) {
+    peers.send(from, Kind::QUERY_RESULT, answer(query, &[], &[], 10));
 }
 
 #[derive(Clone, Copy)]
@@ -157,12 +168,20 @@ async fn launchers_that_are_cut_are_told_from_those_that_stay() {
     // The victim gets every START up to the tenth before the cut, half way, and none after it.
     let (mut victim, mut starts) = (None, 0);
     let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
-        Kind::READY if frame.payload.ends_with(b"-0\n") => victim = Some(from),
-        Kind::STATS => peers.send(
-            peers.with(Role::OPERATOR)[0],
-            Kind::STATS,
-            frame.payload.clone(),
-        ),
+        Kind::READY
+            if Ready::decode(&frame.payload)
+                .unwrap()
+                .hostname
+                .ends_with("-0") =>
+        {
+            victim = Some(from);
+        }
+        Kind::QUERY => vacant(peers, from, frame),
+        Kind::STATS => {
+            for driver in peers.with(Role::OPERATOR) {
+                peers.send(driver, Kind::STATS, frame.payload.clone());
+            }
+        }
         Kind::START => {
             starts += 1;
             let others = || {
@@ -383,4 +402,127 @@ async fn options_that_cannot_work_are_refused_before_anything_is_connected() {
         assert!(ran.err.contains(said), "{option} {value}: {ran:?}");
     }
     assert!(scheduler.seen(Kind::READY).is_empty());
+}
+
+#[tokio::test]
+async fn where_others_are_a_run_is_refused_and_nothing_is_sent() {
+    let node = node("4c", "node-a");
+    let running = instance("aa", &node);
+    let lost = NodeView {
+        status: "LOST".into(),
+        ..node.clone()
+    };
+    let waiting = InstanceView {
+        node_uuid: String::new(),
+        hostname: String::new(),
+        life: "waiting".into(),
+        ..running.clone()
+    };
+    let gone = InstanceView {
+        state: PlacementState::Lost,
+        ..running.clone()
+    };
+    for (nodes, instances, said) in [
+        (
+            vec![node],
+            vec![running],
+            Some("1 node and 1 instance of others are there (node node-a)"),
+        ),
+        (
+            vec![],
+            vec![waiting],
+            Some("0 nodes and 1 instance of others are there (instance aa"),
+        ),
+        (vec![lost], vec![gone], None),
+    ] {
+        let mut rest = broker(|_| Fate::Place);
+        let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
+            Kind::QUERY => {
+                let page = answer(frame, &nodes, &instances, 10);
+                peers.send(from, Kind::QUERY_RESULT, page);
+            }
+            _ => rest(peers, from, frame),
+        })
+        .await;
+        let ran = scheduler
+            .ctl(&words("load --launchers 2 --starts 10"))
+            .await;
+        match said {
+            None => assert_eq!(ran.code, Some(0), "{ran:?}"),
+            Some(said) => {
+                assert_eq!(ran.code, Some(2), "{ran:?}");
+                assert!(
+                    ran.err.contains(said) && ran.err.contains("--force"),
+                    "{ran:?}"
+                );
+                assert!(scheduler.seen(Kind::READY).is_empty());
+            }
+        }
+        let forced = words("load --launchers 2 --starts 10 --force");
+        let ran = scheduler.ctl(&forced).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_not_placed_on_simulated_nodes_and_a_run_places_nothing_elsewhere() {
+    let site = Site::new();
+    let daemon = site.start(&[]).await;
+    for (from, to) in [
+        ("CAcert.pem", "CAcert-localhost.pem"),
+        ("controller.pem", "cert-Controller-localhost.pem"),
+        ("agent.pem", "cert-CNAgent-localhost.pem"),
+    ] {
+        std::fs::rename(site.path(from), site.path(to)).unwrap();
+    }
+    // A node that does not say which vm_type it runs, and has room left for the run's STARTs but not for one that waits.
+    let mut node = site.node(&daemon).await;
+    node.ready(100_000).await;
+    node.stats(&[]).await;
+    node.nothing_else().await;
+    let waiting = Start {
+        scheduling: Some(Scheduling {
+            queue: Some(Span::from_ms(600_000)),
+            ..Scheduling::default()
+        }),
+        ..start_of(instance_number(2), 50_000)
+    };
+    let mut operator = site.operator(&daemon).await;
+    operator.start(instance_number(1), 80_000).await;
+    assert_eq!(node.expect_start().await, instance_number(1));
+    operator.send(Kind::START, waiting.encode()).await;
+    let queue = operator.query(QueryKind::Queue).await.instances;
+    assert_eq!(queue.len(), 1, "{queue:?}");
+
+    let certs = site.path("");
+    let load = |more: &'static str| {
+        let mut command = ciaoctl(&words("load --json --launchers 2 --starts 50 --pipeline"));
+        command.arg("--certs").arg(&certs);
+        command.args(["--server", &format!("localhost:{}", daemon.address.port())]);
+        command.args(more.split_whitespace());
+        command
+    };
+    let ran = Ran::from(output(load("")).await);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.err.contains("1 node and 2 instances of others"),
+        "{ran:?}"
+    );
+    for encoding in ["native", "gob"] {
+        let more = if encoding == "gob" {
+            "--force --encoding gob"
+        } else {
+            "--force"
+        };
+        let ran = Ran::from(output(load(more)).await);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let json = ran.json();
+        assert_eq!(
+            (&json["received"], &json["foreign"]),
+            (&50.into(), &0.into())
+        );
+    }
+    let queue = operator.query(QueryKind::Queue).await.instances;
+    assert_eq!(queue.len(), 1, "{queue:?}");
+    node.nothing_else().await;
 }

@@ -5,15 +5,18 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use ciao_scheduler::ctl::args::GlobalArgs;
-use ciao_scheduler::ctl::commands::CommandError;
+use ciao_scheduler::ctl::client::{Client, ClientConfig, ConnectError};
+use ciao_scheduler::ctl::commands::{CommandError, client_config};
 use ciao_scheduler::ctl::exit::Exit;
 use ciao_scheduler::ctl::output::Output;
 use ciao_scheduler::ctl::{check_key, complain};
 use ciao_scheduler::load::report::Verdict;
 use ciao_scheduler::load::{self, LoadArgs, LoadError, LoadTarget};
 use ciao_scheduler::net::address::Endpoint;
-use ciao_scheduler::net::directory::cert_file;
+use ciao_scheduler::net::directory::{ca_file, cert_file};
+use ciao_scheduler::net::link;
 use ciao_scheduler::printable::{Lines, Printable};
+use proto_frames::payload::{InstanceView, LifeState, NodeView, PlacementState, QueryKind};
 use rustls::pki_types::ServerName;
 use tokio::runtime::{Builder, Runtime};
 
@@ -52,7 +55,12 @@ fn generate(
         check_key(&cert_file(&target.certs, role), global)?;
     }
     let runtime = runtime(args.threads.get()).map_err(CommandError::from)?;
-    let report = runtime.block_on(load::run(args, &target));
+    let report = runtime.block_on(async {
+        if !args.force {
+            check_vacant(&target, global).await?;
+        }
+        Ok::<_, GenerateError>(load::run(args, &target).await?)
+    });
     runtime.shutdown_background();
     let report = report?;
     let printed = if global.json {
@@ -67,6 +75,55 @@ fn generate(
         Verdict::Closed => Exit::Connection,
         Verdict::NotInTime => Exit::Timeout,
     })
+}
+
+/// Sees that nobody else is there: simulated nodes have room for everything and carry nothing out.
+async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), GenerateError> {
+    let config = ClientConfig {
+        cert: cert_file(&target.certs, "Controller"),
+        cacert: ca_file(&target.certs),
+        ..client_config(global)
+    };
+    let mut client = Client::connect(&config)
+        .await
+        .map_err(|error| match &error {
+            ConnectError::Link(
+                link::ConnectError::NoAnswer { .. } | link::ConnectError::OtherEncoding { .. },
+            ) => LoadError::Unasked {
+                reason: error.to_string(),
+            }
+            .into(),
+            _ => GenerateError::Command(error.into()),
+        })?;
+    let failed = |error| GenerateError::Command(CommandError::Client(error));
+    let nodes = client.list(QueryKind::Nodes, None).await.map_err(failed)?;
+    let instances = client
+        .list(QueryKind::Instances, None)
+        .await
+        .map_err(failed)?;
+    occupied(&nodes.nodes, &instances.instances)
+}
+
+/// An error where nodes are connected or expected, or instances run or wait. What is lost, as after another load run, takes
+/// no room.
+fn occupied(nodes: &[NodeView], instances: &[InstanceView]) -> Result<(), GenerateError> {
+    let is_lost = |view: &&InstanceView| {
+        matches!(view.state, PlacementState::Lost | PlacementState::InDoubt)
+            || LifeState::from(view.life.as_str()) == LifeState::Lost
+    };
+    let mut nodes = nodes.iter().filter(|view| view.status != "LOST").peekable();
+    let mut instances = instances.iter().filter(|view| !is_lost(view)).peekable();
+    let example = match (nodes.peek(), instances.peek()) {
+        (Some(node), _) => format!("node {}", node.hostname),
+        (None, Some(instance)) => format!("instance {}", instance.instance_uuid),
+        (None, None) => return Ok(()),
+    };
+    Err(LoadError::Occupied {
+        nodes: nodes.count(),
+        instances: instances.count(),
+        example,
+    }
+    .into())
 }
 
 /// The exit code of a run that has no result.
