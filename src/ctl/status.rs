@@ -21,7 +21,7 @@ const SIGNALS: [(u64, &str); 17] = [
     (31, "SYS"),
 ];
 
-/// `exit status 3`, `killed by signal 9 (KILL)`, `exit status unknown`. A launcher tells a signal as its negative number.
+/// `exit status 3`, `killed by SIGKILL`, `exit status unknown`. A launcher tells a signal as its negative number.
 #[must_use]
 pub fn exit_status(code: Option<i64>) -> String {
     let Some(code) = code else {
@@ -33,7 +33,7 @@ pub fn exit_status(code: Option<i64>) -> String {
     let signal = code.unsigned_abs();
     let name = SIGNALS.iter().find(|(number, _)| *number == signal);
     match name {
-        Some((_, name)) => format!("killed by signal {signal} ({name})"),
+        Some((_, name)) => format!("killed by SIG{name}"),
         None => format!("killed by signal {signal}"),
     }
 }
@@ -47,7 +47,7 @@ mod tests {
         for (code, words) in [
             (Some(0), "exit status 0"),
             (Some(137), "exit status 137"),
-            (Some(-9), "killed by signal 9 (KILL)"),
+            (Some(-9), "killed by SIGKILL"),
             (Some(-64), "killed by signal 64"),
             (Some(i64::MIN), "killed by signal 9223372036854775808"),
             (None, "exit status unknown"),

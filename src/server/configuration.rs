@@ -32,7 +32,9 @@ pub(super) fn load(given: Option<&str>) -> Result<ClusterConfiguration, StartErr
     let payload = match read(uri) {
         Ok(payload) => payload,
         Err(Unreadable::File(why)) if given.is_none() && why.kind() == ErrorKind::NotFound => {
-            warn!("cluster configuration {uri}: {why}: peers get none");
+            warn!(
+                "cluster configuration {uri}: {why}: default placement, and peers are sent no configuration"
+            );
             return Ok(ClusterConfiguration::default());
         }
         Err(why) => return Err(in_uri(Mistake::whole(why))),

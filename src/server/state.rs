@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::hub::Hub;
 use super::store::STORE_FILE;
+use crate::printable::counted;
 use crate::private;
 
 /// File with the scheduler's UUID.
@@ -106,7 +107,7 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         let (count, directory) = (nodes.len(), directory.clone());
         match tokio::task::spawn_blocking(move || directory.save_nodes(&nodes)).await {
             Ok(Ok(())) => {
-                info!("{count} nodes remembered");
+                info!("{} remembered", counted(count, "node"));
                 has_failed = false;
             }
             Ok(Err(error)) => {

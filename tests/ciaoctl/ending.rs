@@ -41,7 +41,7 @@ async fn a_unique_beginning_finds_the_instance_and_its_node() {
     let id = instance("aa22", &node("4d", "node-b")).instance_uuid;
     assert!(
         ran.out
-            .starts_with(&format!("{id} asked node-b to end it\n")),
+            .starts_with(&format!("{id} deletion requested on node-b\n")),
         "{ran:?}"
     );
     let deletes = deletes(&scheduler);

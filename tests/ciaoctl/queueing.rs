@@ -173,7 +173,7 @@ async fn what_waits_can_be_deleted() {
     .await;
     let ran = scheduler.ctl(&["delete", "--wait", "bb"]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.out.ends_with(" waits no longer\n"), "{ran:?}");
+    assert!(ran.out.ends_with(" removed from the queue\n"), "{ran:?}");
     let sent = Delete::decode(&scheduler.seen(Kind::DELETE)[0]).unwrap();
     assert!(
         !sent.workload_agent_uuid.is_empty(),

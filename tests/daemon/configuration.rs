@@ -65,7 +65,7 @@ async fn original_peers_get_nothing_where_a_required_key_is_missing_and_the_star
 #[tokio::test]
 async fn without_a_file_connected_carries_nothing_and_the_log_says_so() {
     let (site, daemon) = Site::running().await;
-    daemon.logged("peers get none").await;
+    daemon.logged("default placement").await;
     let node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
     assert!(node.connected.payload.is_empty());
 }

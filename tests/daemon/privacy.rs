@@ -27,7 +27,7 @@ async fn the_state_directory_and_all_in_it_are_their_owners_alone() {
     let mut node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;
     node.ready(PLENTY).await;
     node.nothing_else().await;
-    daemon.logged("1 nodes remembered").await;
+    daemon.logged("1 node remembered").await;
     assert_eq!(mode(&state), 0o700);
     assert_ne!(
         mode(&site.path("deep")),

@@ -15,7 +15,7 @@ async fn crashed(site: &Site) -> (String, Dialer) {
     let mut node = dialer.connect().await;
     node.ready(PLENTY).await;
     node.nothing_else().await;
-    daemon.logged("1 nodes remembered").await;
+    daemon.logged("1 node remembered").await;
     daemon.kill().await;
     (state, dialer)
 }

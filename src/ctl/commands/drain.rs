@@ -215,6 +215,7 @@ impl Drain {
         let progress = progress_text(last);
         lines.push(match (self.wish, &last.state) {
             (Wish::Check, DrainState::Checking) => check_text(node, last),
+            (_, DrainState::Done) if last.total == 0 => format!("{node} drained: nothing to move"),
             (_, DrainState::Done) => format!("{node} drained: {} moved", last.moved),
             _ if self.is_over() => format!("{node} {progress}"),
             _ => format!("{node} {progress}; gave up waiting, it goes on"),
@@ -251,6 +252,7 @@ impl Drain {
 fn check_text(node: &Candidate, last: &DrainProgress) -> String {
     let (total, misfits) = (last.total, last.misfit_count);
     match misfits {
+        0 if total == 0 => format!("{node}: nothing to move"),
         0 => format!("{node}: all {total} fit elsewhere"),
         _ => format!("{node}: {misfits} of {total} will not fit:"),
     }
@@ -346,6 +348,22 @@ mod tests {
         check.observe(&progress(DrainState::Checking, 0));
         assert_eq!(end(&check), ["a (4cb19522): all 4 fit elsewhere"]);
         assert_eq!(check.exit(), Exit::Done);
+        let empty = |state| {
+            Event::Drain(Box::new(DrainProgress {
+                node_uuid: "4cb19522-aaaa".into(),
+                state,
+                detail: "nothing to move".into(),
+                ..DrainProgress::default()
+            }))
+        };
+        let mut check = drain(Wish::Check);
+        check.observe(&empty(DrainState::Checking));
+        assert_eq!(end(&check), ["a (4cb19522): nothing to move"]);
+        let mut moved = drain(Wish::Move);
+        let line = moved.observe(&empty(DrainState::Checking)).unwrap();
+        assert_eq!(line, "a (4cb19522) checking: nothing to move");
+        moved.observe(&empty(DrainState::Done));
+        assert_eq!(end(&moved), ["a (4cb19522) drained: nothing to move"]);
         let mut check = drain(Wish::Check);
         check.observe(&Event::Drain(Box::new(DrainProgress {
             node_uuid: "4cb19522-aaaa".into(),

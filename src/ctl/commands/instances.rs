@@ -25,6 +25,16 @@ pub enum Ending {
     Forget,
 }
 
+impl Ending {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Delete => "deletion",
+            Self::Stop => "stop",
+            Self::Forget => "removal from the list",
+        }
+    }
+}
+
 /// One instance that is to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Target {
@@ -281,15 +291,15 @@ impl Target {
         if host.is_empty() {
             return Printable::new(match &self.outcome {
                 Outcome::Sent | Outcome::Stopped | Outcome::Deferred => {
-                    format!("{id} asked to wait no longer")
+                    format!("{id} removal from the queue requested")
                 }
-                Outcome::Gone => format!("{id} waits no longer"),
+                Outcome::Gone => format!("{id} removed from the queue"),
                 Outcome::Failed(reason) => format!("{id} not ended: {reason}"),
             });
         }
         Printable::new(match &self.outcome {
             Outcome::Sent | Outcome::Stopped | Outcome::Deferred => {
-                format!("{id} asked {host} to end it")
+                format!("{id} {} requested on {host}", ending.noun())
             }
             Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),
             Outcome::Failed(reason) => format!("{id} not ended on {host}: {reason}"),

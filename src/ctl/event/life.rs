@@ -60,6 +60,9 @@ pub fn drain(event: &DrainProgress) -> String {
     };
     let why = because(&event.detail);
     let (state, total) = (&event.state, event.total);
+    if event.state == DrainState::Checking && total == 0 {
+        return format!("{state}: nothing to move");
+    }
     if event.state == DrainState::Checking {
         return format!("{state}: {total} to move{misfits}{why}");
     }

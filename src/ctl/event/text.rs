@@ -10,7 +10,7 @@ use crate::ctl::event::life::{self, command_failure, drain, queued, turn};
 use crate::ctl::explanation::reasons_json;
 use crate::ctl::status::exit_status;
 use crate::ctl::units::{elide, mebibytes, short};
-use crate::printable::Printable;
+use crate::printable::{Printable, counted};
 
 /// Characters of an unknown payload that a line shows.
 const MAX_SHOWN: usize = 120;
@@ -182,7 +182,7 @@ pub fn decision(decision: &PlacementDecision) -> String {
                 short(&only.node_uuid)
             )
         }
-        places => format!("{fits} would fit, on {} nodes", places.len()),
+        places => format!("{fits} would fit, on {}", counted(places.len(), "node")),
     }
 }
 
@@ -201,14 +201,14 @@ fn status(exit_code: Option<i64>) -> String {
 
 fn stats(stats: &Stats) -> String {
     format!(
-        "node {} ({}) {}, {} of {} memory available, load {}, {} instances",
+        "node {} ({}) {}, {} of {} memory available, load {}, {}",
         stats.hostname,
         short(&stats.node_uuid),
         stats.status,
         mebibytes(stats.mem_available_mb),
         mebibytes(stats.mem_total_mb),
         stats.load,
-        stats.instances.len()
+        counted(stats.instances.len(), "instance")
     )
 }
 
@@ -289,7 +289,7 @@ mod tests {
         let event = event(Kind::STATS, payload);
         assert_eq!(
             event.line(),
-            "node a (4cb19522) READY, 512 MiB of 2.0 GiB memory available, load 1, 1 instances"
+            "node a (4cb19522) READY, 512 MiB of 2.0 GiB memory available, load 1, 1 instance"
         );
         assert_eq!(event.json()["instances"][0]["memory_usage_mb"], 40);
     }

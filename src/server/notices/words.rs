@@ -4,6 +4,7 @@ use std::fmt;
 
 use proto_frames::Uuid;
 
+use crate::printable::counted;
 use crate::server::wire::{Place, kind_of};
 use sched_core::{MAX_BINDINGS, Notice, PressureNews};
 
@@ -16,20 +17,22 @@ impl Words<'_> {
     fn fmt_about_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Notice::InDoubt(node, count) => {
-                write!(f, "node {node} is lost with {count} STARTs in doubt")
+                let starts = counted(*count, "START");
+                write!(f, "node {node} is lost with {starts} in doubt")
             }
             Notice::Dropped(instance, node) => {
                 write!(f, "node {node} no longer lists {instance}: claim dropped")
             }
             Notice::ClaimsForgotten(node, count) => write!(
                 f,
-                "node {node} has not come back: what {count} instances on it asked for is forgotten"
+                "node {node} has not come back: what {} on it asked for is forgotten",
+                counted(*count, "instance")
             ),
             Notice::ClaimsUnknown(node, count) => write!(
                 f,
-                "node {node} lists {count} instances that were not started by this scheduler, or by one without \
-                 --state-dir, and its launcher does not say what they asked for: they count as what they use, and as \
-                 one vcpu each while they run"
+                "node {node} lists {} not started by this scheduler, or by one without --state-dir, and its launcher does \
+                 not say what was asked for: each counts as what it uses, and as one vcpu while it runs",
+                counted(*count, "instance")
             ),
             Notice::UnmatchedFailure(node) => {
                 write!(
@@ -65,14 +68,14 @@ impl Words<'_> {
         match self.0 {
             Notice::NodeLost(node) => write!(
                 f,
-                "{node} is lost: its connection broke off; it has {} instances",
-                node.instances
+                "{node} is lost: its connection broke off; it has {}",
+                counted(node.instances, "instance")
             ),
             Notice::NodeGivenUp(node) => write!(
                 f,
-                "{node} has not returned: it is given up with {} instances, and stays listed as LOST until it returns or \
-                 'ciaoctl node forget' removes it",
-                node.instances
+                "{node} has not returned: it is given up with {}, and stays listed as LOST until it returns or 'ciaoctl \
+                 node forget' removes it",
+                counted(node.instances, "instance")
             ),
             Notice::NodeNotBack(node) => write!(
                 f,
@@ -168,7 +171,8 @@ impl fmt::Display for Words<'_> {
             Notice::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
             Notice::Restored(count) => write!(
                 f,
-                "{count} instances taken up from before the restart: nodes' STATS will say how they are"
+                "{} taken up from before the restart: nodes' STATS will say how they are",
+                counted(*count, "instance")
             ),
             Notice::Disk(silence) => silence.fmt(f),
             Notice::NotBound(uuid) => write!(

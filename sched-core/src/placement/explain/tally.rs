@@ -263,7 +263,10 @@ impl<'a> Tally<'a> {
             let is_silent = |key| nodes.node(key).report().is_none();
             self.could_ever |= asked.request.node_id.is_none() && table.iter().any(is_silent);
         }
-        let mut text = format!("none of {} {what} nodes fits:", table.len());
+        let mut text = match table.len() {
+            1 => format!("the one {what} node does not fit:"),
+            len => format!("none of {len} {what} nodes fits:"),
+        };
         let mut counts: Vec<_> = self.counts.iter().collect();
         counts.sort_by_key(|(failed, count)| (Reverse(count.nodes), *failed));
         let mut reasons = Vec::with_capacity(counts.len());
@@ -293,9 +296,9 @@ impl<'a> Tally<'a> {
 
     fn why_never(&self) -> &'static str {
         if self.eligible == 0 {
-            "; it never can with the nodes there are: none is what it asks for"
+            "; no node matches; waiting will not help"
         } else {
-            "; it never can: it asks for more than the largest of them has in all"
+            "; it asks for more than the largest of them has in all; waiting will not help"
         }
     }
 

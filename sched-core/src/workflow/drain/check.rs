@@ -58,7 +58,9 @@ impl Scheduler {
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
-        let mut words = if misfits.is_empty() {
+        let mut words = if total == 0 {
+            "nothing to move".to_owned()
+        } else if misfits.is_empty() {
             format!("all of {total} fit elsewhere")
         } else {
             not_fitting(&misfits, total)
