@@ -31,6 +31,9 @@ pub struct GlobalArgs {
         value_name = "ADDR"
     )]
     pub server: String,
+    /// Name to expect in the scheduler's certificate, where it is not the one that is dialled
+    #[arg(long, global = true, value_name = "NAME")]
+    pub server_name: Option<String>,
     /// Certificate and key of a controller, one PEM file
     /// [default: /etc/pki/ciao/cert-Controller-localhost.pem]
     #[arg(

@@ -5,6 +5,7 @@
 //! what to print) belong to the callers.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub const MAX_PAGES: usize = 10_000;
 pub struct ClientConfig {
     /// The scheduler, as `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
     pub server: String,
+    /// The name to expect in its certificate, where that is not the host.
+    pub server_name: Option<String>,
     /// PEM file with certificate and key of a controller.
     pub cert: PathBuf,
     /// PEM file with the cluster's CA certificate.
@@ -59,19 +62,52 @@ pub enum ConnectError {
     #[error("{0}")]
     Address(#[from] AddressError),
     /// A certificate file cannot be used.
-    #[error("{0}")]
+    #[error("{0}{advice}", advice = certs_advice(.0))]
     Tls(#[from] TlsError),
+    /// The certificate is no operator's.
+    #[error(
+        "{}: the certificate grants {granted}; ciaoctl needs CONTROLLER or OPERATOR (ciao-cert -role controller)",
+        path.display()
+    )]
+    NoOperator {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What it grants.
+        granted: Role,
+    },
+    /// The scheduler belongs to another CA.
+    #[error("{address}: the scheduler's certificate is from another CA than {}", cacert.display())]
+    OtherCa {
+        /// The scheduler's address.
+        address: SocketAddr,
+        /// The CA's file.
+        cacert: PathBuf,
+    },
     /// The scheduler does not answer or does not accept us.
-    #[error("{0}")]
-    Link(#[from] link::ConnectError),
+    #[error("{0}{advice}", advice = server_advice(.0))]
+    Link(link::ConnectError),
     /// It all took too long.
-    #[error("no connection to {server} within {}", humantime::format_duration(*.waited))]
+    #[error("no connection to {server} within {}{ELSEWHERE}", humantime::format_duration(*.waited))]
     TimedOut {
         /// The scheduler's address.
         server: String,
         /// How long was waited.
         waited: Duration,
     },
+}
+
+/// What to look at where no scheduler answers.
+const ELSEWHERE: &str = "; is ciao-scheduler there? (--server, CIAO_SERVER)";
+
+fn server_advice(error: &link::ConnectError) -> &'static str {
+    if error.is_elsewhere() { ELSEWHERE } else { "" }
+}
+
+fn certs_advice(error: &TlsError) -> &'static str {
+    match error {
+        TlsError::Unreadable { .. } => "; give --certs DIR or set CIAO_CERTS",
+        _ => "",
+    }
 }
 
 /// Everything of a kind, as the scheduler sees it.
@@ -164,10 +200,15 @@ impl Client {
     /// [`ConnectError`]: what went wrong, at which address, and what to look at.
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
         let endpoint: Endpoint = config.server.parse()?;
-        let tls = tls::client_config(
-            &tls::load_identity(&config.cert)?,
-            &tls::load_anchors(&config.cacert)?,
-        )?;
+        let endpoint = endpoint.with_server_name(config.server_name.clone());
+        let identity = tls::load_identity(&config.cert)?;
+        if !identity.peer().may_claim(Role::OPERATOR) {
+            return Err(ConnectError::NoOperator {
+                path: config.cert.clone(),
+                granted: identity.peer().roles,
+            });
+        }
+        let tls = tls::client_config(&identity, &tls::load_anchors(&config.cacert)?)?;
         let hello = Hello {
             role: Role::OPERATOR,
             uuid: Uuid::new_v4(),
@@ -186,7 +227,14 @@ impl Client {
         };
         let link = tokio::time::timeout(limit, connecting)
             .await
-            .map_err(late)??;
+            .map_err(late)?
+            .map_err(|error| match error {
+                link::ConnectError::OtherCa { address } => ConnectError::OtherCa {
+                    address,
+                    cacert: config.cacert.clone(),
+                },
+                error => ConnectError::Link(error),
+            })?;
         Ok(Self {
             uuid: hello.uuid,
             scheduler: link.connected.source,

@@ -201,6 +201,7 @@ pub fn client_config(global: &GlobalArgs) -> ClientConfig {
     let directory = global.certs.as_deref();
     ClientConfig {
         server: global.server.clone(),
+        server_name: global.server_name.clone(),
         cert: match (&global.cert, directory) {
             (Some(named), _) => named.clone(),
             (None, Some(directory)) => cert_file(directory, "Controller"),

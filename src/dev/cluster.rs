@@ -172,6 +172,7 @@ impl Cluster {
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let config = ClientConfig {
             server: self.address.to_string(),
+            server_name: None,
             cert: self.certificates.controller.clone(),
             cacert: self.certificates.ca.clone(),
             connect_timeout: PATIENCE,

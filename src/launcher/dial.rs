@@ -84,7 +84,11 @@ impl Dialler {
             ..
         } = &*self.config;
         connect_first(endpoints, tls, &self.hello, timeouts, |_, error| {
-            warn!(node = %self.hello.uuid, %error, "cannot connect");
+            let advice = match error.is_elsewhere() {
+                true => "; is ciao-scheduler there? (-server)",
+                false => "",
+            };
+            warn!(node = %self.hello.uuid, "cannot connect: {error}{advice}");
         })
         .await
     }

@@ -19,7 +19,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::net::tls::{self, TlsError};
+use crate::net::tls::{self, TlsError, explain};
 
 /// Longest time for one connection to be accepted: a server that limits handshakes lets others wait their turn.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -137,7 +137,8 @@ impl Dialer {
             .connect(source)
             .await
             .map_err(|e| self.explain(e, source))?;
-        let mut stream = self.tls.connect(self.name.clone(), tcp).await?;
+        let connecting = self.tls.connect(self.name.clone(), tcp).await;
+        let mut stream = connecting.map_err(|e| io::Error::new(e.kind(), explain(&e)))?;
         let mut inbound = Inbound {
             decoder: Decoder::client(self.encoding, Limits::default()),
             buffer: BytesMut::new(),

@@ -2,10 +2,16 @@
 
 use std::process::Stdio;
 
+use ciao_scheduler::cert::Spec;
 use proto_frames::{Kind, Role};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
+use crate::certs::{TestCa, write_private};
 use crate::scheduler::{DEADLINE, Ran, Scheduler, answer, ciaoctl, node};
+
+/// Where to look when no scheduler answers.
+const ELSEWHERE: &str = "is ciao-scheduler there? (--server, CIAO_SERVER)";
 
 async fn ran(command: &mut tokio::process::Command) -> Ran {
     let output = tokio::time::timeout(DEADLINE, command.output()).await;
@@ -46,7 +52,125 @@ async fn where_nobody_listens_the_address_is_named() {
         ran.err.starts_with("ciaoctl: ") && ran.err.contains(&free.to_string()),
         "{ran:?}"
     );
+    assert!(ran.err.contains(ELSEWHERE), "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+}
+
+#[tokio::test]
+async fn what_listens_and_is_no_scheduler_is_told_from_one() {
+    let scheduler = Scheduler::playing(|_, _, _| {}).await;
+    for (says, said) in [
+        ("", "the connection was closed in the TLS handshake"),
+        (
+            "HTTP/1.1 400 Bad Request\r\n\r\n",
+            "what answers there does not speak TLS",
+        ),
+    ] {
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = other.local_addr().unwrap().to_string();
+        let answering = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = other.accept().await.unwrap();
+                // Whoever has hung up already hears nothing.
+                let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1024]).await;
+                let _ = stream.write_all(says.as_bytes()).await;
+            }
+        });
+        let ran = scheduler.ctl(&["nodes", "--server", &address]).await;
+        answering.abort();
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(
+            ran.err.contains(said) && ran.err.contains(ELSEWHERE),
+            "{ran:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn certificates_that_will_not_do_say_why_and_what_would() {
+    let scheduler = Scheduler::playing(|_, _, _| {}).await;
+    let other = TestCa::new();
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(file("ca.pem"), other.anchor.ca_pem()).unwrap();
+    for (name, role) in [
+        ("controller.pem", Role::CONTROLLER),
+        ("agent.pem", Role::AGENT),
+    ] {
+        let leaf = other.anchor.sign(&Spec::localhost(role)).unwrap();
+        write_private(dir.path().join(name).as_path(), leaf.pem());
+    }
+    let (ca, controller, agent) = (file("ca.pem"), file("controller.pem"), file("agent.pem"));
+    let own_ca = scheduler.certs.path().join("CAcert-localhost.pem");
+    let own_ca = own_ca.display().to_string();
+    for (options, said) in [
+        (
+            ["--cacert", &*ca, "--cert", &controller],
+            format!("the scheduler's certificate is from another CA than {ca}\n"),
+        ),
+        (
+            ["--cacert", &ca, "--cert", &agent],
+            format!("{agent}: the certificate grants AGENT; ciaoctl needs CONTROLLER or OPERATOR"),
+        ),
+        (
+            ["--cacert", &own_ca, "--cert", &controller],
+            format!("{controller} does not fit the CA in {own_ca}: it is "),
+        ),
+        (
+            ["--cert", "/nonexistent/x.pem", "--cacert", &own_ca],
+            "/nonexistent/x.pem: No such file or directory (os error 2); give --certs DIR or set CIAO_CERTS".to_owned(),
+        ),
+    ] {
+        let args = [&["nodes"][..], &options].concat();
+        let ran = scheduler.ctl(&args).await;
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(ran.err.contains(&said), "{said}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_name_in_the_schedulers_certificate_can_be_another_than_the_one_dialled() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &[], 10));
+    })
+    .await;
+    let ran = scheduler
+        .ctl(&["nodes", "--server-name", "localhost"])
+        .await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = scheduler
+        .ctl(&["nodes", "--server-name", "sched.example"])
+        .await;
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.err.contains("it is not for sched.example, but for ") && ran.err.contains("localhost"),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("--server-name"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn mistakes_on_the_command_line_say_what_to_write() {
+    for (line, said) in [
+        ("run --mem 64 --cpus 1 echo hi", "put -- before the program"),
+        ("run --mem 0 --cpus 1 -- true", "must be at least 1"),
+        ("run --mem 64 --cpus 0 -- true", "must be at least 1"),
+        (
+            "run --mem 64GB --cpus 1 -- true",
+            "write it like 512, 512MiB or 2GiB",
+        ),
+        (
+            "run --mem much --cpus 1 -- true",
+            "write it like 512, 512MiB or 2GiB",
+        ),
+        ("update i1 --cpus x", "must be a whole number"),
+        ("load --rate 0", "must be at least 1"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = ran(&mut ciaoctl(&words)).await;
+        assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
+        assert!(ran.err.contains(said), "{line}: {ran:?}");
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use crate::scheduler::{DEADLINE, Scheduler, answer, instance_of, node, placed};
 async fn connect(scheduler: &Scheduler, answer_timeout: Duration) -> Client {
     let config = ClientConfig {
         server: format!("localhost:{}", scheduler.address.port()),
+        server_name: None,
         cert: scheduler.certs.path().join("cert-Controller-localhost.pem"),
         cacert: scheduler.certs.path().join("CAcert-localhost.pem"),
         connect_timeout: DEADLINE,

@@ -141,12 +141,13 @@ fn target(global: &GlobalArgs) -> Result<LoadTarget, CommandError> {
     let usage = |reason: String| CommandError::Usage(reason);
     let endpoint: Endpoint = global
         .server
-        .parse()
-        .map_err(|e| usage(format!("--server: {e}")))?;
+        .parse::<Endpoint>()
+        .map_err(|e| usage(format!("--server: {e}")))?
+        .with_server_name(global.server_name.clone());
     let name = ServerName::try_from(endpoint.expected_name().to_owned()).map_err(|_| {
         usage(format!(
-            "--server: {:?} is no name a certificate could have",
-            endpoint.host
+            "{:?} is no name a certificate could have",
+            endpoint.expected_name()
         ))
     })?;
     let mut addresses = (endpoint.host.as_str(), endpoint.port)

@@ -1,6 +1,6 @@
 //! Opening a link: TCP, TLS, CONNECT, and the scheduler's answer.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use proto_frames::{
     Connect, Connected, DecodeError, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message,
     Role, Uuid,
 };
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
@@ -90,6 +90,22 @@ pub enum ConnectError {
         /// What went wrong.
         reason: String,
     },
+    /// The server's certificate is not signed by the CA that is trusted.
+    #[error(
+        "{address}: the scheduler's certificate is from another CA than the file given with --cacert"
+    )]
+    OtherCa {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The connection ended in the TLS handshake, or the server does not speak TLS.
+    #[error("{address}: {reason}")]
+    NoTls {
+        /// The address.
+        address: SocketAddr,
+        /// What happened.
+        reason: String,
+    },
     /// The connection was closed without an answer.
     #[error("{address}: the scheduler closed the connection without an answer to CONNECT{}", hint(*encoding))]
     NoAnswer {
@@ -125,8 +141,8 @@ pub enum ConnectError {
     },
     /// The scheduler refuses for good: the certificate does not grant the role, or not this UUID.
     #[error(
-        "{address}: the scheduler refuses this client for good (ConnectionAborted): its certificate does not grant the \
-         role, or the UUID is not its own"
+        "{address}: the scheduler refuses this certificate (ConnectionAborted): it does not grant the role, or is bound to \
+         another UUID; its log says which"
     )]
     Aborted {
         /// The address.
@@ -169,6 +185,21 @@ impl ConnectError {
         !matches!(
             self,
             E::NoEndpoint | E::BadServerName(_) | E::Aborted { .. } | E::WrongRole { .. }
+        )
+    }
+
+    /// Whether it looks as if no scheduler were there.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        use ConnectError as E;
+        matches!(
+            self,
+            E::Resolve { .. }
+                | E::Dial { .. }
+                | E::TimedOut { .. }
+                | E::NoTls { .. }
+                | E::BadAnswer { .. }
+                | E::WrongRole { .. }
         )
     }
 }
@@ -280,7 +311,7 @@ impl Opening<'_> {
         let mut stream = connector
             .connect(self.name.clone(), stream)
             .await
-            .map_err(broken)?;
+            .map_err(|error| self.unshaken(&error))?;
         let mut encoder = Encoder::new(self.hello.encoding);
         let mut bytes = BytesMut::new();
         encoder.encode(
@@ -396,6 +427,29 @@ impl Opening<'_> {
         );
         let _ = stream.write_all(&bytes).await;
         let _ = stream.shutdown().await;
+    }
+
+    /// TLS failed.
+    fn unshaken(&self, error: &io::Error) -> ConnectError {
+        let address = self.address;
+        let tls = error.get_ref().and_then(|it| it.downcast_ref());
+        match (error.kind(), tls) {
+            (
+                _,
+                Some(rustls::Error::InvalidCertificate(
+                    CertificateError::UnknownIssuer | CertificateError::BadSignature,
+                )),
+            ) => ConnectError::OtherCa { address },
+            (_, Some(rustls::Error::InvalidMessage(_))) => ConnectError::NoTls {
+                address,
+                reason: "what answers there does not speak TLS".to_owned(),
+            },
+            (ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset, None) => ConnectError::NoTls {
+                address,
+                reason: "the connection was closed in the TLS handshake".to_owned(),
+            },
+            _ => self.broken(error),
+        }
     }
 
     fn broken(&self, error: &io::Error) -> ConnectError {

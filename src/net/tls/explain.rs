@@ -1,8 +1,12 @@
 //! A failed handshake in words that say whose fault it is.
 
 use std::io;
+use std::time::{Duration, UNIX_EPOCH};
 
+use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError};
+
+use super::date;
 
 /// What went wrong in a TLS handshake, or on the connection, for logs and messages.
 ///
@@ -40,6 +44,24 @@ fn explain_tls(error: &rustls::Error) -> String {
 pub fn explain_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => "it is not signed by our CA".to_owned(),
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => format!(
+            "it is not for {}, but for {}; use one of these names, or say it with --server-name",
+            expected.to_str(),
+            names(presented)
+        ),
+        CertificateError::ExpiredContext { time, not_after } => format!(
+            "it expired {} (now {}); make a new one with ciao-cert",
+            moment(*not_after),
+            moment(*time)
+        ),
+        CertificateError::NotValidYetContext { time, not_before } => format!(
+            "it is valid from {} only (now {}); are the clocks right?",
+            moment(*not_before),
+            moment(*time)
+        ),
         CertificateError::BadSignature => {
             "it is signed by another key than our CA's (a CA of the same name?)".to_owned()
         }
@@ -48,10 +70,30 @@ pub fn explain_certificate(error: &CertificateError) -> String {
     }
 }
 
+/// Names of a certificate as they are written, from `DnsName("a")` and `IpAddress(::1)`.
+fn names(presented: &[String]) -> String {
+    let bare = |name: &String| {
+        let inner = name
+            .split_once('(')
+            .and_then(|(_, rest)| rest.strip_suffix(')'));
+        inner.unwrap_or(name).trim_matches('"').to_owned()
+    };
+    match presented {
+        [] => "no name".to_owned(),
+        _ => presented.iter().map(bare).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn moment(time: UnixTime) -> String {
+    date(UNIX_EPOCH + Duration::from_secs(time.as_secs()))
+}
+
 /// What an alert says of our certificate, if it is about that.
 fn blamed(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
-        AlertDescription::UnknownCA => "it is not signed by the peer's CA",
+        AlertDescription::UnknownCA => {
+            "it is not signed by the peer's CA; make one with that CA (ciao-cert -anchor-cert)"
+        }
         AlertDescription::BadCertificate => {
             "it is damaged, or signed by another key than the peer's CA has"
         }
@@ -91,7 +133,8 @@ mod tests {
         let ours = explained(rustls::Error::AlertReceived(AlertDescription::UnknownCA));
         assert_eq!(
             ours,
-            "the peer refuses our certificate: it is not signed by the peer's CA"
+            "the peer refuses our certificate: it is not signed by the peer's CA; make one with that CA (ciao-cert \
+             -anchor-cert)"
         );
     }
 

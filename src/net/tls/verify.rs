@@ -37,6 +37,11 @@ struct BeyondItsIssuer {
     limit: Role,
 }
 
+/// A CA below an anchor is presented as a peer's certificate.
+#[derive(Debug, thiserror::Error)]
+#[error("it is a CA's, which is for signing alone; make one for the peer (ciao-cert -role)")]
+struct CaOfPeer;
+
 /// Checks chains against the configured anchors.
 #[derive(Debug, Clone)]
 pub(super) struct ChainVerifier {
@@ -83,6 +88,7 @@ impl ChainVerifier {
             return Err(out_of_time);
         }
         let granted = leaf_roles(leaf)?;
+        let is_self_signed = identity::parse(leaf).is_ok_and(|it| it.issuer() == it.subject());
         let leaf = EndEntityCert::try_from(leaf).map_err(error)?;
         // Of several paths to an anchor, one that may pass on the roles is enough. The limit that was in the way is noted
         // here, because `webpki` has no error for it.
@@ -107,6 +113,10 @@ impl ChainVerifier {
         match (verified, limited.get()) {
             (Ok(_), _) => Ok(()),
             (Err(_), Some(limit)) => Err(other(BeyondItsIssuer { granted, limit })),
+            // Another cluster's scheduler presents its own anchor, which no CA has signed.
+            (Err(webpki::Error::CaUsedAsEndEntity), None) if is_self_signed => {
+                Err(CertificateError::UnknownIssuer)
+            }
             (Err(reason), None) => Err(error(reason)),
         }
     }
@@ -238,6 +248,7 @@ fn error(error: webpki::Error) -> CertificateError {
         webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
         webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
         webpki::Error::UnsupportedCriticalExtension => CertificateError::UnhandledCriticalExtension,
+        webpki::Error::CaUsedAsEndEntity => other(CaOfPeer),
         unnamed => other(unnamed),
     }
 }
