@@ -175,8 +175,8 @@ fn a_file_that_cannot_be_read_or_is_too_long_is_refused() {
 }
 
 #[test]
-fn the_guide_shows_a_node_file_as_it_is_read() {
-    let page = include_str!("../../../docs/how-to/configure-placement.md");
+fn the_reference_shows_a_node_file_as_it_is_read() {
+    let page = include_str!("../../../docs/reference/node-file.md");
     let blocks = page.split("```yaml\n").skip(1);
     let shown = blocks
         .filter_map(|block| block.split("```").next())

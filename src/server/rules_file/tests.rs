@@ -331,8 +331,8 @@ fn a_section_that_is_misspelt_is_a_mistake() {
 }
 
 #[test]
-fn the_guide_shows_a_configuration_as_it_is_read() {
-    let page = include_str!("../../../docs/how-to/configure-placement.md");
+fn the_reference_shows_a_configuration_as_it_is_read() {
+    let page = include_str!("../../../docs/reference/configuration.md");
     let blocks = page.split("```yaml\n").skip(1);
     let shown = blocks
         .filter_map(|block| block.split("```").next())
