@@ -146,6 +146,7 @@ impl Cluster {
             server: self.address.to_string(),
             cert: self.site.path("controller.pem"),
             cacert: self.site.path("CAcert.pem"),
+            server_name: None,
             connect_timeout: DEADLINE,
             answer_timeout: DEADLINE,
         }
