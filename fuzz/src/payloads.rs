@@ -64,6 +64,7 @@ pub const TYPES: &[Type] = &types![
     DrainProgress of DRAIN_PROGRESS,
     LeaseRenewed of LEASE_RENEWED,
     NodeCapacity of NODE_CAPACITY,
+    KeptRuns of KEPT_RUNS,
     ConnectionAborted of CONNECTION_ABORTED,
     NodeConnected of NODE_CONNECTED,
     NodeDisconnected of NODE_DISCONNECTED,

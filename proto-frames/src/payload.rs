@@ -14,6 +14,7 @@ pub mod configure;
 pub mod connection_aborted;
 pub mod guard;
 pub mod instance_end;
+pub mod kept_runs;
 pub mod node_capacity;
 pub mod peek;
 pub mod public_ip;
@@ -45,6 +46,7 @@ pub use configure::{
 pub use connection_aborted::ConnectionAborted;
 pub use document::Payload;
 pub use instance_end::{EndKind, InstanceEnd};
+pub use kept_runs::{KeptRun, KeptRuns};
 pub use node_capacity::{CountedAs, NodeCapacity};
 pub use public_ip::{AssignPublicIp, PublicIpAssigned, PublicIpUnassigned, ReleasePublicIp};
 pub use ratio::Ratio;
@@ -64,9 +66,10 @@ pub use sched_model::{
     Group, GroupPolicy, HistoryRow, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, InstanceStopped, InstanceView, LeaseRenewed, LifeCommand, LifeState,
     MAX_DEADLINE, Migrate, Misfit, Near, NodeConnected, NodeDisconnected, NodeType, NodeView,
-    Number, OnNodeLoss, PayloadError, PayloadErrorKind, PlacementDecision, PlacementState,
-    Position, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason, Restore,
-    RestoreMode, Resume, Scheduling, Snapshot, Span, Standing, StartFailure, StartFailureReason,
-    StoreState, StoreView, Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure, Update, Word,
-    cut, drain_progress, evacuate, expression, query, scheduling, span,
+    Number, OnNodeLoss, OutputRow, PayloadError, PayloadErrorKind, PlacementDecision,
+    PlacementState, Position, Query, QueryKind, QueryResult, Reason, ReasonKind, RefusalReason,
+    Restore, RestoreMode, Resume, Scheduling, Snapshot, Span, Standing, StartFailure,
+    StartFailureReason, StoreState, StoreView, Suspend, Test, Topic, UNKNOWN,
+    UnassignPublicIpFailure, Update, Word, cut, drain_progress, evacuate, expression, query,
+    scheduling, span,
 };

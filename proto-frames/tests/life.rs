@@ -7,9 +7,9 @@ use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs,
     DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, InstanceQueued,
-    InstanceStateEvent, InstanceView, LeaseRenewed, LifeCommand, LifeState, MAX_DEADLINE, Migrate,
-    Misfit, NodeCapacity, NodeView, Payload, PayloadError, PayloadErrorKind, QueryKind,
-    QueryResult, Ratio, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure,
+    InstanceStateEvent, InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifeCommand, LifeState,
+    MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodeView, Payload, PayloadError, PayloadErrorKind,
+    QueryKind, QueryResult, Ratio, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure,
     StartFailureReason, Suspend, Update,
 };
 
@@ -71,6 +71,19 @@ fn commands_are_written_as_documented() {
             ..NodeCapacity::default()
         },
         "node_capacity:\n  cpu_ratio: \"16\"\n  mem_ratio: \"1.5\"\n  disk_ratio: \"1\"\n  reserved_mem_mb: 512\n  accounting: measured\n  mem_limit: true\n  disk_limit: false\n"
+    );
+    written!(
+        KeptRuns KeptRuns {
+            complete: true,
+            runs: vec![KeptRun {
+                instance_uuid: text("a"),
+                seq: 41,
+                ended_at_ms: 1_795_000_000_123,
+                exit_code: Some(-9),
+                output: text("/var/lib/ciao/kept/a.1"),
+            }],
+        },
+        "kept_runs:\n  complete: true\n  runs:\n  - instance_uuid: a\n    seq: 41\n    ended_at_ms: 1795000000123\n    exit_code: -9\n    output: /var/lib/ciao/kept/a.1\n"
     );
     written!(
         ConnectionAborted ConnectionAborted { detail: text("why") },

@@ -32,6 +32,8 @@ pub struct Footprint {
     pub past: usize,
     /// Bytes of those histories.
     pub past_bytes: usize,
+    /// Runs that are over and of which nodes keep something.
+    pub outputs: usize,
     /// Instances that wait for room.
     pub queued: usize,
     /// STARTs that are tried on nodes that called themselves full.
@@ -92,6 +94,7 @@ impl Scheduler {
             to_try_again: self.timers.to_ask_again(),
             past,
             past_bytes,
+            outputs: self.instances.output_count(),
             queued: self.queue.len(),
             tries: self.placement.tries().0,
             tried_bytes: self.placement.tries().1,

@@ -25,6 +25,7 @@
 pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub(crate) mod machine;
+mod outputs;
 mod past;
 mod size;
 mod state;
@@ -47,6 +48,8 @@ pub use self::history::MAX_HISTORY_BYTES;
 pub(crate) use self::history::{History, HistoryEvent};
 pub use self::lifecycle::{Row, TRANSITIONS};
 pub(crate) use self::machine::{Before, Effects, Event, Loss};
+pub use self::outputs::MAX_OUTPUTS;
+pub(crate) use self::outputs::Output;
 pub use self::past::MAX_PAST_BYTES;
 pub(crate) use self::past::Run;
 pub use self::size::{MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS};

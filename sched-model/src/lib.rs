@@ -63,8 +63,8 @@ pub use migrate::Migrate;
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
-    ControllerView, HistoryRow, InstanceView, NodeView, PlacementState, Query, QueryKind,
-    QueryResult, Standing, StoreState, StoreView, UNKNOWN,
+    ControllerView, HistoryRow, InstanceView, NodeView, OutputRow, PlacementState, Query,
+    QueryKind, QueryResult, Standing, StoreState, StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
 pub use role::Role;

@@ -66,6 +66,8 @@ record! {
         store: Option<StoreView> as "store" unless empty,
         /// What became of the instance, where that was asked for.
         history: Vec<HistoryRow> as "history" unless empty,
+        /// What nodes keep of its runs that are over, where its history was asked for; on the last page.
+        outputs: Vec<OutputRow> as "outputs" unless empty,
         /// Where to go on (`after` of the next query); `None` at the end.
         next: Option<String> as "next" unless empty,
         /// Why there is no answer, where there is none.
@@ -219,6 +221,20 @@ record! {
         detail: String as "detail" unless empty,
         /// Where this is its end: its exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64> as "exit_code" unless empty,
+    }
+}
+
+record! {
+    /// Where the output of a run that is over is kept.
+    pub struct OutputRow {
+        /// The node.
+        node_uuid: String as "node_uuid",
+        /// Its host name; empty where it is not known.
+        hostname: String as "hostname" unless empty,
+        /// When the run ended, milliseconds of Unix time by that node's clock.
+        ended_at_ms: i64 as "ended_at_ms",
+        /// The directory on that node.
+        path: String as "path",
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto_frames::payload::{
     CommandRefused, ControllerView, Delete, Evacuate, HistoryRow, InstancePlaced, InstanceView,
-    NodeView, Payload, PlacementDecision, Query, QueryKind, QueryResult, Restore, StartFailure,
-    StoreView, Topic, Watch,
+    NodeView, OutputRow, Payload, PlacementDecision, Query, QueryKind, QueryResult, Restore,
+    StartFailure, StoreView, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -123,6 +123,8 @@ pub struct Listing {
     pub store: Option<StoreView>,
     /// What became of one instance, if that was asked for.
     pub history: Vec<HistoryRow>,
+    /// Where nodes keep the output of its runs, if its history was asked for.
+    pub outputs: Vec<OutputRow>,
 }
 
 impl Listing {
@@ -438,7 +440,11 @@ impl Client {
         matching: Option<&str>,
     ) -> Result<Vec<InstanceView>, ClientError> {
         match self.list(QueryKind::Ended, matching).await {
-            Ok(listing) => Ok(listing.instances),
+            // Those that the scheduler has learnt from launchers after a restart come in the order of nodes.
+            Ok(Listing { mut instances, .. }) => {
+                instances.sort_by_key(|view| view.ended_at_ms);
+                Ok(instances)
+            }
             Err(ClientError::Query { .. }) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -466,6 +472,7 @@ impl Client {
             listing.controllers.extend(page.controllers);
             listing.store = page.store.or(listing.store);
             listing.history.extend(page.history);
+            listing.outputs.extend(page.outputs);
             match page.next {
                 None => return Ok(listing),
                 next if next == after => break,

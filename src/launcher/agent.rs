@@ -11,7 +11,7 @@
 //!
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
-//! `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `pressure` (when the
+//! `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `pressure` (when the
 //! node is short of memory), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,11 +19,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proto_frames::Uuid;
-use proto_frames::payload::{NodeCapacity, TracedFrame};
+use proto_frames::payload::{KeptRun, NodeCapacity, TracedFrame};
 
 mod commands;
 mod ends;
 mod instances;
+mod kept;
 mod lease;
 mod life;
 mod messages;
@@ -34,7 +35,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
-pub use commands::Command;
+pub use commands::{Command, MAX_INSTANCE_ID_LEN};
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;
 pub use messages::Message;
@@ -197,6 +198,8 @@ pub enum Input {
         /// What each instance uses; those of which nothing is known are not there.
         usage: BTreeMap<String, Usage>,
     },
+    /// The runs that are over and whose ends were told, with what is left of each; told when that has changed.
+    KeptRuns(Vec<KeptRun>),
     /// A traced START has its instance run: to be reported.
     Traced(Box<TracedFrame>),
     /// The launcher is to end: OFFLINE is reported, nothing more is started.
@@ -323,6 +326,7 @@ pub struct Agent {
     /// Orders the ends of instances.
     exits: u64,
     ends: ends::Ends,
+    kept: kept::Kept,
     lease: lease::Lease,
     link: Link,
     /// Traced STARTs that are not reported yet.
@@ -377,6 +381,7 @@ impl Agent {
             limits: room::Limits::default(),
             capacity: None,
             exits: 0,
+            kept: kept::Kept::default(),
             lease: lease::Lease::default(),
             link: Link::Down,
             traces: Vec::new(),
@@ -410,6 +415,7 @@ impl Agent {
             Input::Storage { fault } => self.storage(now, fault),
             Input::LeaseNotExtended { until } => self.lease_not_extended(until),
             Input::Sampled { host, usage } => self.sampled(now, host, &usage),
+            Input::KeptRuns(runs) => self.kept_runs(runs),
             Input::Traced(traced) => {
                 if self.traces.len() < MAX_TRACES {
                     self.traces.push(*traced);
@@ -453,6 +459,7 @@ impl Agent {
             reported: None,
             report_at: now,
         };
+        self.kept.begin_connection();
         self.tell_ends();
     }
 

@@ -49,6 +49,11 @@ impl InstanceDir {
         self.0.join("exit.json")
     }
 
+    /// How the launcher has told its end ([`Over`]); written by the launcher, once.
+    pub(crate) fn over(&self) -> PathBuf {
+        self.0.join("over.json")
+    }
+
     /// Standard output and standard error of the workload.
     pub(crate) fn output(&self) -> PathBuf {
         self.0.join("output.log")
@@ -106,6 +111,19 @@ pub(crate) enum Ended {
     Exited(Option<i32>),
     /// The program never ran.
     NeverRan(Obstacle),
+}
+
+/// A run of an instance that is over, as its launcher has told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Over {
+    /// The instance.
+    pub(crate) instance: String,
+    /// The number of its end.
+    pub(crate) seq: u64,
+    /// Its exit code, -n where signal n ended it; `None` = nobody knows.
+    pub(crate) code: Option<i32>,
+    /// When that was told, milliseconds of Unix time.
+    pub(crate) at_ms: i64,
 }
 
 /// Why a program could not be run.

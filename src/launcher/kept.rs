@@ -21,8 +21,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use proto_frames::payload::KeptRun;
 
-use super::files::InstanceDir;
+use super::agent::MAX_INSTANCE_ID_LEN;
+use super::files::{InstanceDir, Over, read_json};
 use super::usage::disk_bytes;
 
 /// Most ended instances whose output is kept: as many as a launcher remembers of those that ended by themselves.
@@ -124,7 +126,7 @@ impl Kept {
 /// What ended instances take, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
-    sizes: Mutex<BTreeMap<PathBuf, (SystemTime, Size)>>,
+    sizes: Mutex<BTreeMap<PathBuf, (SystemTime, Size, Option<Over>)>>,
 }
 
 /// What one takes, in bytes; `None` = more files than are counted.
@@ -143,6 +145,8 @@ pub(crate) struct Surplus {
     pub(crate) work: Vec<PathBuf>,
     /// Bytes that the rest takes.
     pub(crate) kept: u64,
+    /// The runs whose ends were told, and where the output of each is, if it stays.
+    pub(crate) runs: Vec<KeptRun>,
 }
 
 impl Shelf {
@@ -155,25 +159,30 @@ impl Shelf {
         let mut all = Vec::new();
         for dir in dirs {
             let at = ended_at(&dir);
-            let size = match known.get(&dir).filter(|(then, _)| *then == at) {
-                Some((_, size)) => *size,
-                None => Size::of(&dir),
+            let (size, over) = match known.get(&dir).filter(|(then, _, _)| *then == at) {
+                Some((_, size, over)) => (*size, over.clone()),
+                None => (Size::of(&dir), over_of(&dir)),
             };
-            sizes.insert(dir.clone(), (at, size));
+            sizes.insert(dir.clone(), (at, size, over.clone()));
             // It may have been deleted since.
             let has_work = fs::symlink_metadata(InstanceDir(dir.clone()).work()).is_ok();
             let work = if has_work { size.work } else { Some(0) };
-            all.push((at, dir, Size { work, ..size }));
+            all.push((at, dir, Size { work, ..size }, over));
         }
         drop(sizes);
         all.sort_unstable_by(|a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
         let mut surplus = Surplus::default();
         let mut count = 0;
-        for (at, dir, size) in all {
+        for (at, dir, size, over) in all {
             let is_old = now.duration_since(at).is_ok_and(|age| age >= rule.age);
             let left = rule.bytes.saturating_sub(surplus.kept);
             let fits = |bytes: Option<u64>| bytes.filter(|bytes| *bytes <= left);
-            let Some(output) = fits(size.output).filter(|_| !is_old && count < MAX_KEPT) else {
+            let output = fits(size.output).filter(|_| !is_old && count < MAX_KEPT);
+            let place = output.is_some() && has_output(&InstanceDir(dir.clone()));
+            surplus
+                .runs
+                .extend(over.map(|over| kept_run(over, place.then_some(&dir))));
+            let Some(output) = output else {
                 surplus.whole.push(dir);
                 continue;
             };
@@ -203,6 +212,28 @@ impl Size {
         }
         let work = disk_bytes(&work).0;
         Self { output, work }
+    }
+}
+
+/// How the end of the run here was told, if it was and that is known.
+fn over_of(dir: &Path) -> Option<Over> {
+    let over = read_json::<Over>(&InstanceDir(dir.to_owned()).over());
+    // A workload can put anything there.
+    over.ok()
+        .flatten()
+        .filter(|over| over.instance.len() <= MAX_INSTANCE_ID_LEN)
+}
+
+fn kept_run(over: Over, dir: Option<&PathBuf>) -> KeptRun {
+    let place = dir.and_then(|dir| std::path::absolute(dir).ok());
+    KeptRun {
+        instance_uuid: over.instance,
+        seq: over.seq,
+        ended_at_ms: over.at_ms,
+        exit_code: over.code.map(i64::from),
+        output: place
+            .map(|place| place.display().to_string())
+            .unwrap_or_default(),
     }
 }
 
@@ -261,7 +292,9 @@ mod tests {
         let surplus = shelf.surplus(all(), rule(1, 1 << 30)).unwrap();
         assert_eq!((surplus.whole.len(), surplus.work.len()), (0, 0));
         assert!(surplus.kept >= (106 * BLOCK) as u64);
-        let Surplus { whole, work, kept } = shelf.surplus(all(), rule(1, 20 * BLOCK)).unwrap();
+        let Surplus {
+            whole, work, kept, ..
+        } = shelf.surplus(all(), rule(1, 20 * BLOCK)).unwrap();
         assert_eq!((whole.len(), work), (0, vec![big.clone()]));
         assert!(kept <= (20 * BLOCK) as u64);
         let surplus = shelf.surplus(all(), rule(0, 1 << 30)).unwrap();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use proto_frames::payload::KeptRun;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -76,6 +77,8 @@ pub(crate) struct Processes {
     shelf: Arc<Shelf>,
     /// Bytes that the output of ended instances took when it was last looked at.
     kept_bytes: u64,
+    /// What was told last of the runs that left it.
+    kept_runs: Option<Vec<KeptRun>>,
     starts: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     happened: mpsc::Receiver<Event>,
@@ -135,6 +138,7 @@ impl Processes {
             disks: Arc::default(),
             shelf: Arc::default(),
             kept_bytes: 0,
+            kept_runs: None,
             starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
             events,
             happened,
@@ -275,7 +279,11 @@ impl Processes {
             Event::Surplus(surplus) => {
                 self.kept_bytes = surplus.kept;
                 self.state().delete_surplus(&surplus);
-                None
+                if self.kept_runs.as_ref() == Some(&surplus.runs) {
+                    return None;
+                }
+                self.kept_runs = Some(surplus.runs.clone());
+                Some(Input::KeptRuns(surplus.runs))
             }
             Event::Other(input) => {
                 match &input {

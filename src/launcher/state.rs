@@ -16,6 +16,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use proto_frames::Uuid;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
 use super::agent::{Numbering, Outcome, Record, Stage};
-use super::files::{InstanceDir, is_storage_fault, read_json, write_json};
+use super::files::{InstanceDir, Over, create_json, is_storage_fault, read_json, write_json};
 use super::kept::{KeepOutput, Kept, Surplus};
 use super::trash::Trash;
 use crate::private;
@@ -231,7 +232,8 @@ impl StateDir {
             if self.kept.has(dir) {
                 self.delete(dir);
             } else if self.has_exited(dir) {
-                self.strip_to(dir, &[InstanceDir(dir.clone()).record()]);
+                let dir = InstanceDir(dir.clone());
+                self.strip_to(&dir.0, &[dir.record(), dir.over()]);
             }
         }
         for dir in &surplus.work {
@@ -356,6 +358,7 @@ impl StateDir {
     /// The same for one that had ended by itself before, or not.
     fn save_after(&self, record: &Record, had_exited: bool) -> io::Result<()> {
         let dir = self.instance(&record.instance);
+        note_over(&dir, record);
         // What was kept for its DELETE goes with that.
         let is_wanted = !(had_exited && matches!(record.stage, Stage::Gone(Outcome::Deleted, _)));
         match make_dir(&dir.0) {
@@ -420,6 +423,28 @@ impl StateDir {
     /// Everything remembered, in order of instance id. What cannot be read is left where it is, with a warning.
     pub(crate) fn records(&self) -> Vec<Record> {
         records_in(&self.root)
+    }
+}
+
+/// Notes beside the files of a run that is over how its end was told. Where that cannot be written, less is known of it
+/// later.
+fn note_over(dir: &InstanceDir, record: &Record) {
+    let Some(end) = record.ends.last().filter(|_| record.has_ended()) else {
+        return;
+    };
+    let since_epoch = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let over = Over {
+        instance: record.instance.clone(),
+        seq: end.seq,
+        code: end.code,
+        at_ms: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX),
+    };
+    if let Err(error) = create_json(&dir.over(), &over)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        debug!(path = %dir.over().display(), %error, "cannot be written");
     }
 }
 

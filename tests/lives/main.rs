@@ -24,6 +24,7 @@ mod leases;
 mod lost_nodes;
 mod moves;
 mod neighbours;
+mod outputs;
 mod overcommit;
 mod people;
 mod priorities;

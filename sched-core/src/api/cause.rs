@@ -115,6 +115,8 @@ causes! {
     NoVcpusHere = "its node has no vcpus for it, and another has",
     /// It ended.
     Ended = "ended",
+    /// Its node has told of its end although nobody here knew of it.
+    KeptByNode = "ended, as its node remembers",
     /// Its end and its new start were reported together.
     EndedAndBegan = "ended, and began again since",
     /// Its node does not list it any more, and has not said how it ended.

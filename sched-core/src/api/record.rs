@@ -300,6 +300,9 @@ pub struct RunRecord {
     /// Its exit status, or minus the signal that ended it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
+    /// The number of its end on that node, where its launcher numbers them. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<u64>,
     /// What became of it, oldest first.
     pub history: Vec<Event>,
 }

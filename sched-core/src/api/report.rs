@@ -90,6 +90,32 @@ pub enum Report {
     UnassignPublicIpFailed,
     /// TraceReport.
     TraceReport,
+    /// KeptRuns.
+    KeptRuns(Box<KeptRuns>),
+}
+
+/// The ended runs of instances that a launcher still has something of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRuns {
+    /// Whether these are all there are.
+    pub is_complete: bool,
+    /// The runs.
+    pub runs: Vec<KeptRun>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRun {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The number of its end on its node.
+    pub seq: u64,
+    /// When it ended, by the node's clock, in unix milliseconds.
+    pub at_ms: u64,
+    /// Its exit status, or minus the signal that ended it; `None` = not known.
+    pub exit_code: Option<i64>,
+    /// The directory on the node with what is left of it; empty where nothing is.
+    pub output: ShortText,
 }
 
 impl Report {
@@ -118,6 +144,7 @@ impl Report {
             Self::AssignPublicIpFailed => ReportName::AssignPublicIpFailure,
             Self::UnassignPublicIpFailed => ReportName::UnassignPublicIpFailure,
             Self::TraceReport => ReportName::TraceReport,
+            Self::KeptRuns(_) => ReportName::KeptRuns,
         }
     }
 

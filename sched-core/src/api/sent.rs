@@ -95,6 +95,8 @@ names! {
     InstanceStopped,
     /// InstanceState.
     InstanceState,
+    /// KeptRuns.
+    KeptRuns,
 }
 
 /// What a peer sent, by name.

@@ -2,7 +2,7 @@
 //! restarts; the oldest are forgotten first, by number and by bytes, because launchers' words are in them.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use sched_model::{LifeState, Uuid};
@@ -26,6 +26,7 @@ pub(crate) struct Run {
     node: Option<Uuid>,
     hostname: ShortText,
     exit_code: Option<i64>,
+    end: Option<u64>,
     story: Story,
 }
 
@@ -64,6 +65,7 @@ impl Run {
             node: None,
             hostname: ShortText::default(),
             exit_code: None,
+            end: None,
             story: Story::Told(history),
         }
     }
@@ -83,6 +85,7 @@ impl Run {
             node: Some(node),
             hostname,
             exit_code: None,
+            end: None,
             story: Story::Plain { since, cause },
         }
     }
@@ -92,7 +95,7 @@ impl Run {
         instance: InstanceId,
         (node, hostname): (Option<Uuid>, ShortText),
         at: Instant,
-        exit_code: Option<i64>,
+        (exit_code, end): (Option<i64>, Option<u64>),
         history: History,
     ) -> Self {
         Self {
@@ -101,6 +104,7 @@ impl Run {
             node,
             hostname,
             exit_code,
+            end,
             story: Story::Told(history),
         }
     }
@@ -130,9 +134,15 @@ impl Run {
         self.exit_code
     }
 
-    /// Notes how it ended: its exit status, or minus a signal.
-    pub(crate) fn set_exit_code(&mut self, exit_code: Option<i64>) {
-        self.exit_code = exit_code;
+    /// The number of its end on that node; `None` = its launcher has not numbered it.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// Notes the number of its end on its node, and how it ended where that is known: its exit status, or minus a signal.
+    pub(crate) fn set_end(&mut self, end: u64, exit_code: Option<i64>) {
+        self.end = Some(end);
+        self.exit_code = exit_code.or(self.exit_code);
     }
 
     /// Notes which node has said how it ended.
@@ -186,6 +196,21 @@ impl Past {
         self.runs.push_back((self.last, run));
         self.changed.push(self.last);
         self.forget_oldest();
+    }
+
+    /// Notes a run that its node remembers and nobody here did; there has to be room, because what is known here is newer
+    /// as a rule.
+    pub(super) fn learn(&mut self, run: Run) {
+        if self.runs.len() < MAX_PAST && self.bytes + run.bytes() <= MAX_PAST_BYTES {
+            self.note(run);
+        }
+    }
+
+    /// The runs that ended on a node by a number of their end there.
+    pub(super) fn ends_on(&self, node: Uuid) -> BTreeSet<(&InstanceId, u64)> {
+        let runs = self.runs.iter().filter(|(_, run)| run.node == Some(node));
+        runs.filter_map(|(_, run)| Some((&run.instance, run.end?)))
+            .collect()
     }
 
     /// Takes up what was remembered before a restart.
@@ -309,6 +334,37 @@ mod tests {
     }
 
     #[test]
+    fn runs_are_found_by_their_instance_and_by_their_end() {
+        let mut past = Past::default();
+        let node = Uuid::from_u128(7);
+        for number in 0..MAX_PAST as u64 + 10 {
+            let name = if number.is_multiple_of(2) {
+                "even"
+            } else {
+                "odd"
+            };
+            let mut run = run(name, 1, 0);
+            run.set_node(node, ShortText::default());
+            run.set_end(number, None);
+            past.note(run);
+        }
+        let even = InstanceId::new("even");
+        let found = past.of(&even).map(|(_, run)| run.and_then(|run| run.end));
+        let expected = (10..MAX_PAST as u64 + 10).filter(|it| it.is_multiple_of(2));
+        assert!(found.eq(expected.map(Some)));
+        let ends = past.ends_on(node);
+        assert!(ends.contains(&(&even, 10)) && !ends.contains(&(&even, 11)));
+        assert!(!ends.contains(&(&even, 8)), "it is forgotten");
+        let last = past.last();
+        past.learn(run("new", 1, 1));
+        assert_eq!(
+            past.last(),
+            last,
+            "what is known here is not forgotten for it"
+        );
+    }
+
+    #[test]
     fn only_what_was_noted_since_is_changed() {
         let mut past = Past::default();
         past.note(run("a", 2, 1));
@@ -317,7 +373,7 @@ mod tests {
         assert!(!past.amend(before, &instance, |_| unreachable!()));
         past.note(run("a", 1, 1));
         assert!(past.amend(before, &instance, |run| {
-            run.set_exit_code(Some(3));
+            run.set_end(1, Some(3));
             run.set_node(Uuid::nil(), "node".into());
         }));
         assert_eq!(past.size(), (2, 3 + "node".len()));

@@ -11,6 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 use sched_model::Uuid;
 
 use super::lifecycle::check;
+use super::outputs::{Output, Outputs};
 use super::past::{Past, Run};
 use super::size::Size;
 use super::{Effects, Event, HistoryEvent, Instance, State};
@@ -30,6 +31,7 @@ pub(crate) struct Instances {
     lost: IndexMap<Uuid, IndexSet<InstanceId>>,
     /// What became of those that are gone, oldest first.
     past: Past,
+    outputs: Outputs,
     size: Size,
     /// Counts the changes of state of all, so that an epoch of one instance is none of a later one of the same name.
     epochs: u64,
@@ -287,6 +289,36 @@ impl Instances {
         change: impl FnOnce(&mut Run),
     ) -> bool {
         self.past.amend(number, instance, change)
+    }
+
+    /// The runs that ended on a node, with the number of their end there.
+    pub(crate) fn ends_on(&self, node: Uuid) -> BTreeSet<(&InstanceId, u64)> {
+        self.past.ends_on(node)
+    }
+
+    /// Notes a run that only its node remembered, if there is room.
+    pub(crate) fn learn_run(&mut self, run: Run) {
+        self.past.learn(run);
+    }
+
+    /// Notes where a node keeps the output of a run, or that it does so no longer.
+    pub(crate) fn note_output(&mut self, output: Output) {
+        self.outputs.note(output);
+    }
+
+    /// A node says anew what it keeps.
+    pub(crate) fn forget_outputs(&mut self, node: Uuid) {
+        self.outputs.forget(node);
+    }
+
+    /// What nodes keep of an instance's runs.
+    pub(crate) fn outputs(&self, instance: &InstanceId) -> impl Iterator<Item = &Output> {
+        self.outputs.of(instance)
+    }
+
+    /// The runs of which nodes keep something.
+    pub(crate) fn output_count(&self) -> usize {
+        self.outputs.len()
     }
 
     /// One run that is over.

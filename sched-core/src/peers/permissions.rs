@@ -31,7 +31,8 @@ fn reporters(name: ReportName) -> Role {
         | ReportName::TenantRemoved
         | ReportName::InstanceDeleted
         | ReportName::InstanceStopped
-        | ReportName::InstanceState => LAUNCHER,
+        | ReportName::InstanceState
+        | ReportName::KeptRuns => LAUNCHER,
         ReportName::ConcentratorInstanceAdded | ReportName::TraceReport => {
             LAUNCHER | Role::CNCIAGENT
         }
@@ -77,7 +78,10 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
                 | CommandName::Watch
         ),
         Sent::Report(name) => {
-            matches!(name, ReportName::CommandFailure | ReportName::InstanceState)
+            matches!(
+                name,
+                ReportName::CommandFailure | ReportName::InstanceState | ReportName::KeptRuns
+            )
         }
         Sent::Unknown(_) => false,
     }

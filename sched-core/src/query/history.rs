@@ -1,7 +1,7 @@
 //! What became of one instance: of one that is looked after, or was, every turn that is still remembered; of a plain one
 //! what its entry says. And all runs that are over.
 
-use sched_model::{HistoryRow, InstanceView, PlacementState, Query, QueryResult, Uuid};
+use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, QueryResult, Uuid};
 
 use super::page::Allowance;
 use super::{limit, start_of};
@@ -9,7 +9,7 @@ use crate::Scheduler;
 use crate::api::ids::InstanceId;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
-use crate::instance::{HistoryEvent, Run};
+use crate::instance::{HistoryEvent, Output, Run};
 
 impl Scheduler {
     /// The cursor is how many rows were shown. Where the oldest are forgotten meanwhile, as many are passed over.
@@ -32,7 +32,9 @@ impl Scheduler {
         if !self.instances.contains(&instance) {
             result.history.extend(self.plain_history(&instance));
         }
-        if result.history.is_empty() && from == 0 {
+        let outputs = self.instances.outputs(&instance).take(MAX_OUTPUT_ROWS);
+        result.outputs = outputs.map(output_row).collect();
+        if result.history.is_empty() && result.outputs.is_empty() && from == 0 {
             result.error = Some(format!(
                 "no instance '{instance}' is known, nor was of late"
             ));
@@ -114,6 +116,18 @@ impl Scheduler {
             detail: detail.to_owned(),
             exit_code: None,
         })
+    }
+}
+
+/// Runs of one instance whose output is shown: as many as a launcher keeps.
+const MAX_OUTPUT_ROWS: usize = 256;
+
+fn output_row(output: &Output) -> OutputRow {
+    OutputRow {
+        node_uuid: output.node.to_string(),
+        hostname: output.hostname.to_string(),
+        ended_at_ms: ms(output.at_ms),
+        path: output.path.to_string(),
     }
 }
 

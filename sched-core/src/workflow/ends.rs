@@ -85,7 +85,7 @@ impl Scheduler {
         };
         self.report(now, id, told, parcel);
         if let Some(instance) = instance {
-            self.note_exit(before, &instance, exit_code);
+            self.note_exit(before, &instance, (seq, exit_code));
         }
     }
 
@@ -95,7 +95,7 @@ impl Scheduler {
             how,
             parcel,
             exit_code,
-            ..
+            seq,
         } = end;
         let (before, ended) = (self.instances.last_run(), instance.clone());
         let is_known = self
@@ -121,7 +121,7 @@ impl Scheduler {
             EndHow::Stopped | EndHow::Failed(_) => (parcel, Report::InstanceStopped(instance)),
         };
         self.report(now, id, told, parcel);
-        self.note_exit(before, &ended, exit_code);
+        self.note_exit(before, &ended, (seq, exit_code));
     }
 
     /// An instance has ended and runs again: one of the STARTs that were given to its node has had its outcome.
@@ -129,7 +129,7 @@ impl Scheduler {
         let instance = &end.instance;
         let before = self.before_end(key, instance);
         self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
-        self.note_exit(before.last_run(), instance, end.exit_code);
+        self.note_exit(before.last_run(), instance, (end.seq, end.exit_code));
         // Whether its room is to be released does not matter: it has it again.
         let _ = self.cluster.end(key, instance, Ended::Gone);
     }

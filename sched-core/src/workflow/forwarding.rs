@@ -158,6 +158,7 @@ impl Scheduler {
             Report::AssignPublicIpFailed | Report::UnassignPublicIpFailed => {
                 self.broadcast(Topic::Failures, id, parcel);
             }
+            Report::KeptRuns(kept) => self.kept_runs(id, *kept),
             Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
         }
     }

@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
+use sched_model::{LifeState, Uuid};
+
 use crate::Scheduler;
 use crate::api::cause::Cause;
-use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::record::{Record, RunRecord};
+use crate::api::report::{KeptRun, KeptRuns};
 use crate::api::text::ShortText;
-use crate::instance::Run;
+use crate::instance::{History, HistoryEvent, Output, Run};
 
 /// What is known of an instance when its node's word on its end comes.
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +70,69 @@ impl Scheduler {
         self.note_changed_runs();
     }
 
-    /// A launcher's word on an end says how it was; `before` is the latest run that was over when it came.
-    pub(crate) fn note_exit(&mut self, before: u64, instance: &InstanceId, exit_code: Option<i64>) {
-        if exit_code.is_some() {
-            self.instances
-                .amend_run(before, instance, |run| run.set_exit_code(exit_code));
-            self.note_changed_runs();
+    /// A launcher's word on an end, by its number, says how it was; `before` is the latest run that was over when it came.
+    pub(crate) fn note_exit(
+        &mut self,
+        before: u64,
+        instance: &InstanceId,
+        (seq, exit_code): (u64, Option<i64>),
+    ) {
+        self.instances.amend_run(before, instance, |run| {
+            run.set_end(seq, exit_code);
+        });
+        self.note_changed_runs();
+    }
+
+    /// KeptRuns: what a node has left of runs that are over. Those that are not known here, because the scheduler has
+    /// forgotten them with a restart, are from now on.
+    pub(crate) fn kept_runs(&mut self, id: SessionId, kept: KeptRuns) {
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
+        let node = self.cluster.nodes().node(key);
+        let (uuid, hostname) = (node.uuid(), ShortText::new(node.hostname()));
+        if kept.is_complete {
+            self.instances.forget_outputs(uuid);
+            self.learn_runs(uuid, &hostname, &kept.runs);
+        }
+        for run in kept.runs {
+            self.instances.note_output(Output {
+                instance: run.instance,
+                node: uuid,
+                hostname: hostname.clone(),
+                seq: run.seq,
+                at_ms: run.at_ms,
+                path: run.output,
+            });
+        }
+        self.note_changed_runs();
+    }
+
+    fn learn_runs(&mut self, node: Uuid, hostname: &ShortText, kept: &[KeptRun]) {
+        let known = self.instances.ends_on(node);
+        let unknown = kept
+            .iter()
+            .filter(|run| !known.contains(&(&run.instance, run.seq)));
+        let learnt: Vec<Run> = unknown
+            .map(|run| {
+                let at = self.instant_of(run.at_ms).min(self.now);
+                let gone = HistoryEvent {
+                    at,
+                    what: LifeState::Gone,
+                    node: Some(node),
+                    cause: Cause::KeptByNode,
+                };
+                Run::restored(
+                    run.instance.clone(),
+                    (Some(node), hostname.clone()),
+                    at,
+                    (run.exit_code, Some(run.seq)),
+                    [gone].into_iter().collect::<History>(),
+                )
+            })
+            .collect();
+        for run in learnt {
+            self.instances.learn_run(run);
         }
     }
 
@@ -92,6 +152,7 @@ impl Scheduler {
             node: run.node(),
             hostname: run.hostname().as_str().into(),
             exit_code: run.exit_code(),
+            end: run.end(),
             history: run.events().map(|it| self.event_record(&it)).collect(),
         })))
     }
@@ -101,7 +162,7 @@ impl Scheduler {
             InstanceId::new(&record.instance),
             (record.node, ShortText::new(&record.hostname)),
             self.instant_of(record.at_ms),
-            record.exit_code,
+            (record.exit_code, record.end),
             record.history.iter().map(|it| self.event_of(it)).collect(),
         );
         self.instances.restore_run(number, run);

@@ -2,10 +2,10 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Evacuate, HistoryRow, Migrate, Payload, QueryKind, Restore, Resume, Suspend, Update,
+    Evacuate, Migrate, Payload, QueryKind, Restore, Resume, Suspend, Update,
 };
 
-use super::{Client, ClientError};
+use super::{Client, ClientError, Listing};
 
 /// A command on an instance's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,13 +57,12 @@ impl Client {
         self.command(Kind::RESTORE, restore.encode()).await
     }
 
-    /// What became of an instance so far, the oldest first.
+    /// What became of an instance so far, the oldest first, and where the output of its runs is.
     ///
     /// # Errors
     /// As [`Client::list`].
-    pub async fn history(&mut self, instance_uuid: &str) -> Result<Vec<HistoryRow>, ClientError> {
-        let listing = self.list(QueryKind::History, Some(instance_uuid)).await?;
-        Ok(listing.history)
+    pub async fn history(&mut self, instance_uuid: &str) -> Result<Listing, ClientError> {
+        self.list(QueryKind::History, Some(instance_uuid)).await
     }
 
     async fn knows_modes(&mut self) -> Result<(), ClientError> {

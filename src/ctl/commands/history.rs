@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use proto_frames::payload::{HistoryRow, LifeState};
+use proto_frames::payload::{HistoryRow, LifeState, OutputRow};
 use serde_json::{Value, json};
 
 use crate::ctl::args::HistoryArgs;
-use crate::ctl::client::Client;
+use crate::ctl::client::{Client, Listing};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
@@ -34,13 +34,18 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
         Err(CommandError::Resolve(_)) => ended_id(&mut context.client, &args.instance).await?,
         Err(_) => return meant.map(|_| Exit::Done),
     };
-    let rows = context.client.history(&id).await?;
-    if rows.is_empty() {
+    let Listing {
+        history: rows,
+        outputs,
+        ..
+    } = context.client.history(&id).await?;
+    if rows.is_empty() && outputs.is_empty() {
         meant?;
     }
     if context.json {
         let rows: Vec<Value> = rows.iter().map(json_of).collect();
-        let document = json!({ "instance_uuid": id, "history": rows });
+        let outputs: Vec<Value> = outputs.iter().map(json_of_output).collect();
+        let document = json!({ "instance_uuid": id, "history": rows, "outputs": outputs });
         context.out.document(&document)?;
         return Ok(Exit::Done);
     }
@@ -49,25 +54,34 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     context
         .out
         .lines(&grid(COLUMNS, &cells, !args.no_headers))?;
-    if let Some(line) = output_line(&id, &rows) {
+    for output in &outputs {
+        let line = output_line(output, &zone);
+        context.out.line(&Printable::new(line))?;
+    }
+    if let Some(line) = live_line(&id, &rows) {
         context.out.line(&Printable::new(line))?;
     }
     Ok(Exit::Done)
 }
 
 fn cells(row: &HistoryRow, zone: &TimeZone) -> Vec<String> {
-    let time = Timestamp::from_millisecond(row.at_ms).map_or_else(
+    let node = match short(&row.node_uuid) {
+        "" => UNKNOWN,
+        node => node,
+    };
+    let time = time(row.at_ms, zone);
+    vec![time, row.what.clone(), node.to_owned(), detail(row)]
+}
+
+/// A moment in the reader's zone.
+fn time(at_ms: i64, zone: &TimeZone) -> String {
+    Timestamp::from_millisecond(at_ms).map_or_else(
         |_| UNKNOWN.to_owned(),
         |at| {
             let at = at.to_zoned(zone.clone());
             at.strftime("%F %T%.3f").to_string()
         },
-    );
-    let node = match short(&row.node_uuid) {
-        "" => UNKNOWN,
-        node => node,
-    };
-    vec![time, row.what.clone(), node.to_owned(), detail(row)]
+    )
 }
 
 /// Why, and of an end that its node has told, how.
@@ -79,21 +93,37 @@ fn detail(row: &HistoryRow) -> String {
     }
 }
 
-/// Where the output of its runs is: each stays on the node where it was.
-fn output_line(id: &str, rows: &[HistoryRow]) -> Option<String> {
-    let ran = rows.iter().filter(|row| {
-        LifeState::from(row.what.as_str()) == LifeState::Running && !row.node_uuid.is_empty()
-    });
-    let mut nodes: Vec<&str> = Vec::new();
-    for row in ran {
-        if !nodes.contains(&short(&row.node_uuid)) {
-            nodes.push(short(&row.node_uuid));
-        }
-    }
-    let nodes = (!nodes.is_empty()).then(|| nodes.join(", "))?;
-    Some(format!(
-        "output: on {nodes}, in the launcher's state directory: instances/{id}, and kept/{id}.N of earlier runs"
-    ))
+/// Where the output of a run is that is over: it stays on the node where it was.
+fn output_line(output: &OutputRow, zone: &TimeZone) -> String {
+    let node = match output.hostname.as_str() {
+        "" => short(&output.node_uuid),
+        name => name,
+    };
+    let ended = time(output.ended_at_ms, zone);
+    format!("output on {node}: {} (ended {ended})", output.path)
+}
+
+/// Where the output of the run is that goes on, if one does.
+fn live_line(id: &str, rows: &[HistoryRow]) -> Option<String> {
+    let last = rows.last()?;
+    let state = LifeState::from(last.what.as_str());
+    let runs = matches!(state, LifeState::Running | LifeState::Suspended);
+    (runs && !last.node_uuid.is_empty()).then(|| {
+        let node = short(&last.node_uuid);
+        format!(
+            "output on {node}: instances/{id} in its launcher's state directory (it has not ended)"
+        )
+    })
+}
+
+fn json_of_output(output: &OutputRow) -> Value {
+    let time = Timestamp::from_millisecond(output.ended_at_ms).ok();
+    json!({
+        "node_uuid": output.node_uuid,
+        "hostname": output.hostname,
+        "ended_at": time.map(|at| at.to_string()),
+        "path": output.path,
+    })
 }
 
 /// The UUID of an ended instance that begins so; what was typed if there is none.

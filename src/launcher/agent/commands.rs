@@ -16,7 +16,7 @@ use super::instances::State;
 use super::{Agent, Demand, Duty, Link, Message, Order, Outcome, Runs};
 
 /// Longest instance id taken, in bytes: it becomes a file name. UUIDs have 36.
-const MAX_INSTANCE_ID_LEN: usize = 64;
+pub const MAX_INSTANCE_ID_LEN: usize = 64;
 
 /// A command as it came: its payload, or why that cannot be read.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, DeleteFailure, InstanceDeleted, InstanceStateEvent,
-    InstanceStopped, Payload, Ready, StartFailure, Stats, TraceReport,
+    InstanceStopped, KeptRuns, Payload, Ready, StartFailure, Stats, TraceReport,
 };
 
 /// One frame to the scheduler.
@@ -36,6 +36,8 @@ pub enum Message {
     InstanceDeleted(InstanceDeleted),
     /// An instance no longer runs here.
     InstanceStopped(InstanceStopped),
+    /// What is left of runs that are over.
+    KeptRuns(KeptRuns),
 }
 
 impl Message {
@@ -56,6 +58,7 @@ impl Message {
             Self::InstanceState(_) => Kind::INSTANCE_STATE,
             Self::InstanceDeleted(_) => Kind::INSTANCE_DELETED,
             Self::InstanceStopped(_) => Kind::INSTANCE_STOPPED,
+            Self::KeptRuns(_) => Kind::KEPT_RUNS,
         }
     }
 
@@ -74,6 +77,7 @@ impl Message {
             Self::InstanceState(event) => event.encode(),
             Self::InstanceDeleted(event) => event.encode(),
             Self::InstanceStopped(event) => event.encode(),
+            Self::KeptRuns(kept) => kept.encode(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proto_frames::payload::peek::StatsPeek;
 use proto_frames::payload::{
-    EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
+    self, EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -10,7 +10,8 @@ use super::inputs::Unusable;
 use super::names::check_names;
 use super::parcels::parcel;
 use sched_core::{
-    EndHow, EndReport, EndsReport, FailedStart, InstanceId, Report, ShortText, canonical_uuid,
+    EndHow, EndReport, EndsReport, FailedStart, InstanceId, KeptRun, KeptRuns, Report, ShortText,
+    canonical_uuid,
 };
 
 /// What a STATS of this sender says of ends; `None` from a launcher that does not number them.
@@ -33,6 +34,38 @@ pub(super) fn of(
         incarnation,
         seq,
         ended: ended.collect::<Result<_, _>>()?,
+    })))
+}
+
+/// Runs of instances that one KeptRuns may tell of: twice what a launcher keeps.
+const MAX_KEPT_RUNS: usize = 512;
+
+/// KeptRuns.
+pub(super) fn kept_runs(payload: &[u8]) -> Result<Report, Unusable> {
+    let told = payload::KeptRuns::decode(payload)?;
+    let count = told.runs.len();
+    if count > MAX_KEPT_RUNS {
+        return Err(Unusable::Extras(format!(
+            "kept_runs.runs: {count} entries, at most {MAX_KEPT_RUNS} are taken"
+        )));
+    }
+    let run = |it: payload::KeptRun| {
+        check_names(&[("kept_runs.runs.instance_uuid", &it.instance_uuid)])?;
+        Ok(KeptRun {
+            instance: InstanceId::new(&it.instance_uuid),
+            seq: it.seq,
+            at_ms: u64::try_from(it.ended_at_ms).unwrap_or_default(),
+            exit_code: it.exit_code,
+            output: it.output.into(),
+        })
+    };
+    Ok(Report::KeptRuns(Box::new(KeptRuns {
+        is_complete: told.complete,
+        runs: told
+            .runs
+            .into_iter()
+            .map(run)
+            .collect::<Result<_, Unusable>>()?,
     })))
 }
 

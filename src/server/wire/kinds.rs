@@ -48,6 +48,7 @@ fn report(kind: Kind) -> Option<ReportName> {
         Kind::TRACE_REPORT => ReportName::TraceReport,
         Kind::INSTANCE_STOPPED => ReportName::InstanceStopped,
         Kind::INSTANCE_STATE => ReportName::InstanceState,
+        Kind::KEPT_RUNS => ReportName::KeptRuns,
         _ => return None,
     })
 }
@@ -99,6 +100,7 @@ fn kind_of_report(name: ReportName) -> Kind {
         ReportName::TraceReport => Kind::TRACE_REPORT,
         ReportName::InstanceStopped => Kind::INSTANCE_STOPPED,
         ReportName::InstanceState => Kind::INSTANCE_STATE,
+        ReportName::KeptRuns => Kind::KEPT_RUNS,
     }
 }
 

@@ -71,6 +71,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
         }
         ReportName::CommandFailure => life::command_failed(payload),
         ReportName::InstanceState => life::instance_state(payload),
+        ReportName::KeptRuns => ends::kept_runs(payload),
         ReportName::ConcentratorInstanceAdded => Ok(Report::ConcentratorInstanceAdded),
         ReportName::PublicIpAssigned => Ok(Report::PublicIpAssigned),
         ReportName::PublicIpUnassigned => Ok(Report::PublicIpUnassigned),

@@ -6,8 +6,9 @@ use std::time::Duration;
 use proto_frames::payload::{Scheduling, Span, Topic};
 use sched_core::{
     Command, Footprint, MAX_AWAITED, MAX_BATCH_BYTES, MAX_BATCHES, MAX_HELD_FOR_DISK,
-    MAX_HELD_FOR_DISK_BYTES, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES, MAX_PAST_BYTES, MAX_REPLAY,
-    MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, NodeExtras, Resources, SessionId,
+    MAX_HELD_FOR_DISK_BYTES, MAX_INSTANCES_PER_NODE, MAX_MANAGED_BYTES, MAX_OUTPUTS,
+    MAX_PAST_BYTES, MAX_REPLAY, MAX_REPLAY_BYTES, MAX_RESOURCE_NAMES, NodeExtras, Resources,
+    SessionId,
 };
 
 use super::bounds::{names_of, refuse_at_length};
@@ -218,10 +219,12 @@ fn flooded(seed: u64) {
         resource_names: left.resource_names,
         past: left.past,
         past_bytes: left.past_bytes,
+        outputs: left.outputs,
         capacity: left.capacity,
         ..Footprint::default()
     };
     assert_eq!(left, nothing);
+    assert!(left.outputs <= MAX_OUTPUTS);
     assert!(left.past <= 4096 && left.past_bytes <= MAX_PAST_BYTES);
     assert!(left.capacity < 16 * 4096, "{} places", left.capacity);
 }

@@ -14,7 +14,7 @@ use proto_frames::payload::{
 };
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
-    Command, CommandName, ConfigurationFlags, Dialect, Message, NewConfiguration, Report,
+    Command, CommandName, ConfigurationFlags, Dialect, KeptRuns, Message, NewConfiguration, Report,
     SessionId, StatsReport, Target, needs_master, permitted,
 };
 
@@ -122,10 +122,13 @@ fn expected(sender: Sender, kind: Kind, place: Place) -> Treatment {
 
 fn reported(kind: Kind, place: Place) -> Treatment {
     match (kind, place) {
-        (Kind::READY | Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE, Place::Own) => {
-            Treatment::Taken
+        (
+            Kind::READY | Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE | Kind::KEPT_RUNS,
+            Place::Own,
+        ) => Treatment::Taken,
+        (Kind::READY | Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE | Kind::KEPT_RUNS, _) => {
+            Treatment::Never
         }
-        (Kind::READY | Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE, _) => Treatment::Never,
         // Of addresses and traces, not of instances that are placed.
         (
             Kind::TENANT_ADDED
@@ -330,6 +333,10 @@ fn report_of(kind: Kind, instance: &str) -> Report {
             agent: AGENT_UUID.to_string().into(),
         },
         Kind::TRACE_REPORT => Report::TraceReport,
+        Kind::KEPT_RUNS => Report::KeptRuns(Box::new(KeptRuns {
+            is_complete: true,
+            runs: Vec::new(),
+        })),
         Kind::CONCENTRATOR_INSTANCE_ADDED => Report::ConcentratorInstanceAdded,
         Kind::PUBLIC_IP_ASSIGNED => Report::PublicIpAssigned,
         Kind::PUBLIC_IP_UNASSIGNED => Report::PublicIpUnassigned,

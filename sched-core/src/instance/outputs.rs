@@ -1,0 +1,168 @@
+//! Where nodes keep the output of runs that are over, as their launchers say: for people who ask what became of an instance.
+//! What a launcher does not keep any more is not here either; after a restart launchers say it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sched_model::Uuid;
+
+use crate::api::ids::InstanceId;
+use crate::api::text::ShortText;
+use crate::maps::Map;
+
+/// Runs whose output is known; the ones that were told of first are forgotten first. Four times as many as runs themselves
+/// are remembered ([`super::past::MAX_PAST`]): one that moved has left output on several nodes.
+pub const MAX_OUTPUTS: usize = 16_384;
+
+/// The output of one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Output {
+    /// The instance.
+    pub(crate) instance: InstanceId,
+    /// The node.
+    pub(crate) node: Uuid,
+    /// The node's host name.
+    pub(crate) hostname: ShortText,
+    /// The number of the run's end there.
+    pub(crate) seq: u64,
+    /// When it ended, by the node's clock, in unix milliseconds.
+    pub(crate) at_ms: u64,
+    /// The directory on the node; empty where nothing is left.
+    pub(crate) path: ShortText,
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    /// In the order in which they were told.
+    rows: BTreeMap<u64, Output>,
+    by_instance: Map<InstanceId, BTreeSet<u64>>,
+    by_node: Map<Uuid, BTreeSet<u64>>,
+    last: u64,
+}
+
+impl Outputs {
+    /// A launcher says where the output of a run is, or that nothing is left of it.
+    pub(super) fn note(&mut self, output: Output) {
+        let is_same = |number: &&u64| {
+            let other = self.rows.get(*number);
+            other.is_some_and(|other| (other.node, other.seq) == (output.node, output.seq))
+        };
+        let known = self.by_instance.get(&output.instance);
+        let known = known
+            .and_then(|numbers| numbers.iter().find(is_same))
+            .copied();
+        if let Some(number) = known {
+            self.remove(number);
+        }
+        if output.path.is_empty() {
+            return;
+        }
+        while self.rows.len() >= MAX_OUTPUTS
+            && let Some((&number, _)) = self.rows.first_key_value()
+        {
+            self.remove(number);
+        }
+        self.last += 1;
+        let (instance, node) = (output.instance.clone(), output.node);
+        self.by_instance
+            .entry(instance)
+            .or_default()
+            .insert(self.last);
+        self.by_node.entry(node).or_default().insert(self.last);
+        self.rows.insert(self.last, output);
+    }
+
+    /// A node says anew what it keeps.
+    pub(super) fn forget(&mut self, node: Uuid) {
+        for number in self.by_node.get(&node).cloned().unwrap_or_default() {
+            self.remove(number);
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(output) = self.rows.remove(&number) else {
+            return;
+        };
+        if let Some(numbers) = self.by_instance.get_mut(&output.instance) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.by_instance.swap_remove(&output.instance);
+            }
+        }
+        if let Some(numbers) = self.by_node.get_mut(&output.node) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.by_node.swap_remove(&output.node);
+            }
+        }
+    }
+
+    /// Those of an instance, in the order in which they were told.
+    pub(super) fn of(&self, instance: &InstanceId) -> impl Iterator<Item = &Output> {
+        let numbers = self.by_instance.get(instance).into_iter().flatten();
+        numbers.filter_map(|number| self.rows.get(number))
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sched_model::Uuid;
+
+    use super::{InstanceId, MAX_OUTPUTS, Output, Outputs};
+
+    fn output(instance: &str, node: u128, seq: u64, path: &str) -> Output {
+        Output {
+            instance: InstanceId::new(instance),
+            node: Uuid::from_u128(node),
+            hostname: "".into(),
+            seq,
+            at_ms: 0,
+            path: path.into(),
+        }
+    }
+
+    fn paths(outputs: &Outputs, instance: &str) -> Vec<String> {
+        let instance = InstanceId::new(instance);
+        let all = outputs.of(&instance);
+        all.map(|output| output.path.to_string()).collect()
+    }
+
+    #[test]
+    fn each_run_has_one_place_and_none_once_nothing_is_left() {
+        let mut outputs = Outputs::default();
+        outputs.note(output("a", 1, 1, "/instances/a"));
+        outputs.note(output("a", 2, 1, "/other"));
+        outputs.note(output("a", 1, 1, "/kept/a.1"));
+        outputs.note(output("a", 1, 2, "/instances/a"));
+        assert_eq!(
+            paths(&outputs, "a"),
+            ["/other", "/kept/a.1", "/instances/a"]
+        );
+        outputs.note(output("a", 1, 1, ""));
+        assert_eq!(paths(&outputs, "a"), ["/other", "/instances/a"]);
+        outputs.forget(Uuid::from_u128(1));
+        assert_eq!(paths(&outputs, "a"), ["/other"]);
+        outputs.note(output("a", 2, 1, ""));
+        let left = (
+            outputs.len(),
+            outputs.by_instance.len(),
+            outputs.by_node.len(),
+        );
+        assert_eq!(left, (0, 0, 0));
+    }
+
+    #[test]
+    fn there_are_so_many_at_most() {
+        let mut outputs = Outputs::default();
+        for seq in 0..MAX_OUTPUTS as u64 + 2 {
+            outputs.note(output(&seq.to_string(), 1, seq, "/x"));
+        }
+        assert_eq!(outputs.len(), MAX_OUTPUTS);
+        assert!(paths(&outputs, "1").is_empty() && !paths(&outputs, "2").is_empty());
+    }
+}

@@ -1,0 +1,99 @@
+//! What ended instances have left on their nodes: the scheduler knows of it as long as their launchers do.
+
+use serde_json::Value;
+
+use crate::world::{Cluster, Look, until};
+
+/// The code that the program of these tests ends with.
+const CODE: i64 = 7;
+
+/// What `ciaoctl history` says of an instance's outputs: host names and paths, once there are so many.
+async fn outputs(cluster: &Cluster, id: &str, count: usize) -> Vec<(String, String)> {
+    let mut look = Look::new();
+    loop {
+        let ran = cluster.ctl(&format!("history {id} --json")).await;
+        let document: Value = serde_json::from_str(&ran.out).unwrap_or_default();
+        let rows = document["outputs"].as_array().cloned().unwrap_or_default();
+        if rows.len() == count {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let row = |row: &Value| (text(&row["hostname"]), text(&row["path"]));
+            return rows.iter().map(row).collect();
+        }
+        look.again(|| format!("not {count} outputs: {ran:?}")).await;
+    }
+}
+
+fn output_in(path: &str) -> String {
+    let file = std::path::Path::new(path).join("output.log");
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_acknowledged_end_is_known_again_after_a_restart_without_a_state_directory() {
+    let mut cluster = Cluster::without_store(&["node-a"]).await;
+    let script = format!("echo some words; exit {CODE}");
+    let options = "run --quiet --mem 16 --cpus 1 -- /bin/sh -c";
+    let ran = cluster.ctl_with(options, &[&script]).await;
+    let id = ran.out.trim().to_owned();
+    let record = cluster
+        .site
+        .path(&format!("node-a/instances/{id}/record.json"));
+    let record = || std::fs::read_to_string(&record).unwrap_or_default();
+    until("its end is on record", || {
+        record().contains("Exited") && record().contains("\"unheard\":false")
+    })
+    .await;
+    cluster.crash_scheduler().await;
+    let waited = cluster.ctl(&format!("wait {id} --reconnect 60s")).await;
+    assert_eq!(waited.code, Some(6), "{waited:?}");
+    let all = cluster.ctl("instances --all").await;
+    let line = all
+        .out
+        .lines()
+        .find(|line| line.contains(&id[..8]))
+        .unwrap();
+    assert!(line.contains("node-a") && line.contains('7'), "{line}");
+    let kept = outputs(&cluster, &id, 1).await;
+    assert_eq!(kept[0].0, "node-a");
+    assert_eq!(output_in(&kept[0].1), "some words\n");
+    let history = cluster.ctl(&format!("history {id}")).await;
+    let line = format!("output on node-a: {} (ended ", kept[0].1);
+    assert!(history.out.contains(&line), "{history:?}");
+
+    // Once more, with what it was told by then: nothing is there twice.
+    cluster.kill_launcher("node-a").await;
+    cluster.launch("node-a", &[]);
+    cluster.ready(&["node-a"]).await;
+    outputs(&cluster, &id, 1).await;
+    let all = cluster.ctl("instances --all").await;
+    let count = all
+        .out
+        .lines()
+        .filter(|line| line.contains(&id[..8]))
+        .count();
+    assert_eq!(count, 1, "{all:?}");
+}
+
+#[tokio::test]
+async fn history_says_where_the_output_of_each_run_of_a_moved_instance_is() {
+    let cluster = Cluster::new(&["node-a", "node-b"]).await;
+    let options = "--mem 16 --cpus 1 --wait=running";
+    let id = cluster.run(options, "echo in $PWD; exec sleep 1000").await;
+    let first = cluster.instance(&id).await.unwrap().hostname;
+    let second = ["node-a", "node-b"][usize::from(first == "node-a")];
+    let moved = cluster.ctl(&format!("migrate {id} --to {second}")).await;
+    assert_eq!(moved.code, Some(0), "{moved:?}");
+    let kept = outputs(&cluster, &id, 1).await;
+    assert_eq!(kept[0].0, first);
+    assert!(output_in(&kept[0].1).starts_with("in "), "{kept:?}");
+    let deleted = cluster.ctl(&format!("delete {id} --wait")).await;
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    let kept = outputs(&cluster, &id, 2).await;
+    let nodes: Vec<&str> = kept.iter().map(|(node, _)| &**node).collect();
+    assert_eq!(nodes, [&*first, second]);
+    assert!(
+        kept.iter()
+            .all(|(_, path)| output_in(path).starts_with("in ")),
+        "{kept:?}"
+    );
+}
