@@ -162,6 +162,9 @@ kinds! {
     INSTANCE_STATE = EVENT, 0x45, "InstanceState";
     /// How far the drain of a node is (added; [`crate::payload::DrainProgress`]).
     DRAIN_PROGRESS = EVENT, 0x46, "DrainProgress";
+    /// A node is short of memory, or something has happened about that (added; to those who watch nodes;
+    /// [`crate::payload::NodePressure`]).
+    NODE_PRESSURE = EVENT, 0x48, "NodePressure";
     /// The ended runs that a launcher still has something of (added; from launchers to schedulers that record ends;
     /// [`crate::payload::KeptRuns`]).
     KEPT_RUNS = EVENT, 0x47, "KeptRuns";

@@ -8,9 +8,9 @@ use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs,
     DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, InstanceQueued,
     InstanceStateEvent, InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifeCommand, LifeState,
-    MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodeView, Payload, PayloadError, PayloadErrorKind,
-    QueryKind, QueryResult, Ratio, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure,
-    StartFailureReason, Suspend, Update,
+    MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodePressure, NodeView, Payload, PayloadError,
+    PayloadErrorKind, PressureState, QueryKind, QueryResult, Ratio, Restore, RestoreMode, Resume,
+    Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update,
 };
 
 fn text(text: &str) -> String {
@@ -71,6 +71,16 @@ fn commands_are_written_as_documented() {
             ..NodeCapacity::default()
         },
         "node_capacity:\n  cpu_ratio: \"16\"\n  mem_ratio: \"1.5\"\n  disk_ratio: \"1\"\n  reserved_mem_mb: 512\n  accounting: measured\n  mem_limit: true\n  disk_limit: false\n"
+    );
+    written!(
+        NodePressure NodePressure {
+            node_uuid: text("n"),
+            hostname: text("host"),
+            state: PressureState::Moved,
+            instance_uuid: text("a"),
+            ..NodePressure::default()
+        },
+        "node_pressure:\n  node_uuid: n\n  hostname: host\n  state: moved\n  instance_uuid: a\n"
     );
     written!(
         KeptRuns KeptRuns {

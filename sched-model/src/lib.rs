@@ -29,6 +29,7 @@ pub mod instance_event;
 pub mod lease_renewed;
 pub mod migrate;
 pub mod node_event;
+mod node_pressure;
 pub mod public_ip_failure;
 pub mod query;
 pub mod reason;
@@ -61,6 +62,7 @@ pub use instance_event::{
 pub use lease_renewed::LeaseRenewed;
 pub use migrate::Migrate;
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
+pub use node_pressure::{NodePressure, PressureState};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
     ControllerView, HistoryRow, InstanceView, NodeView, OutputRow, PlacementState, Query,

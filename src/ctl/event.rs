@@ -4,8 +4,8 @@
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
     DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
-    InstanceStopped, NodeConnected, NodeDisconnected, Payload, PayloadError, PlacementDecision,
-    QueryResult, StartFailure, Stats,
+    InstanceStopped, NodeConnected, NodeDisconnected, NodePressure, Payload, PayloadError,
+    PlacementDecision, QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 
@@ -36,6 +36,8 @@ pub enum Event {
     CommandFailure(Box<CommandFailure>),
     /// How far the drain of a node is.
     Drain(Box<DrainProgress>),
+    /// A node is short of memory, or something has happened about that.
+    Pressure(Box<NodePressure>),
     /// An instance could not be deleted.
     DeleteFailure(DeleteFailure),
     /// A volume could not be attached.
@@ -93,6 +95,9 @@ impl Event {
             }
             Kind::DRAIN_PROGRESS => {
                 DrainProgress::decode(payload).map(|it| Self::Drain(Box::new(it)))
+            }
+            Kind::NODE_PRESSURE => {
+                NodePressure::decode(payload).map(|it| Self::Pressure(Box::new(it)))
             }
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
             Kind::ATTACH_VOLUME_FAILURE => {

@@ -3,11 +3,14 @@
 //! The launchers are processes of their own; what they run is made up, so that a node has as much memory as a test likes
 //! and a workload uses a known part of what it asked for.
 
+use std::path::Path;
+
 use ciao_scheduler::ctl::client::Client;
 use fastrand::Rng;
 use proto_frames::Kind;
 use proto_frames::payload::{
-    Payload, PlacementState, Query, QueryKind, Requirements, Scheduling, Start, Storage,
+    NodePressure, Payload, PlacementState, PressureState, Query, QueryKind, Requirements,
+    Scheduling, Start, Storage, Topic,
 };
 
 use crate::world::{Cluster, Look};
@@ -108,6 +111,56 @@ async fn whatever_is_promised_is_started_and_runs() {
     }
 }
 
+#[tokio::test]
+async fn an_overcommitted_node_stays_so_when_its_scheduler_or_its_launcher_restarts() {
+    let flags = ["--mem-ratio=2", "--reserved-mem=100", "--cpu-ratio=10"];
+    let mut cluster = Cluster::of_scheduler("configure: {}\n", &flags, false).await;
+    cluster.launch("node-a", &[]);
+    cluster.ready(&["node-a"]).await;
+    // (1000 - 100) * 2 = 1800 MiB are offered.
+    let sleep = ["sleep", "600"];
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let options = "run --quiet --mem 500 --cpus 1 --wait=running --";
+        let ran = cluster.ctl_with(options, &sleep).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        all.push(ran.out.trim().to_owned());
+    }
+    for restart in ["scheduler", "launcher"] {
+        match restart {
+            "scheduler" => cluster.crash_scheduler().await,
+            _ => {
+                cluster.kill_launcher("node-a").await;
+                cluster
+                    .until_node("node-a", |node| node.status == "LOST")
+                    .await;
+                cluster.launch("node-a", &[]);
+            }
+        }
+        cluster.ready(&["node-a"]).await;
+        for id in &all {
+            cluster.until(id, "running").await;
+        }
+        let much = cluster
+            .ctl_with("run --mem 400 --cpus 1 --wait=running --", &sleep)
+            .await;
+        assert_ne!(much.code, Some(0), "{restart}: {much:?}");
+        let promised = cluster.ctl("explain --mem 100 --cpus 1").await;
+        assert_eq!(promised.code, Some(0), "{restart}: {promised:?}");
+        let options = "run --quiet --mem 100 --cpus 1 --wait=running --";
+        let little = cluster.ctl_with(options, &sleep).await;
+        assert_eq!(little.code, Some(0), "{restart}: {little:?}");
+        all.push(little.out.trim().to_owned());
+    }
+}
+
+/// Has a machine's kernel say so; in one step, because its launcher may look at any moment.
+fn set_pressure(file: &Path, percent: u8) {
+    let next = file.with_extension("next");
+    std::fs::write(&next, stalled(percent)).unwrap();
+    std::fs::rename(&next, file).unwrap();
+}
+
 /// What the kernel says of a machine whose processes wait for memory for this part of the time.
 fn stalled(percent: u8) -> String {
     format!(
@@ -122,7 +175,7 @@ async fn the_least_urgent_leaves_a_node_that_is_short_of_memory_and_nothing_more
     let nodes = ["node-a", "node-b"];
     let psi = nodes.map(|name| cluster.site.path(&format!("{name}.pressure")));
     for (name, psi) in nodes.iter().zip(&psi) {
-        std::fs::write(psi, stalled(0)).unwrap();
+        set_pressure(psi, 0);
         cluster.launch(
             name,
             &[
@@ -142,7 +195,9 @@ async fn the_least_urgent_leaves_a_node_that_is_short_of_memory_and_nothing_more
     let low = cluster.run(&low, "exec sleep 600").await;
     let high = cluster.run(&high, "exec sleep 600").await;
 
-    std::fs::write(&psi[0], stalled(75)).unwrap();
+    let mut watcher = cluster.site.operator(cluster.scheduler()).await;
+    watcher.watch(&[Topic::Nodes]).await;
+    set_pressure(&psi[0], 75);
     cluster
         .until_node("node-a", |node| node.fault.starts_with("short of memory"))
         .await;
@@ -154,7 +209,7 @@ async fn the_least_urgent_leaves_a_node_that_is_short_of_memory_and_nothing_more
         }
         look.again(|| format!("{view:?} has not moved")).await;
     }
-    std::fs::write(&psi[0], stalled(30)).unwrap();
+    set_pressure(&psi[0], 30);
     assert_eq!(cluster.until(&high, "running").await.hostname, "node-a");
     let wish = "--mem 16 --cpus 1 --wait=running --prefer node.hostname=node-a";
     let other = cluster.run(wish, "exec sleep 600").await;
@@ -166,7 +221,17 @@ async fn the_least_urgent_leaves_a_node_that_is_short_of_memory_and_nothing_more
         cluster.scheduler().logged(line).await;
     }
 
-    std::fs::write(&psi[0], stalled(10)).unwrap();
+    let mut told = async |state: PressureState| {
+        let event = watcher.skip_to(Kind::NODE_PRESSURE).await;
+        let event = NodePressure::decode(&event.payload).unwrap();
+        assert_eq!((&event.state, &*event.hostname), (&state, "node-a"));
+        event
+    };
+    let begun = told(PressureState::Begun).await;
+    assert!(begun.detail.starts_with("short of memory"), "{begun:?}");
+    assert_eq!(told(PressureState::Moved).await.instance_uuid, low);
+    set_pressure(&psi[0], 10);
+    told(PressureState::Over).await;
     cluster
         .until_node("node-a", |node| {
             node.fault.is_empty() && node.status == "READY"

@@ -4,8 +4,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
     Delete, DeleteFailure, DrainProgress, EndsRecorded, Evacuate, InstanceDeleted, InstancePlaced,
     InstanceQueued, InstanceStateEvent, InstanceStopped, LeaseRenewed, Migrate, NodeConnected,
-    NodeDisconnected, PlacementDecision, Query, QueryResult, Restore, Resume, Snapshot,
-    StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    NodeDisconnected, NodePressure, PlacementDecision, Query, QueryResult, Restore, Resume,
+    Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 
 use super::document::payload;
@@ -22,6 +22,7 @@ payload!(EndsRecorded under "ends_recorded", SMALL);
 payload!(LeaseRenewed under "lease_renewed", SMALL);
 payload!(NodeConnected under "node_connected", SMALL);
 payload!(NodeDisconnected under "node_disconnected", SMALL);
+payload!(NodePressure under "node_pressure", SMALL);
 payload!(InstanceDeleted under "instance_deleted", SMALL);
 payload!(InstanceStopped under "instance_stopped", SMALL);
 payload!(InstancePlaced under "instance_placed", SMALL);

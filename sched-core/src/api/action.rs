@@ -8,9 +8,9 @@ use bytes::Bytes;
 use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
     DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
-    InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, PlacementDecision,
-    QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure,
-    Update,
+    InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, NodePressure,
+    PlacementDecision, QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend,
+    UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -114,6 +114,8 @@ pub enum Message {
     InstanceState(Box<InstanceStateEvent>),
     /// How far a drain is (native encoding only).
     DrainProgress(Box<DrainProgress>),
+    /// A node is short of memory, or something has happened about that.
+    NodePressure(Box<NodePressure>),
     /// Part of what a controller that becomes master has to know (native encoding only).
     Snapshot(Box<Snapshot>),
     /// A command for an instance failed after it was taken in (native encoding only).

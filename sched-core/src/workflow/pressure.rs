@@ -4,8 +4,10 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use sched_model::{NodePressure, PressureState, Topic};
+
 use crate::Scheduler;
-use crate::api::action::Notice;
+use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::pressure::{PressureNews, PressurePolicy};
@@ -25,7 +27,6 @@ impl Scheduler {
     /// A node has come to be short of memory, or is not any more.
     pub(crate) fn pressure_changed(&mut self, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
-        let uuid = node.uuid();
         let news = if node.is_short_of_memory() {
             self.counters.pressures += 1;
             let node = self.cluster.nodes().node(key);
@@ -33,6 +34,34 @@ impl Scheduler {
         } else {
             PressureNews::Over
         };
+        self.tell_pressure(key, news);
+    }
+
+    /// Tells people, and who watches nodes.
+    fn tell_pressure(&mut self, key: NodeKey, news: PressureNews) {
+        let node = self.cluster.nodes().node(key);
+        let mut event = NodePressure {
+            node_uuid: node.uuid().to_string(),
+            hostname: node.hostname().to_owned(),
+            ..NodePressure::default()
+        };
+        let uuid = node.uuid();
+        event.state = match &news {
+            PressureNews::Begun(why) => {
+                event.detail = why.to_string();
+                PressureState::Begun
+            }
+            PressureNews::Over => PressureState::Over,
+            PressureNews::Moved(instance) => {
+                event.instance_uuid = instance.to_string();
+                PressureState::Moved
+            }
+            PressureNews::Stuck => PressureState::Stuck,
+        };
+        self.tell_controllers(Topic::Nodes, |session| {
+            let event = || Message::NodePressure(Box::new(event.clone()));
+            session.is_native().then(event)
+        });
         self.notice(Notice::Pressure(uuid, news));
     }
 
@@ -46,7 +75,6 @@ impl Scheduler {
         if !is_to_be || is_soon || !node.is_short_of_memory() {
             return;
         }
-        let uuid = node.uuid();
         let Some(movable) = self.movable_from(key) else {
             return;
         };
@@ -65,7 +93,7 @@ impl Scheduler {
             }
         }
         self.cluster.note_relieved(key, self.now);
-        self.notice(Notice::Pressure(uuid, news));
+        self.tell_pressure(key, news);
     }
 
     /// What runs on a node, in the order in which it is to leave: the lowest priority first, of one priority what uses

@@ -2,6 +2,7 @@
 
 use proto_frames::payload::{
     CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, Misfit,
+    NodePressure, PressureState,
 };
 use serde_json::{Value, json};
 
@@ -68,6 +69,33 @@ pub fn drain(event: &DrainProgress) -> String {
     }
     let (moved, moving, left) = (event.moved, event.moving, event.left);
     format!("{state}: {moved} of {total} moved, {moving} on their way, {left} left{misfits}{why}")
+}
+
+/// `(host) gets no new work: short of memory …`.
+#[must_use]
+pub fn pressure(event: &NodePressure) -> String {
+    let host = match &*event.hostname {
+        "" => String::new(),
+        host => format!("({host}) "),
+    };
+    let what = match &event.state {
+        PressureState::Begun => format!("gets no new work{}", because(&event.detail)),
+        PressureState::Over => "is not short of memory any more".to_owned(),
+        PressureState::Moved => format!(
+            "is short of memory: instance {} is moved away",
+            event.instance_uuid
+        ),
+        PressureState::Stuck => "is short of memory, and nothing on it can be moved".to_owned(),
+        PressureState::Other(state) => format!("{state}{}", because(&event.detail)),
+    };
+    format!("{host}{what}")
+}
+
+pub(super) fn pressure_json(event: &NodePressure) -> Value {
+    json!({
+        "event": "node_pressure", "node_uuid": event.node_uuid, "hostname": event.hostname,
+        "state": event.state.as_str(), "detail": event.detail, "instance_uuid": event.instance_uuid,
+    })
 }
 
 /// A detail behind a colon, or nothing.
@@ -172,6 +200,28 @@ mod tests {
         event.state = DrainState::Checking;
         event.misfit_count = 2;
         assert_eq!(drain(&event), "checking: 4 to move; 2 fit nowhere else");
+    }
+
+    #[test]
+    fn a_node_under_pressure_says_what_is_done_about_it() {
+        let event = |state| NodePressure {
+            hostname: "h".into(),
+            state,
+            detail: "short of swap".into(),
+            instance_uuid: "i1".into(),
+            ..NodePressure::default()
+        };
+        for (state, line) in [
+            (PressureState::Begun, "(h) gets no new work: short of swap"),
+            (PressureState::Over, "(h) is not short of memory any more"),
+            (
+                PressureState::Moved,
+                "(h) is short of memory: instance i1 is moved away",
+            ),
+            (PressureState::from("worse"), "(h) worse: short of swap"),
+        ] {
+            assert_eq!(pressure(&event(state)), line);
+        }
     }
 
     #[test]

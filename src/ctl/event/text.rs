@@ -6,7 +6,7 @@ use proto_frames::payload::{
 use serde_json::{Value, json};
 
 use crate::ctl::event::Event;
-use crate::ctl::event::life::{self, command_failure, drain, queued, turn};
+use crate::ctl::event::life::{self, command_failure, drain, pressure, queued, turn};
 use crate::ctl::explanation::reasons_json;
 use crate::ctl::status::exit_status;
 use crate::ctl::units::{elide, mebibytes, short};
@@ -50,6 +50,7 @@ impl Event {
             Self::Turn(e) => format!("instance {} {}", e.instance_uuid, turn(e)),
             Self::CommandFailure(e) => command_failure(e),
             Self::Drain(e) => format!("node {} {}", e.node_uuid, drain(e)),
+            Self::Pressure(e) => format!("node {} {}", e.node_uuid, pressure(e)),
             Self::DeleteFailure(e) => {
                 format!(
                     "instance {} not deleted on {}: {}",
@@ -111,6 +112,7 @@ impl Event {
             Self::Turn(e) => life::turn_json(e),
             Self::CommandFailure(e) => life::command_failure_json(e),
             Self::Drain(e) => life::drain_json(e),
+            Self::Pressure(e) => life::pressure_json(e),
             Self::DeleteFailure(e) => json!({
                 "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(),

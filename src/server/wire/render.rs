@@ -90,6 +90,7 @@ fn text_len(message: &Message) -> usize {
         | Message::InstanceQueued(_)
         | Message::InstanceState(_)
         | Message::DrainProgress(_)
+        | Message::NodePressure(_)
         | Message::CommandFailure(_)
         | Message::Order(_)
         | Message::EndsRecorded(_)
@@ -229,6 +230,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::InstanceQueued(event) => (Kind::INSTANCE_QUEUED, event.encode()),
         Message::InstanceState(event) => (Kind::INSTANCE_STATE, event.encode()),
         Message::DrainProgress(event) => (Kind::DRAIN_PROGRESS, event.encode()),
+        Message::NodePressure(event) => (Kind::NODE_PRESSURE, event.encode()),
         Message::Snapshot(snapshot) => (Kind::SNAPSHOT, snapshot.encode()),
         Message::CommandFailure(failure) => (Kind::COMMAND_FAILURE, failure.encode()),
         Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),
