@@ -1,7 +1,7 @@
 //! The operator's client, `ciaoctl`.
 //!
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
-//! - [`event`], [`track`], [`operation`], [`explanation`], [`start_file`], [`resolve`], [`status`], [`table`], [`units`]: what is known, remembered and shown, pure.
+//! - [`event`], [`track`], [`operation`], [`explanation`], [`hosts`], [`start_file`], [`resolve`], [`status`], [`table`], [`units`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
 //! - [`args`], [`exit`], [`output`]: what commands take, the exit codes, and the one way to standard output.
 
@@ -11,6 +11,7 @@ pub mod commands;
 pub mod event;
 pub mod exit;
 pub mod explanation;
+pub mod hosts;
 pub mod operation;
 pub mod output;
 pub mod resolve;

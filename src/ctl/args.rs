@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use proto_frames::payload::Expression;
 
 use crate::flags::{at_least, duration, mebibytes};
 
 mod life;
+mod list;
 mod placement;
 
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
+pub use list::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
@@ -160,6 +161,12 @@ pub enum NodeCommand {
     },
 }
 
+/// Where the help has what a START made from the command line is.
+const WORKLOAD: &str = "Workload";
+
+/// Where the help has what nodes it may be placed on.
+const PLACEMENT: &str = "Placement";
+
 /// How far `start` and `run` wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WaitFor {
@@ -171,6 +178,7 @@ pub enum WaitFor {
 
 /// Options that `start` and `run` share.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Waiting and output")]
 pub struct SubmitArgs {
     /// How many instances to start of each
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
@@ -201,6 +209,7 @@ pub struct SubmitArgs {
 
 /// What instance a START made from the command line is.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = WORKLOAD)]
 pub struct ShapeArgs {
     /// Local disk, e.g. 512MiB or 10GiB, rounded up to whole GiB; a number alone is MiB
     #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = mebibytes::<i64>(0))]
@@ -229,33 +238,33 @@ pub struct StartArgs {
 /// `ciaoctl run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Memory, e.g. 512MiB or 2GiB; a number alone is MiB
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(1))]
-    pub mem: i64,
-    /// Virtual CPUs
-    #[arg(long, value_name = "N", value_parser = at_least::<i64>(1))]
-    pub cpus: i64,
-    /// Variable of the program's environment; repeatable
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    pub env: Vec<(String, String)>,
-    /// Directory to run it in
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<String>,
-    /// Node to run on: host name, UUID, or a unique prefix of it
-    #[arg(long, value_name = "NODE")]
-    pub node: Option<String>,
-    /// What to do with it.
-    #[command(flatten)]
-    pub submit: SubmitArgs,
-    /// What else it is.
-    #[command(flatten)]
-    pub shape: ShapeArgs,
-    /// Where it may run.
-    #[command(flatten)]
-    pub placement: PlacementArgs,
     /// The program and its arguments, after --
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
+    /// Memory, e.g. 512MiB or 2GiB; a number alone is MiB
+    #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, value_parser = mebibytes::<i64>(1))]
+    pub mem: i64,
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", help_heading = WORKLOAD, value_parser = at_least::<i64>(1))]
+    pub cpus: i64,
+    /// Variable of the program's environment; repeatable
+    #[arg(long, value_name = "NAME=VALUE", help_heading = WORKLOAD, value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Directory to run it in
+    #[arg(long, value_name = "DIR", help_heading = WORKLOAD)]
+    pub dir: Option<String>,
+    /// What else it is.
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    /// What to do with it.
+    #[command(flatten)]
+    pub submit: SubmitArgs,
+    /// Node to run on: host name, UUID, or a unique prefix of it
+    #[arg(long, value_name = "NODE", help_heading = PLACEMENT)]
+    pub node: Option<String>,
+    /// Where it may run.
+    #[command(flatten)]
+    pub placement: PlacementArgs,
 }
 
 /// `ciaoctl explain`.
@@ -275,10 +284,10 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     pub count: Option<u32>,
     /// Instead of a file: memory, e.g. 512MiB or 2GiB; a number alone is MiB
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(0))]
+    #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, value_parser = mebibytes::<i64>(0))]
     pub mem: Option<i64>,
     /// Instead of a file: virtual CPUs
-    #[arg(long, value_name = "N", value_parser = at_least::<i64>(0))]
+    #[arg(long, value_name = "N", help_heading = WORKLOAD, value_parser = at_least::<i64>(0))]
     pub cpus: Option<i64>,
     /// Instead of a file: what else it is.
     #[command(flatten)]
@@ -327,56 +336,6 @@ pub struct EvacuateArgs {
     pub yes: bool,
 }
 
-/// The commands that list.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Only what has this host name or a UUID that begins so
-    #[arg(value_name = "MATCH")]
-    pub matching: Option<String>,
-    /// No line with the columns' names
-    #[arg(long)]
-    pub no_headers: bool,
-    /// Whole UUIDs instead of their beginnings
-    #[arg(long)]
-    pub full: bool,
-    /// Print UUIDs only
-    #[arg(short, long)]
-    pub quiet: bool,
-}
-
-/// The long lists.
-#[derive(Debug, Args)]
-pub struct WideListArgs {
-    /// What every list has.
-    #[command(flatten)]
-    pub list: ListArgs,
-    /// More columns
-    #[arg(short, long)]
-    pub wide: bool,
-}
-
-/// `ciaoctl instances`.
-#[derive(Debug, Args)]
-pub struct InstanceListArgs {
-    /// What long lists have.
-    #[command(flatten)]
-    pub list: WideListArgs,
-    /// Also those that have ended, as far as the scheduler remembers them, and how and where
-    #[arg(short, long, conflicts_with = "wide")]
-    pub all: bool,
-}
-
-/// `ciaoctl nodes`.
-#[derive(Debug, Args)]
-pub struct NodeListArgs {
-    /// What long lists have.
-    #[command(flatten)]
-    pub list: WideListArgs,
-    /// Only nodes whose labels meet this, e.g. 'zone = eu-1'; repeatable
-    #[arg(short = 'l', long, value_name = "EXPR", value_parser = label_expression)]
-    pub selector: Vec<Expression>,
-}
-
 /// `ciaoctl watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
@@ -401,18 +360,6 @@ pub enum TopicArg {
     Stats,
     /// Which node each START is given to
     Placements,
-}
-
-/// Reads an expression over labels; what the scheduler itself knows of nodes is in other columns.
-fn label_expression(text: &str) -> Result<Expression, String> {
-    let expression: Expression = text.parse().map_err(|e| format!("{e}"))?;
-    let key = expression.key();
-    if key.starts_with("node.") && key != "node.tenant" {
-        return Err(format!(
-            "column 1: '{key}' is no label; only labels can be selected by"
-        ));
-    }
-    Ok(expression)
 }
 
 /// Reads `NAME=VALUE`.

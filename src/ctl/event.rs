@@ -127,6 +127,20 @@ impl Event {
         })
     }
 
+    /// The nodes it names without their host names.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        let (node, target) = match self {
+            Self::NodeConnected(e) => (&*e.node_uuid, ""),
+            Self::NodeDisconnected(e) => (&*e.node_uuid, ""),
+            Self::Turn(e) => (&*e.node_uuid, &*e.target_node_uuid),
+            Self::CommandFailure(e) => (&*e.node_uuid, ""),
+            Self::Drain(e) => (&*e.node_uuid, ""),
+            Self::DeleteFailure(e) => (&*e.node_uuid, ""),
+            _ => ("", ""),
+        };
+        [node, target].into_iter().filter(|node| !node.is_empty())
+    }
+
     /// The instance it is about, if it is about one.
     #[must_use]
     pub fn instance_uuid(&self) -> Option<&str> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::Candidate;
-use crate::ctl::table::{Columns, grid};
+use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::Lines;
 
@@ -22,16 +22,20 @@ pub struct Explanation {
     pub decision: PlacementDecision,
 }
 
-const PLACEMENTS: Columns = &[("HOST", false), ("NODE", false), ("COUNT", true)];
+const PLACEMENTS: Columns = &[
+    Column::text("HOST"),
+    Column::text("NODE"),
+    Column::amount("COUNT"),
+];
 
 const REASONS: Columns = &[
-    ("NODES", true),
-    ("REASON", false),
-    ("ASKED", true),
-    ("MOST FREE", true),
-    ("LARGEST", true),
-    ("NEAREST", false),
-    ("OUTLOOK", false),
+    Column::amount("NODES"),
+    Column::text("REASON"),
+    Column::amount("ASKED"),
+    Column::amount("MOST FREE"),
+    Column::amount("LARGEST").dropped(2),
+    Column::text("NEAREST").dropped(3),
+    Column::text("OUTLOOK"),
 ];
 
 impl Explanation {
@@ -64,14 +68,14 @@ impl Explanation {
         }
     }
 
-    /// For people.
+    /// For people, in lines of so many characters where columns can be left out for that; `None` = of any number.
     #[must_use]
-    pub fn text(&self) -> Lines {
+    pub fn text(&self, width: Option<usize>) -> Lines {
         let decision = &self.decision;
         let mut text = Lines::default();
         text.push(self.headline());
         if decision.count > 1 && !decision.placements.is_empty() {
-            text.append(self.placements());
+            text.append(self.placements(width));
         }
         if self.fits() {
             return text;
@@ -83,7 +87,7 @@ impl Explanation {
         if decision.fits > 0 {
             text.push(format_args!("The next {}:", self.outlook()));
         }
-        text.append(reasons_table(&reasons));
+        text.append(reasons_table(&reasons, width));
         text.append(self.advice(&reasons));
         text
     }
@@ -151,13 +155,13 @@ impl Explanation {
         }
     }
 
-    fn placements(&self) -> Lines {
+    fn placements(&self, width: Option<usize>) -> Lines {
         let row = |it: &DecidedPlacement| {
             let node = short(&it.node_uuid).to_owned();
             vec![it.hostname.clone(), node, it.count.to_string()]
         };
         let rows: Vec<Vec<String>> = self.decision.placements.iter().map(row).collect();
-        grid(PLACEMENTS, &rows, true)
+        grid(PLACEMENTS, &rows, Style::with_headers(width))
     }
 
     /// The reasons that matter: where one node was asked about, that the others are not that one goes without saying.
@@ -196,11 +200,11 @@ impl Explanation {
     }
 }
 
-/// Reasons as a table.
+/// Reasons as a table, as wide as this at most.
 #[must_use]
-pub fn reasons_table(reasons: &[Reason]) -> Lines {
+pub fn reasons_table(reasons: &[Reason], width: Option<usize>) -> Lines {
     let rows: Vec<Vec<String>> = reasons.iter().map(row).collect();
-    grid(REASONS, &rows, true)
+    grid(REASONS, &rows, Style::with_headers(width))
 }
 
 /// Reasons as a list of objects with stable names; what is not known is null.
@@ -407,7 +411,7 @@ mod tests {
             ..refused(false, Vec::new())
         };
         assert_eq!(
-            explanation.text().to_string(),
+            explanation.text(None).to_string(),
             "a.yaml: would go to a (4cb19522)\n"
         );
         assert_eq!(explanation.exit(), Exit::Done);
@@ -426,9 +430,9 @@ What helps:
 - `ciaoctl nodes --wide` lists the labels that nodes have
 - wait until instances have ended, or ask for at most 100 MiB of memory
 ";
-        assert_eq!(explanation.text().to_string(), expected);
+        assert_eq!(explanation.text(None).to_string(), expected);
         assert_eq!(explanation.exit(), Exit::Refused);
-        let never = refused(true, vec![memory(true)]).text().to_string();
+        let never = refused(true, vec![memory(true)]).text(None).to_string();
         assert!(never.starts_with("a.yaml: never fits on the nodes there are (full_cloud):\n"));
         assert!(never.ends_with("- ask for at most 2048 MiB of memory, or add a larger node\n"));
     }
@@ -443,7 +447,7 @@ What helps:
             decision,
             ..refused(false, Vec::new())
         };
-        let text = explanation.text().to_string();
+        let text = explanation.text(None).to_string();
         let expected = "\
 a.yaml: 37 of 50 would fit:
 HOST  NODE      COUNT
@@ -458,7 +462,7 @@ NODES  REASON";
             ..explanation
         };
         assert!(
-            all.text()
+            all.text(None)
                 .to_string()
                 .starts_with("a.yaml: 50 of 50 would fit:\n")
         );
@@ -476,11 +480,11 @@ NODES  REASON";
             node: Some(node.clone()),
             ..refused(true, reasons)
         };
-        let text = about(vec![pinned(), memory(true)]).text().to_string();
+        let text = about(vec![pinned(), memory(true)]).text(None).to_string();
         assert!(text.starts_with("a.yaml: never fits on host-1 (4cb19522) (full_cloud):\n"));
         assert!(!text.contains("not the node"), "{text}");
         assert!(text.ends_with("of memory, or ask about another node\n"));
-        let text = about(vec![pinned()]).text().to_string();
+        let text = about(vec![pinned()]).text(None).to_string();
         assert!(
             text.contains("51  not the node or host asked for"),
             "{text}"
@@ -496,7 +500,7 @@ NODES  REASON";
         };
         let explanation = Explanation::of_failure("a.yaml".into(), 1, failure);
         assert_eq!(
-            explanation.text().to_string(),
+            explanation.text(None).to_string(),
             "a.yaml: is not placed: invalid_data: start.scheduling.x: \\u{1b}no\n"
         );
         assert_eq!(explanation.exit(), Exit::Refused);
@@ -512,7 +516,7 @@ NODES  REASON";
             capacity: Some(0),
             ..memory(true)
         };
-        let text = refused(true, vec![fpga]).text().to_string();
+        let text = refused(true, vec![fpga]).text(None).to_string();
         assert!(!text.contains("host-1"), "{text}");
         assert!(text.ends_with("- add a node that has fpga\n"), "{text}");
     }

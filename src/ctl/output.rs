@@ -1,7 +1,7 @@
 //! Where commands print: lines that are [`Printable`] and JSON with everything else escaped. Commands have no other way
 //! to a terminal or pipe, so that no text of a peer reaches one as it came.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::Value;
 
@@ -11,12 +11,46 @@ use crate::printable::{self, Lines, Printable};
 pub struct Output<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
+    width: Option<usize>,
+}
+
+/// Narrowest terminal that lists are made to fit.
+const MIN_WIDTH: usize = 20;
+
+/// Characters that a line of standard output may have: as many as `COLUMNS` says, or the terminal has; any number where it
+/// is neither.
+#[must_use]
+pub fn terminal_width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok();
+    let said = said.and_then(|text| text.parse::<usize>().ok());
+    let shown = || {
+        let out = io::stdout();
+        let size = rustix::termios::tcgetwinsize(&out).ok()?;
+        out.is_terminal().then_some(usize::from(size.ws_col))
+    };
+    said.or_else(shown).filter(|width| *width >= MIN_WIDTH)
 }
 
 impl<'a> Output<'a> {
     /// Prints to these.
     pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
-        Self { out, err }
+        Self {
+            out,
+            err,
+            width: None,
+        }
+    }
+
+    /// The same, with lists of so many characters a line.
+    #[must_use]
+    pub fn with_width(self, width: Option<usize>) -> Self {
+        Self { width, ..self }
+    }
+
+    /// How many characters a line of a list may have; `None` = any number.
+    #[must_use]
+    pub fn width(&self) -> Option<usize> {
+        self.width
     }
 
     /// Prints a line.

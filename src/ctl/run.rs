@@ -9,7 +9,7 @@ use crate::ctl::args::{GlobalArgs, SessionCommand};
 use crate::ctl::client;
 use crate::ctl::commands::{self, CommandError};
 use crate::ctl::exit::Exit;
-use crate::ctl::output::Output;
+use crate::ctl::output::{Output, terminal_width};
 use crate::net::tls::KeyFiles;
 use crate::printable::Lines;
 
@@ -19,7 +19,7 @@ pub fn run(command: SessionCommand, global: &GlobalArgs) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = prepare(global).and_then(|runtime| {
         let mut err = io::stderr();
-        let output = Output::new(&mut out, &mut err);
+        let output = Output::new(&mut out, &mut err).with_width(terminal_width());
         let exit = runtime.block_on(commands::run(command, global, output));
         runtime.shutdown_background();
         exit
@@ -36,7 +36,7 @@ fn fail(error: &CommandError) -> Exit {
 /// Says on standard error why the program ends with this exit code, in one line (a listing of candidates takes more).
 #[must_use]
 pub fn complain(exit: Exit, lines: &Lines) -> Exit {
-    if exit != Exit::Done {
+    if exit != Exit::Done && !lines.is_empty() {
         // With standard error gone, the exit code is all that is left to say.
         let _ = write!(io::stderr(), "ciaoctl: {lines}");
     }

@@ -38,6 +38,16 @@ pub fn exit_status(code: Option<i64>) -> String {
     }
 }
 
+/// The same of one that is known to have ended: `exited, status 7`, `killed by SIGKILL`, `exited, status unknown`.
+#[must_use]
+pub fn how_it_exited(code: Option<i64>) -> String {
+    let status = exit_status(code);
+    match status.strip_prefix("exit ") {
+        Some(status) => format!("exited, {status}"),
+        None => status,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::exit_status;

@@ -1,28 +1,17 @@
 //! Listings as tables for people, as identifiers for pipes, and as one JSON document for programs. Pure: rows in, text
 //! out.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use proto_frames::payload::{ControllerView, NodeView};
 use serde_json::{Value, json};
 
 use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, prefix, span, unique_prefix_len};
 use crate::printable::{Lines, Printable, is_word};
 
+mod grid;
 mod instances;
 
+pub use grid::{Column, Columns, Style, grid};
 pub use instances::{Queued, WithEnded};
-
-/// Columns of a table: name, and whether it holds amounts (printed flush right).
-pub type Columns = &'static [(&'static str, bool)];
-
-/// How a table is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    /// Whether the first line names the columns.
-    pub headers: bool,
-    /// Whether UUIDs are whole; else as much of each as tells them apart.
-    pub full_ids: bool,
-}
 
 /// One kind of thing that can be listed.
 pub trait Row {
@@ -55,37 +44,7 @@ pub fn table<R: Row>(rows: &[R], style: Style) -> Lines {
     };
     let cells = |row: &R| row.cells(&|id| prefix(id, len).to_owned());
     let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    grid(R::COLUMNS, &rows, style.headers)
-}
-
-/// Cells in columns, a line for each row.
-#[must_use]
-pub fn grid(columns: Columns, rows: &[Vec<String>], headers: bool) -> Lines {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    if headers {
-        table.set_header(columns.iter().map(|(name, _)| *name));
-    }
-    for cells in rows {
-        // Before they are laid out: a line end within a cell would begin a second line.
-        table.add_row(cells.iter().map(Printable::new));
-    }
-    for (at, (_, amount)) in columns.iter().enumerate() {
-        if let Some(column) = table.column_mut(at) {
-            column.set_padding((0, 2));
-            column.set_cell_alignment(if *amount {
-                CellAlignment::Right
-            } else {
-                CellAlignment::Left
-            });
-        }
-    }
-    table
-        .lines()
-        .map(|line| Printable::new(line).trimmed())
-        .collect()
+    grid(R::COLUMNS, &rows, style)
 }
 
 /// Whole UUIDs for another program, one a line; and how many identifiers are left out, because that program could take
@@ -117,16 +76,16 @@ fn of(free: i64, total: i64, unit: fn(i64) -> String) -> String {
 impl Row for NodeView {
     const LIST: &'static str = "nodes";
     const COLUMNS: Columns = &[
-        ("NODE", false),
-        ("HOST", false),
-        ("STATUS", false),
-        ("ROLES", false),
-        ("MEMORY FREE", true),
-        ("DISK FREE", true),
-        ("VCPUS FREE", true),
-        ("LOAD", true),
-        ("INSTANCES", true),
-        ("CONNECTED", true),
+        Column::text("NODE"),
+        Column::text("HOST"),
+        Column::text("STATUS"),
+        Column::text("ROLES").dropped(9),
+        Column::amount("MEMORY FREE").dropped(1),
+        Column::amount("DISK FREE").dropped(6),
+        Column::amount("VCPUS FREE").dropped(2),
+        Column::amount("LOAD").dropped(8),
+        Column::amount("INSTANCES").dropped(3),
+        Column::amount("CONNECTED").dropped(7),
     ];
 
     fn id(&self) -> &str {
@@ -199,9 +158,9 @@ fn status(node: &NodeView) -> String {
 impl Row for ControllerView {
     const LIST: &'static str = "controllers";
     const COLUMNS: Columns = &[
-        ("CONTROLLER", false),
-        ("STANDING", false),
-        ("CONNECTED", true),
+        Column::text("CONTROLLER"),
+        Column::text("STANDING"),
+        Column::amount("CONNECTED"),
     ];
 
     fn id(&self) -> &str {
@@ -240,11 +199,11 @@ impl Row for Wide<NodeView> {
         NODE[7],
         NODE[8],
         NODE[9],
-        ("FAILURES", true),
-        ("RESOURCES FREE", false),
-        ("DRAIN", false),
-        ("FAULT", false),
-        ("LABELS", false),
+        Column::amount("FAILURES"),
+        Column::text("RESOURCES FREE"),
+        Column::text("DRAIN"),
+        Column::text("FAULT"),
+        Column::text("LABELS"),
     ];
 
     fn id(&self) -> &str {
@@ -343,7 +302,39 @@ mod tests {
     const STYLE: Style = Style {
         headers: true,
         full_ids: false,
+        width: None,
     };
+
+    #[test]
+    fn a_list_leaves_columns_out_rather_than_wrap_its_lines() {
+        let nodes = [node("4cb19522-aaaa", "node-a"), node("beef0000-bbbb", "b")];
+        let narrow = |width| Style {
+            width: Some(width),
+            ..STYLE
+        };
+        let expected = "\
+NODE      HOST    STATUS        MEMORY FREE  VCPUS FREE  INSTANCES
+4cb19522  node-a  READY   138 GiB / 160 GiB         120  3 (1 new)
+beef0000  b       READY   138 GiB / 160 GiB         120  3 (1 new)
+";
+        assert_eq!(table(&nodes, narrow(80)), expected);
+        let waiting = InstanceView {
+            life: "waiting".into(),
+            waits_for: "none of 2 compute nodes fits: 2 short of memory".into(),
+            ..instance("11112222-3333")
+        };
+        for width in [60, 80, 100, 120, 200] {
+            let text = table(std::slice::from_ref(&waiting), narrow(width));
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest.unwrap() <= width, "{width}:\n{text}");
+            assert!(text.contains("none of 2 compute"), "{width}:\n{text}");
+            let is_whole = text.contains("short of memory");
+            assert_eq!(is_whole, width == 200, "{width}:\n{text}");
+        }
+        // What nobody could do without is never left out.
+        let text = table(&nodes, narrow(5));
+        assert!(text.starts_with("NODE      HOST    STATUS\n"), "{text}");
+    }
 
     #[test]
     fn nodes_are_a_table_with_human_units() {
@@ -379,7 +370,7 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         12
         let rows = [instance("11112222-3333"), instance("11112222-4444")];
         let bare = Style {
             headers: false,
-            full_ids: false,
+            ..STYLE
         };
         assert!(
             table(&rows, bare).starts_with("11112222-3  "),
@@ -410,7 +401,7 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         12
                 &none,
                 Style {
                     headers: false,
-                    full_ids: false
+                    ..STYLE
                 }
             ),
             ""

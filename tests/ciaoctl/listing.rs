@@ -6,7 +6,7 @@ use proto_frames::payload::{
     StoreState, StoreView, Topic, Watch,
 };
 
-use crate::scheduler::{Scheduler, answer, instance, node, placed, refusal};
+use crate::scheduler::{DEADLINE, Scheduler, answer, instance, node, placed, refusal};
 
 #[tokio::test]
 async fn a_listing_is_whole_however_many_pages_it_has() {
@@ -110,9 +110,14 @@ async fn controllers_say_if_the_schedulers_state_directory_cannot_be_written() {
 #[tokio::test]
 async fn watch_prints_events_in_their_order_until_it_has_enough() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::QUERY {
+            let nodes = [node("aa", "node-1")];
+            peers.send(from, Kind::QUERY_RESULT, answer(frame, &nodes, &[], 10));
+            return;
+        }
         assert_eq!(frame.kind, Kind::WATCH);
         let connected = NodeConnected {
-            node_uuid: "n1".into(),
+            node_uuid: node("aa", "").node_uuid,
             node_type: NodeType::Compute,
         };
         peers.send(from, Kind::NODE_CONNECTED, connected.encode());
@@ -154,7 +159,7 @@ async fn watch_prints_events_in_their_order_until_it_has_enough() {
             .lines()
             .next()
             .unwrap()
-            .ends_with("node n1 connected (compute_node)"),
+            .ends_with("node node-1 (aa000000) connected (compute_node)"),
         "{lines:?}"
     );
     let topics: Vec<_> = scheduler
@@ -172,4 +177,47 @@ async fn watch_prints_events_in_their_order_until_it_has_enough() {
         ]
     );
     assert_eq!(topics[1], [Topic::Nodes, Topic::Stats]);
+}
+
+#[tokio::test]
+async fn a_list_fits_the_terminal_unless_it_is_to_be_wide_or_for_programs() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        let nodes = [node("4c", "node-a")];
+        let instances = [instance("11", &nodes[0])];
+        peers.send(
+            from,
+            Kind::QUERY_RESULT,
+            answer(frame, &nodes, &instances, 10),
+        );
+    })
+    .await;
+    let list = |args: &'static [&'static str], columns: &'static str| {
+        let mut command = scheduler.command(args);
+        command.env("COLUMNS", columns);
+        async move {
+            let ended = tokio::time::timeout(DEADLINE, command.output()).await;
+            String::from_utf8(ended.unwrap().unwrap().stdout).unwrap()
+        }
+    };
+    for lines in [
+        list(&["nodes"], "80").await,
+        list(&["instances"], "80").await,
+    ] {
+        assert!(
+            lines.lines().all(|line| line.chars().count() <= 80),
+            "{lines}"
+        );
+    }
+    let whole = scheduler.ctl(&["nodes"]).await.out;
+    assert!(whole.contains("CONNECTED"), "not a terminal: {whole}");
+    assert!(
+        list(&["nodes", "-o", "wide"], "80")
+            .await
+            .contains("LABELS")
+    );
+    assert!(list(&["nodes", "--wide"], "80").await.contains("LABELS"));
+    let wide = list(&["queue", "-o", "wide"], "20").await;
+    assert!(wide.contains("ATTEMPTS"), "{wide}");
+    let narrow = list(&["queue"], "20").await;
+    assert!(!narrow.contains("ATTEMPTS"), "{narrow}");
 }

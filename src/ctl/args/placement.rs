@@ -10,7 +10,7 @@ use super::life::span;
 
 /// Options of the commands that make a START by themselves.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Placement")]
+#[command(next_help_heading = super::PLACEMENT)]
 pub struct PlacementArgs {
     /// What the node must meet, e.g. 'zone = eu-1', 'cpu.model in (zen4, zen5)', 'ssd exists', 'node.load < 4';
     /// repeatable

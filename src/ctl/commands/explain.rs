@@ -68,7 +68,8 @@ pub async fn ask(
         if context.json {
             answers.push(explanation.json());
         } else {
-            context.out.lines(&explanation.text())?;
+            let width = context.out.width();
+            context.out.lines(&explanation.text(width))?;
             context.out.flush()?;
         }
     }

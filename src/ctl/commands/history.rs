@@ -10,16 +10,17 @@ use crate::ctl::client::{Client, Listing};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
-use crate::ctl::status::exit_status;
-use crate::ctl::table::{Columns, grid};
+use crate::ctl::hosts::Hosts;
+use crate::ctl::status::how_it_exited;
+use crate::ctl::table::{Column, Columns, Style, grid};
 use crate::ctl::units::{UNKNOWN, short};
 use crate::printable::Printable;
 
 const COLUMNS: Columns = &[
-    ("TIME", false),
-    ("WHAT", false),
-    ("NODE", false),
-    ("DETAIL", false),
+    Column::text("TIME"),
+    Column::text("WHAT"),
+    Column::text("NODE"),
+    Column::text("DETAIL"),
 ];
 
 /// Shows what became of an instance, the oldest first.
@@ -49,28 +50,37 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
         context.out.document(&document)?;
         return Ok(Exit::Done);
     }
+    let nodes = rows.iter().map(|row| row.node_uuid.as_str());
+    let hosts = Hosts::of(&mut context.client, nodes).await?;
     let zone = TimeZone::system();
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &zone)).collect();
-    context
-        .out
-        .lines(&grid(COLUMNS, &cells, !args.no_headers))?;
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &zone, &hosts)).collect();
+    let style = Style {
+        headers: !args.no_headers,
+        full_ids: false,
+        width: context.out.width().filter(|_| args.output.is_none()),
+    };
+    context.out.lines(&grid(COLUMNS, &cells, style))?;
     for output in &outputs {
         let line = output_line(output, &zone);
         context.out.line(&Printable::new(line))?;
     }
-    if let Some(line) = live_line(&id, &rows) {
+    if let Some(line) = live_line(&id, &rows, &hosts) {
         context.out.line(&Printable::new(line))?;
     }
     Ok(Exit::Done)
 }
 
-fn cells(row: &HistoryRow, zone: &TimeZone) -> Vec<String> {
-    let node = match short(&row.node_uuid) {
-        "" => UNKNOWN,
-        node => node,
+fn cells(row: &HistoryRow, zone: &TimeZone, hosts: &Hosts) -> Vec<String> {
+    let node = match row.node_uuid.as_str() {
+        "" => UNKNOWN.to_owned(),
+        node => hosts.named(node),
     };
-    let time = time(row.at_ms, zone);
-    vec![time, row.what.clone(), node.to_owned(), detail(row)]
+    vec![
+        time(row.at_ms, zone),
+        row.what.clone(),
+        node,
+        detail_of(row),
+    ]
 }
 
 /// A moment in the reader's zone.
@@ -85,11 +95,12 @@ fn time(at_ms: i64, zone: &TimeZone) -> String {
 }
 
 /// Why, and of an end that its node has told, how.
-fn detail(row: &HistoryRow) -> String {
+fn detail_of(row: &HistoryRow) -> String {
     let is_end = LifeState::from(row.what.as_str()) == LifeState::Gone && !row.node_uuid.is_empty();
     match (is_end, row.detail.as_str()) {
         (false, detail) => detail.to_owned(),
-        (true, detail) => format!("{detail}: {}", exit_status(row.exit_code)),
+        (true, "ended" | "") => how_it_exited(row.exit_code),
+        (true, detail) => format!("{detail}; {}", how_it_exited(row.exit_code)),
     }
 }
 
@@ -104,12 +115,12 @@ fn output_line(output: &OutputRow, zone: &TimeZone) -> String {
 }
 
 /// Where the output of the run is that goes on, if one does.
-fn live_line(id: &str, rows: &[HistoryRow]) -> Option<String> {
+fn live_line(id: &str, rows: &[HistoryRow], hosts: &Hosts) -> Option<String> {
     let last = rows.last()?;
     let state = LifeState::from(last.what.as_str());
     let runs = matches!(state, LifeState::Running | LifeState::Suspended);
     (runs && !last.node_uuid.is_empty()).then(|| {
-        let node = short(&last.node_uuid);
+        let node = hosts.named(&last.node_uuid);
         format!(
             "output on {node}: instances/{id} in its launcher's state directory (it has not ended)"
         )
@@ -161,12 +172,24 @@ mod tests {
             ..HistoryRow::default()
         };
         let expected = ["2026-11-18 11:06:40.123", "placed", "4cb19522", ""];
-        assert_eq!(cells(&row, &TimeZone::UTC), expected);
+        let hosts = Hosts::default();
+        assert_eq!(cells(&row, &TimeZone::UTC, &hosts), expected);
         assert_eq!(json_of(&row)["time"], "2026-11-18T11:06:40.123Z");
         let never = HistoryRow {
             at_ms: i64::MAX,
             ..HistoryRow::default()
         };
-        assert_eq!(cells(&never, &TimeZone::UTC)[0], "-");
+        assert_eq!(cells(&never, &TimeZone::UTC, &hosts)[0], "-");
+        let ended = |detail: &str, exit_code| {
+            detail_of(&HistoryRow {
+                what: "gone".into(),
+                detail: detail.into(),
+                exit_code,
+                ..row.clone()
+            })
+        };
+        assert_eq!(ended("ended", Some(7)), "exited, status 7");
+        assert_eq!(ended("ended", Some(-9)), "killed by SIGKILL");
+        assert_eq!(ended("deleted", None), "deleted; exited, status unknown");
     }
 }

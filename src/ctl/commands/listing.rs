@@ -22,7 +22,7 @@ pub async fn nodes(context: &mut Context<'_>, args: &NodeListArgs) -> Result<Exi
         .await?;
     let mut nodes = listing.nodes;
     nodes.retain(|node| args.selector.iter().all(|selector| is_met(selector, node)));
-    if args.list.wide {
+    if args.list.is_wide() {
         let wide: Vec<Wide<NodeView>> = nodes.into_iter().map(Wide).collect();
         return print(context, list, &wide);
     }
@@ -48,7 +48,7 @@ pub async fn instances(
         let all: Vec<WithEnded> = all.map(WithEnded).collect();
         return print(context, list, &all);
     }
-    if args.list.wide {
+    if args.list.is_wide() {
         let wide: Vec<Wide<_>> = listing.instances.into_iter().map(Wide).collect();
         return print(context, list, &wide);
     }
@@ -128,6 +128,7 @@ fn print<R: Row>(
     let style = Style {
         headers: !args.no_headers,
         full_ids: args.full,
+        width: context.out.width().filter(|_| !args.is_wide()),
     };
     if context.json {
         context.out.document(&document(rows))?;

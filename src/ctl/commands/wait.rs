@@ -162,7 +162,7 @@ pub(super) fn tell(
         News::Changed(tracked) => {
             out.line(&tracked.line())?;
             if verbose && !tracked.reasons().is_empty() {
-                out.lines(&reasons_table(tracked.reasons()))?;
+                out.lines(&reasons_table(tracked.reasons(), out.width()))?;
             }
             out.flush()
         }

@@ -4,8 +4,11 @@ use jiff::Zoned;
 use proto_frames::payload::Topic;
 
 use crate::ctl::args::{TopicArg, WatchArgs};
+use crate::ctl::client::ClientError;
 use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
+use crate::ctl::hosts::Hosts;
 use crate::printable::Printable;
 
 /// Prints events until the connection ends, nobody reads on, or `--count` of them were printed.
@@ -15,6 +18,7 @@ use crate::printable::Printable;
 pub async fn watch(context: &mut Context<'_>, args: &WatchArgs) -> Result<Exit, CommandError> {
     let topics: Vec<Topic> = args.topics.iter().map(|topic| topic.topic()).collect();
     context.client.watch(&topics).await?;
+    let mut hosts = Hosts::default();
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
         let event = context.client.next_event().await?;
@@ -24,7 +28,16 @@ pub async fn watch(context: &mut Context<'_>, args: &WatchArgs) -> Result<Exit, 
             object["time"] = now.timestamp().to_string().into();
             context.out.document_line(&object)?;
         } else {
-            let line = format_args!("{} {}", now.strftime("%F %T%.3f"), event.line());
+            if let Event::NodeConnected(connected) = &event {
+                hosts.forget(&connected.node_uuid); // it may have another name by now
+            }
+            let learned = hosts.learn(&mut context.client, event.nodes()).await;
+            // Without a name there is still the UUID.
+            if let Err(ClientError::Closed(lost)) = learned {
+                return Err(lost.into());
+            }
+            let text = event.line_with(&hosts);
+            let line = format_args!("{} {text}", now.strftime("%F %T%.3f"));
             context.out.line(&Printable::new(line))?;
         }
         context.out.flush()?;

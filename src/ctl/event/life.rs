@@ -6,7 +6,9 @@ use proto_frames::payload::{
 };
 use serde_json::{Value, json};
 
-use crate::ctl::units::{short, span_of_ms};
+use super::text::node;
+use crate::ctl::hosts::Hosts;
+use crate::ctl::units::span_of_ms;
 
 /// `waits, 3 of 12, priority 50, 29s left: no room`.
 #[must_use]
@@ -26,9 +28,12 @@ pub fn queued(event: &InstanceQueued) -> String {
 
 /// `suspended on 4cb19522`, `migrating from 4cb19522 to beef0000: drain`.
 #[must_use]
-pub fn turn(event: &InstanceStateEvent) -> String {
-    let (node, target) = (short(&event.node_uuid), short(&event.target_node_uuid));
-    let place = match (node, target) {
+pub fn turn(event: &InstanceStateEvent, hosts: &Hosts) -> String {
+    let (node, target) = (
+        hosts.named(&event.node_uuid),
+        hosts.named(&event.target_node_uuid),
+    );
+    let place = match (&*node, &*target) {
         ("", "") => String::new(),
         (node, "") => format!(" on {node}"),
         ("", target) => format!(" to {target}"),
@@ -39,9 +44,9 @@ pub fn turn(event: &InstanceStateEvent) -> String {
 
 /// `migrate of instance i1 failed: no_room: …`, `drain of node n1 failed: timeout: …`.
 #[must_use]
-pub fn command_failure(event: &CommandFailure) -> String {
+pub fn command_failure(event: &CommandFailure, hosts: &Hosts) -> String {
     let subject = match event.instance_uuid.as_str() {
-        "" => format!("node {}", event.node_uuid),
+        "" => node(&event.node_uuid, hosts),
         instance => format!("instance {instance}"),
     };
     let why = because(&event.detail);
@@ -177,7 +182,7 @@ mod tests {
             (event("", "beef0000-bbbb"), "migrating to beef0000"),
             (event("a", "b"), "migrating from a to b"),
         ] {
-            assert_eq!(turn(&event), text);
+            assert_eq!(turn(&event, &Hosts::default()), text);
         }
     }
 
@@ -234,8 +239,9 @@ mod tests {
             detail: "nowhere".into(),
         };
         let expected = "migrate of instance i1 failed: no_room: nowhere";
-        assert_eq!(command_failure(&event), expected);
+        let hosts = Hosts::default();
+        assert_eq!(command_failure(&event, &hosts), expected);
         event.instance_uuid.clear();
-        assert!(command_failure(&event).starts_with("migrate of node n1 failed"));
+        assert!(command_failure(&event, &hosts).starts_with("migrate of node n1 failed"));
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::ctl::event::Event;
 use crate::ctl::event::life::{self, command_failure, drain, pressure, queued, turn};
 use crate::ctl::explanation::reasons_json;
+use crate::ctl::hosts::Hosts;
 use crate::ctl::status::exit_status;
 use crate::ctl::units::{elide, mebibytes, short};
 use crate::printable::{Printable, counted};
@@ -19,14 +20,26 @@ impl Event {
     /// One line for people, without the time.
     #[must_use]
     pub fn line(&self) -> Printable {
-        Printable::new(self.raw_line())
+        self.line_with(&Hosts::default())
     }
 
-    fn raw_line(&self) -> String {
+    /// The same, with the host names of nodes where they are known.
+    #[must_use]
+    pub fn line_with(&self, hosts: &Hosts) -> Printable {
+        Printable::new(self.raw_line(hosts))
+    }
+
+    fn raw_line(&self, hosts: &Hosts) -> String {
         match self {
-            Self::NodeConnected(e) => format!("node {} connected ({})", e.node_uuid, e.node_type),
+            Self::NodeConnected(e) => {
+                format!("{} connected ({})", node(&e.node_uuid, hosts), e.node_type)
+            }
             Self::NodeDisconnected(e) => {
-                format!("node {} disconnected ({})", e.node_uuid, e.node_type)
+                format!(
+                    "{} disconnected ({})",
+                    node(&e.node_uuid, hosts),
+                    e.node_type
+                )
             }
             Self::Placed(e) => format!(
                 "instance {} placed on {} ({})",
@@ -47,15 +60,15 @@ impl Event {
                 status(e.exit_code)
             ),
             Self::Queued(e) => format!("instance {} {}", e.instance_uuid, queued(e)),
-            Self::Turn(e) => format!("instance {} {}", e.instance_uuid, turn(e)),
-            Self::CommandFailure(e) => command_failure(e),
-            Self::Drain(e) => format!("node {} {}", e.node_uuid, drain(e)),
-            Self::Pressure(e) => format!("node {} {}", e.node_uuid, pressure(e)),
+            Self::Turn(e) => format!("instance {} {}", e.instance_uuid, turn(e, hosts)),
+            Self::CommandFailure(e) => command_failure(e, hosts),
+            Self::Drain(e) => format!("{} {}", node(&e.node_uuid, hosts), drain(e)),
+            Self::Pressure(e) => format!("{} {}", node(&e.node_uuid, hosts), pressure(e)),
             Self::DeleteFailure(e) => {
                 format!(
                     "instance {} not deleted on {}: {}",
                     e.instance_uuid,
-                    short(&e.node_uuid),
+                    hosts.named(&e.node_uuid),
                     e.reason
                 )
             }
@@ -139,6 +152,14 @@ impl Event {
                 json!({"event": "unreadable", "kind": kind.to_string(), "error": error.to_string()})
             }
         }
+    }
+}
+
+/// `node node-a (4cb19522)`, or with the whole UUID where the name is not known.
+pub(super) fn node(uuid: &str, hosts: &Hosts) -> String {
+    match hosts.named(uuid) {
+        unnamed if unnamed == short(uuid) => format!("node {uuid}"),
+        named => format!("node {named}"),
     }
 }
 
@@ -268,6 +289,31 @@ mod tests {
             (Kind::new(3, 0x7f), "x: 1".into(), "EVENT 0x7f x: 1"),
         ] {
             assert_eq!(event(kind, payload).line(), line);
+        }
+    }
+
+    #[test]
+    fn nodes_are_shown_with_their_host_names_where_they_are_known() {
+        let hosts = Hosts::from([("4cb19522-aaaa", "node-a")]);
+        for (kind, payload, line) in [
+            (
+                Kind::NODE_CONNECTED,
+                "node_connected:\n  node_uuid: 4cb19522-aaaa\n  node_type: compute_node\n",
+                "node node-a (4cb19522) connected (compute_node)",
+            ),
+            (
+                Kind::NODE_CONNECTED,
+                "node_connected:\n  node_uuid: beef0000-bbbb\n  node_type: compute_node\n",
+                "node beef0000-bbbb connected (compute_node)",
+            ),
+            (
+                Kind::INSTANCE_STATE,
+                "instance_state:\n  instance_uuid: i1\n  state: migrating\n  node_uuid: 4cb19522-aaaa\n  target_node_uuid: \
+                 beef0000-bbbb\n",
+                "instance i1 migrating from node-a (4cb19522) to beef0000",
+            ),
+        ] {
+            assert_eq!(event(kind, payload).line_with(&hosts), line);
         }
     }
 

@@ -3,25 +3,25 @@
 use proto_frames::payload::{InstanceView, PlacementState};
 use serde_json::{Value, json};
 
-use super::{Columns, Row, Wide, known, list, of};
+use super::{Column, Columns, Row, Wide, known, list, of};
 use crate::ctl::status::exit_status;
 use crate::ctl::units::{UNKNOWN, count, mebibytes, span, span_of_ms};
 
 impl Row for InstanceView {
     const LIST: &'static str = "instances";
     const COLUMNS: Columns = &[
-        ("INSTANCE", false),
-        ("STATE", false),
-        ("REPORTED", false),
-        ("HOST", false),
-        ("NODE", false),
-        ("MEMORY USED", true),
-        ("DISK USED", true),
-        ("VCPUS", true),
-        ("PRIORITY", true),
-        ("ATTEMPTS", true),
-        ("AGE", true),
-        ("WHY", false),
+        Column::text("INSTANCE"),
+        Column::text("STATE"),
+        Column::text("REPORTED").dropped(8),
+        Column::text("HOST"),
+        Column::text("NODE").dropped(7),
+        Column::amount("MEMORY USED").dropped(5),
+        Column::amount("DISK USED").dropped(6),
+        Column::amount("VCPUS").dropped(4),
+        Column::amount("PRIORITY").dropped(3),
+        Column::amount("ATTEMPTS").dropped(9),
+        Column::amount("AGE").dropped(2),
+        Column::text("WHY"),
     ];
 
     fn id(&self) -> &str {
@@ -95,8 +95,8 @@ impl Row for Wide<InstanceView> {
         INSTANCE[9],
         INSTANCE[10],
         INSTANCE[11],
-        ("GROUP", false),
-        ("RESOURCES", false),
+        Column::text("GROUP"),
+        Column::text("RESOURCES"),
     ];
 
     fn id(&self) -> &str {
@@ -132,14 +132,14 @@ pub struct WithEnded(pub InstanceView);
 impl Row for WithEnded {
     const LIST: &'static str = InstanceView::LIST;
     const COLUMNS: Columns = &[
-        ("INSTANCE", false),
-        ("STATE", false),
-        ("EXIT", false),
-        ("HOST", false),
-        ("NODE", false),
-        ("AGE", true),
-        ("ENDED", false),
-        ("WHY", false),
+        Column::text("INSTANCE"),
+        Column::text("STATE"),
+        Column::text("EXIT"),
+        Column::text("HOST"),
+        Column::text("NODE").dropped(7),
+        Column::amount("AGE").dropped(6),
+        Column::text("ENDED").dropped(2),
+        Column::text("WHY"),
     ];
 
     fn id(&self) -> &str {
@@ -192,16 +192,16 @@ pub struct Queued(pub InstanceView);
 impl Row for Queued {
     const LIST: &'static str = "queue";
     const COLUMNS: Columns = &[
-        ("POSITION", true),
-        ("INSTANCE", false),
-        ("PRIORITY", true),
-        ("MEMORY", true),
-        ("DISK", true),
-        ("VCPUS", true),
-        ("ATTEMPTS", true),
-        ("TIME LEFT", true),
-        ("AGE", true),
-        ("WHY", false),
+        Column::amount("POSITION"),
+        Column::text("INSTANCE"),
+        Column::amount("PRIORITY"),
+        Column::amount("MEMORY").dropped(2),
+        Column::amount("DISK").dropped(5),
+        Column::amount("VCPUS").dropped(3),
+        Column::amount("ATTEMPTS").dropped(6),
+        Column::amount("TIME LEFT"),
+        Column::amount("AGE").dropped(4),
+        Column::text("WHY"),
     ];
 
     fn id(&self) -> &str {

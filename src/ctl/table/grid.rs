@@ -1,0 +1,168 @@
+//! Cells in columns: laid out, and made to fit a terminal by leaving columns out.
+
+use std::cmp::Reverse;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::ctl::units::elide;
+use crate::printable::{Lines, Printable};
+
+/// Columns of a table.
+pub type Columns = &'static [Column];
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    name: &'static str,
+    /// Whether it holds amounts, which are printed flush right.
+    is_amount: bool,
+    /// When it is left out of a table that is too wide: those of the highest number first; 0 = never.
+    rank: u8,
+}
+
+impl Column {
+    /// A column of text that every table has.
+    #[must_use]
+    pub const fn text(name: &'static str) -> Self {
+        Self {
+            name,
+            is_amount: false,
+            rank: 0,
+        }
+    }
+
+    /// A column of amounts that every table has.
+    #[must_use]
+    pub const fn amount(name: &'static str) -> Self {
+        Self {
+            is_amount: true,
+            ..Self::text(name)
+        }
+    }
+
+    /// The same, to be left out where there is no room: those of the highest number first.
+    #[must_use]
+    pub const fn dropped(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
+}
+
+/// How a table is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether the first line names the columns.
+    pub headers: bool,
+    /// Whether UUIDs are whole; else as much of each as tells them apart.
+    pub full_ids: bool,
+    /// Characters that a line may have; `None` = any number.
+    pub width: Option<usize>,
+}
+
+impl Style {
+    /// A table with headers and short identifiers.
+    #[must_use]
+    pub const fn with_headers(width: Option<usize>) -> Self {
+        Self {
+            headers: true,
+            full_ids: false,
+            width,
+        }
+    }
+}
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+/// Fewest characters that a last column of text keeps where it is cut to fit: a few words.
+const MIN_LAST: usize = 20;
+
+/// Cells in columns, a line for each row; of a table that is too wide, columns are left out and the last is cut.
+#[must_use]
+pub fn grid(columns: Columns, rows: &[Vec<String>], style: Style) -> Lines {
+    // Before they are laid out: a line end within a cell would begin a second line.
+    let printable = |cells: &Vec<String>| cells.iter().map(Printable::new).collect();
+    let rows: Vec<Vec<Printable>> = rows.iter().map(printable).collect();
+    let Fit { kept, last } = fit(columns, &rows, style);
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if style.headers {
+        table.set_header(kept.iter().map(|at| columns[*at].name));
+    }
+    for cells in &rows {
+        table.add_row(kept.iter().map(|at| match (last, kept.last()) {
+            (Some(len), Some(end)) if end == at => elide(&cells[*at], len),
+            _ => cells[*at].to_string(),
+        }));
+    }
+    for (at, column) in kept.iter().map(|at| columns[*at]).enumerate() {
+        let is_amount = column.is_amount;
+        if let Some(column) = table.column_mut(at) {
+            column.set_padding((0, 2));
+            column.set_cell_alignment(if is_amount {
+                CellAlignment::Right
+            } else {
+                CellAlignment::Left
+            });
+        }
+    }
+    table
+        .lines()
+        .map(|line| Printable::new(line).trimmed())
+        .collect()
+}
+
+/// What of a table is shown.
+struct Fit {
+    /// The columns, by number.
+    kept: Vec<usize>,
+    /// Characters that the cells of the last one may have, if not any number.
+    last: Option<usize>,
+}
+
+/// Leaves out columns of a table that is too wide, and then cuts the last one if it is text.
+fn fit(columns: Columns, rows: &[Vec<Printable>], style: Style) -> Fit {
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let Some(width) = style.width else {
+        return Fit { kept, last: None };
+    };
+    let len = |text: &str| text.chars().count();
+    let len_of = |at: usize| {
+        let header = if style.headers {
+            len(columns[at].name)
+        } else {
+            0
+        };
+        let cells = rows.iter().map(|cells| len(&cells[at]));
+        cells.fold(header, usize::max)
+    };
+    let lens: Vec<usize> = (0..columns.len()).map(len_of).collect();
+    // Of a last column that can be cut, as much as it keeps in any case.
+    let least = |kept: &[usize]| {
+        let shown = kept.iter().enumerate().map(|(nth, &at)| {
+            let is_last = nth + 1 == kept.len() && !columns[at].is_amount;
+            lens[at].min(if is_last { MIN_LAST } else { usize::MAX })
+        });
+        shown.sum::<usize>() + GAP * kept.len().saturating_sub(1)
+    };
+    while least(&kept) > width {
+        let ranked = kept.iter().copied().filter(|at| columns[*at].rank > 0);
+        let Some(out) = ranked.min_by_key(|at| Reverse(columns[*at].rank)) else {
+            break;
+        };
+        kept.retain(|at| *at != out);
+    }
+    let last = kept.last().filter(|at| !columns[**at].is_amount);
+    let last = last.map(|at| {
+        let others: usize = kept.iter().map(|at| lens[*at] + GAP).sum();
+        // The sign that something is missing is a character too.
+        let room = width.saturating_sub(others - lens[*at] - GAP);
+        if lens[*at] <= room {
+            usize::MAX
+        } else {
+            room.max(MIN_LAST) - 1
+        }
+    });
+    Fit { kept, last }
+}
