@@ -3,8 +3,10 @@
 //! - [`client`]: a session with the scheduler as OPERATOR; also what `ciao-scheduler dev` starts workloads with.
 //! - [`event`], [`track`], [`operation`], [`explanation`], [`hosts`], [`start_file`], [`resolve`], [`status`], [`table`], [`units`]: what is known, remembered and shown, pure.
 //! - [`commands`]: one after the other what `ciaoctl` can do in a session.
-//! - [`args`], [`exit`], [`output`]: what commands take, the exit codes, and the one way to standard output.
+//! - [`args`], [`exit`], [`output`], [`aftermath`]: what commands take, the exit codes, the one way to standard output, and
+//!   what is told on Ctrl-C.
 
+pub mod aftermath;
 pub mod args;
 pub mod client;
 pub mod commands;

@@ -22,6 +22,8 @@ mod ending;
 mod explain;
 #[path = "ciaoctl/hostile.rs"]
 mod hostile;
+#[path = "ciaoctl/interrupting.rs"]
+mod interrupting;
 #[path = "ciaoctl/life.rs"]
 mod life;
 #[path = "ciaoctl/listing.rs"]

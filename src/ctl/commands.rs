@@ -15,12 +15,15 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::{GlobalArgs, InstanceCommand, NodeCommand, SessionCommand};
 use crate::ctl::client::{Client, ClientConfig, ClientError, ConnectError};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::resolve::ResolveError;
-use crate::ctl::start_file::StartFileError;
+use crate::ctl::start_file::{StartFileError, StartRequest};
 use crate::net::directory::{ca_file, cert_file};
 use crate::net::link::LinkClosed;
 use crate::printable::{Lines, Printable};
@@ -75,6 +78,9 @@ pub enum CommandError {
         /// How long was tried.
         waited: Duration,
     },
+    /// Ctrl-C: what goes on all the same.
+    #[error("interrupted")]
+    Interrupted(Lines),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -93,6 +99,7 @@ impl CommandError {
             Self::Client(ClientError::Refused(_) | ClientError::Query { .. }) => Exit::Refused,
             Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
+            Self::Interrupted(_) => Exit::Interrupted,
             // Whoever read the output has had enough: nothing went wrong.
             Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Output(_) => Exit::Output,
@@ -102,6 +109,9 @@ impl CommandError {
     /// What it says, for people: one line, and one more for each of the things that a name can mean.
     #[must_use]
     pub fn lines(&self) -> Lines {
+        if let Self::Interrupted(lines) = self {
+            return lines.clone();
+        }
         let mut lines: Lines = [Printable::new(self)].into_iter().collect();
         if let Self::Resolve(error) = self {
             lines.append(error.candidates());
@@ -130,9 +140,11 @@ pub struct Context<'a> {
     pub answer: Duration,
     /// How long `--wait` waits.
     pub wait: Duration,
+    /// What goes on when it is interrupted.
+    pub aftermath: Aftermath,
 }
 
-/// Runs a command that needs a session.
+/// Runs a command that needs a session, until it is done or interrupted.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -148,6 +160,22 @@ pub async fn run(
         SessionCommand::Explain(args) => explain::read(args)?,
         _ => Vec::new(),
     };
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let aftermath = Aftermath::default();
+    tokio::select! {
+        biased;
+        done = carry_out(command, requests, global, out, aftermath.clone()) => done,
+        _ = interrupt.recv() => Err(CommandError::Interrupted(aftermath.lines())),
+    }
+}
+
+async fn carry_out(
+    command: SessionCommand,
+    requests: Vec<StartRequest>,
+    global: &GlobalArgs,
+    out: Output<'_>,
+    aftermath: Aftermath,
+) -> Result<Exit, CommandError> {
     let config = client_config(global);
     let client = Client::connect(&config).await?;
     let answer = global.timeout.unwrap_or(ANSWER_TIMEOUT);
@@ -159,6 +187,7 @@ pub async fn run(
         json: global.json,
         answer,
         wait,
+        aftermath,
     };
     match command {
         SessionCommand::Start(args) => start::submit(&mut context, requests, &args.submit).await,

@@ -25,11 +25,13 @@ pub enum Exit {
     Output = 7,
     /// With `--wait`: a workload ended, or is gone, and its exit status is not known. It may have succeeded or failed.
     Unknown = 8,
+    /// Ctrl-C; the number that shells have for a program that SIGINT has ended.
+    Interrupted = 130,
 }
 
 impl Exit {
     /// Every exit code with what it means.
-    pub const TABLE: [(Self, &'static str); 9] = [
+    pub const TABLE: [(Self, &'static str); 10] = [
         (Self::Done, "everything asked for was done"),
         (
             Self::Refused,
@@ -60,6 +62,10 @@ impl Exit {
             Self::Unknown,
             "with --wait: how a workload ended is unknown; it may have succeeded or failed",
         ),
+        (
+            Self::Interrupted,
+            "interrupted (Ctrl-C); what goes on all the same is told",
+        ),
     ];
 
     /// The number.
@@ -72,7 +78,8 @@ impl Exit {
     /// to act on first (connection, timeout, usage, name, refusal, unknown outcome, workload, in this order).
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        const ORDER: [Exit; 8] = [
+        const ORDER: [Exit; 9] = [
+            Exit::Interrupted,
             Exit::Output,
             Exit::Connection,
             Exit::Timeout,
@@ -109,7 +116,7 @@ mod tests {
     #[test]
     fn the_table_names_every_code_once_and_in_order() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 130]);
     }
 
     #[test]

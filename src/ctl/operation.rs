@@ -306,6 +306,32 @@ impl Operation {
         Printable::new(format_args!("{} {what}", self.instance_uuid))
     }
 
+    /// What goes on when nobody waits for it any more, and how to undo it.
+    #[must_use]
+    pub fn aftermath(&self) -> String {
+        let id = &self.instance_uuid;
+        let back = match (&*self.from.hostname, &*self.from.node_uuid) {
+            ("", "") => None,
+            ("", uuid) => Some(uuid),
+            (host, _) => Some(host),
+        };
+        let undo = match (&self.command, back) {
+            (LifeCommand::Suspend, _) => format!("`ciaoctl resume {id}` undoes it"),
+            (LifeCommand::Resume, _) => format!("`ciaoctl suspend {id}` undoes it"),
+            (LifeCommand::Migrate, Some(host)) => {
+                format!("`ciaoctl migrate {id} --to {host}` moves it back once it has moved")
+            }
+            (LifeCommand::Migrate, None) => {
+                format!("`ciaoctl delete {id}` takes it from the queue")
+            }
+            _ => format!("`ciaoctl update {id}` with what it had before undoes it"),
+        };
+        format!(
+            "{} of instance {id} goes on; `ciaoctl history {id}` shows how far it is, {undo}",
+            self.command
+        )
+    }
+
     /// An object with stable names.
     #[must_use]
     pub fn json(&self) -> Value {

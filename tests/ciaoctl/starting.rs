@@ -304,3 +304,19 @@ async fn the_examples_can_be_started_as_they_are() {
         );
     }
 }
+
+#[tokio::test]
+async fn quiet_says_on_standard_error_what_failed() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::START {
+            let failure = failure(&instance_of(frame));
+            peers.send(from, Kind::START_FAILURE, failure.encode());
+        }
+    })
+    .await;
+    let file = start_file(scheduler.certs.path(), ID);
+    let ran = scheduler.ctl(&["start", "-q", &file]).await;
+    assert_eq!((ran.code, &*ran.out), (Some(1), &*format!("{ID}\n")));
+    let said = format!("ciaoctl: {ID} failed: full_cloud: asks 64 MiB, the freest node has 12\n");
+    assert_eq!(ran.err, said);
+}

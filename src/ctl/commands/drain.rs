@@ -86,6 +86,13 @@ pub async fn drain(context: &mut Context<'_>, args: &DrainArgs) -> Result<Exit, 
         context.client.watch_also(Topic::Failures).await?;
     }
     context.client.relocate(&evacuate).await?;
+    if wish == Wish::Move {
+        let host = node.hostname.as_deref().unwrap_or(&node.uuid);
+        context.aftermath.text(format!(
+            "the drain of {node} goes on; `ciaoctl drain {host} --abort` ends it, and `ciaoctl uncordon {host}` lets the \
+             node have new instances again"
+        ));
+    }
     if args.no_wait {
         return nodes::report(context, &node, "asked to drain");
     }

@@ -156,6 +156,7 @@ async fn carry_out(
         context.client.watch_also(Topic::Failures).await?;
     }
     context.client.order(order).await?;
+    context.aftermath.text(operation.aftermath());
     if args.no_wait {
         while let Some(event) = context.client.kept_event() {
             operation.observe(&event);

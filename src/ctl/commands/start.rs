@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use crate::ctl::args::{PlacementArgs, RunArgs, ShapeArgs, StartArgs, SubmitArgs, WaitFor};
 use crate::ctl::client::{Client, ClientError};
-use crate::ctl::commands::wait::{Following, News, Reconnect, attend, conclude, tell, watch_over};
+use crate::ctl::commands::wait::{
+    Following, News, Reconnect, attend, conclude, note, tell, watch_over,
+};
 use crate::ctl::commands::{CommandError, Context, explain, nodes};
 use crate::ctl::exit::Exit;
 use crate::ctl::start_file::{StartFile, StartFileError, StartRequest};
@@ -89,19 +91,34 @@ pub async fn submit(
         patience: args.reconnect,
     });
     let is_silent = context.json || args.quiet;
-    let out = &mut context.out;
+    let ids = requests
+        .iter()
+        .map(|request| request.instance_uuid.as_str());
+    context.aftermath.instances(ids);
+    let (out, aftermath) = (&mut context.out, &context.aftermath);
     let tracker = follow(
         &mut context.client,
         &requests,
         until,
         patience,
         reconnect.as_ref(),
-        &mut |news| tell(out, &news, is_silent, args.verbose),
+        &mut |news| {
+            note(aftermath, &news);
+            tell(out, &news, is_silent, args.verbose)
+        },
     )
     .await?;
     if args.quiet && !context.json {
         for tracked in tracker.all() {
             context.out.line(&Printable::new(&tracked.instance_uuid))?;
+        }
+        context.out.flush()?;
+        for tracked in tracker.all().iter().filter(|it| it.was_not_started()) {
+            context.out.remark(&tracked.line())?;
+        }
+        for tracked in tracker.open() {
+            let line = format_args!("{}; gave up waiting", tracked.line());
+            context.out.remark(&Printable::new(line))?;
         }
         return Ok(tracker.exit());
     }

@@ -7,6 +7,7 @@ use proto_frames::payload::{InstanceView, QueryKind, Topic};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::WaitArgs;
 use crate::ctl::client::{Client, ClientConfig, ClientError};
 use crate::ctl::commands::instances::instance;
@@ -93,11 +94,16 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
         patience: args.reconnect,
     };
     let is_silent = context.json;
-    let out = &mut context.out;
+    let open = tracker.open().map(|it| it.instance_uuid.as_str());
+    context.aftermath.instances(open);
+    let (out, aftermath) = (&mut context.out, &context.aftermath);
     for tracked in tracker.all() {
         tell(out, &News::Changed(tracked), is_silent, false)?;
     }
-    let changed: Changed<'_> = &mut |news| tell(out, &news, is_silent, false);
+    let changed: Changed<'_> = &mut |news| {
+        note(aftermath, &news);
+        tell(out, &news, is_silent, false)
+    };
     let client = &mut context.client;
     let followed = watch_over(client, &mut tracker, following, None, changed).await;
     attend(
@@ -146,6 +152,15 @@ async fn latest(
             None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
             None => return Err(error.into()),
         }
+    }
+}
+
+/// Notes which instances no longer go on.
+pub(super) fn note(aftermath: &Aftermath, news: &News<'_>) {
+    if let News::Changed(tracked) = news
+        && tracked.has_ended()
+    {
+        aftermath.ended(&tracked.instance_uuid);
     }
 }
 

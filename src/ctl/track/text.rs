@@ -44,6 +44,18 @@ impl Tracked {
         Printable::new(format_args!("{} {what}", self.instance_uuid))
     }
 
+    /// Whether it has ended, or will not begin.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.stage.is_end()
+    }
+
+    /// Whether it is no instance that runs or ran, as far as is known: it was refused, or is not known any more.
+    #[must_use]
+    pub fn was_not_started(&self) -> bool {
+        matches!(self.stage, Stage::Failed { .. } | Stage::Vanished)
+    }
+
     /// Why nodes did not fit, if that is why it failed.
     #[must_use]
     pub fn reasons(&self) -> &[Reason] {
