@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use proto_frames::payload::Expression;
 
+use crate::ctl::selection;
 use crate::flags::{at_least, duration, mebibytes};
 
 mod life;
@@ -301,8 +303,18 @@ pub struct ExplainArgs {
 #[derive(Debug, Args)]
 pub struct InstanceArgs {
     /// Instances: UUIDs or unique prefixes
-    #[arg(required = true, value_name = "INSTANCE")]
+    #[arg(value_name = "INSTANCE", required_unless_present_any = ["all", "selector"])]
     pub instances: Vec<String>,
+    /// All instances that are listed; asks first
+    #[arg(long, conflicts_with_all = ["instances", "selector"])]
+    pub all: bool,
+    /// All instances for which this holds, e.g. 'host = node-1', 'state = waiting', 'group = web', 'priority < 20'; asks
+    /// first; repeatable: all must hold
+    #[arg(short = 'l', long, value_name = "EXPR", conflicts_with = "instances", value_parser = instance_expression)]
+    pub selector: Vec<Expression>,
+    /// Do not ask whether all of them are meant
+    #[arg(short, long)]
+    pub yes: bool,
     /// Wait until they are gone
     #[arg(long)]
     pub wait: bool,
@@ -360,6 +372,19 @@ pub enum TopicArg {
     Stats,
     /// Which node each START is given to
     Placements,
+}
+
+/// Reads an expression over what `instances` lists.
+fn instance_expression(text: &str) -> Result<Expression, String> {
+    let expression: Expression = text.parse().map_err(|e| format!("{e}"))?;
+    match selection::KEYS.contains(&expression.key()) {
+        true => Ok(expression),
+        false => Err(format!(
+            "column 1: '{}' is nothing that instances can be selected by; there are {}",
+            expression.key(),
+            selection::KEYS.join(", ")
+        )),
+    }
 }
 
 /// Reads `NAME=VALUE`.

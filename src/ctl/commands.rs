@@ -1,5 +1,6 @@
 //! The commands of `ciaoctl`, each over a [`Client`], writing to what it is given.
 
+mod confirm;
 pub mod drain;
 pub mod explain;
 pub mod history;

@@ -219,3 +219,52 @@ async fn restore_waits_until_the_node_takes_work_but_not_for_ever() {
     );
     assert_eq!(scheduler.seen(Kind::RESTORE).len(), 2);
 }
+
+#[tokio::test]
+async fn all_or_those_selected_are_deleted_once_it_is_sure_that_they_are_meant() {
+    for (options, expected) in [
+        (&["--all"][..], &["aa11", "aa22", "bb"][..]),
+        (&["--selector", "host = node-b"], &["aa22", "bb"]),
+        (&["-l", "host = node-b", "-l", "mem_mb > 64"], &[]),
+    ] {
+        let scheduler = Scheduler::playing(answer_queries).await;
+        for command in ["delete", "stop"] {
+            let args = [&[command][..], options].concat();
+            // There is nobody to ask.
+            let ran = scheduler.ctl(&args).await;
+            if expected.is_empty() {
+                assert_eq!((ran.code, &*ran.out), (Some(0), ""), "{ran:?}");
+                continue;
+            }
+            assert_eq!(ran.code, Some(2), "{ran:?}");
+            let count = format!("{} instances ", expected.len());
+            assert!(
+                ran.err.contains(&count) && ran.err.contains("--yes"),
+                "{ran:?}"
+            );
+            assert!(deletes(&scheduler).is_empty(), "{ran:?}");
+        }
+        let ran = scheduler
+            .ctl(&[&["delete", "--yes"][..], options].concat())
+            .await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let deleted: Vec<String> = deletes(&scheduler)
+            .into_iter()
+            .map(|it| it.instance_uuid)
+            .collect();
+        assert_eq!(deleted.len(), expected.len());
+        for (id, begin) in deleted.iter().zip(expected) {
+            assert!(id.starts_with(begin), "{deleted:?}");
+        }
+    }
+    let scheduler = Scheduler::playing(answer_queries).await;
+    for line in [
+        "delete",
+        "delete --all aa11",
+        "delete --all --selector host=a",
+        "delete --selector colour=red",
+    ] {
+        let ran = scheduler.ctl(&line.split(' ').collect::<Vec<_>>()).await;
+        assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
+    }
+}

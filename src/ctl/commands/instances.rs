@@ -7,12 +7,14 @@ use tokio::time::Instant;
 
 use crate::ctl::args::InstanceArgs;
 use crate::ctl::client::Client;
+use crate::ctl::commands::confirm::confirm;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, ResolveError, resolve};
+use crate::ctl::selection::is_met;
 use crate::ctl::units::short;
-use crate::printable::Printable;
+use crate::printable::{Printable, counted};
 
 /// What is done with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +63,7 @@ enum Outcome {
     Failed(String),
 }
 
-/// Ends instances: resolves all names first, so that a wrong one leaves everything as it is.
+/// Ends instances.
 ///
 /// # Errors
 /// [`CommandError`].
@@ -70,7 +72,54 @@ pub async fn delete(
     args: &InstanceArgs,
     ending: Ending,
 ) -> Result<Exit, CommandError> {
-    end(context, &args.instances, args.wait, ending).await
+    if args.instances.is_empty() {
+        let targets = selected(context, args, ending).await?;
+        return end(context, targets, args.wait, ending).await;
+    }
+    let targets = named(context, &args.instances).await?;
+    end(context, targets, args.wait, ending).await
+}
+
+/// All instances, or those that are selected, once it is sure that they are meant.
+async fn selected(
+    context: &mut Context<'_>,
+    args: &InstanceArgs,
+    ending: Ending,
+) -> Result<Vec<Target>, CommandError> {
+    let listing = context.client.list(QueryKind::Instances, None).await?;
+    let mut views = listing.instances;
+    views.retain(|view| args.selector.iter().all(|it| is_met(it, view)));
+    if !args.yes && !views.is_empty() {
+        let mut hosts: Vec<&str> = views.iter().map(|view| view.hostname.as_str()).collect();
+        hosts.retain(|host| !host.is_empty());
+        hosts.sort_unstable();
+        hosts.dedup();
+        let (instances, nodes) = (
+            counted(views.len(), "instance"),
+            counted(hosts.len(), "node"),
+        );
+        let what = match ending {
+            Ending::Delete => format!("delete ends {instances} on {nodes} for good"),
+            _ => format!("stop takes {instances} off {nodes}"),
+        };
+        confirm(context, &what).await?;
+    }
+    Ok(views.into_iter().map(Target::of).collect())
+}
+
+/// The instances that names mean, each once: all are resolved first, so that a wrong one leaves everything as it is.
+async fn named(context: &mut Context<'_>, names: &[String]) -> Result<Vec<Target>, CommandError> {
+    let mut targets: Vec<Target> = Vec::new();
+    for name in names {
+        let target = Target::of(instance(&mut context.client, name).await?);
+        if !targets
+            .iter()
+            .any(|known| known.instance_uuid == target.instance_uuid)
+        {
+            targets.push(target);
+        }
+    }
+    Ok(targets)
 }
 
 /// Has the scheduler forget instances whose nodes are lost.
@@ -78,25 +127,16 @@ pub async fn delete(
 /// # Errors
 /// [`CommandError`].
 pub async fn forget(context: &mut Context<'_>, names: &[String]) -> Result<Exit, CommandError> {
-    end(context, names, true, Ending::Forget).await
+    let targets = named(context, names).await?;
+    end(context, targets, true, Ending::Forget).await
 }
 
 async fn end(
     context: &mut Context<'_>,
-    names: &[String],
+    mut targets: Vec<Target>,
     waits: bool,
     ending: Ending,
 ) -> Result<Exit, CommandError> {
-    let mut targets = Vec::new();
-    for name in names {
-        let target = target(&mut context.client, name).await?;
-        if !targets
-            .iter()
-            .any(|known: &Target| known.instance_uuid == target.instance_uuid)
-        {
-            targets.push(target);
-        }
-    }
     if waits {
         context.client.watch_also(Topic::Instances).await?;
     }
@@ -108,6 +148,12 @@ async fn end(
             forget: ending == Ending::Forget,
         };
         context.client.delete(&delete).await?;
+    }
+    if !targets.is_empty() {
+        let (what, count) = (ending.noun(), counted(targets.len(), "instance"));
+        context.aftermath.text(format!(
+            "the {what} of {count} goes on, and cannot be undone"
+        ));
     }
     context.client.sync().await?;
     while let Some(event) = context.client.kept_event() {
@@ -148,20 +194,6 @@ fn about(view: &InstanceView) -> String {
         "" => "waiting for room".to_owned(),
         host => format!("{} on {host}", view.state),
     }
-}
-
-async fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
-    let view = instance(client, name).await?;
-    let is_lost = view.state == PlacementState::Lost
-        || view.state == PlacementState::InDoubt
-        || LifeState::from(view.life.as_str()) == LifeState::Lost;
-    Ok(Target {
-        is_lost,
-        instance_uuid: view.instance_uuid,
-        node_uuid: view.node_uuid,
-        hostname: view.hostname,
-        outcome: Outcome::Sent,
-    })
 }
 
 /// Takes events in until every instance is gone or has failed to go.
@@ -253,6 +285,20 @@ fn print(
 }
 
 impl Target {
+    /// An instance as it is listed.
+    fn of(view: InstanceView) -> Self {
+        let is_lost = view.state == PlacementState::Lost
+            || view.state == PlacementState::InDoubt
+            || LifeState::from(view.life.as_str()) == LifeState::Lost;
+        Self {
+            is_lost,
+            instance_uuid: view.instance_uuid,
+            node_uuid: view.node_uuid,
+            hostname: view.hostname,
+            outcome: Outcome::Sent,
+        }
+    }
+
     /// The node that is asked. What waits has none: a DELETE must name one all the same, so that it names nobody's.
     fn asked_node(&self) -> String {
         if self.node_uuid.is_empty() {

@@ -1,6 +1,5 @@
 //! `ciaoctl evacuate` and `ciaoctl restore`, and which node a name means.
 
-use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::time::Duration;
 
 use proto_frames::payload::{Evacuate, EvacuateMode, NodeView, QueryKind};
@@ -9,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::ctl::args::{EvacuateArgs, NodeArgs};
 use crate::ctl::client::Client;
+use crate::ctl::commands::confirm::confirm;
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, resolve};
@@ -35,6 +35,10 @@ pub async fn evacuate(
     }
     let args = &args.node;
     context.client.evacuate(&node.uuid).await?;
+    context.aftermath.text(format!(
+        "the evacuation of {node} goes on, and what it stops stays so; `ciaoctl restore {}` puts the node back into service",
+        node.hostname.as_deref().unwrap_or(&node.uuid)
+    ));
     if args.wait {
         let empty = |view: &NodeView| view.status == "MAINTENANCE" && view.instances == 0;
         wait(context, &node, "empty and in maintenance", empty).await?;
@@ -48,30 +52,6 @@ pub async fn evacuate(
             "asked to evacuate"
         },
     )
-}
-
-/// Longest answer that is read to a question, in bytes.
-const MAX_ANSWER_LEN: u64 = 64;
-
-/// Says what is about to happen and asks whether it is to, where there is somebody to ask.
-async fn confirm(context: &mut Context<'_>, what: &str) -> Result<(), CommandError> {
-    if !std::io::stdin().is_terminal() {
-        let advice = format!("{what}; say --yes if that is meant");
-        return Err(CommandError::Usage(advice));
-    }
-    let question = Printable::new(format_args!("{what}. Go on? [y/N]"));
-    context.out.remark(&question)?;
-    // On a thread of its own, so that the session goes on meanwhile.
-    let answer = tokio::task::spawn_blocking(|| {
-        let mut answer = String::new();
-        let mut stdin = std::io::stdin().lock().take(MAX_ANSWER_LEN);
-        stdin.read_line(&mut answer).map(|_| answer)
-    });
-    let answer = answer.await.map_err(std::io::Error::other)??;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(CommandError::Usage("nothing was done".to_owned())),
-    }
 }
 
 /// Puts a node back into service; with `--wait`, until it takes work.

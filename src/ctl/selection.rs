@@ -1,0 +1,74 @@
+//! Which instances an expression selects, by what lists show of them.
+
+use proto_frames::payload::{Expression, InstanceView};
+
+/// What instances can be selected by.
+pub const KEYS: [&str; 8] = [
+    "instance", "node", "host", "state", "group", "priority", "mem_mb", "vcpus",
+];
+
+/// Whether an expression over [`KEYS`] holds for an instance. What an instance does not have meets what is negative alone,
+/// as with labels of nodes.
+#[must_use]
+pub fn is_met(expression: &Expression, view: &InstanceView) -> bool {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let number = |number: i64| (number >= 0).then(|| number.to_string());
+    let value = match expression.key() {
+        "instance" => text(&view.instance_uuid),
+        "node" => text(&view.node_uuid),
+        "host" => text(&view.hostname),
+        "state" if view.life.is_empty() => text(view.state.as_str()),
+        "state" => text(&view.life),
+        "group" => text(&view.group),
+        "priority" => view.priority.map(|priority| priority.to_string()),
+        "mem_mb" => number(view.mem_mb),
+        "vcpus" => number(view.vcpus),
+        _ => None,
+    };
+    let test = expression.test();
+    value.is_some_and(|value| test.holds_for(&value)) != test.is_negative()
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::PlacementState;
+
+    use super::*;
+
+    #[test]
+    fn instances_are_selected_by_what_lists_show() {
+        let view = InstanceView {
+            instance_uuid: "i1".into(),
+            hostname: "node-1".into(),
+            state: PlacementState::Running,
+            group: "web".into(),
+            priority: Some(20),
+            mem_mb: 512,
+            ..InstanceView::default()
+        };
+        for (text, expected) in [
+            ("host = node-1", true),
+            ("host == node-1", true),
+            ("host != node-1", false),
+            ("host in (node-1, node-2)", true),
+            ("state = running", true),
+            ("group = web", true),
+            ("group exists", true),
+            ("priority < 20", false),
+            ("priority <= 20", true),
+            ("mem_mb >= 512", true),
+            ("node exists", false),
+            ("node not exists", true),
+            ("node = n1", false),
+            ("node != n1", true),
+        ] {
+            let expression: Expression = text.parse().unwrap();
+            assert_eq!(is_met(&expression, &view), expected, "{text}");
+        }
+        let moving = InstanceView {
+            life: "migrating".into(),
+            ..view
+        };
+        assert!(is_met(&"state = migrating".parse().unwrap(), &moving));
+    }
+}
