@@ -50,7 +50,7 @@ async fn a_launcher_that_is_refused_for_good_ends_and_says_why() {
         peer.send_message(Message::Frame(refusal)).await;
     };
     let (output, ()) = within(async { tokio::join!(running, refuse) }).await;
-    assert_failed(&output, "for good");
+    assert_failed(&output, "refuses this certificate");
 }
 
 #[tokio::test]

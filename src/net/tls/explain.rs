@@ -58,7 +58,7 @@ pub fn explain_certificate(error: &CertificateError) -> String {
             moment(*time)
         ),
         CertificateError::NotValidYetContext { time, not_before } => format!(
-            "it is valid from {} only (now {}); are the clocks right?",
+            "it is not valid yet: from {} on (now {}); are the clocks right?",
             moment(*not_before),
             moment(*time)
         ),
