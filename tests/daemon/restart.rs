@@ -167,7 +167,7 @@ async fn what_nothing_is_known_of_is_told() {
     node.stats(&[instance(1), instance(2)]).await;
     master.expect(proto_frames::Kind::STATS).await;
     daemon
-        .logged("lists 2 instances that were not started by this scheduler")
+        .logged("lists 2 instances not started by this scheduler")
         .await;
 }
 
