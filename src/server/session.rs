@@ -110,6 +110,19 @@ impl Session {
 
     /// Logs who asks for what; whether it may is said by what follows.
     fn audit(&self, kind: Kind, command: &Command) {
+        if let Command::Start(request) = command {
+            // They come by the thousand in a second.
+            let PeerState {
+                uuid,
+                role,
+                from,
+                subject,
+                ..
+            } = &*self.peer;
+            let instance = &request.instance;
+            debug!("{kind} of instance {instance} by {subject} ({role} {uuid}, {from})");
+            return;
+        }
         let PeerState {
             uuid,
             role,

@@ -12,6 +12,7 @@ mod site;
 mod words;
 
 mod admission;
+mod audit;
 mod backups;
 mod binding;
 mod boot;
