@@ -11,6 +11,7 @@ mod generated;
 mod help;
 mod links;
 mod readme;
+mod reference;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -41,13 +41,13 @@ fn the_documents_transitions_are_these() {
     let (before, rest) = text.split_once(BEGIN).expect("the table begins");
     let (_, after) = rest.split_once(END).expect("the table ends");
     let current = format!("{before}{BEGIN}\n{}{END}{after}", table());
-    if std::env::var_os("WRITE_TRANSITIONS").is_some() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &current).expect("the document can be written");
         return;
     }
     assert!(
         text == current,
-        "the table is out of date: WRITE_TRANSITIONS=1 cargo test --test sched lifecycle writes it"
+        "the table is out of date: UPDATE_DOCS=1 cargo test --test sched lifecycle writes it"
     );
 }
 

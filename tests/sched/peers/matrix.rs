@@ -1,7 +1,7 @@
 //! What becomes of every frame that a peer may send, by its role and by whose node it is about: generated from the
 //! permission table, held against the core, and put into `docs/explanation/security.md`.
 //!
-//! `WRITE_MATRIX=1 cargo test --test sched matrix` writes the document's table anew.
+//! `UPDATE_DOCS=1 cargo test --test sched matrix` writes the table into the document.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -468,12 +468,12 @@ fn the_documents_matrix_is_this_one() {
     let (before, rest) = text.split_once(BEGIN).expect("the matrix begins");
     let (_, after) = rest.split_once(END).expect("the matrix ends");
     let current = format!("{before}{BEGIN}\n{}{END}{after}", table());
-    if std::env::var_os("WRITE_MATRIX").is_some() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &current).expect("the document can be written");
         return;
     }
     assert!(
         text == current,
-        "the matrix is out of date: WRITE_MATRIX=1 cargo test --test sched matrix writes it anew"
+        "the matrix is out of date: UPDATE_DOCS=1 cargo test --test sched matrix writes it"
     );
 }
