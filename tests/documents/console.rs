@@ -43,6 +43,11 @@ fn the_guide_to_suspending_runs_as_it_is_shown() {
     run("docs/how-to/suspend-move-update.md");
 }
 
+#[test]
+fn the_guide_to_certificates_runs_as_it_is_shown() {
+    run("docs/how-to/certificates.md");
+}
+
 /// Runs all blocks of a page in a directory of its own.
 fn run(path: &str) {
     let mut page = Page::read(&crate::text(path));
