@@ -1,8 +1,8 @@
 //! Whether a program printed what a page shows, but for what differs from run to run.
 //!
 //! Identifiers stand for each other: one of the page is the same one of the run wherever it is shown. Times, lengths of
-//! time, the machine's disk and load, and what is in columns that are about these ([`VARYING`]) may be anything. So may
-//! the width of columns and the order of lines.
+//! time, digests, the machine's disk and load, and what is in columns that are about these ([`VARYING`]) may be anything.
+//! So may the width of columns and the order of lines.
 
 use std::collections::HashMap;
 
@@ -192,7 +192,7 @@ fn words(cell: &str) -> Vec<Token<'_>> {
         .split(' ')
         .filter(|word| !word.is_empty())
         .flat_map(|word| {
-            if is_time(word) {
+            if is_time(word) || is_digest(word) {
                 return vec![Token::Varying];
             }
             let piece = |piece| {
@@ -246,6 +246,11 @@ fn is_id(piece: &str) -> bool {
         _ => is_hex(byte),
     };
     [SHORT, 36].contains(&piece.len()) && piece.bytes().enumerate().all(shape)
+}
+
+/// Whether this is a serial number or a digest, in hexadecimal.
+fn is_digest(word: &str) -> bool {
+    word.len() >= 32 && word.bytes().all(|byte| is_hex(byte) || byte == b':')
 }
 
 /// Whether this is a date, a time, or a length of time.
