@@ -183,7 +183,10 @@ impl Cluster {
             }
             !is_it
         });
-        let mut child = self.shell(&format!("exec {command}")).spawn().unwrap();
+        // Its shell kills it once this end of the pipe is closed, also because the test was killed.
+        let script = format!("{command} &\ncat > /dev/null\nkill -KILL $!\nwait");
+        let mut shell = self.shell(&script);
+        let mut child = shell.stdin(Stdio::piped()).spawn().unwrap();
         let log = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let writer = Arc::clone(&log);
@@ -235,7 +238,7 @@ fn closest(shown: &[String], log: &[String]) -> Vec<String> {
 
 impl Daemon {
     fn end(&mut self) {
-        let _ = self.child.kill();
+        drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
