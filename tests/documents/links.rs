@@ -32,47 +32,6 @@ fn links_between_documents_lead_somewhere() {
     assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
 }
 
-/// Beginnings of paths that name a file or a folder of the repository.
-const FOLDERS: &[&str] = &[
-    "benches/",
-    "docs/",
-    "examples/",
-    "fuzz/",
-    "proto-frames/",
-    "sched-core/",
-    "sched-model/",
-    "src/",
-    "tests/",
-];
-
-#[test]
-fn files_that_documents_name_are_there() {
-    let mut missing = Vec::new();
-    let mut seen = 0;
-    for name in documents() {
-        // What was there when something was changed is told there; figures name what they were taken with.
-        if ["CHANGELOG.md", "benches/README.md"].contains(&&*name) {
-            continue;
-        }
-        let text = text(&name);
-        for (number, line) in prose(&text) {
-            let quoted = line.split('`').skip(1).step_by(2);
-            let is_path = |it: &&str| {
-                FOLDERS.iter().any(|folder| it.starts_with(folder)) && !it.contains(['*', ' '])
-            };
-            for path in quoted.filter(is_path) {
-                seen += 1;
-                let without_extension = root().join(format!("{path}.rs"));
-                if !root().join(path).exists() && !without_extension.exists() {
-                    missing.push(format!("{name}:{number}: {path}"));
-                }
-            }
-        }
-    }
-    assert!(seen > 30, "paths are found");
-    assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
-}
-
 /// Where a link leads, from the root.
 fn resolve(document: &str, link: &str) -> String {
     let mut at = PathBuf::from(document);

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod book;
+mod code;
 mod console;
 mod examples;
 mod generated;

@@ -2,8 +2,12 @@
 
 use crate::text;
 
-/// Most lines of a document that is read as a whole, with room for what the next feature adds.
-const MAX_LINES: usize = 180;
+/// Most lines of documents that are read as a whole, with room for what the next feature adds.
+const MAX_LINES: [(&str, usize); 3] = [
+    ("README.md", 160),
+    ("ARCHITECTURE.md", 160),
+    ("CONTRIBUTING.md", 220),
+];
 
 #[test]
 fn the_readme_has_one_command_to_run_and_one_to_test() {
@@ -24,10 +28,10 @@ fn the_readme_has_one_command_to_run_and_one_to_test() {
 
 #[test]
 fn what_everybody_reads_first_is_short() {
-    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+    for (name, max) in MAX_LINES {
         let lines = text(name).lines().count();
         assert!(
-            lines <= MAX_LINES,
+            lines <= max,
             "{name} has {lines} lines: move what is for some readers only to the book in docs"
         );
     }

@@ -1,0 +1,126 @@
+//! What documents name of the code is there: files, modules, types and functions.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use crate::{documents, prose, root, text};
+
+/// Beginnings of paths that name a file or a folder of the repository.
+const FOLDERS: &[&str] = &[
+    "benches/",
+    "docs/",
+    "examples/",
+    "fuzz/",
+    "proto-frames/",
+    "sched-core/",
+    "sched-model/",
+    "src/",
+    "tests/",
+];
+
+/// What is quoted as code in the prose of a document: the line, and the text.
+fn quoted(document: &str) -> Vec<(usize, String)> {
+    let mut all = Vec::new();
+    for (number, line) in prose(document) {
+        let texts = line.split('`').skip(1).step_by(2);
+        all.extend(texts.map(|text| (number, text.to_owned())));
+    }
+    all
+}
+
+#[test]
+fn files_that_documents_name_are_there() {
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for name in documents() {
+        // What was there when something was changed is told there; figures name what they were taken with.
+        if ["CHANGELOG.md", "benches/README.md"].contains(&&*name) {
+            continue;
+        }
+        let is_path = |it: &str| {
+            FOLDERS.iter().any(|folder| it.starts_with(folder)) && !it.contains(['*', ' '])
+        };
+        for (number, path) in quoted(&text(&name)) {
+            if !is_path(&path) {
+                continue;
+            }
+            seen += 1;
+            let is_there = [path.clone(), format!("{path}.rs")]
+                .iter()
+                .any(|path| root().join(path).exists());
+            if !is_there {
+                missing.push(format!("{name}:{number}: {path}"));
+            }
+        }
+    }
+    assert!(seen > 30, "paths are found");
+    assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
+}
+
+/// Every word of the sources.
+fn words() -> HashSet<String> {
+    let mut words = HashSet::new();
+    for folder in [
+        "src",
+        "proto-frames/src",
+        "sched-core/src",
+        "sched-model/src",
+        "tests",
+    ] {
+        read(&root().join(folder), &mut words);
+    }
+    words
+}
+
+fn read(folder: &Path, words: &mut HashSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        words.extend(path.file_stem().map(|it| it.to_str().unwrap().to_owned()));
+        if path.is_dir() {
+            read(&path, words);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let found = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            words.extend(found.map(str::to_owned));
+        }
+    }
+}
+
+/// Pages in which every quoted name is one of the code, also without its module.
+const ABOUT_CODE_ALONE: &[&str] = &[
+    "docs/explanation/path-of-a-start.md",
+    "docs/explanation/tasks-and-locks.md",
+];
+
+#[test]
+fn names_of_code_in_documents_are_in_the_code() {
+    let words = words();
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    let is_about_code =
+        |name: &&String| name.starts_with("docs/explanation/") || !name.contains('/');
+    for name in documents().iter().filter(is_about_code) {
+        if name == "CHANGELOG.md" {
+            continue;
+        }
+        for (number, quote) in quoted(&text(name)) {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            let is_of_code = quote.contains("::") || ABOUT_CODE_ALONE.contains(&&**name);
+            if !is_of_code || !quote.chars().all(is_name) {
+                continue;
+            }
+            seen += 1;
+            let mut parts = quote.split("::");
+            if !parts.all(|part| words.contains(part)) {
+                missing.push(format!("{name}:{number}: {quote}"));
+            }
+        }
+    }
+    assert!(seen > 50, "names are found");
+    assert!(
+        missing.is_empty(),
+        "not in the code:\n{}",
+        missing.join("\n")
+    );
+}
