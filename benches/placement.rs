@@ -426,11 +426,10 @@ impl Cluster {
             image: None,
             vm_type: None,
             scheduling: None,
-            avoid: Vec::new(),
         };
         Input::Command {
             session: CONTROLLER,
-            command: Command::Start(Box::new(request)),
+            command: Command::Start(request.into()),
             parcel: parcel(CONTROLLER, self.payload.clone()),
         }
     }
@@ -444,7 +443,7 @@ impl Cluster {
         {
             self.handle(Input::Report {
                 session: to,
-                report: Report::InstanceDeleted(start.request.instance),
+                report: Report::InstanceDeleted(start.request.instance.clone()),
                 parcel: parcel(to, Bytes::new()),
             });
         }

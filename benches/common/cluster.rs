@@ -231,11 +231,10 @@ impl Cluster {
             image: None,
             vm_type: None,
             scheduling: self.scheduling.clone(),
-            avoid: Vec::new(),
         };
         Input::Command {
             session: CONTROLLER,
-            command: Command::Start(Box::new(request)),
+            command: Command::Start(request.into()),
             parcel: parcel(CONTROLLER, self.payload.clone()),
         }
     }
@@ -247,7 +246,7 @@ impl Cluster {
             message: Message::Start(start),
         } = action
         {
-            self.report(to, Report::InstanceDeleted(start.request.instance));
+            self.report(to, Report::InstanceDeleted(start.request.instance.clone()));
             return 1;
         }
         0

@@ -21,6 +21,7 @@ pub(crate) mod ledger;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod processes;
+pub(crate) mod query;
 pub(crate) mod questions;
 pub(crate) mod slot_set;
 pub(crate) mod table;

@@ -32,6 +32,7 @@ mod state;
 mod table;
 pub(crate) mod tried;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sched_model::Uuid;
@@ -317,7 +318,7 @@ impl Instance {
     }
 
     /// What it asked for, where its START is known.
-    pub(crate) fn request(&self) -> Option<&StartRequest> {
+    pub(crate) fn request(&self) -> Option<&Arc<StartRequest>> {
         self.start.as_deref().map(|start| &start.request)
     }
 

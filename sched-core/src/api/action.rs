@@ -140,7 +140,7 @@ pub struct PlacedStart {
     /// Who sent it.
     pub sender: SessionId,
     /// What it asks for.
-    pub request: StartRequest,
+    pub request: Arc<StartRequest>,
     /// The same as it came.
     pub parcel: Parcel,
     /// What its payload does not say, because it came to be so since; `None` as long as the payload says it all.
@@ -151,18 +151,19 @@ impl PlacedStart {
     /// Makes it a restart: its instance ran before.
     pub(crate) fn set_restart(&mut self) {
         if !self.request.restart {
-            self.request.restart = true;
+            Arc::make_mut(&mut self.request).restart = true;
             self.changes.get_or_insert_default().restart = true;
         }
     }
 
     /// Makes it ask for other amounts.
     pub(crate) fn set_demand(&mut self, demand: Demand) {
-        self.request.asked = demand.base();
+        let request = Arc::make_mut(&mut self.request);
+        request.asked = demand.base();
         let resources = demand.resources.iter();
         let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
         let resources: BTreeMap<_, _> = resources.collect();
-        match &mut self.request.scheduling {
+        match &mut request.scheduling {
             Some(scheduling) => scheduling.resources = resources,
             None if resources.is_empty() => {}
             none => {

@@ -1,5 +1,7 @@
 //! What controllers and operators ask for.
 
+use std::sync::Arc;
+
 use sched_model::{
     AssignPublicIpFailure, Evacuate, Migrate, Query, Restore, Topic, UnassignPublicIpFailure,
     Update,
@@ -13,7 +15,7 @@ use crate::api::sent::CommandName;
 #[derive(Debug)]
 pub enum Command {
     /// START.
-    Start(Box<StartRequest>),
+    Start(Arc<StartRequest>),
     /// DELETE.
     Delete(Target),
     /// DELETE of an instance that the scheduler is to forget because its node is lost.

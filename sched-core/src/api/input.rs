@@ -195,8 +195,6 @@ pub struct StartRequest {
     pub vm_type: Option<VmType>,
     /// What it says about its placement.
     pub scheduling: Option<Box<Scheduling>>,
-    /// Nodes it is not to go to: those it was tried on before, or is to leave. Not part of a payload.
-    pub avoid: Vec<Uuid>,
 }
 
 impl StartRequest {
@@ -214,7 +212,6 @@ impl StartRequest {
             image: None,
             vm_type: None,
             scheduling: None,
-            avoid: Vec::new(),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! field means is a new format of the store, with a step that converts the older records.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sched_model::Uuid;
@@ -73,7 +74,7 @@ pub struct Restored {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoredStart {
     /// What it asks for.
-    pub request: StartRequest,
+    pub request: Arc<StartRequest>,
     /// The same as it is carried on: the record's payload, from the record's sender.
     pub parcel: Parcel,
 }

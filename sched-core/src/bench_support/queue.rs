@@ -8,6 +8,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::queue::{Begin, Found, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
 
 /// Those who wait to be started, instance `n` as the `n`th that came.
@@ -42,7 +43,7 @@ impl BenchQueue {
             asked,
             place: Place::Anywhere,
             purpose: Purpose::Start,
-            shape: Arc::new(Shape::of(&request)),
+            shape: Arc::new(Shape::of(&Query::of(&Arc::new(request)))),
             bytes: 0,
             is_operators: false,
             deadline: None,

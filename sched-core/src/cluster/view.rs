@@ -8,7 +8,7 @@ use sched_model::scheduling::SCOPE_NODE;
 use sched_model::{Expression, Group as GroupAsked, Near, Scheduling};
 
 use crate::api::ids::{NodeKey, canonical_uuid};
-use crate::api::input::{Capabilities, NodeReport, StartRequest};
+use crate::api::input::{Capabilities, NodeReport};
 use crate::api::resources::Resources;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::facts;
@@ -17,6 +17,7 @@ use crate::cluster::index::Need;
 use crate::cluster::labels::{self, LabelIndex};
 use crate::cluster::node::{Node, Pool};
 use crate::cluster::nodes::NodeStore;
+use crate::cluster::query::Query;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::Table;
 
@@ -56,7 +57,9 @@ pub(crate) struct Candidate<'a> {
 /// What a START asks for, with what the cluster has of it now.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
-    pub(crate) request: &'a StartRequest,
+    pub(crate) query: &'a Query,
+    /// Memory, vcpus and disk.
+    pub(crate) asked: Resources,
     /// Custom resources, by number.
     pub(crate) custom: Amounts,
     /// Custom resources that no node ever reported.
@@ -124,10 +127,12 @@ impl<'a> View<'a> {
         Some(set)
     }
 
-    /// A request as it stands in this cluster.
-    pub(crate) fn asked(&self, request: &'a StartRequest, labels: &LabelIndex) -> Asked<'a> {
+    /// A query as it stands in this cluster.
+    pub(crate) fn asked(&self, query: &'a Query, labels: &LabelIndex) -> Asked<'a> {
+        let request = query.request();
         let mut asked = Asked {
-            request,
+            query,
+            asked: query.asked(),
             custom: Amounts::default(),
             unheard_of: Vec::new(),
             group: None,
@@ -137,22 +142,20 @@ impl<'a> View<'a> {
                 .vm_type
                 .is_some_and(|it| labels.has(facts::LACKS_VM_TYPE, it.name())),
         };
-        let Some(scheduling) = &request.scheduling else {
-            return asked;
-        };
         let mut custom = Vec::new();
-        for (name, &amount) in scheduling
-            .resources
-            .iter()
-            .filter(|(_, amount)| **amount > 0)
-        {
+        for (name, amount) in query.amounts().filter(|(_, amount)| *amount > 0) {
             match self.columns.find(name) {
                 Some(column) => custom.push((column, amount)),
                 None => asked.unheard_of.push(name),
             }
         }
-        custom.sort_unstable();
-        asked.custom = custom.into();
+        if !custom.is_empty() {
+            custom.sort_unstable();
+            asked.custom = custom.into();
+        }
+        let Some(scheduling) = query.scheduling() else {
+            return asked;
+        };
         asked.group = scheduling.group.as_ref().map(|group| self.group(group));
         let near = scheduling.near.iter();
         asked.near = near.map(|near| self.near(near, labels)).collect();
@@ -283,14 +286,14 @@ impl<'a> Asked<'a> {
     /// What is asked of a node's resources.
     pub(crate) fn need(&self) -> Need<'_> {
         Need {
-            asked: &self.request.asked,
+            asked: &self.asked,
             custom: &self.custom,
         }
     }
 
     /// The START's `scheduling`.
     pub(crate) fn scheduling(&self) -> Option<&'a Scheduling> {
-        self.request.scheduling.as_deref()
+        self.query.scheduling()
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::ids::NodeKey;
-use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
 use crate::cluster::Cluster;
 use crate::cluster::facts;
 use crate::cluster::labels::LabelIndex;
 use crate::cluster::labels::Mask;
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::cluster::slot_set::SlotSet;
 use crate::cluster::table::{Slot, Table};
 use crate::cluster::view::{Asked, Candidate, GroupNow, NODE_SCOPE, View, image_label};
@@ -23,43 +23,43 @@ use crate::placement::policy::{Policy, allowed, best};
 use crate::placement::weighers::Weighted;
 
 impl Placement {
-    /// The first READY node for a request; it becomes the most recently used.
+    /// The first READY node for a query; it becomes the most recently used.
     pub(crate) fn choose(
         &mut self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         now: Instant,
     ) -> Option<NodeKey> {
-        let pool = Pool::of(request);
-        let slot = self.search(cluster, request, pool, now)?;
+        let pool = query.pool();
+        let slot = self.search(cluster, query, pool, now)?;
         cluster.touch(pool, slot)
     }
 
-    /// The first node for a request that called itself full before room was released there; it becomes the most recently
+    /// The first node for a query that called itself full before room was released there; it becomes the most recently
     /// used.
     pub(crate) fn choose_full(
         &mut self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         now: Instant,
     ) -> Option<NodeKey> {
-        let pool = Pool::of(request);
-        let slot = self.search_full(cluster, request, pool, now)?;
+        let pool = query.pool();
+        let slot = self.search_full(cluster, query, pool, now)?;
         cluster.touch(pool, slot)
     }
 
     fn search(
         &mut self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         pool: Pool,
         now: Instant,
     ) -> Option<Slot> {
-        count_group(cluster, request);
+        count_group(cluster, query);
         self.looked_at = 0;
         let (view, labels) = cluster.view_and_labels(pool, now);
         let policy = &self.policy;
-        let asked = view.asked(request, labels);
+        let asked = view.asked(query, labels);
         if !asked.unheard_of.is_empty() {
             return None;
         }
@@ -87,14 +87,14 @@ impl Placement {
     fn search_full(
         &self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         pool: Pool,
         now: Instant,
     ) -> Option<Slot> {
-        count_group(cluster, request);
+        count_group(cluster, query);
         let full: Vec<NodeKey> = cluster.full_nodes().iter().copied().collect();
         let (view, labels) = cluster.view_and_labels(pool, now);
-        let asked = view.asked(request, labels);
+        let asked = view.asked(query, labels);
         if !asked.unheard_of.is_empty() {
             return None;
         }
@@ -113,8 +113,8 @@ impl Placement {
 }
 
 /// Sees to it that the members of a START's group are counted by the values of its scope.
-pub(crate) fn count_group(cluster: &mut Cluster, request: &StartRequest) {
-    let scheduling = request.scheduling.as_ref();
+pub(crate) fn count_group(cluster: &mut Cluster, query: &Query) {
+    let scheduling = query.scheduling();
     if let Some(group) = scheduling.and_then(|scheduling| scheduling.group.as_ref())
         && group.scope != NODE_SCOPE
     {
@@ -165,7 +165,7 @@ impl<'a> Search<'a> {
     /// The first node that fits, in the order of the search.
     fn first(&self) -> Option<Slot> {
         if self.list.is_none() && self.filters.is_empty() && self.asked.custom.is_empty() {
-            return self.view.table.first_fit(&self.asked.request.asked);
+            return self.view.table.first_fit(&self.asked.asked);
         }
         let mut found = None;
         self.visit(&[], |slot| {
@@ -314,7 +314,7 @@ impl<'a> Search<'a> {
         let fits = |(node, room): &(Candidate<'a>, Resources)| {
             let mut custom = self.asked.custom.iter();
             let mut filters = self.filters.iter();
-            room.covers(&self.asked.request.asked)
+            room.covers(&self.asked.asked)
                 && custom.all(|&(column, amount)| {
                     self.view.nodes.free_custom(node.key(), column) >= amount
                 })
@@ -339,7 +339,7 @@ fn wishes(
     weighers: &[Weighted],
 ) -> Vec<Mask> {
     let mut wishes = Vec::new();
-    if let Some(image) = &asked.request.image
+    if let Some(image) = &asked.query.request().image
         && weighers.iter().any(Weighted::wants_image)
     {
         let set = labels.with_key(&image_label(image));

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use sched_model::Reason;
 
 use self::tally::Tally;
-use crate::api::input::StartRequest;
 use crate::cluster::Cluster;
-use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::placement::Placement;
 use crate::placement::choose::{Search, count_group};
 
@@ -62,8 +61,8 @@ pub(crate) struct Explanations {
 
 #[derive(Debug)]
 struct Kept {
-    /// The request, with its instance and whether it is a restart left out.
-    shape: StartRequest,
+    /// What was asked.
+    query: Query,
     nodes: usize,
     explanation: Explanation,
     at: Instant,
@@ -95,7 +94,7 @@ impl Explanations {
     }
 
     fn keep(&mut self, kept: Kept) {
-        self.kept.retain(|other| other.shape != kept.shape);
+        self.kept.retain(|other| !other.query.is_like(&kept.query));
         if self.kept.len() >= KEPT {
             self.kept.pop_front();
         }
@@ -108,22 +107,20 @@ impl Placement {
     pub(crate) fn why_not(
         &mut self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         now: Instant,
     ) -> Explanation {
-        let nodes = cluster.table(Pool::of(request)).len();
+        let nodes = cluster.table(query.pool()).len();
         let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.at) < FRESH;
         let mut kept = self.explanations.kept.iter().filter(is_fresh);
-        if let Some(kept) =
-            kept.find(|kept| kept.nodes == nodes && is_of_shape(&kept.shape, request))
-        {
+        if let Some(kept) = kept.find(|kept| kept.nodes == nodes && kept.query.is_like(query)) {
             return kept.explanation.clone();
         }
-        let Some(explanation) = self.explain_if_allowed(cluster, request, now) else {
+        let Some(explanation) = self.explain_if_allowed(cluster, query, now) else {
             return Explanation::not_counted();
         };
         self.explanations.keep(Kept {
-            shape: request.clone(),
+            query: query.clone(),
             nodes,
             explanation: explanation.clone(),
             at: now,
@@ -135,10 +132,10 @@ impl Placement {
     pub(crate) fn why_not_now(
         &mut self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         now: Instant,
     ) -> Explanation {
-        self.explain_if_allowed(cluster, request, now)
+        self.explain_if_allowed(cluster, query, now)
             .unwrap_or_else(Explanation::not_counted)
     }
 
@@ -146,25 +143,25 @@ impl Placement {
     fn explain_if_allowed(
         &mut self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         now: Instant,
     ) -> Option<Explanation> {
-        let nodes = cluster.table(Pool::of(request)).len();
+        let nodes = cluster.table(query.pool()).len();
         let may = self.explanations.may_walk(now, nodes);
-        may.then(|| self.explain(cluster, request, now))
+        may.then(|| self.explain(cluster, query, now))
     }
 
     /// Why no node fits a request now.
     pub(crate) fn explain(
         &self,
         cluster: &mut Cluster,
-        request: &StartRequest,
+        query: &Query,
         now: Instant,
     ) -> Explanation {
-        let pool = Pool::of(request);
-        count_group(cluster, request);
+        let pool = query.pool();
+        count_group(cluster, query);
         let (view, labels) = cluster.view_and_labels(pool, now);
-        let asked = view.asked(request, labels);
+        let asked = view.asked(query, labels);
         let filters = self.policy.concerned(&asked).collect();
         let search = Search::new(view, &asked, filters, labels);
         let mut tally = Tally::new(&search);
@@ -188,16 +185,4 @@ impl Placement {
     pub(crate) fn explanations(&self) -> usize {
         self.explanations.len()
     }
-}
-
-/// Whether two requests fail for the same reasons: all of both that matters for the choice is the same.
-fn is_of_shape(shape: &StartRequest, request: &StartRequest) -> bool {
-    shape.asked == request.asked
-        && shape.network_node == request.network_node
-        && shape.node_id == request.node_id
-        && shape.hostname == request.hostname
-        && shape.tenant == request.tenant
-        && shape.vm_type == request.vm_type
-        && shape.avoid == request.avoid
-        && shape.scheduling == request.scheduling
 }

@@ -146,11 +146,11 @@ impl Weigher for Image {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.request.image.is_some()
+        asked.query.request().image.is_some()
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
-        let image = asked.request.image.as_deref();
+        let image = asked.query.request().image.as_deref();
         f64::from(image.is_some_and(|image| node.has_image(image)))
     }
 }

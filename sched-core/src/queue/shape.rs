@@ -2,19 +2,21 @@
 //!
 //! Waiters of one shape are asked about once: what one of them may not run on, none of them may.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use sched_model::{Expression, Scheduling, Uuid};
 
-use crate::api::ids::{InstanceId, canonical_uuid};
+use crate::api::ids::InstanceId;
 use crate::api::input::StartRequest;
-use crate::api::resources::Resources;
+use crate::cluster::query::Query;
 
 /// What decides which nodes could run a START.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// A request with all else left out.
-    request: StartRequest,
+    /// A query for a START with all else left out.
+    query: Query,
 }
 
 /// The one node or host that a shape names.
@@ -31,45 +33,49 @@ pub(super) enum Pin {
 }
 
 impl Shape {
-    /// The shape of a request.
-    pub(crate) fn of(request: &StartRequest) -> Self {
-        let scheduling = request.scheduling.as_deref().map(|all| Scheduling {
+    /// The shape of a query.
+    pub(crate) fn of(query: &Query) -> Self {
+        let request = query.request();
+        let amounts = query.amounts();
+        let amounts = amounts.map(|(name, amount)| (name.to_owned(), amount));
+        let resources: BTreeMap<String, i64> = amounts.collect();
+        let scheduling = query.scheduling().map(|all| Scheduling {
             require: all.require.clone(),
-            resources: all.resources.clone(),
             group: all.group.clone(),
             near: all.near.clone(),
             image: all.image.clone(),
             ..Scheduling::default()
         });
-        Self {
-            request: StartRequest {
-                instance: InstanceId::Trial(0),
-                asked: Resources::ZERO,
-                network_node: request.network_node,
-                node_id: request.node_id.clone(),
-                hostname: request.hostname.clone(),
-                restart: false,
-                tenant: request.tenant.clone(),
-                avoid: request.avoid.clone(),
-                image: request.image.clone(),
-                vm_type: request.vm_type,
-                scheduling: scheduling
-                    .filter(|kept| *kept != Scheduling::default())
-                    .map(Box::new),
-            },
-        }
+        let scheduling = Scheduling {
+            resources,
+            ..scheduling.unwrap_or_default()
+        };
+        let shape = StartRequest {
+            network_node: request.network_node,
+            node_id: request.node_id.clone(),
+            hostname: request.hostname.clone(),
+            tenant: request.tenant.clone(),
+            image: request.image.clone(),
+            vm_type: request.vm_type,
+            scheduling: (scheduling != Scheduling::default()).then(|| Box::new(scheduling)),
+            ..StartRequest::plain(InstanceId::Trial(0))
+        };
+        let query = Query::of(&Arc::new(shape))
+            .pinned(query.node().flatten())
+            .avoiding(query.avoided().iter().copied());
+        Self { query }
     }
 
-    /// A request of this shape that asks for no memory, vcpus and disk: what filters are asked about.
-    pub(crate) fn request(&self) -> &StartRequest {
-        &self.request
+    /// A query of this shape for no memory, vcpus and disk: what filters are asked about.
+    pub(crate) fn query(&self) -> &Query {
+        &self.query
     }
 
     /// The one node or host it names; of both the node, which is more exact.
     pub(super) fn pin(&self) -> Pin {
-        match (&self.request.node_id, &self.request.hostname) {
-            (Some(id), _) => canonical_uuid(id).map_or(Pin::Nowhere, Pin::Node),
-            (None, Some(hostname)) => Pin::Host(hostname.clone()),
+        match (self.query.node(), self.query.hostname()) {
+            (Some(node), _) => node.map_or(Pin::Nowhere, Pin::Node),
+            (None, Some(hostname)) => Pin::Host(hostname.into()),
             (None, None) => Pin::None,
         }
     }
@@ -77,9 +83,9 @@ impl Shape {
 
 impl Hash for Shape {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let request = &self.request;
+        let request = self.query.request();
         request.network_node.hash(state);
-        request.node_id.hash(state);
+        self.query.node().hash(state);
         request.hostname.hash(state);
         request.tenant.hash(state);
         request.image.hash(state);

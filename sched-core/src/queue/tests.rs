@@ -15,6 +15,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 
 /// Instance `number`.
 fn instance(number: u64) -> InstanceId {
@@ -38,7 +39,7 @@ fn request(number: u64) -> StartRequest {
 /// The shape that asks for a label with this number; [`label`] reads it.
 fn labelled(label: u64) -> Shape {
     let require = vec![format!("label = {label}").parse::<Expression>().unwrap()];
-    Shape::of(&StartRequest {
+    shape_of(StartRequest {
         scheduling: Some(Box::new(Scheduling {
             require,
             ..Scheduling::default()
@@ -47,9 +48,14 @@ fn labelled(label: u64) -> Shape {
     })
 }
 
+/// The shape of a request.
+fn shape_of(request: StartRequest) -> Shape {
+    Shape::of(&Query::of(&Arc::new(request)))
+}
+
 /// The number of the label that a shape asks for.
 fn label(shape: &Shape) -> Option<u64> {
-    let scheduling = shape.request().scheduling.as_ref()?;
+    let scheduling = shape.query().scheduling()?;
     let text = scheduling.require.first()?.as_str();
     text.rsplit(' ').next()?.parse().ok()
 }
@@ -64,7 +70,7 @@ fn waiter(order: u64, priority: u8, asked: Resources) -> Waiter {
         asked,
         place: Place::Anywhere,
         purpose: Purpose::Start,
-        shape: Arc::new(Shape::of(&request(order))),
+        shape: Arc::new(shape_of(request(order))),
         bytes: 1,
         is_operators: false,
         deadline: None,

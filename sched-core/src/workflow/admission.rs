@@ -5,6 +5,8 @@
 //! What may be placed is a [`NewStart`]; nothing else makes one, and nothing else is placed. How it is placed is in
 //! `placement` and `batches`.
 
+use std::sync::Arc;
+
 use sched_model::{StartFailureReason, Uuid};
 
 use crate::Scheduler;
@@ -41,7 +43,7 @@ impl NewStart {
         &self.start
     }
 
-    pub(crate) fn request(&self) -> &StartRequest {
+    pub(crate) fn request(&self) -> &Arc<StartRequest> {
         &self.start.request
     }
 

@@ -11,6 +11,7 @@ use sched_model::{Batch as BatchAsked, StartFailureReason, Uuid};
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::cluster::query::Query;
 use crate::maps::Map;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
@@ -451,10 +452,11 @@ impl Scheduler {
         let chance = self.placement.chance();
         let mut chosen: Vec<NodeKey> = Vec::with_capacity(starts.len());
         for start in starts {
-            let Some(key) = self.choose(start.request()) else {
+            let query = Query::of(start.request());
+            let Some(key) = self.choose(&query) else {
                 break;
             };
-            self.reserve(now, key, start.as_start().sender, start.request());
+            self.reserve(now, key, start.as_start().sender, &query);
             chosen.push(key);
         }
         let Some(misfit) = starts.get(chosen.len()) else {
@@ -463,7 +465,7 @@ impl Scheduler {
         let why = if self.settling.is_open() {
             Explanation::default()
         } else {
-            self.why_not_now(misfit.request())
+            self.why_not_now(&Query::of(misfit.request()))
         };
         for (start, key) in starts.iter().zip(&chosen).rev() {
             self.unreserve(*key, &start.request().instance);

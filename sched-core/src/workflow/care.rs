@@ -16,6 +16,7 @@ use crate::api::phase::EventKind;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::instance::tried::Tried;
 use crate::instance::{Event, Instance, OnLoss, Placing, State, Terms};
 use crate::journal::Next;
@@ -132,27 +133,21 @@ impl Scheduler {
         if self.on(instance, Event::Sought).is_none() {
             return;
         }
-        let Some(request) = self.request_now(instance) else {
+        let Some(query) = self.query_of(instance) else {
             return self.let_go(instance, &Cause::StartForgotten);
         };
-        if let Some(key) = self.choose_again(instance, &request) {
-            return self.claim_in_turn(instance, &request, key, cause);
+        if let Some(key) = self.choose_again(instance, &query) {
+            return self.claim_in_turn(instance, &query, key, cause);
         }
-        if self.preempt(instance, &request) {
+        if self.preempt(instance, &query) {
             return;
         }
-        self.wait_or_fail(instance, &request, cause);
+        self.wait_or_fail(instance, &query, cause);
     }
 
     /// Claims room on a node for an instance that is placed again, unless others wait: what its own end or its leaving the
     /// queue may just have freed is theirs first, if their turn is before its own.
-    fn claim_in_turn(
-        &mut self,
-        instance: &InstanceId,
-        request: &StartRequest,
-        key: NodeKey,
-        cause: &Cause,
-    ) {
+    fn claim_in_turn(&mut self, instance: &InstanceId, query: &Query, key: NodeKey, cause: &Cause) {
         self.note_changes();
         let kept = self.instances.get(instance);
         let may_wait = kept.is_some_and(|it| {
@@ -163,7 +158,7 @@ impl Scheduler {
             return self.claim_kept(instance, key, cause);
         }
         self.turn(instance, Event::Queued, cause);
-        if self.enqueue(instance, request).is_err() {
+        if self.enqueue(instance, query).is_err() {
             return self.claim_kept(instance, key, cause);
         }
         self.tell_queued_once_on_disk(instance);
@@ -171,37 +166,24 @@ impl Scheduler {
     }
 
     /// The node for an instance that is placed again: the one it had last, if it fits there.
-    pub(crate) fn choose_again(
-        &mut self,
-        instance: &InstanceId,
-        request: &StartRequest,
-    ) -> Option<NodeKey> {
+    pub(crate) fn choose_again(&mut self, instance: &InstanceId, query: &Query) -> Option<NodeKey> {
         let last = self.instances.get(instance)?.last_node();
         if let Some(last) = last
-            && request.node_id.is_none()
-            && !request.avoid.contains(&last)
+            && !query.names_node()
+            && !query.avoids(last)
+            && let Some(key) = self.choose_ready(&query.clone().pinned(Some(last)))
         {
-            let pinned = StartRequest {
-                node_id: Some(last.to_string().into()),
-                ..request.clone()
-            };
-            if let Some(key) = self.choose_ready(&pinned) {
-                return Some(key);
-            }
+            return Some(key);
         }
-        self.choose_wary(request)
+        self.choose_wary(query)
     }
 
     /// What an instance's START asks for now: not to be on nodes that could not start it.
-    pub(crate) fn request_now(&self, instance: &InstanceId) -> Option<StartRequest> {
+    pub(crate) fn query_of(&self, instance: &InstanceId) -> Option<Query> {
         let kept = self.instances.get(instance)?;
-        let mut request = kept.request()?.clone();
-        request
-            .avoid
-            .extend(kept.tried().iter().map(|tried| tried.node));
-        let pinned = kept.pinned().map(|node| node.to_string().into());
-        request.node_id = pinned.or(request.node_id);
-        Some(request)
+        let tried = kept.tried().iter().map(|tried| tried.node);
+        let query = Query::of(kept.request()?).avoiding(tried);
+        Some(query.pinned(kept.pinned()))
     }
 
     /// Claims room on a node for an instance that waited or moves; it is given to the node once that is on disk.
@@ -227,10 +209,10 @@ impl Scheduler {
 
     /// Claims on a node what an instance asks for, before anybody is told.
     pub(crate) fn claim_room(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(request) = self.request_now(instance) else {
+        let Some(query) = self.query_of(instance) else {
             return false;
         };
-        self.claim_as(&request, key);
+        self.claim_as(&query, key);
         true
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Nothing is worked out beside: nodes are chosen and claimed as ever, and then everything is taken back.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use sched_model::{DecidedPlacement, PlacementDecision, StartFailureReason};
 
@@ -9,6 +11,7 @@ use crate::Scheduler;
 use crate::api::action::{Message, PlacedStart};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
+use crate::cluster::query::Query;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 
@@ -65,12 +68,11 @@ impl Scheduler {
     /// are no more if there are not enough.
     fn try_out(
         &mut self,
-        request: &StartRequest,
+        request: &Arc<StartRequest>,
         count: u32,
     ) -> (IndexMap<NodeKey, u32>, u32, Option<Explanation>) {
         let (cursors, chance) = (self.cluster.cursors(), self.placement.chance());
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
-        let mut trial = request.clone();
         let mut why = None;
         let mut work = 0;
         for number in 0..count {
@@ -80,7 +82,7 @@ impl Scheduler {
                 break;
             }
             work += 1 + self.members_of(request);
-            trial.instance = InstanceId::Trial(number);
+            let trial = Query::of(request).as_trial(number);
             let found = self.choose(&trial);
             work += self.placement.looked_at();
             let Some(key) = found else {
@@ -88,7 +90,7 @@ impl Scheduler {
                 break;
             };
             self.reserve(self.now, key, crate::SessionId(0), &trial);
-            tried.push((key, trial.instance.clone()));
+            tried.push((key, trial.instance().clone()));
         }
         let mut placements = IndexMap::new();
         for (key, _) in &tried {

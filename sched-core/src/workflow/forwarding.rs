@@ -49,7 +49,7 @@ impl Scheduler {
                 now,
                 PlacedStart {
                     sender: id,
-                    request: *request,
+                    request,
                     parcel,
                     changes: None,
                 },

@@ -18,6 +18,7 @@ use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
+use crate::cluster::query::Query;
 use crate::instance::{
     AfterLoss, By, Event, Instance, Late, Loss, Move, OnLoss, Placing, State, Then, Way,
 };
@@ -427,14 +428,15 @@ impl Scheduler {
         self.cluster.set_placement(instance, key);
         self.cluster.ledger_mut(key).set_kept(instance, true);
         let asked = self.instances.get(instance).and_then(|kept| kept.request());
+        let asked = asked.map(Query::of);
         let known = self.cluster.nodes().node(key).ledger().get(instance);
         // An original launcher does not say what it asked for.
-        if let (Some(request), Some(entry)) = (asked.cloned(), known)
+        if let (Some(query), Some(entry)) = (asked, known)
             && entry.asked() == crate::Resources::ZERO
         {
-            let custom = self.extras(&request).custom;
+            let custom = self.extras(&query).custom;
             let mut ledger = self.cluster.ledger_mut(key);
-            ledger.set_asked(instance, request.asked, custom);
+            ledger.set_asked(instance, query.asked(), custom);
         }
     }
 

@@ -16,10 +16,11 @@ use crate::Scheduler;
 use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Capabilities, StartRequest};
+use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::ledger::{Entry, Phase, Unconfirmed};
+use crate::cluster::query::Query;
 use crate::instance::{By, Errand, Event, Move, State, Then};
 use crate::journal::Next;
 use crate::workflow::care::COMMAND_TIME;
@@ -121,9 +122,9 @@ impl Scheduler {
             return Err(Declined::new(CommandFailureReason::WrongState, detail));
         };
         let uuid = self.cluster.nodes().node(target).uuid();
-        let request = self.request_now(instance);
-        if let Some(request) = request.map(|request| pinned(request, uuid)) {
-            let why = self.why_not(&request?);
+        let query = self.query_of(instance);
+        if let Some(query) = query.map(|query| pinned(query, uuid)) {
+            let why = self.why_not(&query?);
             if why.never {
                 return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
             }
@@ -145,15 +146,15 @@ impl Scheduler {
         plan: Plan,
     ) -> Result<(), Declined> {
         let from = self.movable(instance)?;
-        let request = self.request_on(from, instance, plan.errand.demand.as_ref());
-        let to = self.target_for(instance, from, request.clone(), plan.target)?;
+        let query = self.query_on(from, instance, plan.errand.demand.as_ref());
+        let to = self.target_for(instance, from, query.clone(), plan.target)?;
         self.ensure_managed(from, instance);
         if let Err(illegal) = self.instances.may(instance, EventKind::MovePlanned) {
             let detail = illegal.to_string();
             self.note_illegal(illegal);
             return Err(Declined::new(CommandFailureReason::Failed, detail));
         }
-        self.claim_as(&request, to);
+        self.claim_as(&query, to);
         let event = Event::MovePlanned {
             to,
             errand: Box::new(plan.errand),
@@ -439,10 +440,10 @@ impl Scheduler {
             Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
             Move::Cold => {
                 let demand = self.errand_of(instance).demand;
-                let mut request = self.request_on(from, instance, demand.as_ref());
-                request.avoid.push(self.cluster.nodes().node(lost).uuid());
-                if let Some(to) = self.choose_ready(&request) {
-                    self.claim_as(&request, to);
+                let query = self.query_on(from, instance, demand.as_ref());
+                let query = query.avoiding([self.cluster.nodes().node(lost).uuid()]);
+                if let Some(to) = self.choose_ready(&query) {
+                    self.claim_as(&query, to);
                     return self.turn(instance, Event::Retargeted { to }, &cause);
                 }
                 self.ends_first(instance, &cause);
@@ -546,15 +547,15 @@ impl Scheduler {
         errand.cloned().unwrap_or_default()
     }
 
-    /// Claims on a node what a request asks for, before anybody is told.
-    pub(crate) fn claim_as(&mut self, request: &StartRequest, key: NodeKey) {
-        let entry = self.claimed(request);
+    /// Claims on a node what a query is for, before anybody is told.
+    pub(crate) fn claim_as(&mut self, query: &Query, key: NodeKey) {
+        let entry = self.claimed(query);
         let mut ledger = self.cluster.ledger_mut(key);
-        ledger.insert(request.instance.clone(), entry);
+        ledger.insert(query.instance().clone(), entry);
     }
 
     /// The claim of a managed instance that its node is not told of yet.
-    pub(crate) fn claimed(&self, request: &StartRequest) -> Entry {
-        Entry::claimed(request.asked, self.extras(request), self.now).kept()
+    pub(crate) fn claimed(&self, query: &Query) -> Entry {
+        Entry::claimed(query.asked(), self.extras(query), self.now).kept()
     }
 }

@@ -16,10 +16,11 @@ use std::time::Duration;
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::{Capabilities, StartRequest};
+use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::cluster::view::Asked;
 use crate::instance::{Awaits, By, Event, Instance, Placing, State, Then};
 use crate::journal::Next;
@@ -51,31 +52,26 @@ const SOUGHT_PER_TURN: usize = 64;
 
 impl Scheduler {
     /// Makes room for an instance by having others suspended or stopped; whether it is being made.
-    pub(crate) fn preempt(&mut self, instance: &InstanceId, request: &StartRequest) -> bool {
+    pub(crate) fn preempt(&mut self, instance: &InstanceId, query: &Query) -> bool {
         if !self.placement.policy().preemption {
             return false;
         }
-        let table = self.cluster.table(Pool::of(request));
+        let table = self.cluster.table(query.pool());
         let from = table.cursor().map_or(0, |slot| slot as usize + 1);
         let slots = (from..table.slot_count()).chain(0..from.min(table.slot_count()));
         let nodes = slots.filter_map(|slot| table.node(u32::try_from(slot).ok()?));
         let nodes: Vec<NodeKey> = nodes.take(MAX_NODES_LOOKED_AT).collect();
-        self.preempt_on(&nodes, instance, request)
+        self.preempt_on(&nodes, instance, query)
     }
 
     /// The same on one of these nodes.
-    fn preempt_on(
-        &mut self,
-        nodes: &[NodeKey],
-        instance: &InstanceId,
-        request: &StartRequest,
-    ) -> bool {
+    fn preempt_on(&mut self, nodes: &[NodeKey], instance: &InstanceId, query: &Query) -> bool {
         // Nothing is stopped for what could not start then.
         if self.journal.is_in_trouble() {
             return false;
         }
-        count_group(&mut self.cluster, request);
-        let Some((key, plan)) = self.cheapest_plan(nodes, instance, request) else {
+        count_group(&mut self.cluster, query);
+        let Some((key, plan)) = self.cheapest_plan(nodes, instance, query) else {
             return false;
         };
         self.evict(instance, key, plan)
@@ -86,12 +82,12 @@ impl Scheduler {
         &self,
         nodes: &[NodeKey],
         instance: &InstanceId,
-        request: &StartRequest,
+        query: &Query,
     ) -> Option<(NodeKey, Plan)> {
         let priority = self.instances.get(instance)?.priority();
-        let pool = Pool::of(request);
+        let pool = query.pool();
         let view = self.view(pool);
-        let asked = view.asked(request, self.cluster.labels(pool));
+        let asked = view.asked(query, self.cluster.labels(pool));
         if !asked.unheard_of.is_empty() {
             return None;
         }
@@ -128,7 +124,7 @@ impl Scheduler {
     }
 
     fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Lack {
-        let mut lack = Lack::new(asked.request.asked, self.cluster.nodes().free(key));
+        let mut lack = Lack::new(asked.asked, self.cluster.nodes().free(key));
         let custom = asked.custom.iter();
         lack.custom.extend(custom.map(|&(column, amount)| {
             let free = self.cluster.nodes().free_custom(key, column);
@@ -273,10 +269,10 @@ impl Scheduler {
             kept.note_ran();
             kept.forget_refusals();
         }
-        match self.request_now(victim) {
-            Some(request) => {
-                self.wait_or_fail(victim, &request, cause);
-                self.queue.seek(self.rank_of(&request), victim.clone());
+        match self.query_of(victim) {
+            Some(query) => {
+                self.wait_or_fail(victim, &query, cause);
+                self.queue.seek(self.rank_of_query(&query), victim.clone());
             }
             None => self.let_go(victim, &Cause::StartUnknown),
         }
@@ -297,14 +293,14 @@ impl Scheduler {
             if !kept.is_some_and(|kept| kept.state().is_waiting()) {
                 continue;
             }
-            let Some(request) = self.request_now(&instance) else {
+            let Some(query) = self.query_of(&instance) else {
                 continue;
             };
             any = true;
-            if let Some(key) = self.choose_again(&instance, &request) {
+            if let Some(key) = self.choose_again(&instance, &query) {
                 self.claim_kept(&instance, key, &Cause::RoomFound);
             } else {
-                self.preempt(&instance, &request);
+                self.preempt(&instance, &query);
             }
         }
         any
@@ -401,10 +397,10 @@ impl Scheduler {
                 .map(|waiter| waiter.instance.clone())
                 .collect();
             for instance in first {
-                let Some(request) = self.request_now(&instance) else {
+                let Some(query) = self.query_of(&instance) else {
                     continue;
                 };
-                if self.preempt_on(&[key], &instance, &request) {
+                if self.preempt_on(&[key], &instance, &query) {
                     return true;
                 }
             }

@@ -173,10 +173,10 @@ impl Scheduler {
         if !waits {
             return;
         }
-        let Some(request) = self.request_now(instance) else {
+        let Some(query) = self.query_of(instance) else {
             return self.let_go(instance, &Cause::StartUnreadable);
         };
-        if self.enqueue(instance, &request).is_err() {
+        if self.enqueue(instance, &query).is_err() {
             let why = crate::placement::explain::Explanation::of(&format!(
                 "{} wait already, which is as many as may",
                 self.queue.len()

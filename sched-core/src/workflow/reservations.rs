@@ -10,6 +10,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::instance::DEFAULT_PRIORITY;
 use crate::queue::{Place, Rank, Waiter};
 
@@ -21,7 +22,16 @@ impl Scheduler {
     /// The place in the order of what a request is for: its own where its instance waits or ever has, else that of what
     /// arrives now.
     pub(crate) fn rank_of(&self, request: &StartRequest) -> Rank {
-        if let Some(kept) = self.instances.get(&request.instance) {
+        self.rank(&request.instance, request)
+    }
+
+    /// The same of what a query is for.
+    pub(crate) fn rank_of_query(&self, query: &Query) -> Rank {
+        self.rank(query.instance(), query.request())
+    }
+
+    fn rank(&self, instance: &InstanceId, request: &StartRequest) -> Rank {
+        if let Some(kept) = self.instances.get(instance) {
             return Rank::new(kept.priority(), kept.order());
         }
         let asked = request.scheduling.as_deref();
@@ -44,14 +54,14 @@ impl Scheduler {
         of.sort_by_key(rank);
     }
 
-    /// The nodes that are kept for others than a request is for.
-    pub(crate) fn closed_to(&self, request: &StartRequest) -> Vec<Uuid> {
+    /// The nodes that are kept for others than a query is for.
+    pub(crate) fn closed_to(&self, query: &Query) -> Vec<Uuid> {
         if self.queue.is_empty() {
             return Vec::new();
         }
         let reservations = Pool::ALL.into_iter();
         let nodes = reservations.filter_map(|pool| Some(self.queue.reservation(pool)?.1));
-        let (pool, rank) = (Pool::of(request), self.rank_of(request));
+        let (pool, rank) = (query.pool(), self.rank_of_query(query));
         nodes
             .filter(|&key| !self.queue.is_open(key, pool, rank))
             .map(|key| self.cluster.nodes().node(key).uuid())
@@ -86,12 +96,8 @@ impl Scheduler {
 
     /// Of the nodes that could run a waiter if nothing else ran there, the one that lacks least of what it asks for.
     fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
-        let request = StartRequest {
-            asked: waiter.asked,
-            ..waiter.shape.request().clone()
-        };
         let view = self.view(pool);
-        let asked = view.asked(&request, self.cluster.labels(pool));
+        let asked = view.asked(waiter.shape.query(), self.cluster.labels(pool));
         if !asked.unheard_of.is_empty() {
             return None;
         }

@@ -11,6 +11,7 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 use crate::cluster::view::is_hard;
 use crate::instance::{Instance, State};
 use crate::peers::owner::Owner;
@@ -86,13 +87,14 @@ impl Scheduler {
             // Wherever it went, members may turn up on the wrong side of it.
             return self.hold(start.into_start(), Refusal::Crowded);
         }
+        let query = Query::of(start.request());
         let chosen = if self.is_to_manage(&start) {
-            self.choose_wary(start.request())
+            self.choose_wary(&query)
         } else {
-            self.choose(start.request())
+            self.choose(&query)
         };
         match chosen {
-            Some(key) => self.claim(now, key, start),
+            Some(key) => self.claim(now, key, &query, start),
             None => self.without_room(start),
         }
     }
@@ -117,28 +119,24 @@ impl Scheduler {
     }
 
     /// Claims on a node what a START asks for, and gives it the START.
-    fn claim(&mut self, now: Instant, key: NodeKey, start: NewStart) {
-        self.reserve(now, key, start.as_start().sender, start.request());
+    fn claim(&mut self, now: Instant, key: NodeKey, query: &Query, start: NewStart) {
+        self.reserve(now, key, start.as_start().sender, query);
         self.hand_over_reserved(key, start);
     }
 
-    /// Claims on a node what a START asks for.
-    pub(crate) fn reserve(
-        &mut self,
-        now: Instant,
-        key: NodeKey,
-        sender: SessionId,
-        request: &StartRequest,
-    ) {
-        let entry = if self.journal.is_recorded(&request.instance) {
+    /// Claims on a node what a query is for.
+    pub(crate) fn reserve(&mut self, now: Instant, key: NodeKey, sender: SessionId, query: &Query) {
+        let instance = query.instance();
+        let entry = if self.journal.is_recorded(instance) {
             // What a crash would leave of it says that no node has it: its node is told once that is not so any more.
-            self.claimed(request)
+            self.claimed(query)
         } else {
-            let unconfirmed = self.cluster.number_start(key, sender, request.restart);
-            Entry::placed(request.asked, self.extras(request), now, unconfirmed)
+            let restart = query.request().restart;
+            let unconfirmed = self.cluster.number_start(key, sender, restart);
+            Entry::placed(query.asked(), self.extras(query), now, unconfirmed)
         };
-        self.cluster.claim(key, &request.instance, entry);
-        self.note_try(&request.instance, key);
+        self.cluster.claim(key, instance, entry);
+        self.note_try(instance, key);
     }
 
     /// Undoes the latest [`Scheduler::reserve`] on a node.
@@ -148,16 +146,11 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn extras(&self, request: &StartRequest) -> Extras {
-        let Some(scheduling) = &request.scheduling else {
-            return Extras::default();
-        };
-        let resources = scheduling.resources.iter();
+    pub(crate) fn extras(&self, query: &Query) -> Extras {
+        let group = query.scheduling().and_then(|it| it.group.as_ref());
         Extras {
-            custom: self
-                .cluster
-                .amounts(resources.map(|(name, &amount)| (name.as_str(), amount))),
-            group: scheduling.group.as_ref().map(|group| Arc::from(&*group.id)),
+            custom: self.cluster.amounts(query.amounts()),
+            group: group.map(|group| Arc::from(&*group.id)),
         }
     }
 
@@ -260,8 +253,9 @@ impl Scheduler {
                 continue;
             };
             self.serve_before(start.request());
-            match self.choose(start.request()) {
-                Some(key) => self.claim(now, key, start),
+            let query = Query::of(start.request());
+            match self.choose(&query) {
+                Some(key) => self.claim(now, key, &query, start),
                 None if self.settling.is_open() => self.settling.put_back(start.into_start()),
                 None => self.without_room(start),
             }
@@ -271,7 +265,7 @@ impl Scheduler {
     pub(crate) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
         let request = &start.request;
         let why = match refusal {
-            Refusal::NoRoom => self.why_not(request),
+            Refusal::NoRoom => self.why_not(&Query::of(request)),
             Refusal::Crowded
             | Refusal::TooMany
             | Refusal::Undone

@@ -447,7 +447,7 @@ impl Scheduler {
         let pools = Pool::ALL.into_iter();
         let mut pools = pools.filter(|&pool| slots[pool as usize].is_some());
         pools.any(|pool| {
-            let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
             self.queue.outranks(pool, &room, kept.priority(), may)
         })
     }

@@ -9,19 +9,19 @@
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
+use crate::cluster::query::Query;
 
 impl Scheduler {
     /// Of the nodes that called themselves full before room was released there, the first that could take a START; it
     /// becomes the most recently used.
-    pub(crate) fn choose_full(&mut self, request: &StartRequest) -> Option<NodeKey> {
-        if self.cluster.full_nodes().is_empty() || !self.placement.may_try(&request.instance) {
+    pub(crate) fn choose_full(&mut self, query: &Query) -> Option<NodeKey> {
+        if self.cluster.full_nodes().is_empty() || !self.placement.may_try(query.instance()) {
             return None;
         }
         self.placement
-            .choose_full(&mut self.cluster, request, self.now)
+            .choose_full(&mut self.cluster, query, self.now)
     }
 
     /// A START was given room on a node: if the node called itself full, it may yet refuse it.

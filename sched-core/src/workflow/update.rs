@@ -10,11 +10,12 @@ use crate::Scheduler;
 use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::input::{Capabilities, InstanceState, StartRequest};
+use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::columns::Amounts;
 use crate::cluster::ledger::{Floor, Phase, larger};
+use crate::cluster::query::Query;
 use crate::instance::{Change, Errand, Event, HistoryEvent, State};
 use crate::queue::Place;
 use crate::workflow::care::COMMAND_TIME;
@@ -120,13 +121,12 @@ impl Scheduler {
 
     /// Changes what an instance asks for that waits for room.
     fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
-        let Some(request) = self.request_now(instance) else {
+        let Some(query) = self.query_of(instance) else {
             let cause = Cause::StartForgotten.to_string();
             return Err(Declined::new(CommandFailureReason::WrongState, cause));
         };
-        let demand = changed(demand_of(&request), update)?;
-        let changed = with_demand(&request, &demand);
-        let why = self.why_not(&changed);
+        let demand = changed(demand_of(&query), update)?;
+        let why = self.why_not(&query.demanding(demand.clone()));
         if why.never {
             return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
         }
@@ -413,28 +413,18 @@ fn short_of(name: &str, more: i64, free: i64, unit: &str) -> String {
     )
 }
 
-/// What a request asks for.
-fn demand_of(request: &StartRequest) -> Demand {
-    let resources = request.scheduling.iter().flat_map(|it| &it.resources);
+/// The amounts that a query is for.
+fn demand_of(query: &Query) -> Demand {
+    let asked = query.asked();
+    let resources = query.amounts();
     Demand {
-        mem_mib: request.asked.mem_mib,
-        vcpus: request.asked.vcpus,
-        disk_mib: request.asked.disk_mib,
+        mem_mib: asked.mem_mib,
+        vcpus: asked.vcpus,
+        disk_mib: asked.disk_mib,
         resources: resources
-            .map(|(name, amount)| (name.as_str().into(), *amount))
+            .map(|(name, amount)| (name.into(), amount))
             .collect(),
     }
-}
-
-fn with_demand(request: &StartRequest, demand: &Demand) -> StartRequest {
-    let mut request = request.clone();
-    request.asked = demand.base();
-    if !demand.resources.is_empty() || request.scheduling.is_some() {
-        let resources = demand.resources.iter();
-        let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
-        request.scheduling.get_or_insert_default().resources = resources.collect();
-    }
-    request
 }
 
 /// A demand with what an UPDATE says in it.

@@ -14,6 +14,7 @@ use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
+use crate::cluster::query::Query;
 use crate::instance::{By, Event, State};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
@@ -49,22 +50,17 @@ impl Scheduler {
         let Some(instance) = self.keep(start) else {
             return;
         };
-        let Some(request) = self.request_now(&instance) else {
+        let Some(query) = self.query_of(&instance) else {
             return;
         };
-        if !self.preempt(&instance, &request) {
-            self.wait_or_fail(&instance, &request, &Cause::Plain);
+        if !self.preempt(&instance, &query) {
+            self.wait_or_fail(&instance, &query, &Cause::Plain);
         }
     }
 
     /// Lets an instance wait for room if it may, else it has failed.
-    pub(crate) fn wait_or_fail(
-        &mut self,
-        instance: &InstanceId,
-        request: &StartRequest,
-        cause: &Cause,
-    ) {
-        let why = self.why_not(request);
+    pub(crate) fn wait_or_fail(&mut self, instance: &InstanceId, query: &Query, cause: &Cause) {
+        let why = self.why_not(query);
         let Some(kept) = self.instances.get(instance) else {
             return;
         };
@@ -81,7 +77,7 @@ impl Scheduler {
                 let (reason, node) = (last.reason.clone(), last.node);
                 return self.fail_kept(instance, reason, Some(node), why);
             }
-            let reason = self.no_room(request);
+            let reason = self.no_room(query.request());
             return self.fail_kept(instance, reason, None, why);
         }
         let no_room = Cause::from(&*why.text);
@@ -98,10 +94,10 @@ impl Scheduler {
                 self.now + RESUME_ELSEWHERE_AFTER,
             );
         }
-        match self.enqueue(instance, request) {
+        match self.enqueue(instance, query) {
             Ok(()) => self.tell_queued_once_on_disk(instance),
             Err(Full) => {
-                let reason = self.no_room(request);
+                let reason = self.no_room(query.request());
                 let why = format!(
                     "{}; and {} wait already, which is as many as may",
                     why.text,
@@ -112,11 +108,7 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn enqueue(
-        &mut self,
-        instance: &InstanceId,
-        request: &StartRequest,
-    ) -> Result<(), Full> {
+    pub(crate) fn enqueue(&mut self, instance: &InstanceId, query: &Query) -> Result<(), Full> {
         self.note_changes();
         let Some(kept) = self.instances.get(instance) else {
             return Ok(());
@@ -129,13 +121,13 @@ impl Scheduler {
         let (bytes, is_operators) = (kept.texts(), kept.is_operators());
         self.queue.push(Waiter {
             instance: instance.clone(),
-            pool: Pool::of(request),
+            pool: query.pool(),
             priority: kept.priority(),
             order: kept.order(),
-            asked: request.asked,
+            asked: query.asked(),
             place: Place::Anywhere,
             purpose: Purpose::Start,
-            shape: Arc::new(Shape::of(request)),
+            shape: Arc::new(Shape::of(query)),
             bytes,
             is_operators,
             deadline,
@@ -161,6 +153,7 @@ impl Scheduler {
             vcpus: entry.asked().vcpus,
             disk_mib: 0,
         };
+        let plain = Arc::new(StartRequest::plain(instance.clone()));
         let waiter = Waiter {
             instance: instance.clone(),
             pool,
@@ -169,7 +162,7 @@ impl Scheduler {
             asked,
             place: Place::Only(key),
             purpose: Purpose::Resume,
-            shape: Arc::new(Shape::of(&StartRequest::plain(instance.clone()))),
+            shape: Arc::new(Shape::of(&Query::of(&plain))),
             bytes: 0,
             is_operators: false,
             deadline: None,
@@ -324,7 +317,7 @@ impl Scheduler {
 
     fn serve_in(&mut self, pool: Pool, key: NodeKey, mut begin: Begin) -> Served {
         for _ in 0..MISFITS_PER_NODE {
-            let may = |_, shape: &Shape| self.may_run(pool, key, shape.request());
+            let may = |_, shape: &Shape| self.may_run(pool, key, shape.query());
             let room = self.room_to_serve(key);
             let found = self.queue.candidate(pool, &room, begin, may);
             let instance = match found {
@@ -367,10 +360,10 @@ impl Scheduler {
         }
     }
 
-    /// Whether a node's labels and the like allow a request, whatever room it has.
-    pub(crate) fn may_run(&self, pool: Pool, key: NodeKey, request: &StartRequest) -> bool {
+    /// Whether a node's labels and the like allow a query, whatever room it has.
+    pub(crate) fn may_run(&self, pool: Pool, key: NodeKey, query: &Query) -> bool {
         let view = self.view(pool);
-        let asked = view.asked(request, self.cluster.labels(pool));
+        let asked = view.asked(query, self.cluster.labels(pool));
         let node = view.candidate(key);
         asked.unheard_of.is_empty()
             && self
@@ -396,10 +389,10 @@ impl Scheduler {
 
     /// Gives an instance that waits to be started a node, if one fits; whether one does.
     fn serve_start(&mut self, instance: &InstanceId) -> bool {
-        let Some(request) = self.request_now(instance) else {
+        let Some(query) = self.query_of(instance) else {
             return false;
         };
-        let Some(chosen) = self.choose_again(instance, &request) else {
+        let Some(chosen) = self.choose_again(instance, &query) else {
             return false;
         };
         self.claim_kept(instance, chosen, &Cause::RoomFound);
@@ -424,10 +417,10 @@ impl Scheduler {
             let Some(waiter) = self.queue.take_due(now) else {
                 return;
             };
-            let Some(request) = self.request_now(&waiter.instance) else {
+            let Some(query) = self.query_of(&waiter.instance) else {
                 continue;
             };
-            let why = self.why_not(&request);
+            let why = self.why_not(&query);
             let reason = StartFailureReason::QueueTimeout;
             self.fail_kept(&waiter.instance, reason, None, why);
         }

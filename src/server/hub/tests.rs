@@ -118,9 +118,8 @@ impl Joined {
             image: None,
             vm_type: None,
             scheduling: None,
-            avoid: Vec::new(),
         };
-        self.command(hub, len, Command::Start(Box::new(request)));
+        self.command(hub, len, Command::Start(request.into()));
     }
 
     fn watch(&self, hub: &Hub, topic: Topic) {

@@ -1,5 +1,7 @@
 //! STARTs: what they ask for, as they come and as they were kept.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use proto_frames::payload::Fault::{AliasExpansion, Syntax};
 use proto_frames::payload::guard::{SMALL, first_document};
@@ -19,13 +21,13 @@ use sched_core::{InstanceId, Malformed, Resources, RestoredStart, StartRequest, 
 pub(in crate::server) fn kept(payload: Bytes, sender: Uuid) -> Result<RestoredStart, Malformed> {
     let request = read(&payload).map_err(|unusable| head::name(unusable, &payload))?;
     Ok(RestoredStart {
-        request: *request,
+        request,
         parcel: parcels::parcel(Frame::new(Kind::START, sender, payload)),
     })
 }
 
 /// What a START asks for.
-pub(super) fn read(payload: &[u8]) -> Result<Box<StartRequest>, Unusable> {
+pub(super) fn read(payload: &[u8]) -> Result<Arc<StartRequest>, Unusable> {
     let start = peek::start(payload).map_err(|error| {
         let instance = instance_named(payload, &error);
         Unusable::from(error).of(instance)
@@ -54,7 +56,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Box<StartRequest>, Unusable> {
         vcpus: start.vcpus,
         disk_mib: start.disk_mib,
     };
-    Ok(Box::new(StartRequest {
+    Ok(Arc::new(StartRequest {
         instance,
         asked,
         network_node: start.network_node,
@@ -65,7 +67,6 @@ pub(super) fn read(payload: &[u8]) -> Result<Box<StartRequest>, Unusable> {
         image: image.map(label_of_image),
         vm_type: Some(VmType::from_name(&start.vm_type)),
         scheduling: start.scheduling,
-        avoid: Vec::new(),
     }))
 }
 

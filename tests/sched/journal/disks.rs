@@ -300,7 +300,7 @@ fn as_many_wait_at_the_door_as_may() {
     for number in 0..5 {
         let start = request(&format!("long-{number}"), 40).waiting(600);
         let payload = vec![b' '; len];
-        let start = Command::Start(Box::new(start));
+        let start = Command::Start(start.into());
         world.say_with(controller, start, Bytes::from(payload));
     }
     assert_eq!(world.failures(controller), not_recorded(&["long-4"]));

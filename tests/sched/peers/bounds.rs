@@ -366,7 +366,7 @@ fn what_is_kept_of_starts_is_bounded_and_operators_leave_some_to_controllers() {
         number += 1;
         let mut start = request(&format!("i-{number}"), 1).attempts(2);
         start.node_id = None;
-        let start = Command::Start(Box::new(start));
+        let start = Command::Start(start.into());
         world.say_with(sender, start, payload.clone());
         let failed = world.failures(sender);
         world.look_away();

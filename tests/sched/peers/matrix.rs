@@ -268,7 +268,7 @@ fn sending(kind: Kind, place: Place) -> Sending {
     };
     let agent = || agent.to_string().into();
     let command = match kind {
-        Kind::START => Command::Start(Box::new(request(instance, 1))),
+        Kind::START => Command::Start(request(instance, 1).into()),
         Kind::DELETE => Command::Delete(target()),
         Kind::ATTACH_VOLUME => Command::AttachVolume {
             target: target(),

@@ -247,7 +247,8 @@ impl History {
             let request = start.request;
             let group = request
                 .scheduling
-                .and_then(|it| it.group)
+                .as_ref()
+                .and_then(|it| it.group.clone())
                 .expect("it has a group");
             self.check(number, &request.instance.to_string(), &group);
             let node = self.nodes.get_mut(&number).expect("it is one of them");

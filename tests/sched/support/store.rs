@@ -88,7 +88,10 @@ impl Store {
                         .zip(record.payload.clone())
                         .map(|(request, payload)| {
                             let parcel = parcel(Kind::START, record.sender, payload);
-                            Box::new(RestoredStart { request, parcel })
+                            Box::new(RestoredStart {
+                                request: request.into(),
+                                parcel,
+                            })
                         })
                 }
                 _ => None,

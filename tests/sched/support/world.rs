@@ -394,7 +394,7 @@ impl World {
     pub(crate) fn start_as(&mut self, controller: SessionId, request: StartRequest) {
         self.requests
             .insert(request.instance.clone(), request.clone());
-        self.say(controller, Command::Start(Box::new(request)));
+        self.say(controller, Command::Start(request.into()));
     }
 
     pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {

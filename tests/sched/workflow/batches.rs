@@ -388,7 +388,7 @@ fn payloads_that_wait_in_batches_are_bounded() {
     world.look_away();
     let start = |world: &mut World, name: &str, bytes: usize| {
         let payload = Bytes::from(vec![b' '; bytes]);
-        let start = Command::Start(Box::new(request(name, 1).of_batch(name, 2)));
+        let start = Command::Start(request(name, 1).of_batch(name, 2).into());
         world.say_with(controller, start, payload);
     };
     start(&mut world, "half", MAX_BATCH_BYTES / 2);

@@ -121,9 +121,9 @@ fn defect_7_nobody_sends_what_is_not_for_its_role() {
     let cnci = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Dialect::Native);
     let server = world.join(Role::SERVER, Uuid::from_u128(6), Dialect::Original);
     world.look_away();
-    world.say(node, Command::Start(Box::new(request("a", 1))));
+    world.say(node, Command::Start(request("a", 1).into()));
     world.say(cnci, Report::InstanceDeleted(id("a")));
-    world.say(server, Command::Start(Box::new(request("b", 1))));
+    world.say(server, Command::Start(request("b", 1).into()));
     world.say(controller, Report::Full);
     for peer in [node, cnci, controller] {
         match world.told_once(peer) {

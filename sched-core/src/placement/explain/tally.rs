@@ -197,7 +197,7 @@ impl<'a> Tally<'a> {
         } else if let Some(failed) = passing {
             return (failed, None);
         }
-        let wants = &asked.request.asked;
+        let wants = &asked.asked;
         if free.mem_mib < wants.mem_mib {
             return (Failed::Memory, Some(free.mem_mib));
         } else if free.vcpus < wants.vcpus {
@@ -226,7 +226,7 @@ impl<'a> Tally<'a> {
         let asked = self.search.asked;
         let node = self.search.view.nodes.node(key);
         let whole = node.capacity();
-        let wants = &asked.request.asked;
+        let wants = &asked.asked;
         let base = [
             (whole.mem_mib, wants.mem_mib),
             (whole.vcpus, wants.vcpus),
@@ -243,7 +243,7 @@ impl<'a> Tally<'a> {
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
         let table = self.search.view.table;
-        let what = if asked.request.network_node {
+        let what = if asked.query.request().network_node {
             "network"
         } else {
             "compute"
@@ -255,13 +255,13 @@ impl<'a> Tally<'a> {
             && list.len() < table.len()
             && let Some(at) = self.pin()
         {
-            let miss = Miss(u16::from(asked.request.node_id.is_none()));
+            let miss = Miss(u16::from(!asked.query.names_node()));
             let others = table.len() - list.len();
             self.count_of(Failed::Lasting(at, miss)).nodes += others;
             // The host that is asked for may be one that has not said its name yet.
             let nodes = self.search.view.nodes;
             let is_silent = |key| nodes.node(key).report().is_none();
-            self.could_ever |= asked.request.node_id.is_none() && table.iter().any(is_silent);
+            self.could_ever |= !asked.query.names_node() && table.iter().any(is_silent);
         }
         let mut text = match table.len() {
             1 => format!("the one {what} node does not fit:"),
@@ -351,7 +351,7 @@ impl<'a> Tally<'a> {
     /// How much is asked for of what a node is short of.
     fn amount(&self, failed: Failed) -> i64 {
         let asked: &Asked<'_> = self.search.asked;
-        let wants = &asked.request.asked;
+        let wants = &asked.asked;
         let Failed::Custom(column) = failed else {
             return match failed {
                 Failed::Memory => wants.mem_mib,
@@ -364,9 +364,10 @@ impl<'a> Tally<'a> {
         if let Some(&(_, amount)) = custom.find(|(other, _)| *other == column) {
             return amount;
         }
-        let amounts = asked.scheduling().map(|scheduling| &scheduling.resources);
-        let amount = amounts.and_then(|amounts| amounts.get(self.name_of(column)));
-        amount.copied().unwrap_or_default()
+        let name = self.name_of(column);
+        let mut amounts = asked.query.amounts();
+        let amount = amounts.find(|(other, _)| *other == name);
+        amount.map_or(0, |(_, amount)| amount)
     }
 
     /// How much of what it is short of a node has in all; -1 if that is not known.

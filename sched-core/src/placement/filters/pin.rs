@@ -1,9 +1,8 @@
-//! `requirements.node_id` and `hostname`: only the node or host with that name.
+//! `requirements.node_id` and `hostname`, or what is known beside: only the node or host with that name.
 
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
-use crate::api::ids::canonical_uuid;
 use crate::cluster::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -18,17 +17,15 @@ impl Filter for Pin {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.request.node_id.is_some() || asked.request.hostname.is_some()
+        asked.query.is_pinned()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let request = asked.request;
-        if let Some(id) = request.node_id.as_deref()
-            && canonical_uuid(id) != Some(node.uuid())
-        {
+        let query = asked.query;
+        if query.node().is_some_and(|only| only != Some(node.uuid())) {
             return Err(OTHER_ID);
         }
-        match request.hostname.as_deref() {
+        match query.hostname() {
             Some(hostname) if hostname != node.hostname() => Err(OTHER_HOST),
             _ => Ok(()),
         }
@@ -37,10 +34,10 @@ impl Filter for Pin {
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
         let (nodes, pool) = (to.view.nodes, to.view.pool);
         let slot = |key| nodes.node(key).slots()[pool as usize];
-        if let Some(id) = asked.request.node_id.as_deref() {
-            let key = canonical_uuid(id).and_then(|uuid| nodes.by_uuid(uuid));
+        if let Some(only) = asked.query.node() {
+            let key = only.and_then(|uuid| nodes.by_uuid(uuid));
             to.only(key.and_then(slot).into_iter().collect());
-        } else if let Some(hostname) = asked.request.hostname.as_deref() {
+        } else if let Some(hostname) = asked.query.hostname() {
             to.only(
                 nodes
                     .by_hostname(hostname)
@@ -58,11 +55,14 @@ impl Filter for Pin {
 
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
         let (what, name) = if miss == OTHER_ID {
-            ("node", asked.request.node_id.as_deref())
+            ("node", asked.query.pin_text())
         } else {
-            ("host", asked.request.hostname.as_deref())
+            (
+                "host",
+                asked.query.hostname().unwrap_or_default().to_owned(),
+            )
         };
-        format!("not the {what} asked for ({})", name.unwrap_or_default())
+        format!("not the {what} asked for ({name})")
     }
 
     fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {

@@ -22,7 +22,12 @@ impl Filter for Tenants {
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let tenant = asked.request.tenant.as_ref().map(ToString::to_string);
+        let tenant = asked
+            .query
+            .request()
+            .tenant
+            .as_ref()
+            .map(ToString::to_string);
         let mut is_reserved = false;
         for reserved_for in node.label(TENANT) {
             if Some(reserved_for) == tenant.as_deref() {
@@ -35,7 +40,7 @@ impl Filter for Tenants {
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
         let mut others = to.labels.with_key(TENANT);
-        if let Some(tenant) = &asked.request.tenant {
+        if let Some(tenant) = &asked.query.request().tenant {
             let tenant = tenant.to_string();
             let own = to
                 .labels

@@ -52,5 +52,9 @@ impl Filter for RunsVmType {
 }
 
 fn word(asked: &Asked<'_>) -> &'static str {
-    asked.request.vm_type.map_or("", |vm_type| vm_type.name())
+    asked
+        .query
+        .request()
+        .vm_type
+        .map_or("", |vm_type| vm_type.name())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::{
     Begin, Found, Full, MAX_ASKED, MAX_QUEUED, MAX_QUEUED_BYTES, Queue, Rank, Shape, Waiter,
 };
-use super::{amounts, instance, label, labelled, queue_of, request, room, waiter};
+use super::{amounts, instance, label, labelled, queue_of, request, room, shape_of, waiter};
 use crate::api::ids::InstanceId;
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
@@ -85,7 +85,7 @@ fn those_pinned_elsewhere_are_not_asked_about() {
             ..request(order)
         };
         Waiter {
-            shape: Arc::new(Shape::of(&request)),
+            shape: Arc::new(shape_of(request)),
             ..waiter(order, 50, amounts(1, 1, 1))
         }
     };

@@ -7,7 +7,7 @@ use sched_model::Uuid;
 
 use super::super::{Begin, Found, MAX_ASKED, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
 use super::oracle::Oracle;
-use super::{amounts, epoch, instance, label, labelled, request, room};
+use super::{amounts, epoch, instance, label, labelled, request, room, shape_of};
 use crate::api::ids::NodeKey;
 use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
@@ -131,22 +131,21 @@ impl History {
     }
 
     fn shape(&mut self) -> Shape {
-        let pin = |request: StartRequest| Shape::of(&request);
         match self.chance.u64(0..self.kind.pins * 4) {
-            0 => pin(StartRequest {
+            0 => shape_of(StartRequest {
                 node_id: Some(self.uuid().to_string().into()),
                 ..request(0)
             }),
-            1 => pin(StartRequest {
+            1 => shape_of(StartRequest {
                 hostname: Some(self.room(Resources::ZERO).hostname.into()),
                 ..request(0)
             }),
-            2 => pin(StartRequest {
+            2 => shape_of(StartRequest {
                 node_id: Some(self.uuid().to_string().into()),
                 hostname: Some("host-1".into()),
                 ..request(0)
             }),
-            3 => pin(StartRequest {
+            3 => shape_of(StartRequest {
                 node_id: Some("nowhere".into()),
                 ..request(0)
             }),

@@ -81,7 +81,7 @@ impl Oracle {
 
 /// Whether a waiter is pinned to no other node and fits.
 fn could_go(waiter: &Waiter, room: &Room<'_>) -> bool {
-    let request = waiter.shape.request();
+    let request = waiter.shape.query().request();
     let is_named = match (waiter.place, &request.node_id, &request.hostname) {
         // What its shape names beside is for `may`.
         (Place::Only(node), _, _) => node == room.node,

@@ -37,14 +37,13 @@ impl Scheduler {
                 misfits.push((instance, why));
                 continue;
             }
-            let mut trial = self.request_on(key, &instance, None);
-            trial.instance = InstanceId::Trial(number);
+            let trial = self.query_on(key, &instance, None).as_trial(number);
             let found = self.choose_ready(&trial);
             work += 1 + self.placement.looked_at();
             match found {
                 Some(to) => {
                     self.reserve(self.now, to, SessionId(0), &trial);
-                    tried.push((to, trial.instance));
+                    tried.push((to, trial.instance().clone()));
                 }
                 None if misfits.len() < MAX_EXPLAINED => {
                     let why = self.why_not_now(&trial);

@@ -1,6 +1,8 @@
 //! Where an instance that moves goes to: what it asks for as far as that is known, and the node that has it.
 
-use sched_model::{CommandFailureReason, Scheduling, Uuid};
+use std::sync::Arc;
+
+use sched_model::{CommandFailureReason, Uuid};
 
 use super::Declined;
 use crate::Scheduler;
@@ -8,6 +10,7 @@ use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
 use crate::api::input::{Capabilities, StartRequest};
 use crate::api::record::Demand;
 use crate::cluster::node::Pool;
+use crate::cluster::query::Query;
 
 /// Nodes looked at for one to which an instance can be shipped, before it is said that there is none.
 const MAX_SHIPPING_TARGETS: usize = 16;
@@ -25,31 +28,26 @@ impl Scheduler {
 
     /// What an instance on a node asks for, with other amounts if there are to be any: as its START says, or as is known
     /// of it without one.
-    pub(crate) fn request_on(
+    pub(crate) fn query_on(
         &self,
         key: NodeKey,
         instance: &InstanceId,
         demand: Option<&Demand>,
-    ) -> StartRequest {
+    ) -> Query {
         let node = self.cluster.nodes().node(key);
-        let mut request = self.request_now(instance).unwrap_or_else(|| {
+        let query = self.query_of(instance).unwrap_or_else(|| {
             let mut request = StartRequest::plain(instance.clone());
             request.network_node = node.slots()[Pool::Compute as usize].is_none();
-            request
+            Query::of(&Arc::new(request))
         });
+        let query = query.avoiding([node.uuid()]);
         // What it has may be more than its START says: an instance that was adopted, or was changed.
         let known = self.demand_on(key, instance);
         let demand = demand.or(known.as_ref().filter(|_| !self.has_start(instance)));
-        if let Some(demand) = demand {
-            request.asked = demand.base();
-            let resources = demand.resources.iter();
-            let resources = resources.map(|(name, amount)| (name.to_string(), *amount));
-            let mut scheduling = request.scheduling.take().unwrap_or_default();
-            scheduling.resources = resources.collect();
-            request.scheduling = Some(scheduling).filter(|it| **it != Scheduling::default());
+        match demand {
+            Some(demand) => query.demanding(demand.clone()),
+            None => query,
         }
-        request.avoid.push(node.uuid());
-        request
     }
 
     /// What an instance asks for by its node's ledger.
@@ -71,7 +69,7 @@ impl Scheduler {
         &mut self,
         instance: &InstanceId,
         from: NodeKey,
-        mut request: StartRequest,
+        mut query: Query,
         target: Option<NodeKey>,
     ) -> Result<NodeKey, Declined> {
         if target == Some(from) {
@@ -82,19 +80,19 @@ impl Scheduler {
             return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
         }
         if let Some(target) = target {
-            request = pinned(request, self.cluster.nodes().node(target).uuid())?;
+            query = pinned(query, self.cluster.nodes().node(target).uuid())?;
         }
         let must_ship = !self.has_start(instance);
         for _ in 0..MAX_SHIPPING_TARGETS {
-            let Some(to) = self.choose_ready(&request) else {
+            let Some(to) = self.choose_ready(&query) else {
                 break;
             };
             if !must_ship || self.cluster.nodes().node(to).can(Capabilities::MIGRATE) {
                 return Ok(to);
             }
-            request.avoid.push(self.cluster.nodes().node(to).uuid());
+            query = query.avoiding([self.cluster.nodes().node(to).uuid()]);
         }
-        let why = self.why_not(&request);
+        let why = self.why_not(&query);
         Err(Declined {
             reason: CommandFailureReason::NoRoom,
             detail: why.text,
@@ -107,12 +105,11 @@ impl Scheduler {
 ///
 /// # Errors
 /// If it is for another one alone already.
-pub(super) fn pinned(mut request: StartRequest, node: Uuid) -> Result<StartRequest, Declined> {
-    let asked = request.node_id.as_deref();
-    if let Some(asked) = asked.filter(|asked| canonical_uuid(asked) != Some(node)) {
+pub(super) fn pinned(query: Query, node: Uuid) -> Result<Query, Declined> {
+    if query.node().is_some_and(|asked| asked != Some(node)) {
+        let asked = query.pin_text();
         let detail = format!("its START asks for node {asked} alone");
         return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
     }
-    request.node_id = Some(node.to_string().into());
-    Ok(request)
+    Ok(query.pinned(Some(node)))
 }

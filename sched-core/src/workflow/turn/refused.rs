@@ -62,7 +62,7 @@ fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
     };
     let start = PlacedStart {
         sender: SessionId(0),
-        request,
+        request: request.into(),
         parcel: Parcel {
             tag: Tag(0),
             native_limit: u32::MAX,
