@@ -14,6 +14,7 @@ use ciao_scheduler::launcher::agent::{
     Recovered, Runs, Settings, Stage, Usage,
 };
 use fastrand::Rng;
+use proto_frames::Uuid;
 
 use crate::agenda::{Cause, Event};
 use crate::facts::Fact;
