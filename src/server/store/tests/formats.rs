@@ -74,6 +74,59 @@ fn a_store_of_the_first_format_is_converted() {
     assert_eq!(kept(directory.path()), Vec::<String>::new());
 }
 
+/// What the program wrote of [`full`] before it kept causes and states as data: the instance, and its node.
+const BEFORE_CAUSES: [&[u8]; 2] = [
+    b"\x00\x00\x00\x0b\x00\xff not text{\"sender\":\"00000000-0000-0000-0000-000000000002\",\"priority\":100,\
+      \"life\":\"migrating\",\"node\":\"00000000-0000-0000-0000-000000000abc\",\
+      \"target\":\"00000000-0000-0000-0000-000000000def\",\"arrived_ms\":1,\"deadline_ms\":18446744073709551615,\
+      \"attempts\":3,\"order\":4,\"tried\":[{\"node\":\"00000000-0000-0000-0000-000000000abc\",\
+      \"reason\":\"full_cn\",\"detail\":\"no memory\"}],\"history\":[{\"at_ms\":5,\"what\":\"placed\",\
+      \"node\":\"00000000-0000-0000-0000-000000000abc\",\"detail\":\"\\\"quoted\\\"\\n\"}],\"by_operator\":true,\
+      \"updated\":{\"mem_mib\":6,\"vcpus\":7,\"disk_mib\":8,\"resources\":{\"gpu\":9}},\"has_run\":true,\
+      \"max_attempts\":3,\"lease_ms\":10,\"is_deleted\":true,\"told_to_stop\":true,\"relocate\":true,\
+      \"restart_on_loss\":true,\"batch\":\"batch-1\",\"batch_operator\":\"00000000-0000-0000-0000-000000000009\"}",
+    b"\xff\xff\xff\xff{\"cordoned\":true,\"cordoned_since_ms\":10,\"lease_ms\":30000,\
+      \"drain\":{\"deadline_ms\":11,\"parallel\":2,\"total\":40,\"moved\":12},\
+      \"ends\":{\"incarnation\":\"00000000-0000-0000-0000-000000000003\",\"seq\":8589934592}}",
+];
+
+#[test]
+fn what_was_written_before_causes_were_data_is_read_and_still_written_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = full().map(|(key, _)| format::encode_key(&key));
+    let mut records = keys.iter().map(Vec::as_slice).zip(BEFORE_CAUSES);
+    of_format(directory.path(), 2, &records.clone().collect::<Vec<_>>());
+    assert_eq!(contents(directory.path()), full());
+    assert!(full().iter().all(|(_, record)| {
+        let (_, bytes) = records.next().unwrap();
+        format::encode(record) == bytes
+    }));
+}
+
+#[test]
+fn every_life_that_was_ever_written_is_read() {
+    let lives = [
+        ("waiting", Life::Waiting),
+        ("placing", Life::Placing),
+        ("running", Life::Running),
+        ("suspending", Life::Suspending),
+        ("suspended", Life::Suspended),
+        ("resuming", Life::Resuming),
+        ("stopping", Life::Stopping),
+        ("migrating", Life::Migrating),
+    ];
+    for (word, life) in lives {
+        let value = format!("{{\"life\":\"{word}\"}}");
+        let value = [&u32::MAX.to_be_bytes()[..], value.as_bytes()].concat();
+        let (_, record) = format::decode(b"iweb-1", &value).unwrap();
+        let expected = InstanceRecord {
+            life,
+            ..InstanceRecord::default()
+        };
+        assert_eq!(record, Record::Instance(Box::new(expected)), "{word}");
+    }
+}
+
 #[test]
 fn a_store_of_a_newer_program_is_set_aside_whole() {
     let directory = tempfile::tempdir().unwrap();
