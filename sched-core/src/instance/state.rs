@@ -264,11 +264,6 @@ impl State {
         }
     }
 
-    /// Whether a node was given its START and has not confirmed it.
-    pub(crate) fn is_starting_on(&self, key: NodeKey) -> bool {
-        matches!(self, Self::Placing(placing) if placing.node == key && placing.pending_on.is_given())
-    }
-
     /// Who had it suspended last since it was started, also where that seemed to be in vain.
     pub(crate) fn suspended_by(&self) -> Option<&By> {
         match self {

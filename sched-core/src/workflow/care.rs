@@ -18,7 +18,7 @@ use crate::cluster::ledger::{Ended, EntryEnd, Phase};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
 use crate::instance::tried::Tried;
-use crate::instance::{Event, Instance, OnLoss, Placing, State, Terms};
+use crate::instance::{Awaits, Event, Instance, OnLoss, Placing, State, Terms};
 use crate::journal::Next;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
@@ -293,11 +293,13 @@ impl Scheduler {
         reason: &StartFailureReason,
         text: &ShortText,
     ) -> bool {
-        let Some(kept) = self.instances.get(instance) else {
-            return false;
-        };
-        if !kept.state().is_starting_on(key) {
-            return false;
+        match self.instances.get(instance).map(Instance::state) {
+            Some(State::Placing(Placing {
+                node,
+                pending_on: Awaits::Node { .. },
+                ..
+            })) if *node == key => {}
+            _ => return false,
         }
         if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.

@@ -127,8 +127,8 @@ impl Scheduler {
                     }
                 }
             }
-            State::Migrating { from, .. } if from == key => {
-                self.note_left(key, instance, why.is_some())
+            State::Migrating { from, to, how, .. } if from == key => {
+                self.note_left((from, to, how), instance, why.is_some())
             }
             state if state.node() == Some(key) => {
                 let event = match why {

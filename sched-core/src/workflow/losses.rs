@@ -303,14 +303,26 @@ impl Scheduler {
         extras.lease.filter(|_| promised)
     }
 
-    /// A START came back that was never written to its node.
+    /// A START came back that was never written to its node, which has no claim of it any more.
     pub(crate) fn unsent_again(&mut self, instance: &InstanceId, is_undone: bool) {
-        if is_undone {
-            let why = Explanation::of(Refusal::Undone.detail());
-            return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
+        match self.instances.get(instance).map(Instance::state) {
+            None => {}
+            // It is to be on no node.
+            Some(State::Stopping {
+                then: Then::End(_), ..
+            }) => self.start_is_undone(instance),
+            Some(_) if is_undone => self.start_is_undone(instance),
+            Some(_) => {
+                self.seek(instance, &Cause::NodeLostUntold);
+                self.note_out_of_the_way(instance);
+            }
         }
-        self.seek(instance, &Cause::NodeLostUntold);
-        self.note_out_of_the_way(instance);
+    }
+
+    /// A START was taken back before any node was told of it.
+    fn start_is_undone(&mut self, instance: &InstanceId) {
+        let why = Explanation::of(Refusal::Undone.detail());
+        self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
     }
 
     /// A node lists an instance that was taken for lost.

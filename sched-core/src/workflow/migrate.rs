@@ -291,18 +291,14 @@ impl Scheduler {
         self.turn(instance, Event::Arrived, &Cause::Moved);
     }
 
-    /// The holder says that an instance which moves has ended there; whether that is its own end, or it `goes_on`, matters
-    /// as long as the holder was not told to end it.
+    /// The holder says that an instance which moves like this has ended there; whether that is its own end, or it `goes_on`,
+    /// matters as long as the holder was not told to end it.
     pub(crate) fn note_left(
         &mut self,
-        key: NodeKey,
+        (from, to, how): (NodeKey, NodeKey, Move),
         instance: &InstanceId,
         goes_on: bool,
     ) -> Heard {
-        let Some((from, to, how)) = self.moving(instance) else {
-            return Heard::Everybody;
-        };
-        debug_assert_eq!(from, key);
         self.release(from, instance);
         if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
             // By itself: nobody was told to end it yet.

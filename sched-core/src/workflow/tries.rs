@@ -12,6 +12,7 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::ledger::{Ended, EntryEnd};
 use crate::cluster::node::NodeStatus;
 use crate::cluster::query::Query;
+use crate::instance::{Awaits, Instance, Placing, State};
 
 impl Scheduler {
     /// Of the nodes that called themselves full before room was released there, the first that could take a START; it
@@ -37,15 +38,15 @@ impl Scheduler {
         let Some(has_start) = self.placement.is_tried_on(key, instance) else {
             return false;
         };
-        let kept = self.instances.get(instance);
-        let is_awaited = match kept {
-            Some(kept) => kept.state().is_starting_on(key),
-            None => has_start,
+        let is_kept = match self.instances.get(instance).map(Instance::state) {
+            Some(State::Placing(Placing {
+                node,
+                pending_on: Awaits::Node { .. },
+                ..
+            })) if *node == key => true,
+            None if has_start => false,
+            _ => return false,
         };
-        let is_kept = kept.is_some();
-        if !is_awaited {
-            return false;
-        }
         if self.end_entry(key, instance, Ended::Failed) != EntryEnd::Over {
             // It answers an earlier START of the same instance; the outcome of the latest is still to come.
             return true;
