@@ -59,7 +59,11 @@ impl Cluster {
                 table.set_custom(slot, column, free);
             }
         }
-        let last_resort = self.nodes.last_resort(key);
+        let last_resort = if is_on_offer {
+            Resources::NEVER
+        } else {
+            self.nodes.last_resort(key)
+        };
         let earlier = &mut self.nodes.node_mut(key).last_resort;
         has_grown |= !earlier.covers(&last_resort);
         *earlier = last_resort;

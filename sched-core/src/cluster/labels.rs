@@ -15,6 +15,9 @@ use crate::maps::Map;
 /// Sets kept. Requests come in few shapes; at 100 000 nodes a set takes 12.5 KB, so all of them 3.2 MB.
 const MAX_TERMS: usize = 256;
 
+/// What the keys of labels begin with that the cluster itself makes.
+const MADE: &str = "node.";
+
 /// The labels of a node: pairs of key and value in order, without repetition. A key may have several values.
 pub(crate) type Labels = Box<[(Box<str>, Box<str>)]>;
 
@@ -41,6 +44,8 @@ pub(crate) fn holds(labels: &[(Box<str>, Box<str>)], expression: &Expression) ->
 #[derive(Debug, Default)]
 pub(crate) struct LabelIndex {
     keys: Map<Box<str>, Key>,
+    /// Keys among them that the cluster itself makes, from what it knows of nodes: mostly none.
+    made: usize,
     terms: Map<Box<str>, Term>,
     /// Counts changes and uses, so that "before" and "after" can be told.
     clock: u64,
@@ -109,6 +114,7 @@ impl LabelIndex {
         for (key, value) in labels {
             let changed = self.tick();
             if !self.keys.contains_key(key) {
+                self.made += usize::from(key.starts_with(MADE));
                 self.keys.insert(key.clone(), Key::default());
             }
             let key = &mut self.keys[key];
@@ -135,6 +141,7 @@ impl LabelIndex {
                 }
             }
             if of_key.values.is_empty() {
+                self.made -= usize::from(key.starts_with(MADE));
                 self.keys.swap_remove(key);
             }
         }
@@ -148,6 +155,7 @@ impl LabelIndex {
     /// Forgets everything: the slots have been numbered anew.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
+        self.made = 0;
         self.terms.clear();
     }
 
@@ -174,6 +182,12 @@ impl LabelIndex {
             }
         }
         set
+    }
+
+    /// Whether any slot has a label that the cluster itself makes, as of tenants that a node is reserved for.
+    #[inline]
+    pub(crate) fn has_made(&self) -> bool {
+        self.made > 0
     }
 
     /// Whether any slot has a label with this key.

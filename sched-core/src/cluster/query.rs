@@ -99,6 +99,21 @@ impl Query {
         own.chain(other.map(|(name, &amount)| (&**name, amount)))
     }
 
+    /// Whether it asks for nothing but memory, vcpus and disk of any node.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.asks_for_room_alone()
+            && self.request.image.is_none()
+            && self.avoid.is_empty()
+            && !self.is_pinned()
+    }
+
+    /// Whether neither its START nor anybody since has asked for more than memory, vcpus and disk.
+    #[inline]
+    pub(crate) fn asks_for_room_alone(&self) -> bool {
+        self.request.scheduling.is_none() && self.demand.is_none()
+    }
+
     /// Whether it is for one node or host alone.
     pub(crate) fn is_pinned(&self) -> bool {
         self.names_node() || self.request.hostname.is_some()

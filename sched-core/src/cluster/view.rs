@@ -19,7 +19,7 @@ use crate::cluster::node::{Node, Pool};
 use crate::cluster::nodes::NodeStore;
 use crate::cluster::query::Query;
 use crate::cluster::slot_set::SlotSet;
-use crate::cluster::table::Table;
+use crate::cluster::table::{Slot, Table};
 
 /// The scope of groups and `near` that means the node itself rather than a label's value.
 pub(crate) const NODE_SCOPE: &str = SCOPE_NODE;
@@ -129,7 +129,6 @@ impl<'a> View<'a> {
 
     /// A query as it stands in this cluster.
     pub(crate) fn asked(&self, query: &'a Query, labels: &LabelIndex) -> Asked<'a> {
-        let request = query.request();
         let mut asked = Asked {
             query,
             asked: query.asked(),
@@ -137,11 +136,12 @@ impl<'a> View<'a> {
             unheard_of: Vec::new(),
             group: None,
             near: Vec::new(),
-            any_reserved: labels.has_key(facts::TENANT),
-            is_lacking: request
-                .vm_type
-                .is_some_and(|it| labels.has(facts::LACKS_VM_TYPE, it.name())),
+            any_reserved: labels.has_made() && labels.has_key(facts::TENANT),
+            is_lacking: is_lacking(query, labels),
         };
+        if query.asks_for_room_alone() {
+            return asked;
+        }
         let mut custom = Vec::new();
         for (name, amount) in query.amounts().filter(|(_, amount)| *amount > 0) {
             match self.columns.find(name) {
@@ -160,6 +160,18 @@ impl<'a> View<'a> {
         let near = scheduling.near.iter();
         asked.near = near.map(|near| self.near(near, labels)).collect();
         asked
+    }
+
+    /// The first node for a query in the order of the search where room alone decides; `None` where more does.
+    pub(crate) fn first_with_room(
+        &self,
+        query: &Query,
+        labels: &LabelIndex,
+    ) -> Option<Option<Slot>> {
+        let is_plain = query.is_plain()
+            && self.filling.is_empty()
+            && (!labels.has_made() || !labels.has_key(facts::TENANT) && !is_lacking(query, labels));
+        is_plain.then(|| self.table.first_fit(&query.asked()))
     }
 
     /// [`Groups::count_by`] has counted its members by the scope's values before.
@@ -340,6 +352,12 @@ impl GroupNow<'_> {
             .filter(move |(_, count)| **count >= at_least)
             .map(|(value, _)| &**value)
     }
+}
+
+/// Whether any node does not run what a query is for.
+fn is_lacking(query: &Query, labels: &LabelIndex) -> bool {
+    let vm_type = query.request().vm_type.filter(|_| labels.has_made());
+    vm_type.is_some_and(|it| labels.has(facts::LACKS_VM_TYPE, it.name()))
 }
 
 /// Whether a group's policy must hold rather than should.

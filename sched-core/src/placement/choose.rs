@@ -59,6 +59,11 @@ impl Placement {
         self.looked_at = 0;
         let (view, labels) = cluster.view_and_labels(pool, now);
         let policy = &self.policy;
+        if policy.takes_any_with_room()
+            && let Some(found) = view.first_with_room(query, labels)
+        {
+            return found;
+        }
         let asked = view.asked(query, labels);
         if !asked.unheard_of.is_empty() {
             return None;

@@ -36,6 +36,11 @@ pub(crate) trait Filter: Debug + Send {
     /// Whether it has anything to do with this START; if not, it is not asked about any node.
     fn concerns(&self, asked: &Asked<'_>) -> bool;
 
+    /// Whether it has to do with every START, whatever that asks for.
+    fn concerns_all(&self) -> bool {
+        false
+    }
+
     /// Whether this node may run it.
     ///
     /// # Errors

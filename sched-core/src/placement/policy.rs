@@ -21,6 +21,8 @@ pub(crate) struct Policy {
     /// Whether every instance may be moved.
     pub(crate) relocation: bool,
     pub(crate) pressure: PressurePolicy,
+    /// Whether neither a filter nor a weigher has to do with a START that asks for room alone.
+    takes_any_with_room: bool,
 }
 
 impl Default for Policy {
@@ -34,6 +36,7 @@ impl Default for Policy {
             preemption: false,
             relocation: false,
             pressure: PressurePolicy::Keep,
+            takes_any_with_room: true,
         }
     }
 }
@@ -70,7 +73,9 @@ impl Policy {
             .iter()
             .enumerate()
             .map(build)
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let takes_any_with_room =
+            weighers.is_empty() && !filters.iter().any(|filter| filter.concerns_all());
         let at_least_one = |key: &str, value: usize| match value {
             0 => Err(error(
                 format!("policy.{key}"),
@@ -86,6 +91,7 @@ impl Policy {
             preemption: rules.preemption,
             relocation: rules.relocation,
             pressure: rules.pressure,
+            takes_any_with_room,
         })
     }
 
@@ -103,6 +109,11 @@ impl Policy {
     /// Whether any instance may have to be placed again, so that its START is kept whatever it says itself.
     pub(crate) fn keeps_all(&self) -> bool {
         self.preemption || self.relocation || self.pressure == PressurePolicy::Evict
+    }
+
+    /// Whether the first node with room is taken for a START that asks for nothing else.
+    pub(crate) fn takes_any_with_room(&self) -> bool {
+        self.takes_any_with_room
     }
 
     /// Whether nothing is weighed but what a START itself prefers, and the best is taken.

@@ -147,6 +147,9 @@ impl Scheduler {
     }
 
     pub(crate) fn extras(&self, query: &Query) -> Extras {
+        if query.asks_for_room_alone() {
+            return Extras::default();
+        }
         let group = query.scheduling().and_then(|it| it.group.as_ref());
         Extras {
             custom: self.cluster.amounts(query.amounts()),

@@ -19,6 +19,10 @@ impl Filter for Instances {
         true
     }
 
+    fn concerns_all(&self) -> bool {
+        true
+    }
+
     fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {
         if (node.instances() as i64) < self.max {
             Ok(())

@@ -17,6 +17,10 @@ impl Filter for Load {
         true
     }
 
+    fn concerns_all(&self) -> bool {
+        true
+    }
+
     fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {
         match node.report() {
             Some(report) if report.load > self.max => Err(Miss(0)),

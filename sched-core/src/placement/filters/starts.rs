@@ -19,6 +19,10 @@ impl Filter for StartsUnderWay {
         true
     }
 
+    fn concerns_all(&self) -> bool {
+        true
+    }
+
     fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {
         if (node.starts_under_way() as i64) < self.max {
             Ok(())
