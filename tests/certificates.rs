@@ -9,6 +9,8 @@ mod certs;
 mod chains;
 #[path = "certificates/files.rs"]
 mod files;
+#[path = "certificates/foreign.rs"]
+mod foreign;
 #[path = "certificates/golden.rs"]
 mod golden;
 #[path = "certificates/handshake.rs"]

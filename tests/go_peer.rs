@@ -45,8 +45,20 @@ async fn go_peers_with_ecdsa_certificates_over_tls_1_3() {
     go_peers(KeyAlgorithm::EcdsaP256, "1.3").await;
 }
 
-/// Runs the Go program against a daemon of its own, all certificates shaped as the original's tool makes them.
+#[tokio::test]
+async fn go_peers_with_certificates_that_are_for_https_as_well() {
+    for tls in ["1.2", "1.3"] {
+        go_peers_with(Shape::Identified, KeyAlgorithm::EcdsaP256, tls).await;
+    }
+}
+
+/// The Go program, all certificates shaped as the original's tool makes them.
 async fn go_peers(key: KeyAlgorithm, tls: &str) {
+    go_peers_with(Shape::Original, key, tls).await;
+}
+
+/// Runs the Go program against a daemon of its own, with certificates of this shape.
+async fn go_peers_with(shape: Shape, key: KeyAlgorithm, tls: &str) {
     let Some(program) = &*PROGRAM else {
         let is_required = std::env::var_os("CIAO_REQUIRE_GO").is_some_and(|value| value == "1");
         assert!(!is_required, "go is required");
@@ -55,7 +67,7 @@ async fn go_peers(key: KeyAlgorithm, tls: &str) {
     };
     let spec = |roles| Spec {
         key,
-        shape: Shape::Original,
+        shape,
         ..Spec::localhost(roles)
     };
     let site = Site::with(TestCa::with(&spec(Role::SCHEDULER)));

@@ -31,7 +31,7 @@ use crate::peers::bindings::{Bindings, Bound};
 use crate::peers::configuration::ClusterPayload;
 use crate::peers::outcomes::Outcomes;
 use crate::peers::owner::Owner;
-use crate::peers::session::{Identity, Session, identity};
+use crate::peers::session::{Identity, LISTENER, Session, identity};
 
 /// All sessions, and what is known of peers beyond them.
 #[derive(Debug, Default)]
@@ -93,8 +93,11 @@ impl Peers {
         if hello.role.contains(Role::OPERATOR) && hello.role.contains(Role::CONTROLLER) {
             return Err(RefusedConnect::OperatorAndController);
         }
-        if hello.role.contains(Role::OPERATOR) && hello.dialect == Dialect::Original {
+        if hello.role.intersects(LISTENER) && hello.dialect == Dialect::Original {
             return Err(RefusedConnect::OriginalOperator);
+        }
+        if hello.role.contains(Role::VIEWER) && hello.role != Role::VIEWER {
+            return Err(RefusedConnect::ViewerAndOther);
         }
         if hello.bound {
             return Ok(Some(self.bindings.insert(hello.uuid)));
@@ -222,10 +225,10 @@ impl Peers {
         &self.controllers
     }
 
-    /// The sessions of operators, in no particular order.
-    pub(crate) fn operators(&self) -> impl Iterator<Item = SessionId> {
+    /// The sessions of operators and viewers, in no particular order.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = SessionId> {
         let operators = self.sessions.iter();
-        let operators = operators.filter(|(_, session)| session.role.contains(Role::OPERATOR));
+        let operators = operators.filter(|(_, session)| session.role.intersects(LISTENER));
         operators.map(|(&id, _)| id)
     }
 

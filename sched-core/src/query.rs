@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use sched_model::query::MAX_LIMIT;
-use sched_model::{ControllerView, Query, QueryKind, QueryResult, Standing};
+use sched_model::{ControllerView, Query, QueryKind, QueryResult, Role, Standing};
 
 use crate::Scheduler;
 use crate::api::action::Message;
@@ -74,7 +74,15 @@ impl Scheduler {
                 },
             )
         });
-        let operators = self.peers.operators().map(|id| (id, Standing::Operator));
+        let operators = self.peers.listeners().map(|id| {
+            let is_viewer = self.peers.session(id).role() == Role::VIEWER;
+            let standing = if is_viewer {
+                Standing::Viewer
+            } else {
+                Standing::Operator
+            };
+            (id, standing)
+        });
         let row = |(id, standing): (SessionId, Standing)| {
             let session = self.peers.session(id);
             ControllerView {

@@ -285,6 +285,8 @@ words! {
         Backup = "backup",
         /// An operator's tool: its commands count, it is never master.
         Operator = "operator",
+        /// It reads and subscribes, and commands nothing.
+        Viewer = "viewer",
     }
 }
 

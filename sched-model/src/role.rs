@@ -22,16 +22,19 @@ impl Role {
     pub const CNCIAGENT: Self = Self(0x20);
     /// An operator's tool (added by this project, native encoding only); granted by a certificate with the Controller OID.
     pub const OPERATOR: Self = Self(0x40);
+    /// One that reads and subscribes, and commands nothing (added by this project, native encoding and HTTP only).
+    pub const VIEWER: Self = Self(0x80);
 
     /// Each role that a certificate can grant: the role, the last arc of its OID under [`Role::OID_PREFIX`], and the
     /// name it has in certificate file names.
-    pub const GRANTS: [(Self, u64, &'static str); 6] = [
+    pub const GRANTS: [(Self, u64, &'static str); 7] = [
         (Self::AGENT, 1, "CNAgent"),
         (Self::SCHEDULER, 2, "Scheduler"),
         (Self::CONTROLLER, 3, "Controller"),
         (Self::NETAGENT, 4, "NetworkingAgent"),
         (Self::SERVER, 5, "Server"),
         (Self::CNCIAGENT, 6, "CNCIAgent"),
+        (Self::VIEWER, 7, "Viewer"),
     ];
 
     /// The arcs under which the original registered its role OIDs: 1.3.6.1.4.1.343.8.
@@ -72,7 +75,7 @@ impl BitOrAssign for Role {
 impl fmt::Display for Role {
     /// The names joined by `|`, unknown bits in hex: `AGENT|NETAGENT`, `0x80`, `NONE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Role, &str); 7] = [
+        const NAMES: [(Role, &str); 8] = [
             (Role::SERVER, "SERVER"),
             (Role::CONTROLLER, "CONTROLLER"),
             (Role::AGENT, "AGENT"),
@@ -80,6 +83,7 @@ impl fmt::Display for Role {
             (Role::NETAGENT, "NETAGENT"),
             (Role::CNCIAGENT, "CNCIAGENT"),
             (Role::OPERATOR, "OPERATOR"),
+            (Role::VIEWER, "VIEWER"),
         ];
         if self.is_empty() {
             return f.write_str("NONE");

@@ -1,6 +1,7 @@
 //! The trust anchor: one self-signed certificate that signs all others and that the scheduler also presents as its
 //! server certificate.
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pem::Pem;
@@ -13,11 +14,13 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use uuid::Uuid;
-use x509_parser::extensions::ParsedExtension;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::cert::key;
 use crate::cert::spec::{DEFAULT_ORGANIZATION, Shape, Spec};
+use crate::net::identity;
+use crate::net::tls::ip_address;
 use crate::net::tls::pem::{PemError, certificates, private_key};
 
 /// Why a certificate could not be made.
@@ -129,12 +132,49 @@ impl Anchor {
             .clone()
             .unwrap_or_else(|| DEFAULT_ORGANIZATION.to_owned());
         let mut params = params(spec, &organization)?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages.push(KeyUsagePurpose::KeyCertSign);
+        as_ca(&mut params, spec.shape);
         let key = spec.key.generate().map_err(crypto)?;
         let key_pem = spec.key.to_pem(&key).ok_or_else(unwritable_key)?;
         let certificate = params.self_signed(&key).map_err(crypto)?;
         Self::with(CertifiedPem::new(&certificate, &key_pem), key)
+    }
+
+    /// The same anchor with a new certificate: its key, names and roles, with the extensions and from the moment that new
+    /// ones have. What it has signed stays signed by it.
+    ///
+    /// # Errors
+    /// [`CertError::UnusableSubject`], [`CertError::BadName`], [`CertError::NoRole`], [`CertError::Crypto`].
+    pub fn renewed(&self, not_before: SystemTime, lifetime: Duration) -> Result<Self, CertError> {
+        let (_, x509) = X509Certificate::from_der(&self.certified.der)
+            .map_err(|error| CertError::Crypto(error.to_string()))?;
+        let spec = Spec {
+            not_before,
+            lifetime,
+            ..named_alike(&x509)?
+        };
+        let organization = self.organization.as_deref().unwrap_or_default();
+        let mut params = params(&spec, organization)?;
+        as_ca(&mut params, spec.shape);
+        let certificate = params.self_signed(self.issuer.key()).map_err(crypto)?;
+        let certificate_pem = key::encode(&Pem::new("CERTIFICATE", certificate.der().as_ref()));
+        let key_pem = private_key_block(&self.certified.pem).ok_or_else(unwritable_key)?;
+        let renewed = Self::load(&format!("{certificate_pem}{key_pem}"))?;
+        let (_, again) = X509Certificate::from_der(&renewed.certified.der)
+            .map_err(|error| CertError::Crypto(error.to_string()))?;
+        if again.subject().as_raw() != x509.subject().as_raw() {
+            return Err(CertError::UnusableSubject);
+        }
+        Ok(renewed)
+    }
+
+    /// Whom its certificate is for.
+    ///
+    /// # Errors
+    /// [`CertError::Crypto`], [`CertError::UnusableSubject`].
+    pub fn spec(&self) -> Result<Spec, CertError> {
+        let (_, x509) = X509Certificate::from_der(&self.certified.der)
+            .map_err(|error| CertError::Crypto(error.to_string()))?;
+        named_alike(&x509)
     }
 
     /// Reads an anchor from the PEM text of its `cert-….pem` file, ours or the original's.
@@ -251,6 +291,49 @@ impl Anchor {
     }
 }
 
+/// What an anchor has beyond a leaf.
+fn as_ca(params: &mut CertificateParams, shape: Shape) {
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages.push(KeyUsagePurpose::KeyCertSign);
+    if shape == Shape::Identified {
+        params.key_usages.push(KeyUsagePurpose::CrlSign);
+    }
+}
+
+/// A specification with the names and roles of a certificate.
+fn named_alike(x509: &X509Certificate<'_>) -> Result<Spec, CertError> {
+    let roles = identity::roles(x509).map_err(|error| CertError::Crypto(error.to_string()))?;
+    let mut spec = Spec {
+        hosts: Vec::new(),
+        ips: Vec::new(),
+        ..Spec::localhost(roles)
+    };
+    let names = x509
+        .subject_alternative_name()
+        .map_err(|error| CertError::Crypto(error.to_string()))?;
+    for name in names.iter().flat_map(|names| &names.value.general_names) {
+        match name {
+            GeneralName::DNSName(host) => spec.hosts.push((*host).to_owned()),
+            GeneralName::RFC822Name(email) => spec.emails.push((*email).to_owned()),
+            GeneralName::IPAddress(octets) => {
+                spec.ips
+                    .extend(ip_address(octets).and_then(|it| it.parse::<IpAddr>().ok()));
+            }
+            _ => {}
+        }
+    }
+    Ok(spec)
+}
+
+/// The private key of a PEM text, as it stands there.
+fn private_key_block(pem: &str) -> Option<String> {
+    let blocks = pem::parse_many(pem).ok()?;
+    let key = blocks
+        .iter()
+        .find(|block| block.tag().ends_with("PRIVATE KEY"))?;
+    Some(key::encode(key))
+}
+
 /// What anchor and leaf have in common.
 fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertError> {
     let mut params = CertificateParams::default();
@@ -265,13 +348,19 @@ fn params(spec: &Spec, organization: &str) -> Result<CertificateParams, CertErro
         KeyUsagePurpose::DigitalSignature,
         KeyUsagePurpose::KeyEncipherment,
     ];
-    params.extended_key_usages = key_usages(spec.roles)?;
+    params.extended_key_usages = key_usages(spec)?;
     params.subject_alt_names = alternative_names(spec)?;
     Ok(params)
 }
 
-/// `anyExtendedKeyUsage`, then one OID per role.
-fn key_usages(roles: Role) -> Result<Vec<ExtendedKeyUsagePurpose>, CertError> {
+/// The roles whose holders accept connections.
+const SERVERS: Role = Role(Role::SCHEDULER.0 | Role::SERVER.0);
+
+/// `anyExtendedKeyUsage`, which the original's peers look for; what HTTPS asks of a server or a client; then one OID per
+/// role. The scheduler's certificate is the anchor as well, and OpenSSL takes what it lacks for what it may not pass on: it
+/// is for both.
+fn key_usages(spec: &Spec) -> Result<Vec<ExtendedKeyUsagePurpose>, CertError> {
+    let roles = spec.roles;
     let granted = Role::GRANTS
         .iter()
         .filter(|(role, ..)| roles.contains(*role));
@@ -279,14 +368,19 @@ fn key_usages(roles: Role) -> Result<Vec<ExtendedKeyUsagePurpose>, CertError> {
         let arcs = Role::OID_PREFIX.into_iter().chain([*arc]);
         ExtendedKeyUsagePurpose::Other(arcs.collect())
     });
-    let usages: Vec<_> = std::iter::once(ExtendedKeyUsagePurpose::Any)
-        .chain(oids)
-        .collect();
-    if usages.len() == 1 {
-        Err(CertError::NoRole)
-    } else {
-        Ok(usages)
+    let oids: Vec<_> = oids.collect();
+    if oids.is_empty() {
+        return Err(CertError::NoRole);
     }
+    let mut usages = vec![ExtendedKeyUsagePurpose::Any];
+    if spec.shape == Shape::Identified {
+        if roles.intersects(SERVERS) {
+            usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    }
+    usages.extend(oids);
+    Ok(usages)
 }
 
 fn alternative_names(spec: &Spec) -> Result<Vec<SanType>, CertError> {

@@ -46,10 +46,11 @@ pub struct Spec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
     /// With subject and authority key identifiers, so that OpenSSL can tell a leaf whose subject equals its issuer from
-    /// a self-signed certificate. Original peers accept it.
+    /// a self-signed certificate, and with `serverAuth` and `clientAuth`, without which curl, Python and browsers refuse it
+    /// for HTTPS. Original peers accept it.
     #[default]
     Identified,
-    /// Exactly what the original's tool makes: no key identifiers on leaves.
+    /// Exactly what the original's tool makes: no key identifiers on leaves, no usage but `anyExtendedKeyUsage` and roles.
     Original,
 }
 
@@ -113,18 +114,19 @@ pub fn role_names(roles: Role) -> String {
 /// # Errors
 /// The name that is none, for people.
 pub fn parse_roles(text: &str) -> Result<Role, String> {
-    const NAMES: [(&str, Role); 6] = [
+    const NAMES: [(&str, Role); 7] = [
         ("agent", Role::AGENT),
         ("scheduler", Role::SCHEDULER),
         ("controller", Role::CONTROLLER),
         ("netagent", Role::NETAGENT),
         ("server", Role::SERVER),
         ("cnciagent", Role::CNCIAGENT),
+        ("viewer", Role::VIEWER),
     ];
     text.split(',').map(str::trim).try_fold(Role::default(), |roles, name| {
         let found = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, role)| roles | *role).ok_or_else(|| {
-            format!("no role {name:?}; roles are agent, scheduler, controller, netagent, server, cnciagent")
+            format!("no role {name:?}; roles are agent, scheduler, controller, netagent, server, cnciagent, viewer")
         })
     })
 }

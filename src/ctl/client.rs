@@ -196,7 +196,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects as OPERATOR and waits until the scheduler has accepted that.
+    /// Connects as OPERATOR, or as VIEWER with a certificate that grants no more, and waits until the scheduler has accepted that.
     ///
     /// # Errors
     /// [`ConnectError`]: what went wrong, at which address, and what to look at.
@@ -204,15 +204,19 @@ impl Client {
         let endpoint: Endpoint = config.server.parse()?;
         let endpoint = endpoint.with_server_name(config.server_name.clone());
         let identity = tls::load_identity(&config.cert)?;
-        if !identity.peer().may_claim(Role::OPERATOR) {
+        let granted = identity.peer().roles;
+        if !granted.intersects(Role::OPERATOR | Role::VIEWER) {
             return Err(ConnectError::NoOperator {
                 path: config.cert.clone(),
-                granted: identity.peer().roles,
+                granted,
             });
         }
         let tls = tls::client_config(&identity, &tls::load_anchors(&config.cacert)?)?;
         let hello = Hello {
-            role: Role::OPERATOR,
+            role: match granted.contains(Role::OPERATOR) {
+                true => Role::OPERATOR,
+                false => Role::VIEWER,
+            },
             uuid: Uuid::new_v4(),
             encoding: Encoding::Native,
         };

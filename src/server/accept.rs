@@ -17,7 +17,7 @@ use tracing::{debug, error, warn};
 
 use super::gate::{FirstByte, Gate, Seat};
 use super::handshake::{self, Acceptor, Established, HandshakeError};
-use super::hub::{Hub, PeerState};
+use super::hub::{Hub, LISTENER, PeerState};
 use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
 use super::notices::{Class, Weight, Who};
 use super::session::Session;
@@ -202,7 +202,7 @@ fn serve(
         address: Some(from),
         ..hello
     };
-    let is_controller = hello.role.intersects(Role::CONTROLLER | Role::OPERATOR);
+    let is_controller = hello.role.intersects(Role::CONTROLLER | LISTENER);
     let budget = if is_controller {
         limits.controller_budget
     } else {

@@ -60,6 +60,9 @@ pub(super) struct Hub {
     frees: AtomicU64,
 }
 
+/// The roles of those who hear what they subscribe to and are no controllers.
+pub(super) const LISTENER: Role = Role(Role::OPERATOR.0 | Role::VIEWER.0);
+
 /// One peer as others see it.
 #[derive(Debug)]
 pub(super) struct PeerState {
@@ -85,7 +88,7 @@ impl PeerState {
         budget: usize,
     ) -> Arc<Self> {
         // A controller talks to every node, and is not to wait for one of them.
-        let pace = if role.intersects(Role::CONTROLLER | Role::OPERATOR) {
+        let pace = if role.intersects(Role::CONTROLLER | LISTENER) {
             Pace::Budget
         } else {
             Pace::Queues

@@ -11,7 +11,7 @@ use ciao_scheduler::net::tls::{client_config, load_anchors, load_identity, serve
 use proto_frames::{Role, Uuid};
 
 /// Every file of a full set, with the roles its certificate grants.
-const FULL_SET: [(&str, Role); 8] = [
+const FULL_SET: [(&str, Role); 9] = [
     ("CAcert-localhost.pem", Role::SCHEDULER),
     ("cert-Scheduler-localhost.pem", Role::SCHEDULER),
     (
@@ -26,6 +26,7 @@ const FULL_SET: [(&str, Role); 8] = [
     ),
     ("cert-CNCIAgent-localhost.pem", Role::CNCIAGENT),
     ("cert-Server-localhost.pem", Role::SERVER),
+    ("cert-Viewer-localhost.pem", Role::VIEWER),
 ];
 
 /// Runs `ciao-cert` with these arguments in `dir`; its exit code, and what it printed on stdout and on stderr.

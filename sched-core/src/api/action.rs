@@ -234,9 +234,12 @@ pub enum RefusedConnect {
     /// It claims no role.
     #[error("claims no role")]
     NoRole,
-    /// It claims OPERATOR, a role that original peers do not know, and is one.
-    #[error("claims OPERATOR, which only the native encoding has")]
+    /// It claims OPERATOR or VIEWER, roles that original peers do not know, and is one.
+    #[error("claims OPERATOR or VIEWER, which only the native encoding has")]
     OriginalOperator,
+    /// It claims to be something else beside one that commands nothing.
+    #[error("claims VIEWER, which commands nothing, and another role at once")]
+    ViewerAndOther,
     /// It claims to be both a controller, which may become master, and an operator, which never does.
     #[error("claims CONTROLLER and OPERATOR at once")]
     OperatorAndController,

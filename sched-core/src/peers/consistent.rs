@@ -3,7 +3,7 @@
 use sched_model::Role;
 
 use crate::peers::Peers;
-use crate::peers::session::Session;
+use crate::peers::session::{LISTENER, Session};
 
 impl Peers {
     /// Recomputes what is kept in step and compares.
@@ -20,12 +20,12 @@ impl Peers {
         }
         let listed = [
             (&self.controllers, Role::CONTROLLER),
-            (&self.subscribers, Role::OPERATOR),
+            (&self.subscribers, LISTENER),
         ];
         for (list, role) in listed {
             for (at, id) in list.iter().enumerate() {
                 let session = self.get(*id);
-                ensure(session.is_some_and(|it| it.role.contains(role)), || {
+                ensure(session.is_some_and(|it| it.role.intersects(role)), || {
                     format!("{id:?} is listed as {role} and has ended, or is none")
                 })?;
                 ensure(!list[..at].contains(id), || {
@@ -37,6 +37,10 @@ impl Peers {
             let roles = Role::CONTROLLER | Role::OPERATOR;
             ensure(!session.role.contains(roles), || {
                 format!("{id:?} is controller and operator")
+            })?;
+            let is_viewer = session.role.contains(Role::VIEWER);
+            ensure(!is_viewer || session.role == Role::VIEWER, || {
+                format!("{id:?} is a viewer and something else")
             })?;
             let subscribes = !session.topics.is_empty();
             ensure(self.subscribers.contains(id) == subscribes, || {

@@ -4,12 +4,13 @@
 use sched_model::Role;
 
 use crate::api::sent::{CommandName, ReportName, Sent};
-use crate::peers::session::LAUNCHER;
+use crate::peers::session::{LAUNCHER, LISTENER};
 
 /// The roles that may send this.
 fn senders(sent: Sent) -> Role {
     match sent {
-        Sent::Command(CommandName::Watch) => Role::OPERATOR,
+        Sent::Command(CommandName::Watch) => LISTENER,
+        Sent::Command(CommandName::Query) => Role::CONTROLLER | LISTENER,
         Sent::Command(_) => Role::CONTROLLER | Role::OPERATOR,
         Sent::Report(name) => reporters(name),
         Sent::Unknown(_) => Role::default(),
@@ -46,9 +47,10 @@ fn reporters(name: ReportName) -> Role {
 /// Every role with all that it may send, as the documentation and its test read them.
 #[doc(hidden)]
 pub fn permitted() -> impl Iterator<Item = (Role, Sent)> {
-    const ROLES: [Role; 5] = [
+    const ROLES: [Role; 6] = [
         Role::CONTROLLER,
         Role::OPERATOR,
+        Role::VIEWER,
         Role::AGENT,
         Role::NETAGENT,
         Role::CNCIAGENT,

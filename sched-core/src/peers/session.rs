@@ -116,5 +116,8 @@ pub(super) fn identity(uuid: Uuid, role: Role) -> Identity {
     }
 }
 
+/// The roles of those who hear what they subscribe to, and are never master: OPERATOR, and VIEWER, which commands nothing.
+pub(crate) const LISTENER: Role = Role(Role::OPERATOR.0 | Role::VIEWER.0);
+
 /// The roles of a launcher.
 pub(crate) const LAUNCHER: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);

@@ -38,9 +38,9 @@ impl Scheduler {
         command: Command,
         parcel: Parcel,
     ) {
-        let is_refused =
-            self.refuse_if_not_permitted(id, command.name().into(), command.instance())
-                || self.refuse_if_unwritable(id, &command);
+        let is_refused = !self.is_viewers_question(id, &command)
+            && self.refuse_if_not_permitted(id, command.name().into(), command.instance())
+            || self.refuse_if_unwritable(id, &command);
         if is_refused {
             return;
         }
@@ -98,6 +98,16 @@ impl Scheduler {
             Command::Query(query) => self.query(now, id, &query),
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
         }
+    }
+
+    /// Whether a viewer asks what would become of a START, which commands nothing.
+    fn is_viewers_question(&self, id: SessionId, command: &Command) -> bool {
+        let Command::Start(request) = command else {
+            return false;
+        };
+        let is_dry_run = request.scheduling.as_ref().is_some_and(|it| it.dry_run);
+        let is_viewer = |session: &Session| session.role() == Role::VIEWER;
+        is_dry_run && self.peers.get(id).is_some_and(is_viewer)
     }
 
     /// A report from a launcher or agent, or from a peer that may not send one.

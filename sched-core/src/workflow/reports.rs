@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sched_model::{Role, StartFailureReason, Topic};
+use sched_model::{StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};
@@ -16,7 +16,7 @@ use crate::api::text::ShortText;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
-use crate::peers::session::Session;
+use crate::peers::session::{LISTENER, Session};
 use crate::workflow::batches::BATCHES_PER_READY;
 use crate::workflow::endings::Heard;
 use crate::workflow::recovery::RETRIES_PER_READY;
@@ -284,8 +284,7 @@ impl Scheduler {
         let sender = sender.and_then(|sender| self.peers.get(sender));
         let sender = sender.map(Session::uuid);
         self.broadcast_as(Topic::Failures, id, |session| {
-            let is_other =
-                session.role().contains(Role::OPERATOR) && Some(session.uuid()) != sender;
+            let is_other = session.role().intersects(LISTENER) && Some(session.uuid()) != sender;
             (!is_other).then(|| Message::Forward(parcel.clone()))
         });
     }

@@ -49,6 +49,10 @@ pub(crate) struct Cli {
         conflicts_with = "dump"
     )]
     pub(crate) anchor_cert: Option<PathBuf>,
+    /// Make the certificate of the anchor in this file anew, for the same key, names and roles: what it has signed stays
+    /// valid. Peers need the new CA file where the scheduler presents the anchor.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["anchor", "anchor_cert", "all", "dump", "node", "role", "host", "ip", "email", "organization", "uuid", "original_shape", "certificates"])]
+    pub(crate) renew: Option<PathBuf>,
     /// Make a certificate for the launcher of this node alone, bound to a UUID: the one that -uuid gives, or that of the
     /// file which -force replaces, or a new one. Its role is agent unless -role says otherwise.
     #[arg(long, value_name = "NAME", requires = "anchor_cert", conflicts_with_all = ["all", "dump", "host"])]
@@ -62,7 +66,7 @@ pub(crate) struct Cli {
     /// Check what was made; alone, check the CERTIFICATES.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Roles, separated by commas: agent, scheduler, controller, netagent, server, cnciagent.
+    /// Roles, separated by commas: agent, scheduler, controller, netagent, server, cnciagent, viewer.
     #[arg(long, value_name = "ROLES", value_parser = parse_roles)]
     pub(crate) role: Option<Role>,
     /// Host names, separated by commas; the first is in the file's name.
@@ -123,15 +127,18 @@ pub(crate) enum KeyType {
 impl Cli {
     /// What the command line lacks.
     pub(crate) fn missing(&self) -> Option<&'static str> {
-        let makes_one = self.dump.is_none() && !self.all && self.certificates.is_empty();
+        let makes_one = self.dump.is_none()
+            && self.renew.is_none()
+            && !self.all
+            && self.certificates.is_empty();
         if !self.certificates.is_empty() && (self.anchor || self.all) {
             return Some("files to check and files to make do not go together");
         }
         if !self.certificates.is_empty() && self.anchor_cert.is_none() {
             return Some("missing -anchor-cert, the CA to check against");
         }
-        if self.anchor_cert.is_none() && !self.anchor && !self.all && self.dump.is_none() {
-            return Some("missing -anchor, -anchor-cert, -all or -dump");
+        if makes_one && self.anchor_cert.is_none() && !self.anchor {
+            return Some("missing -anchor, -anchor-cert, -renew, -all or -dump");
         }
         if self.node.is_some() && !NODE_ROLES.contains(self.role.unwrap_or_default()) {
             return Some("-node is for launchers, whose roles are agent and netagent");
@@ -150,6 +157,12 @@ impl Cli {
         self.node.as_ref().map_or(&self.host, std::slice::from_ref)
     }
 
+    /// When what is made begins to be valid, and for how long it is.
+    pub(crate) fn validity(&self) -> (SystemTime, Duration) {
+        let days = Duration::from_secs(u64::from(self.days) * 24 * 60 * 60);
+        (SystemTime::now() - BACKDATE, days + BACKDATE)
+    }
+
     pub(crate) fn spec(&self, roles: Role) -> Result<Spec, CliError> {
         let given = |texts: &[String]| {
             texts
@@ -166,6 +179,7 @@ impl Cli {
             .map(|text| text.parse().map_err(|_| CliError::BadIp(text)))
             .collect::<Result<Vec<_>, _>>()?;
         let defaults = Spec::localhost(roles);
+        let (not_before, lifetime) = self.validity();
         let is_this_machine = self.all && hosts.is_empty() && ips.is_empty();
         Ok(Spec {
             hosts: if is_this_machine {
@@ -183,8 +197,8 @@ impl Cli {
                 KeyType::P521 => KeyAlgorithm::EcdsaP521,
                 KeyType::Rsa => KeyAlgorithm::Rsa2048,
             },
-            not_before: SystemTime::now() - BACKDATE,
-            lifetime: Duration::from_secs(u64::from(self.days) * 24 * 60 * 60) + BACKDATE,
+            not_before,
+            lifetime,
             shape: if self.original_shape {
                 Shape::Original
             } else {

@@ -17,13 +17,14 @@ use crate::error::{CliError, print_line, read};
 use crate::flags::Cli;
 
 /// The leaves that `-all` makes: one for each kind of client, and one for a launcher in both roles.
-const ALL_LEAVES: [Role; 6] = [
+const ALL_LEAVES: [Role; 7] = [
     Role::CONTROLLER,
     Role::AGENT,
     Role::NETAGENT,
     Role(Role::AGENT.0 | Role::NETAGENT.0),
     Role::CNCIAGENT,
     Role::SERVER,
+    Role::VIEWER,
 ];
 
 /// A file to be written.
@@ -39,6 +40,8 @@ impl Cli {
     pub(crate) fn make(&self) -> Result<(), CliError> {
         let outputs = if self.all {
             self.full_set()?
+        } else if let Some(path) = &self.renew {
+            self.renewed(path)?
         } else {
             self.one()?
         };
@@ -95,6 +98,20 @@ impl Cli {
             outputs.push(self.leaf(&anchor, leaf)?);
         }
         Ok(outputs)
+    }
+
+    /// An anchor's files, with a new certificate for the same key and names.
+    fn renewed(&self, path: &Path) -> Result<Vec<Output>, CliError> {
+        let of_anchor = |source| CliError::Anchor {
+            path: path.into(),
+            source,
+        };
+        let anchor = self.load(path)?;
+        let (not_before, lifetime) = self.validity();
+        let renewed = anchor.renewed(not_before, lifetime).map_err(of_anchor)?;
+        let spec = renewed.spec().map_err(of_anchor)?;
+        self.refuse_existing(&[spec.ca_file_name(), spec.file_name()])?;
+        Ok(self.anchor_files(&renewed, &spec))
     }
 
     fn anchor_files(&self, anchor: &Anchor, spec: &Spec) -> Vec<Output> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::Payload;
 use proto_frames::{Frame, Kind, Role, Uuid};
 
-use super::{Hub, PeerState, Turn};
+use super::{Hub, LISTENER, PeerState, Turn};
 use crate::net::budget::Charge;
 use crate::net::outbox::Others;
 use crate::net::peer::Flow;
@@ -61,7 +61,7 @@ impl Queue {
 impl PeerState {
     /// Whether it merely listens to what others do.
     fn is_listener(&self) -> bool {
-        self.role.contains(Role::OPERATOR) && !self.role.contains(Role::CONTROLLER)
+        self.role.intersects(LISTENER) && !self.role.contains(Role::CONTROLLER)
     }
 
     /// Bytes that may be queued for it charged to nobody, and whether it is disconnected beyond that.

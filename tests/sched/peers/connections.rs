@@ -1,6 +1,6 @@
 //! Peers come and go.
 
-use proto_frames::payload::{NodeType, RefusalReason, Topic};
+use proto_frames::payload::{NodeType, Query, QueryKind, RefusalReason, Standing, Topic};
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
     BindingRecord, Command, Config, Dialect, Hello, MAX_BINDINGS, Message, Record, RecordKey,
@@ -209,6 +209,37 @@ fn a_peer_must_claim_a_role_its_encoding_has() {
         Err(RefusedConnect::OriginalOperator)
     );
     assert!(world.knock(hello(Role::OPERATOR, Dialect::Native)).is_ok());
+    assert_eq!(
+        world.knock(hello(Role::VIEWER, Dialect::Original)),
+        Err(RefusedConnect::OriginalOperator)
+    );
+    for other in [Role::CONTROLLER, Role::OPERATOR, Role::AGENT] {
+        assert_eq!(
+            world.knock(hello(Role::VIEWER | other, Dialect::Native)),
+            Err(RefusedConnect::ViewerAndOther)
+        );
+    }
+}
+
+#[test]
+fn a_viewer_hears_what_it_asks_for_and_is_listed_as_one() {
+    let mut world = World::new();
+    let viewer = world.join(Role::VIEWER, Uuid::from_u128(7), Dialect::Native);
+    world.say(viewer, Command::Watch(vec![Topic::Nodes]));
+    world.look_away();
+    world.node_with(1, 100);
+    let told = world.told(viewer);
+    assert!(matches!(told[..], [Message::NodeConnected(_)]), "{told:?}");
+    let query = Query {
+        what: QueryKind::Controllers,
+        ..Query::default()
+    };
+    world.say(viewer, Command::Query(Box::new(query)));
+    let told = world.told(viewer);
+    let [Message::QueryResult(result)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(result.controllers[0].standing, Standing::Viewer);
 }
 
 #[test]

@@ -30,6 +30,7 @@ enum Sender {
     Master,
     Backup,
     Operator,
+    Viewer,
     Launcher,
     Concentrator,
     Server,
@@ -62,10 +63,11 @@ enum Treatment {
     Never,
 }
 
-const SENDERS: [(Sender, &str); 6] = [
+const SENDERS: [(Sender, &str); 7] = [
     (Sender::Master, "Controller, master"),
     (Sender::Backup, "Controller, backup"),
     (Sender::Operator, "OPERATOR"),
+    (Sender::Viewer, "VIEWER"),
     (Sender::Launcher, "AGENT, NETAGENT"),
     (Sender::Concentrator, "CNCIAGENT"),
     (Sender::Server, "any other"),
@@ -78,6 +80,7 @@ impl Sender {
         match self {
             Self::Master | Self::Backup => Role::CONTROLLER,
             Self::Operator => Role::OPERATOR,
+            Self::Viewer => Role::VIEWER,
             Self::Launcher => Role::AGENT,
             Self::Concentrator => Role::CNCIAGENT,
             Self::Server => Role::SERVER,
@@ -161,6 +164,7 @@ struct Scene {
     master: SessionId,
     backup: SessionId,
     operator: SessionId,
+    viewer: SessionId,
     launcher: SessionId,
     agent: SessionId,
     server: SessionId,
@@ -175,6 +179,7 @@ impl Scene {
         let master = world.controller();
         let backup = world.controller();
         let operator = world.operator(&[]);
+        let viewer = world.join(Role::VIEWER, Uuid::from_u128(0x71e), Dialect::Native);
         let launcher = world.node_with(1, 1000);
         assert_eq!(world.place(master, "own", 1), Some(launcher));
         let other = world.node_with(2, 1000);
@@ -189,6 +194,7 @@ impl Scene {
             master,
             backup,
             operator,
+            viewer,
             launcher,
             agent,
             server,
@@ -200,6 +206,7 @@ impl Scene {
             Sender::Master => self.master,
             Sender::Backup => self.backup,
             Sender::Operator => self.operator,
+            Sender::Viewer => self.viewer,
             Sender::Launcher => self.launcher,
             Sender::Concentrator => self.agent,
             Sender::Server => self.server,
