@@ -77,5 +77,5 @@ pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};
 #[doc(hidden)]
 pub use peers::permissions::{needs_master, permitted};
-pub use query::{Heartbeat, HeartbeatNode};
+pub use query::{Glance, Heartbeat, HeartbeatNode, NodeCount, ResourceTotal, Totals, TotalsCursor};
 pub use scheduler::{Counters, Scheduler};

@@ -7,6 +7,7 @@ mod instances;
 mod nodes;
 pub(crate) mod page;
 pub(crate) mod snapshot;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -24,12 +25,20 @@ use crate::cluster::index::ColumnId;
 use self::page::Allowance;
 
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
+pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
 
 /// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
 const ENTRY_LEN: usize = 24;
 
 impl Scheduler {
     pub(crate) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
+        let result = self.look_up(now, query);
+        self.send(id, Message::QueryResult(Box::new(result)));
+    }
+
+    /// The answer to a query at this moment: one page. What bounds the time it takes is in `page`.
+    #[must_use]
+    pub fn look_up(&self, now: Instant, query: &Query) -> QueryResult {
         let mut result = QueryResult {
             id: query.id,
             what: query.what.clone(),
@@ -40,7 +49,7 @@ impl Scheduler {
             QueryKind::Instances => self.query_instances(now, query, &mut result),
             QueryKind::Controllers => {
                 result.controllers = self.controller_rows(now);
-                result.store = Some(self.journal.view(self.now));
+                result.store = Some(self.journal.view(now));
             }
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
@@ -50,7 +59,7 @@ impl Scheduler {
                 result.error = Some(format!("query.what is '{what}': expected one of {known}"));
             }
         }
-        self.send(id, Message::QueryResult(Box::new(result)));
+        result
     }
 
     fn query_nodes(&self, now: Instant, query: &Query, result: &mut QueryResult) {
@@ -74,7 +83,9 @@ impl Scheduler {
                 },
             )
         });
-        let operators = self.peers.listeners().map(|id| {
+        let is_own = |id: &SessionId| self.peers.session(*id).uuid() == self.config.uuid;
+        let listeners = self.peers.listeners().filter(|id| !is_own(id));
+        let operators = listeners.map(|id| {
             let is_viewer = self.peers.session(id).role() == Role::VIEWER;
             let standing = if is_viewer {
                 Standing::Viewer

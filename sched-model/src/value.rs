@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::error::Fault;
 
 /// What a key takes, as data: a document can be checked against it without building its values.
+#[derive(Debug)]
 pub enum Shape {
     /// Any scalar.
     Text,
@@ -32,6 +33,7 @@ pub enum Shape {
 }
 
 /// A known key of a mapping.
+#[derive(Debug)]
 pub struct Field {
     /// The key.
     pub key: &'static str,

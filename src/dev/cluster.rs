@@ -22,7 +22,9 @@ use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls;
 
-use crate::server::{self, DEFAULT_PORT, Server, ServerConfig, ServerLimits, StartError};
+use crate::server::{
+    self, DEFAULT_HTTP_PORT, DEFAULT_PORT, Server, ServerConfig, ServerLimits, StartError,
+};
 
 /// How long the launchers may take to report for the first time.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -44,6 +46,7 @@ const FAKE_AMOUNT: i64 = 2;
 #[derive(Debug)]
 pub(super) struct Cluster {
     address: SocketAddr,
+    http: SocketAddr,
     certificates: Certificates,
     directory: PathBuf,
     nodes: u32,
@@ -60,6 +63,7 @@ struct Certificates {
     ca: PathBuf,
     scheduler: PathBuf,
     controller: PathBuf,
+    viewer: PathBuf,
     directory: PathBuf,
 }
 
@@ -70,6 +74,7 @@ impl Cluster {
             .context("cannot make certificates")?;
         let server = bind(config.port, &certificates, directory)?;
         let address = server.local_addrs()?[0];
+        let http = server.http_addrs()?[0];
         let (stop, stopping) = watch::channel(false);
         let mut scheduler = JoinSet::new();
         // The launchers leave first, so that they can say goodbye; dropping the sender ends the scheduler.
@@ -85,6 +90,7 @@ impl Cluster {
         let nodes = config.nodes.get();
         let mut cluster = Self {
             address,
+            http,
             certificates,
             directory: directory.path().to_owned(),
             nodes,
@@ -208,6 +214,14 @@ impl Cluster {
         );
         let _ = writeln!(text, "  export CIAO_CACERT={}", certificates.ca.display());
         let _ = writeln!(text, "  {} nodes", ciaoctl());
+        let _ = writeln!(text, "over HTTP:");
+        let _ = writeln!(
+            text,
+            "  curl --cacert {} --cert {} https://{}/v1/nodes",
+            certificates.ca.display(),
+            certificates.viewer.display(),
+            self.http
+        );
         text
     }
 
@@ -260,6 +274,7 @@ impl Certificates {
             ca,
             scheduler,
             controller: sign(Spec::localhost(Role::CONTROLLER))?,
+            viewer: sign(Spec::localhost(Role::VIEWER))?,
             directory,
         })
     }
@@ -286,10 +301,12 @@ fn bind(
     certificates: &Certificates,
     directory: &Directory,
 ) -> Result<Server, StartError> {
-    let config = |port| ServerConfig {
+    let config = |port, http| ServerConfig {
         cert: certificates.scheduler.clone(),
         ca_cert: certificates.ca.clone(),
         listen: vec![(Ipv4Addr::LOCALHOST, port).into()],
+        http: vec![(Ipv4Addr::LOCALHOST, http).into()],
+        http_cert: None,
         key_files: tls::KeyFiles::Strict,
         configuration_uri: None,
         node_file: None,
@@ -299,9 +316,15 @@ fn bind(
         limits: ServerLimits::default(),
         scheduler: sched_core::Config::new(Uuid::nil()),
     };
-    match Server::bind(config(port.unwrap_or(DEFAULT_PORT))) {
-        Err(StartError::Listen { .. }) if port.is_none() => Server::bind(config(0)),
-        bound => bound,
+    let (mut frames, mut http) = (port.unwrap_or(DEFAULT_PORT), DEFAULT_HTTP_PORT);
+    loop {
+        match Server::bind(config(frames, http)) {
+            Err(StartError::Listen { address, .. }) if address.port() == http && http != 0 => {
+                http = 0;
+            }
+            Err(StartError::Listen { .. }) if port.is_none() && frames != 0 => frames = 0,
+            bound => return bound,
+        }
     }
 }
 

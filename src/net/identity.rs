@@ -130,6 +130,16 @@ pub(crate) fn limit_of_anchor(x509: &X509Certificate<'_>) -> Result<Role, Identi
     }
 }
 
+/// Whether a certificate says that it is for servers.
+pub(crate) fn is_for_servers(x509: &X509Certificate<'_>) -> bool {
+    matches!(usage(x509), Ok(Some(usage)) if usage.server_auth)
+}
+
+/// Whether OpenSSL takes a CA for one that may sign servers' certificates: it says that it is for servers, or nothing.
+pub(crate) fn may_sign_servers(x509: &X509Certificate<'_>) -> bool {
+    matches!(usage(x509), Ok(None)) || is_for_servers(x509)
+}
+
 fn usage<'x>(
     x509: &'x X509Certificate<'_>,
 ) -> Result<Option<&'x ExtendedKeyUsage<'x>>, IdentityError> {

@@ -118,6 +118,56 @@ pub fn server_config(
     identity: &Identity,
     anchors: &TrustAnchors,
 ) -> Result<Arc<ServerConfig>, TlsError> {
+    Ok(Arc::new(server(identity, anchors)?))
+}
+
+/// As [`server_config`], for HTTP/2 or 1.1.
+///
+/// # Errors
+/// As [`server_config`].
+pub fn http_config(
+    identity: &Identity,
+    anchors: &TrustAnchors,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = server(identity, anchors)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Why programs that speak HTTPS would refuse a server that presents this certificate, and the command that makes one they
+/// accept; `None` if they would not.
+#[must_use]
+pub fn refused_by_browsers(identity: &Identity, anchors: &TrustAnchors) -> Option<String> {
+    let path = identity.path.display();
+    let x509 = identity::parse(&identity.chain[0]).ok()?;
+    let has_names = matches!(x509.subject_alternative_name(), Ok(Some(_)));
+    let ca = anchors.path.display();
+    let (what, command) = if identity::is_for_servers(&x509) && has_names {
+        if anchors.are_for_servers() {
+            return None;
+        }
+        let what = format!("{ca}: a CA in it is not for servers (no serverAuth)");
+        (
+            what,
+            "ciao-cert -renew ANCHOR -force, with the anchor's file".to_owned(),
+        )
+    } else if x509.is_ca() {
+        let what = format!("{path}: the certificate is not for servers (no serverAuth)");
+        (
+            what,
+            format!("ciao-cert -renew {path} -force -directory DIR"),
+        )
+    } else {
+        let what = format!("{path}: the certificate is not for servers (no serverAuth)");
+        let command = "ciao-cert -anchor-cert ANCHOR -role server -host NAME, and --http-cert";
+        (what, command.to_owned())
+    };
+    Some(format!(
+        "{what}: curl, Python and browsers will refuse it for HTTPS; make a new one: {command}"
+    ))
+}
+
+fn server(identity: &Identity, anchors: &TrustAnchors) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(PeerVerifier(chain_verifier(identity, anchors, &provider)?));
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -126,7 +176,7 @@ pub fn server_config(
         .with_single_cert(identity.chain.clone(), identity.key.clone_key())?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 /// What a client presents and whom it talks to: a server whose certificate is or chains to an anchor, is valid for the

@@ -17,6 +17,7 @@ use tracing::{debug, error, warn};
 
 use super::gate::{FirstByte, Gate, Seat};
 use super::handshake::{self, Acceptor, Established, HandshakeError};
+use super::http;
 use super::hub::{Hub, LISTENER, PeerState};
 use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
 use super::notices::{Class, Weight, Who};
@@ -53,6 +54,30 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// A listening socket.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: TcpListener,
+    pub(super) speaks: Speaks,
+}
+
+/// What peers speak that connect to a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaks {
+    /// Frames.
+    Ssntp,
+    /// HTTP.
+    Http,
+}
+
+/// What connections of either kind are served with.
+#[derive(Debug, Clone)]
+pub(super) struct Ways {
+    pub(super) frames: Acceptor,
+    /// `None` where nothing listens for it.
+    pub(super) http: Option<http::Acceptor>,
+}
+
 /// How many peers may be in which stage.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
@@ -64,12 +89,7 @@ pub(super) struct Places {
 
 /// Accepts connections for ever. Where there are as many as may be, one more is accepted only if one that waits at the
 /// gate can leave for it. One loop for all listeners.
-pub(super) async fn accept(
-    listeners: Vec<TcpListener>,
-    hub: Arc<Hub>,
-    acceptor: Acceptor,
-    places: Places,
-) {
+pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, places: Places) {
     let Places { gate, connections } = places;
     let mut pause = MIN_ACCEPT_PAUSE;
     let mut first = 0;
@@ -80,7 +100,7 @@ pub(super) async fn accept(
         }
         // Each listener is asked first in turn, so that a busy one does not shut the others out.
         first = (first + 1) % listeners.len().max(1);
-        let (tcp, from) = match poll_fn(|cx| poll_accept(&listeners, first, cx)).await {
+        let (tcp, from, speaks) = match poll_fn(|cx| poll_accept(&listeners, first, cx)).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!("cannot accept connections, next try in {pause:?}: {error}");
@@ -96,8 +116,16 @@ pub(super) async fn accept(
         }
         let Some(connection) = connection else { return };
         let seat = gate.enter(from.ip().into(), looked_at(&tcp));
-        let (hub, acceptor) = (Arc::clone(&hub), acceptor.clone());
-        tokio::spawn(welcome(tcp, from, hub, acceptor, seat, connection));
+        match (speaks, &ways.http) {
+            (Speaks::Http, Some(http)) => {
+                let (hub, http) = (Arc::clone(&hub), http.clone());
+                tokio::spawn(welcome_http((tcp, from), hub, http, seat, connection));
+            }
+            _ => {
+                let (hub, acceptor) = (Arc::clone(&hub), ways.frames.clone());
+                tokio::spawn(welcome(tcp, from, hub, acceptor, seat, connection));
+            }
+        }
     }
 }
 
@@ -121,14 +149,14 @@ fn looked_at(tcp: &TcpStream) -> FirstByte {
 
 /// The next connection of any listener, beginning with the one at `first`.
 fn poll_accept(
-    listeners: &[TcpListener],
+    listeners: &[Listener],
     first: usize,
     cx: &mut Context<'_>,
-) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+) -> Poll<io::Result<(TcpStream, SocketAddr, Speaks)>> {
     let (before, from) = listeners.split_at(first);
     for listener in from.iter().chain(before) {
-        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-            return Poll::Ready(accepted);
+        if let Poll::Ready(accepted) = listener.socket.poll_accept(cx) {
+            return Poll::Ready(accepted.map(|(tcp, from)| (tcp, from, listener.speaks)));
         }
     }
     Poll::Pending
@@ -158,7 +186,33 @@ async fn welcome(
         tokio::spawn(serve(established, from, Arc::clone(&hub), connection));
         Ok(())
     };
-    match caught(work).await {
+    note_refusal(&hub, from, caught(work).await);
+}
+
+async fn welcome_http(
+    (tcp, from): (TcpStream, SocketAddr),
+    hub: Arc<Hub>,
+    http: http::Acceptor,
+    mut seat: Seat,
+    connection: OwnedSemaphorePermit,
+) {
+    if let Err(error) = tune(&tcp) {
+        debug!("{from}: {error}");
+    }
+    let work = async {
+        let (stream, identity) =
+            handshake::admit_tls(tcp, (&http.tls, &hub.limits), &mut seat).await?;
+        drop(seat);
+        // A task of its own: the handshake's large one ends here.
+        tokio::spawn(http.serve(stream, identity, from, connection));
+        Ok(())
+    };
+    note_refusal(&hub, from, caught(work).await);
+}
+
+/// Says why a connection was not let in, if it was not.
+fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), HandshakeError>, String>) {
+    match welcomed {
         Ok(Ok(())) => {}
         Ok(Err(error @ HandshakeError::Closed)) => {
             debug!("{}", handshake::describe(&error, from));

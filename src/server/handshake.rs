@@ -105,13 +105,37 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
 }
 
-/// Takes a connection from its first byte through its handshake, unless it has to leave for others.
+/// Takes a connection from its first byte through its handshake with CONNECT, unless it has to leave for others.
 pub(super) async fn admit(
     tcp: TcpStream,
     acceptor: &Acceptor,
     seat: &mut Seat,
 ) -> Result<Established, HandshakeError> {
-    let limits = &acceptor.limits;
+    admit_to(tcp, &acceptor.limits, seat, |tcp| establish(tcp, acceptor)).await
+}
+
+/// Takes a connection from its first byte through TLS alone, unless it has to leave for others; whom its peer is.
+pub(super) async fn admit_tls(
+    tcp: TcpStream,
+    (tls, limits): (&TlsAcceptor, &ServerLimits),
+    seat: &mut Seat,
+) -> Result<(TlsStream<Timed>, PeerIdentity), HandshakeError> {
+    let establish = async |tcp: Timed| {
+        let mut stream = accept_tls(tcp, tls, limits).await?;
+        let identity = identity_of(&stream)?;
+        stream.get_mut().0.end_of_handshake();
+        Ok((stream, identity))
+    };
+    admit_to(tcp, limits, seat, establish).await
+}
+
+/// Takes a connection from its first byte to a place, and then through a handshake.
+async fn admit_to<T>(
+    tcp: TcpStream,
+    limits: &ServerLimits,
+    seat: &mut Seat,
+    establish: impl AsyncFnOnce(Timed) -> Result<T, HandshakeError>,
+) -> Result<T, HandshakeError> {
     let pressure = seat.pressure();
     let verdict = tokio::select! {
         // What has come counts, however late this looks.
@@ -139,7 +163,7 @@ pub(super) async fn admit(
     tokio::select! {
         // What has come is read before it is looked at how long nothing came.
         biased;
-        established = establish(Timed::new(tcp, heard.clone()), acceptor) => established,
+        established = establish(Timed::new(tcp, heard.clone())) => established,
         () = stuck(seat, &heard) => Err(HandshakeError::HadToLeave),
     }
 }
@@ -178,11 +202,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
         limits,
         require_binding,
     } = acceptor;
-    let tls = timeout(limits.tls_deadline, tls.accept(tcp));
-    let mut stream = tls
-        .await
-        .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
-        .map_err(|error| HandshakeError::Tls(explain(&error)))?;
+    let mut stream = accept_tls(tcp, tls, limits).await?;
     // Whoever TLS let in is told in its own encoding if its certificate will not do, which its CONNECT shows first.
     let identity = identity_of(&stream);
     let mut decoder = Decoder::server(Limits {
@@ -222,6 +242,17 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
             Err(error)
         }
     }
+}
+
+async fn accept_tls(
+    tcp: Timed,
+    tls: &TlsAcceptor,
+    limits: &ServerLimits,
+) -> Result<TlsStream<Timed>, HandshakeError> {
+    timeout(limits.tls_deadline, tls.accept(tcp))
+        .await
+        .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
+        .map_err(|error| HandshakeError::Tls(explain(&error)))
 }
 
 fn identity_of(stream: &TlsStream<Timed>) -> Result<PeerIdentity, HandshakeError> {

@@ -4,6 +4,8 @@
 //! core's decisions is the order on every queue; never across an await. Writers are woken after it is released.
 
 mod delivery;
+mod doors;
+mod holds;
 mod keeping;
 mod leaving;
 #[cfg(test)]
@@ -22,6 +24,8 @@ use proto_frames::{Role, Uuid};
 use tokio::sync::{Notify, watch};
 
 use self::delivery::Queue;
+pub(super) use self::doors::Door;
+pub(super) use self::holds::Holds;
 pub(super) use self::leaving::STORE_DEADLINE;
 use super::limits::ServerLimits;
 use super::notices::{Class, Notices, Weight, Who};
@@ -37,6 +41,10 @@ use sched_core::{Departure, Input, Message, Scheduler, SessionId};
 pub(super) struct Hub {
     scheduler: Mutex<Scheduler>,
     peers: DashMap<SessionId, Arc<PeerState>>,
+    /// Sessions without a connection of frames.
+    doors: DashMap<SessionId, Arc<dyn Door>>,
+    /// How long the scheduler's lock was held.
+    pub(super) holds: Holds,
     last_session: AtomicU64,
     /// The scheduler's own UUID.
     pub(super) uuid: Uuid,
@@ -49,6 +57,8 @@ pub(super) struct Hub {
     left: Notify,
     /// Set under the scheduler's lock.
     shutting_down: AtomicBool,
+    /// Whether the scheduler is about to leave, for those who wait for that.
+    leaving: watch::Sender<bool>,
     notices: Notices,
     /// Peers whose connections replace each other.
     twins: Mutex<Twins>,
@@ -112,6 +122,8 @@ impl Hub {
         Self {
             scheduler: Mutex::new(scheduler),
             peers: DashMap::new(),
+            doors: DashMap::new(),
+            holds: Holds::default(),
             last_session: AtomicU64::new(0),
             uuid,
             limits,
@@ -119,6 +131,7 @@ impl Hub {
             nodes_changed: Notify::new(),
             left: Notify::new(),
             shutting_down: AtomicBool::new(false),
+            leaving: watch::Sender::new(false),
             notices: Notices::default(),
             twins: Mutex::default(),
             store: OnceLock::new(),
@@ -197,6 +210,7 @@ impl Hub {
         work(&mut turn, &mut scheduler);
         let has_changed = scheduler.poll_timeout() != timeout;
         drop(scheduler);
+        self.holds.note(turn.now.elapsed());
         if has_changed {
             self.timeout_changed.notify_one();
         }

@@ -11,14 +11,14 @@ use std::time::Instant;
 
 use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
-use super::accept::{Places, accept, listen};
+use super::accept::{Listener, Places, Speaks, Ways, accept, listen};
 use super::gate::Gate;
 use super::handshake::Acceptor;
+use super::http::{self, HttpDoor};
 use super::hub::{Hub, STORE_DEADLINE};
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
 use super::node_file::NodeFileError;
@@ -27,7 +27,7 @@ use super::state::{StateDir, keep_nodes};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{configuration, heartbeat, memory, node_file};
-use crate::net::tls::{self, TlsError};
+use crate::net::tls::{self, Identity, TlsError, TrustAnchors};
 use sched_core::{self, KnownNode, Scheduler};
 
 /// Everything a daemon is started with.
@@ -39,6 +39,10 @@ pub struct ServerConfig {
     pub ca_cert: PathBuf,
     /// Addresses to listen on; empty = every interface, port [`DEFAULT_PORT`].
     pub listen: Vec<SocketAddr>,
+    /// Addresses to listen on for HTTP; empty = the HTTP door is shut.
+    pub http: Vec<SocketAddr>,
+    /// PEM file with the certificate and key that the HTTP door presents; `None` = those of `cert`.
+    pub http_cert: Option<PathBuf>,
     /// What is done about a private key that others can read.
     pub key_files: tls::KeyFiles,
     /// Where the cluster configuration is, which must exist; `None` = at [`super::DEFAULT_URI`], if there is one.
@@ -122,8 +126,9 @@ fn hint(source: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Server {
     hub: Arc<Hub>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     acceptor: Acceptor,
+    http: Option<http::Acceptor>,
     state_dir: Option<StateDir>,
     heartbeat: bool,
 }
@@ -134,17 +139,10 @@ impl Server {
     /// # Errors
     /// [`StartError`]: the first thing that fails.
     pub fn bind(config: ServerConfig) -> Result<Self, StartError> {
-        let warn = |said| warn!("{said}");
-        config.key_files.check(&config.cert, warn)?;
-        let identity = tls::load_identity(&config.cert)?;
-        let granted = identity.peer().roles;
-        if !granted.contains(Role::SCHEDULER) {
-            let path = config.cert;
-            return Err(StartError::NotAScheduler { path, granted });
-        }
+        let identity = load_own(&config)?;
         let anchors = tls::load_anchors(&config.ca_cert)?;
         let tls = tls::server_config(&identity, &anchors)?;
-        let mut scheduler = config.scheduler;
+        let mut scheduler = config.scheduler.clone();
         let in_state_dir = |source| StartError::StateDir {
             path: config.state_dir.clone().unwrap_or_default(),
             source,
@@ -161,12 +159,19 @@ impl Server {
                 scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &identity.peer().fingerprint)
             }
         }
-        if let Some(path) = config.node_file {
+        if let Some(path) = config.node_file.clone() {
             scheduler.nodes =
                 node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
         }
-        let listeners = open(&config.listen)?;
-        let (uuid, limits) = (scheduler.uuid, config.limits);
+        let mut listeners = open(&config.listen)?;
+        let http = match config.http.is_empty() {
+            true => None,
+            false => Some(load_http(&config, &identity, &anchors)?),
+        };
+        for &address in &config.http {
+            listeners.push(open_one(address, Speaks::Http)?);
+        }
+        let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         let cluster = configuration::load(config.configuration_uri.as_deref())?;
         let acceptor = Acceptor {
             tls: TlsAcceptor::from(tls),
@@ -189,10 +194,15 @@ impl Server {
         if let Some(store) = store {
             hub.keep_in(store).map_err(in_state_dir)?;
         }
+        let http = http.map(|tls| http::Acceptor {
+            tls: TlsAcceptor::from(tls),
+            door: HttpDoor::open(&hub),
+        });
         Ok(Self {
             hub,
             listeners,
             acceptor,
+            http,
             state_dir,
             heartbeat: config.heartbeat,
         })
@@ -203,7 +213,20 @@ impl Server {
     /// # Errors
     /// The system's.
     pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
-        self.listeners.iter().map(TcpListener::local_addr).collect()
+        self.addresses(Speaks::Ssntp)
+    }
+
+    /// The addresses it listens on for HTTP, with real ports.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn http_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.addresses(Speaks::Http)
+    }
+
+    fn addresses(&self, speaks: Speaks) -> io::Result<Vec<SocketAddr>> {
+        let listeners = self.listeners.iter().filter(|it| it.speaks == speaks);
+        listeners.map(|it| it.socket.local_addr()).collect()
     }
 
     /// The scheduler's own UUID.
@@ -233,7 +256,15 @@ impl Server {
         };
         let hub = || Arc::clone(&self.hub);
         let mut tasks = Tasks::default();
-        let accept = accept(self.listeners, hub(), self.acceptor, places);
+        if let Some(http) = &self.http {
+            let pump = Arc::clone(&http.door).pump();
+            tasks.spawn("wake readers of events", pump);
+        }
+        let ways = Ways {
+            frames: self.acceptor,
+            http: self.http,
+        };
+        let accept = accept(self.listeners, hub(), ways, places);
         tasks.spawn("accept connections", accept);
         let timekeeper = hub();
         tasks.spawn("keep time", async move { timekeeper.keep_time().await });
@@ -286,17 +317,58 @@ fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
     }
 }
 
-fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+/// Loads the scheduler's certificate, which must be one.
+fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
+    let warn = |said| warn!("{said}");
+    config.key_files.check(&config.cert, warn)?;
+    let identity = tls::load_identity(&config.cert)?;
+    let granted = identity.peer().roles;
+    if !granted.contains(Role::SCHEDULER) {
+        let path = config.cert.clone();
+        return Err(StartError::NotAScheduler { path, granted });
+    }
+    Ok(identity)
+}
+
+/// Loads what the HTTP door presents. What browsers would refuse is said, with the command that mends it.
+fn load_http(
+    config: &ServerConfig,
+    identity: &Identity,
+    anchors: &TrustAnchors,
+) -> Result<Arc<rustls::ServerConfig>, StartError> {
+    let own = match &config.http_cert {
+        Some(path) => {
+            config.key_files.check(path, |said| warn!("{said}"))?;
+            Some(tls::load_identity(path)?)
+        }
+        None => None,
+    };
+    let shown = own.as_ref().unwrap_or(identity);
+    if let Some(problem) = tls::refused_by_browsers(shown, anchors) {
+        warn!("{problem}");
+    }
+    Ok(tls::http_config(shown, anchors)?)
+}
+
+fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError> {
+    match listen(address) {
+        Ok(socket) => Ok(Listener { socket, speaks }),
+        Err(source) => Err(StartError::Listen { address, source }),
+    }
+}
+
+fn open(addresses: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
     if addresses.is_empty() {
         let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
         return match listen(everywhere) {
-            Ok(listener) => Ok(vec![listener]),
+            Ok(socket) => Ok(vec![Listener {
+                socket,
+                speaks: Speaks::Ssntp,
+            }]),
             // A machine without IPv6.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                let listener =
-                    listen(address).map_err(|source| StartError::Listen { address, source })?;
-                Ok(vec![listener])
+                Ok(vec![open_one(address, Speaks::Ssntp)?])
             }
             Err(source) => Err(StartError::Listen {
                 address: everywhere,
@@ -304,7 +376,7 @@ fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
             }),
         };
     }
-    let open = |&address| listen(address).map_err(|source| StartError::Listen { address, source });
+    let open = |&address| open_one(address, Speaks::Ssntp);
     addresses.iter().map(open).collect()
 }
 

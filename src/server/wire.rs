@@ -4,12 +4,14 @@
 mod changes;
 mod commands;
 mod ends;
+mod events;
 mod head;
 mod inputs;
 mod kinds;
 mod life;
 mod names;
 mod node_extras;
+mod ordered;
 mod parcels;
 mod refusals;
 mod render;
@@ -17,13 +19,14 @@ mod reports;
 mod starts;
 mod withheld;
 
+pub(super) use self::events::{EventVisitor, opened, visit};
 pub(super) use self::inputs::{input, too_long};
 pub(super) use self::kinds::kind_of;
 pub(super) use self::names::MAX_NAME_LEN;
+pub(super) use self::ordered::{Ordered, checked_start, ordered, start_of_json};
 #[cfg(feature = "test-support")]
 pub(super) use self::parcels::frame_of;
 pub(super) use self::parcels::parcel;
-#[cfg(feature = "test-support")]
 pub(super) use self::refusals::refused;
 pub(super) use self::refusals::{Place, twin};
 pub(super) use self::render::{cost, encode};

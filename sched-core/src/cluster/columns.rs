@@ -71,6 +71,11 @@ impl Columns {
         name.and_then(Option::as_deref).unwrap_or_default()
     }
 
+    /// Whether a name keeps its number whatever nodes have: one of the node file.
+    pub(crate) fn is_fixed(&self, column: ColumnId) -> bool {
+        self.fixed.contains(&column)
+    }
+
     /// Names that have a number.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()

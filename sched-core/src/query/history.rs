@@ -76,6 +76,12 @@ impl Scheduler {
         }
     }
 
+    /// The row of the latest run of an instance that is over, as far as it is remembered.
+    pub(super) fn last_run_row(&self, instance: &InstanceId) -> Option<InstanceView> {
+        let runs = self.instances.history(instance).filter_map(|(_, run)| run);
+        runs.last().map(|run| self.ended_row(run))
+    }
+
     fn ended_row(&self, run: &Run) -> InstanceView {
         InstanceView {
             instance_uuid: run.instance().to_string(),

@@ -122,6 +122,13 @@ impl Scheduler {
         None
     }
 
+    /// The row of one instance: of one that is there, wherever it is; else of its latest run that is over and remembered.
+    #[must_use]
+    pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceView> {
+        let row = self.instance_row(now, instance);
+        row.or_else(|| self.last_run_row(instance))
+    }
+
     /// The row of one instance, wherever it is.
     fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceView> {
         let kept = self.instances.get(instance);

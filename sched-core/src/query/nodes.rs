@@ -16,10 +16,10 @@ use crate::cluster::facts::LACKS_VM_TYPE;
 use crate::cluster::node::{Node, Pool, Presence};
 
 /// The status of a node whose connection has ended.
-const LOST: &str = "LOST";
+pub(super) const LOST: &str = "LOST";
 
 /// The status of a node that was connected before a restart of the scheduler, and may still return.
-const EXPECTED: &str = "EXPECTED";
+pub(super) const EXPECTED: &str = "EXPECTED";
 
 impl Scheduler {
     /// Adds the rows of nodes that match, from a place on; where the next page begins if there is more.

@@ -38,6 +38,14 @@ pub(crate) struct NewStart {
     start: PlacedStart,
 }
 
+impl Scheduler {
+    /// Whether an instance is on a node, or is one that the scheduler has to place.
+    #[must_use]
+    pub fn is_known(&self, instance: &InstanceId) -> bool {
+        self.known(instance) != Known::Nowhere
+    }
+}
+
 impl NewStart {
     pub(crate) fn as_start(&self) -> &PlacedStart {
         &self.start

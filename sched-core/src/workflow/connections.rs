@@ -35,7 +35,9 @@ impl Scheduler {
         }
         let configuration = self.peers.configuration(hello.dialect);
         self.send(id, Message::Connected { configuration });
-        self.notice(Notice::Connected(hello.uuid, hello.role));
+        if hello.uuid != self.config.uuid {
+            self.notice(Notice::Connected(hello.uuid, hello.role));
+        }
         let old = self.peers.connect(id, hello, now);
         if hello.role.intersects(LAUNCHER) {
             self.connect_node(now, id, &hello);

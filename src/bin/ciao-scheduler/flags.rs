@@ -81,6 +81,12 @@ pub(crate) struct DaemonFlags {
     /// Address to listen on, e.g. 127.0.0.1:8888; may be repeated [default: port 8888 on all interfaces]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
+    /// Address to listen on for HTTP, e.g. 127.0.0.1:8443; may be repeated [default: none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub(crate) http: Vec<SocketAddr>,
+    /// Certificate with its private key that is presented over HTTP [default: that of --cert]
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub(crate) http_cert: Option<PathBuf>,
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -191,6 +197,8 @@ impl DaemonFlags {
             ca_cert: self.cacert.clone(),
             key_files: KeyFiles::new(self.strict_files),
             listen: self.listen.clone(),
+            http: self.http.clone(),
+            http_cert: self.http_cert.clone(),
             configuration_uri: self.configuration_uri.clone(),
             node_file: self.node_file.clone(),
             state_dir: self.state_dir.clone(),

@@ -55,6 +55,9 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
         for address in server.local_addrs()? {
             info!("scheduler {} listens on {address}", server.uuid());
         }
+        for address in server.http_addrs()? {
+            info!("scheduler {} serves HTTP on {address}", server.uuid());
+        }
         if let Some(profile) = &mut profile {
             profile.begin().context("cannot start the profiler")?;
         }

@@ -92,6 +92,14 @@ impl TrustAnchors {
         &self.names
     }
 
+    /// Whether servers' certificates may be signed by all of them, as OpenSSL sees it.
+    pub(super) fn are_for_servers(&self) -> bool {
+        self.anchors.iter().all(|anchor| {
+            let x509 = identity::parse(&anchor.der);
+            x509.is_ok_and(|x509| identity::may_sign_servers(&x509))
+        })
+    }
+
     /// Whether a certificate (PEM or not, it is the DER form here) is one of these or is signed by one, at this time.
     ///
     /// # Errors

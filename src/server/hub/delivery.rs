@@ -118,6 +118,9 @@ impl Hub {
         message: Message,
     ) {
         let Some(peer) = self.peers.get(&to).map(|peer| Arc::clone(&peer)) else {
+            if let Some(door) = self.doors.get(&to) {
+                door.take(message);
+            }
             return;
         };
         let cost = wire::cost(&message);
@@ -154,6 +157,10 @@ impl Hub {
         };
         if let Some(sender) = sender.and_then(|sender| self.peers.get(&sender)) {
             return Some(sender.budget.charge(cost));
+        }
+        let door = sender.and_then(|sender| self.doors.get(&sender));
+        if let Some(budget) = door.as_ref().and_then(|door| door.budget()) {
+            return Some(budget.charge(cost));
         }
         let causer = turn.budget?;
         let is_copy = to.is_listener() && !Arc::ptr_eq(causer, &to.budget);

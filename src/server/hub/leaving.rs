@@ -72,6 +72,7 @@ impl Hub {
             self.dispatch(scheduler, turn);
         });
         self.finish(PeerState::is_node);
+        self.tell_leaving();
     }
 
     pub(in crate::server) fn is_shutting_down(&self) -> bool {

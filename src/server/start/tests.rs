@@ -43,6 +43,8 @@ impl Site {
 
     fn bind(&self, max_connections: usize) -> Server {
         Server::bind(ServerConfig {
+            http: Vec::new(),
+            http_cert: None,
             cert: self.path().join("scheduler.pem"),
             ca_cert: self.path().join("ca.pem"),
             key_files: KeyFiles::Lenient,

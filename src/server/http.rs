@@ -1,0 +1,35 @@
+//! The HTTP door: the second way in beside [`session`](super::session), for people's tools and programs that speak HTTP.
+//!
+//! ```text
+//! accept ── gate ── TLS ──┬── session   frames
+//!                         └── serve     HTTP/1.1 and 2: routes ── read, events       (VIEWER, OPERATOR)
+//!                                                             └── commands, starts   (OPERATOR)
+//! ```
+//!
+//! - [`routes`] is the table of all routes: method, path, who may, parameters, bodies, answers. The router, the role check and
+//!   the OpenAPI document are made from it, so that none of them knows more than the others.
+//! - Reading takes the core's lock in steps of a few rows ([`read`]); what is read is turned into JSON outside it.
+//! - Commands go to the core as those of peers do: each connection that sends one has a session of an operator ([`caller`]),
+//!   and what the core answers comes to the request that asked.
+//! - Events are those that a watching operator is sent, kept in a [`ring`] with numbers. A session of the scheduler's own, a
+//!   viewer, hears them.
+//! - What a request may cost is bounded in [`limits`].
+
+mod call;
+mod caller;
+mod commands;
+mod events;
+mod json;
+mod limits;
+mod openapi;
+mod probes;
+mod problem;
+mod progress;
+mod read;
+mod ring;
+mod routes;
+mod serve;
+mod starts;
+mod status;
+
+pub(super) use self::serve::{Acceptor, HttpDoor};

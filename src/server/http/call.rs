@@ -1,0 +1,297 @@
+//! One request: what it asks for, read and checked, and how its answer is made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use proto_frames::payload::Expression;
+use sched_model::value::{Field, Record};
+use serde_json::{Map, Value};
+
+use super::json::from_json;
+use super::limits::{MAX_SELECTORS, MAX_WAIT};
+use super::problem::Problem;
+use super::ring::EventId;
+use super::routes::{Kind, Param};
+use super::serve::{App, Connection};
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) app: Arc<App>,
+    pub(super) connection: Arc<Connection>,
+    /// What stands for `{id}` in its path.
+    pub(super) id: String,
+    pub(super) query: Parameters,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// What a query string says, as far as the route has it.
+#[derive(Debug, Default)]
+pub(super) struct Parameters(BTreeMap<&'static str, Vec<String>>);
+
+/// A request's answer, or why it has none.
+pub(super) type Answer = Result<Response, Problem>;
+
+impl Parameters {
+    /// Reads a query string.
+    ///
+    /// # Errors
+    /// A parameter that the route does not have, has once only, or does not take so.
+    pub(super) fn read(text: &str, known: &'static [Param]) -> Result<Self, Problem> {
+        let mut all: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        let pairs: Vec<(String, String)> =
+            serde_urlencoded(text).map_err(|error| Problem::parameter("", error))?;
+        for (name, value) in pairs {
+            let Some(param) = known.iter().find(|param| param.name == name) else {
+                let names: Vec<&str> = known.iter().map(|param| param.name).collect();
+                let detail = match names[..] {
+                    [] => "this takes no parameters".to_owned(),
+                    _ => format!("no such parameter; expected one of {}", names.join(", ")),
+                };
+                return Err(Problem::parameter(&name, detail));
+            };
+            check(param, &value)?;
+            let values = all.entry(param.name).or_default();
+            if param.kind != Kind::Selector && !values.is_empty() {
+                return Err(Problem::parameter(param.name, "given twice"));
+            }
+            if values.len() >= MAX_SELECTORS {
+                let detail = format!("at most {MAX_SELECTORS} are taken");
+                return Err(Problem::parameter(param.name, detail));
+            }
+            values.push(value);
+        }
+        Ok(Self(all))
+    }
+
+    /// The value of a parameter.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.first().map(String::as_str)
+    }
+
+    /// Whether a parameter is `true`, or is there without a value.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        matches!(self.text(name), Some("true" | ""))
+    }
+
+    /// A whole number. It was checked.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// The words of a list.
+    pub(super) fn words(&self, name: &str) -> Option<impl Iterator<Item = &str>> {
+        let words = self.text(name)?.split(',').map(str::trim);
+        Some(words.filter(|word| !word.is_empty()))
+    }
+
+    /// How long to wait for an outcome; zero where that was not asked for.
+    pub(super) fn wait(&self) -> Duration {
+        let wait = self.text("wait").map(humantime::parse_duration);
+        wait.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// What rows have to meet.
+    pub(super) fn selectors(&self) -> Vec<Expression> {
+        let texts = self.0.get("selector").into_iter().flatten();
+        texts.filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The fields of a row that are wanted; `None` = all.
+    ///
+    /// # Errors
+    /// One that rows do not have.
+    pub(super) fn fields(&self, known: &[Field]) -> Result<Option<Vec<&str>>, Problem> {
+        let Some(words) = self.words("fields") else {
+            return Ok(None);
+        };
+        let words: Vec<&str> = words.collect();
+        for word in &words {
+            if !known.iter().any(|field| field.key == *word) {
+                let known: Vec<&str> = known.iter().map(|field| field.key).collect();
+                let detail = format!("no field '{word}'; there are {}", known.join(", "));
+                return Err(Problem::parameter("fields", detail));
+            }
+        }
+        Ok(Some(words))
+    }
+}
+
+fn serde_urlencoded(text: &str) -> Result<Vec<(String, String)>, &'static str> {
+    let pairs = form_urlencoded::parse(text.as_bytes());
+    let pairs: Vec<(String, String)> = pairs.into_owned().collect();
+    let is_broken = |text: &String| text.contains('\u{fffd}');
+    match pairs
+        .iter()
+        .any(|(name, value)| is_broken(name) || is_broken(value))
+    {
+        true => Err("the query string is not UTF-8"),
+        false => Ok(pairs),
+    }
+}
+
+/// Refuses a value that a parameter does not take.
+fn check(param: &Param, value: &str) -> Result<(), Problem> {
+    let bad = |detail: String| Err(Problem::parameter(param.name, detail));
+    match param.kind {
+        Kind::Text => Ok(()),
+        Kind::Flag => match value {
+            "true" | "false" | "" => Ok(()),
+            _ => bad(format!("expected true or false, found '{value}'")),
+        },
+        Kind::Number { min, max } => match value.parse::<u32>() {
+            Ok(number) if (min..=max).contains(&number) => Ok(()),
+            _ => bad(format!(
+                "expected a whole number from {min} to {max}, found '{value}'"
+            )),
+        },
+        Kind::Wait => match humantime::parse_duration(value) {
+            Ok(wait) if wait <= MAX_WAIT => Ok(()),
+            Ok(_) => bad(format!("longer than {MAX_WAIT:?}")),
+            Err(error) => bad(format!("expected a time such as 30s: {error}")),
+        },
+        Kind::Selector => match value.parse::<Expression>() {
+            Ok(_) => Ok(()),
+            Err(error) => bad(error.to_string()),
+        },
+        Kind::Words(known) => {
+            let mut words = value
+                .split(',')
+                .map(str::trim)
+                .filter(|word| !word.is_empty());
+            match words.find(|word| !known.is_empty() && !known.contains(word)) {
+                Some(word) => bad(format!("'{word}' is none of {}", known.join(", "))),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+impl Call {
+    /// The body as a record; the default where there is none.
+    ///
+    /// # Errors
+    /// It is no JSON, or not of this shape.
+    pub(super) fn record<T: Record>(&self, name: &str) -> Result<T, Problem> {
+        if self.body.is_empty() {
+            return Ok(T::default());
+        }
+        from_json(name, &self.json()?)
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn json(&self) -> Result<Value, Problem> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Problem::invalid_payload("", format!("not valid JSON: {error}")))
+    }
+
+    /// The media type of the body, without parameters; empty where it is not said.
+    pub(super) fn media_type(&self) -> String {
+        let value = self.headers.get(header::CONTENT_TYPE);
+        let text = value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let plain = text.split(';').next().unwrap_or_default().trim();
+        plain.to_ascii_lowercase()
+    }
+}
+
+/// An answer with this content, which holds at a place in the stream of events.
+pub(super) fn answer(status: StatusCode, at: EventId, mut content: Map<String, Value>) -> Response {
+    content.insert("sequence".to_owned(), at.to_string().into());
+    let mut response = json_response(status, &Value::Object(content));
+    if let Ok(value) = HeaderValue::from_str(&at.to_string()) {
+        response.headers_mut().insert("ciao-sequence", value);
+    }
+    response
+}
+
+/// An answer about one thing.
+pub(super) fn answer_with(status: StatusCode, at: EventId, key: &str, value: Value) -> Response {
+    let mut content = Map::new();
+    content.insert(key.to_owned(), value);
+    answer(status, at, content)
+}
+
+/// JSON as an answer.
+pub(super) fn json_response(status: StatusCode, value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Text as an answer.
+pub(super) fn text_response(
+    status: StatusCode,
+    kind: &'static str,
+    text: impl Into<Body>,
+) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Whether a row meets all expressions. A key is that of a label, else of a field of the row.
+pub(super) fn meets(row: &Map<String, Value>, selectors: &[Expression]) -> bool {
+    selectors.iter().all(|selector| {
+        let test = selector.test();
+        let labels = row
+            .get("labels")
+            .and_then(|labels| labels.get(selector.key()));
+        let found = labels.or_else(|| row.get(selector.key()));
+        let holds = |value: &Value| match value {
+            Value::String(text) => test.holds_for(text),
+            Value::Null => false,
+            plain => test.holds_for(&plain.to_string()),
+        };
+        let any = match found {
+            Some(Value::Array(values)) => values.iter().any(holds),
+            Some(value) => holds(value),
+            None => false,
+        };
+        any != test.is_negative()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row() -> Map<String, Value> {
+        let row = json!({"status": "READY", "vcpus_free": 4, "labels": {"zone": ["a", "b"]}});
+        row.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_selector_is_about_labels_and_then_about_fields() {
+        for (text, expected) in [
+            ("zone = a", true),
+            ("zone != a", false),
+            ("zone = c", false),
+            ("status = READY", true),
+            ("vcpus_free >= 4", true),
+            ("vcpus_free > 4", false),
+            ("rack not exists", true),
+            ("rack exists", false),
+            ("rack != r7", true),
+        ] {
+            let selector: Expression = text.parse().unwrap();
+            assert_eq!(meets(&row(), &[selector]), expected, "{text}");
+        }
+        assert!(meets(&row(), &[]));
+    }
+}

@@ -1,0 +1,257 @@
+//! The vocabulary's types as JSON: [`to_json`] writes, [`from_json`] reads what a request says, strictly.
+
+use std::collections::BTreeMap;
+
+use sched_model::value::{FieldReader, Record, Text, Value as Typed, ValueReader, ValueWriter};
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+
+/// A mapping with known keys as JSON.
+pub(super) fn to_json<T: Record>(record: &T) -> Map<String, Value> {
+    let mut writer = Writer::default();
+    record.write_fields(&mut writer);
+    writer.fields
+}
+
+/// A value being written: itself, or the fields of the mapping that it is.
+#[derive(Default)]
+struct Writer {
+    value: Value,
+    fields: Map<String, Value>,
+}
+
+fn value<T: Typed>(typed: &T) -> Value {
+    let mut writer = Writer::default();
+    typed.write(&mut writer);
+    writer.value
+}
+
+impl ValueWriter for Writer {
+    fn write_text(&mut self, text: &str) {
+        self.value = text.into();
+    }
+
+    fn write_int(&mut self, value: i128) {
+        self.value = match (i64::try_from(value), u64::try_from(value)) {
+            (Ok(value), _) => value.into(),
+            (_, Ok(value)) => value.into(),
+            _ => value.to_string().into(),
+        };
+    }
+
+    fn write_bool(&mut self, value: bool) {
+        self.value = value.into();
+    }
+
+    fn write_null(&mut self) {
+        self.value = Value::Null;
+    }
+
+    fn write_list<T: Typed>(&mut self, items: &[T]) {
+        self.value = items.iter().map(value).collect();
+    }
+
+    fn write_entries<T: Typed>(&mut self, entries: &BTreeMap<String, T>) {
+        let entries = entries.iter().map(|(key, it)| (key.clone(), value(it)));
+        self.value = Value::Object(entries.collect());
+    }
+
+    fn write_record<T: Record>(&mut self, record: &T) {
+        self.value = Value::Object(to_json(record));
+    }
+
+    fn write_field<T: Typed>(&mut self, key: &str, field: &T) {
+        self.fields.insert(key.to_owned(), value(field));
+    }
+}
+
+/// A mapping with known keys from JSON. Every key must be known; an absent one has its default.
+///
+/// # Errors
+/// Which field is wrong and why.
+pub(super) fn from_json<T: Record>(path: &str, value: &Value) -> Result<T, Problem> {
+    Reader { path, value }.read_record()
+}
+
+/// A value being read, and where it stands.
+struct Reader<'a> {
+    path: &'a str,
+    value: &'a Value,
+}
+
+impl Reader<'_> {
+    fn expected(&self, what: &str) -> Problem {
+        let found = match self.value {
+            Value::Null => "null".to_owned(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            plain => format!("`{}`", sched_model::cut::shorten(&plain.to_string())),
+        };
+        Problem::invalid_payload(self.path, format!("expected {what}, found {found}"))
+    }
+}
+
+impl ValueReader for Reader<'_> {
+    type Error = Problem;
+
+    fn read_text<T: Text>(self) -> Result<T, Problem> {
+        let parsed = match self.value {
+            Value::Null => T::null(),
+            Value::String(text) => T::parse(text),
+            _ => return Err(self.expected(T::EXPECTED)),
+        };
+        parsed.map_err(|fault| Problem::invalid_data(self.path, fault))
+    }
+
+    fn read_int<T: TryFrom<i128> + Default>(self, expected: &'static str) -> Result<T, Problem> {
+        let number = match self.value {
+            Value::Null => return Ok(T::default()),
+            Value::Number(number) => number,
+            _ => return Err(self.expected(expected)),
+        };
+        let whole = number.as_i64().map(i128::from);
+        let whole = whole.or_else(|| number.as_u64().map(i128::from));
+        let value = whole.and_then(|whole| T::try_from(whole).ok());
+        value.ok_or_else(|| self.expected(expected))
+    }
+
+    fn read_bool(self) -> Result<bool, Problem> {
+        match self.value {
+            Value::Null => Ok(false),
+            Value::Bool(value) => Ok(*value),
+            _ => Err(self.expected("true or false")),
+        }
+    }
+
+    fn read_optional<T: Typed>(self) -> Result<Option<T>, Problem> {
+        match self.value {
+            Value::Null => Ok(None),
+            _ => T::read(self).map(Some),
+        }
+    }
+
+    fn read_list<T: Typed>(self) -> Result<Vec<T>, Problem> {
+        let items = match self.value {
+            Value::Null => return Ok(Vec::new()),
+            Value::Array(items) => items,
+            _ => return Err(self.expected("a list")),
+        };
+        let read = |(at, value): (usize, &Value)| {
+            let path = format!("{}[{at}]", self.path);
+            T::read(Reader { path: &path, value })
+        };
+        items.iter().enumerate().map(read).collect()
+    }
+
+    fn read_entries<T: Typed>(self) -> Result<BTreeMap<String, T>, Problem> {
+        let entries = match self.value {
+            Value::Null => return Ok(BTreeMap::new()),
+            Value::Object(entries) => entries,
+            _ => return Err(self.expected("an object")),
+        };
+        let read = |(key, value): (&String, &Value)| {
+            let path = format!("{}.{key}", self.path);
+            Ok((key.clone(), T::read(Reader { path: &path, value })?))
+        };
+        entries.iter().map(read).collect()
+    }
+
+    fn read_record<T: Record>(self) -> Result<T, Problem> {
+        let mut record = T::default();
+        let fields = match self.value {
+            Value::Null => return Ok(record),
+            Value::Object(fields) => fields,
+            _ => return Err(self.expected("an object")),
+        };
+        for (key, value) in fields {
+            let mut field = Field {
+                path: self.path,
+                value,
+            };
+            if !record.set(key, &mut field)? {
+                let known: Vec<&str> = T::FIELDS.iter().map(|field| field.key).collect();
+                let path = joined(self.path, key);
+                let detail = format!("no such key; expected one of {}", known.join(", "));
+                return Err(Problem::invalid_data(&path, detail));
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// One field of a mapping being read.
+struct Field<'a> {
+    path: &'a str,
+    value: &'a Value,
+}
+
+impl FieldReader for Field<'_> {
+    type Error = Problem;
+
+    fn read_field<T: Typed>(&mut self, key: &str) -> Result<T, Problem> {
+        let path = joined(self.path, key);
+        T::read(Reader {
+            path: &path,
+            value: self.value,
+        })
+    }
+}
+
+fn joined(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sched_model::{InstanceView, Migrate, NodeView, PlacementState, Update};
+    use serde_json::{Value, json};
+
+    use super::{from_json, to_json};
+
+    #[test]
+    fn a_row_has_the_keys_that_every_other_format_gives_it() {
+        let row = NodeView {
+            node_uuid: "n".to_owned(),
+            labels: [("zone".to_owned(), vec!["a".to_owned()])].into(),
+            ..NodeView::default()
+        };
+        let json = Value::Object(to_json(&row));
+        assert_eq!(json["node_uuid"], "n");
+        assert_eq!(json["labels"], json!({"zone": ["a"]}));
+        assert_eq!(json["mem_total_mb"], -1);
+        assert_eq!(json.get("fault"), None, "left out while it is empty");
+        let row = InstanceView {
+            state: PlacementState::Running,
+            position: Some(u64::MAX),
+            ..InstanceView::default()
+        };
+        let json = to_json(&row);
+        assert_eq!(json["state"], "running");
+        assert_eq!(json["position"], u64::MAX);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_named_by_its_field() {
+        let read: Migrate = from_json("migrate", &json!({"target_node_uuid": "n"})).unwrap();
+        assert_eq!(read.target_node_uuid, "n");
+        for (bad, field) in [
+            (json!({"target_node": "n"}), "migrate.target_node"),
+            (json!({"target_node_uuid": 7}), "migrate.target_node_uuid"),
+            (json!({"deadline": "soon"}), "migrate.deadline"),
+            (json!([]), "migrate"),
+        ] {
+            let problem = from_json::<Migrate>("migrate", &bad).unwrap_err();
+            assert_eq!(problem.field(), Some(field), "{bad}");
+        }
+        let bad = json!({"resources": {"gpu": "two"}});
+        let problem = from_json::<Update>("update", &bad).unwrap_err();
+        assert_eq!(problem.field(), Some("update.resources.gpu"));
+        let bad = json!({"mem_mb": 1.5});
+        let problem = from_json::<Update>("update", &bad).unwrap_err();
+        assert_eq!(problem.field(), Some("update.mem_mb"));
+    }
+}

@@ -1,0 +1,71 @@
+//! Every limit of the HTTP door, with the reason for it.
+
+use std::time::Duration;
+
+/// Bytes of a request's head, and of what is read and written in one go on a connection of HTTP/1.1: a browser's headers are
+/// some 2 KiB. It bounds what a connection takes that stalls in the middle of either.
+pub(super) const MAX_HEAD: usize = 16 * 1024;
+
+/// Bytes of a request's body: what the first document of a START may have.
+pub(super) const MAX_BODY: usize = 256 * 1024;
+
+/// How long a request's body may take to come.
+pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a connection may take for a request's head, and stay without a request.
+pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Requests under way at once on a connection of HTTP/2.
+pub(super) const MAX_STREAMS: u32 = 64;
+
+/// Bytes that wait on one stream of HTTP/2 for its reader.
+pub(super) const STREAM_BUFFER: usize = 16 * 1024;
+
+/// Bytes of a request's body that may be on their way on one stream of HTTP/2.
+pub(super) const STREAM_WINDOW: u32 = 64 * 1024;
+
+/// The same of a whole connection.
+pub(super) const CONNECTION_WINDOW: u32 = 256 * 1024;
+
+/// How often a silent connection of HTTP/2 is asked whether its peer is still there, and how long the answer may take.
+pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// Rows asked of the core under one turn of its lock: well below a millisecond.
+pub(super) const ROWS_PER_STEP: u32 = 200;
+
+/// Steps of one page. A selector that few rows meet is not to keep a request going for ever: what was found by then is
+/// answered, with where to go on.
+pub(super) const MAX_STEPS: usize = 50;
+
+/// Selectors of one request.
+pub(super) const MAX_SELECTORS: usize = 16;
+
+/// Longest `?wait=`.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(300);
+
+/// Requests that wait for the outcome of a command at once; further ones are answered at once.
+pub(super) const MAX_WAITING: usize = 1024;
+
+/// How often a request that waits looks how things stand, beside whenever something happens.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a command waits until what its connection has sent before has left for the launchers.
+pub(super) const BUDGET_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Answers of the core that one request keeps; a command has at most a handful.
+pub(super) const MAX_ANSWERS: usize = 16;
+
+/// STARTs remembered by instance, to know the same one when it comes again: 100 bytes each.
+pub(super) const MAX_POSTED: usize = 65_536;
+
+/// Bytes of events handed to a stream in one go.
+pub(super) const EVENT_CHUNK: usize = 8 * 1024;
+
+/// Events looked at in one go for one stream.
+pub(super) const EVENTS_PER_LOOK: usize = 64;
+
+/// How often a stream without events says that it is still there, so that neither end nor anything between takes it for dead.
+pub(super) const EVENT_HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How long the core may take to answer before the scheduler counts as not ready.
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,276 @@
+//! `GET /v1/openapi.json`: the interface as an OpenAPI 3.1 document, made from the table of routes and the shapes of the types
+//! that handlers read and write.
+
+use std::sync::LazyLock;
+
+use axum::http::StatusCode;
+use proto_frames::payload::Start;
+use sched_model::value::{Field, Record, Shape};
+use serde_json::{Map, Value, json};
+
+use super::call::{Answer, Call, text_response};
+use super::routes::{Access, Body, Content, Kind, Param, ROUTES, Route};
+use super::serve::now;
+
+/// The document, which never changes.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
+
+/// GET /v1/openapi.json.
+pub(super) fn openapi(_: Call) -> impl Future<Output = Answer> {
+    let text = DOCUMENT.as_str();
+    now(Ok(text_response(StatusCode::OK, "application/json", text)))
+}
+
+fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ciao-scheduler",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Nodes, instances and the queue of a cluster, commands on them, and events. Every peer presents a \
+                certificate; its roles say what it may do.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"mutualTLS": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {"mutualTLS": {"type": "mutualTLS"}},
+            "responses": {"Problem": {
+                "description": "What is wrong, and what helps (RFC 9457).",
+                "content": {"application/problem+json": {"schema": reference("Problem")}},
+            }},
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let mut parameters: Vec<Value> = route.params.iter().map(parameter).collect();
+    if route.path.contains("{id}") {
+        parameters.insert(
+            0,
+            json!({
+                "name": "id",
+                "in": "path",
+                "required": true,
+                "schema": {"type": "string", "minLength": 1},
+            }),
+        );
+    }
+    if route.path == "/v1/events" {
+        parameters.push(json!({
+            "name": "Last-Event-ID",
+            "in": "header",
+            "description": "The id of the last event that was received.",
+            "schema": {"type": "string"},
+        }));
+    }
+    let who = match route.access {
+        Access::Anybody => "every peer",
+        Access::Read => "VIEWER, OPERATOR",
+        Access::Command => "OPERATOR",
+    };
+    let mut operation = json!({
+        "operationId": operation_id(route),
+        "summary": route.about,
+        "x-roles": who,
+        "parameters": parameters,
+        "responses": responses(route),
+    });
+    match route.body {
+        None => {}
+        Some(Body::Start) => {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": {
+                    "application/json": {"schema": reference("StartRequest")},
+                    "application/yaml": {"schema": {"type": "string"}},
+                },
+            });
+        }
+        Some(Body::Keys(name, _)) => {
+            operation["requestBody"] = json!({
+                "required": false,
+                "content": {"application/json": {"schema": reference(name)}},
+            });
+        }
+    }
+    operation
+}
+
+/// `get_v1_instances_id_history`.
+fn operation_id(route: &Route) -> String {
+    let path = route
+        .path
+        .replace(['{', '}', '.'], "")
+        .replace(['/', '-'], "_");
+    format!("{}{path}", route.method.to_ascii_lowercase())
+}
+
+fn parameter(param: &Param) -> Value {
+    let schema = match param.kind {
+        Kind::Text | Kind::Wait => json!({"type": "string"}),
+        Kind::Flag => json!({"type": "boolean"}),
+        Kind::Number { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Selector => json!({"type": "array", "items": {"type": "string"}}),
+        Kind::Words([]) => {
+            json!({"type": "array", "items": {"type": "string"}})
+        }
+        Kind::Words(known) => json!({"type": "array", "items": {"type": "string", "enum": known}}),
+    };
+    let is_list = matches!(param.kind, Kind::Words(_));
+    json!({
+        "name": param.name,
+        "in": "query",
+        "description": param.about,
+        "schema": schema,
+        "style": "form",
+        "explode": !is_list,
+    })
+}
+
+fn responses(route: &Route) -> Value {
+    let (status, content) = match route.content {
+        Content::Page(name, _) => ("200", json_content(&page(reference(name)))),
+        Content::One(key, name, _) => ("200", json_content(&one(key, &reference(name)))),
+        Content::Outcome(key, name, _) => ("202", json_content(&outcome(key, &reference(name)))),
+        Content::Object => ("200", json_content(&json!({"type": "object"}))),
+        Content::Other(kind) => {
+            let kind = kind.split(';').next().unwrap_or(kind);
+            ("200", json!({kind: {"schema": {"type": "string"}}}))
+        }
+    };
+    let mut responses = Map::new();
+    let described = json!({"description": route.about, "content": content});
+    if status == "202" {
+        let mut taken = described.clone();
+        taken["description"] =
+            "It is taken in; `follow` says where to see what comes of it.".into();
+        responses.insert("202".to_owned(), taken);
+    }
+    responses.insert("200".to_owned(), described);
+    if route.path == "/readyz" {
+        let unready = json!({
+            "description": "A condition does not hold.",
+            "content": json_content(&json!({"type": "object"})),
+        });
+        responses.insert("503".to_owned(), unready);
+    }
+    let problem = json!({"$ref": "#/components/responses/Problem"});
+    responses.insert("default".to_owned(), problem);
+    Value::Object(responses)
+}
+
+fn json_content(schema: &Value) -> Value {
+    json!({"application/json": {"schema": schema}})
+}
+
+fn page(item: Value) -> Value {
+    json!({
+        "type": "object",
+        "required": ["items", "next", "sequence"],
+        "properties": {
+            "items": {"type": "array", "items": item},
+            "next": {"type": ["string", "null"], "description": "Where the next page begins; null on the last."},
+            "sequence": reference("Sequence"),
+        },
+    })
+}
+
+fn one(key: &str, item: &Value) -> Value {
+    json!({
+        "type": "object",
+        "required": [key, "sequence"],
+        "properties": {key: item, "sequence": reference("Sequence")},
+    })
+}
+
+fn outcome(key: &str, item: &Value) -> Value {
+    json!({
+        "type": "object",
+        "required": [key, "sequence", "follow"],
+        "properties": {
+            key: {"anyOf": [item, {"type": "null"}]},
+            "sequence": reference("Sequence"),
+            "follow": {"type": "string"},
+        },
+    })
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn schemas() -> Value {
+    let mut schemas = Map::new();
+    for route in ROUTES {
+        if let Content::Page(name, fields)
+        | Content::One(_, name, fields)
+        | Content::Outcome(_, name, fields) = route.content
+        {
+            schemas.insert(name.to_owned(), record(fields));
+        }
+        if let Some(Body::Keys(name, fields)) = route.body {
+            let mut schema = record(fields);
+            schema["additionalProperties"] = false.into();
+            schemas.insert(name.to_owned(), schema);
+        }
+    }
+    let start = json!({
+        "type": "object",
+        "required": ["start"],
+        "properties": {"start": record(Start::FIELDS)},
+    });
+    schemas.insert("StartRequest".to_owned(), start);
+    let sequence = json!({
+        "type": "string",
+        "description": "The place in the stream of events at which an answer holds: an event's id.",
+        "pattern": "^[0-9a-f]{8}-[0-9]+$",
+    });
+    schemas.insert("Sequence".to_owned(), sequence);
+    let text = json!({"type": "string"});
+    let problem = json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "reason"],
+        "properties": {
+            "type": text, "title": text, "status": {"type": "integer"}, "detail": text,
+            "reason": {"type": "string", "description": "The scheduler's word for it."},
+            "field": {"type": "string", "description": "The field or parameter at fault."},
+            "help": {"type": "string", "description": "What helps."},
+        },
+    });
+    schemas.insert("Problem".to_owned(), problem);
+    Value::Object(schemas)
+}
+
+fn record(fields: &[Field]) -> Value {
+    let properties = fields
+        .iter()
+        .map(|field| (field.key.to_owned(), shape(&field.shape)));
+    let properties: Map<String, Value> = properties.collect();
+    json!({"type": "object", "properties": properties})
+}
+
+fn shape(of: &Shape) -> Value {
+    match of {
+        Shape::Text => json!({"type": "string"}),
+        Shape::Bool => json!({"type": "boolean"}),
+        Shape::Int { min, max } => {
+            let bounds = (i64::try_from(*min), u64::try_from(*max));
+            match bounds {
+                (Ok(min), Ok(max)) => json!({"type": "integer", "minimum": min, "maximum": max}),
+                _ => json!({"type": "integer"}),
+            }
+        }
+        Shape::Record(fields) => record(fields),
+        Shape::Entries(of) => json!({"type": "object", "additionalProperties": shape(of)}),
+        Shape::List(of) => json!({"type": "array", "items": shape(of)}),
+        Shape::Any => json!({}),
+    }
+}

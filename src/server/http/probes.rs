@@ -1,0 +1,69 @@
+//! `/livez` and `/readyz`: whether the process answers, and whether it can do its work.
+
+use axum::http::StatusCode;
+use proto_frames::payload::StoreState;
+use serde_json::{Value, json};
+
+use super::call::{Answer, Call, json_response, text_response};
+use super::limits::READY_WITHIN;
+use super::serve::now;
+
+/// GET /livez. Never asks the core.
+pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {
+    now(Ok(text_response(StatusCode::OK, "text/plain", "ok\n")))
+}
+
+/// One condition: its name, whether it holds, more about it.
+type Check = (&'static str, bool, String);
+
+/// GET /readyz.
+pub(super) async fn readyz(call: Call) -> Answer {
+    let hub = std::sync::Arc::clone(&call.app.hub);
+    let look = move || {
+        hub.read_within(READY_WITHIN, |scheduler, now| {
+            (scheduler.glance().is_recovering, scheduler.store(now))
+        })
+    };
+    let found = tokio::task::spawn_blocking(look).await.ok().flatten();
+    let is_leaving = call.app.hub.is_shutting_down();
+    let mut checks: Vec<Check> = Vec::new();
+    let mut check = |name, holds, detail: &str| checks.push((name, holds, detail.to_owned()));
+    match found {
+        None => check("core", false, "it did not answer within a second"),
+        Some((is_recovering, store)) => {
+            check("core", true, "");
+            let detail = match is_recovering {
+                true => "nodes that were connected before the restart are coming back",
+                false => "",
+            };
+            check("recovery", !is_recovering, detail);
+            let is_durable = store.state != StoreState::Refused;
+            let detail = match store.state {
+                StoreState::Memory => "there is no state directory: state is in memory only",
+                _ => &store.detail,
+            };
+            check("store", is_durable, detail);
+        }
+    }
+    check(
+        "role",
+        !is_leaving,
+        if is_leaving { "leaving" } else { "active" },
+    );
+    let is_ready = checks.iter().all(|(_, holds, _)| *holds);
+    let status = match is_ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let is_verbose = call.query.flag("verbose");
+    let shown = checks
+        .into_iter()
+        .filter(|(_, holds, _)| is_verbose || !holds);
+    let shown: Value = shown
+        .map(|(name, holds, detail)| json!({"name": name, "ok": holds, "detail": detail}))
+        .collect();
+    Ok(json_response(
+        status,
+        &json!({"ready": is_ready, "checks": shown}),
+    ))
+}

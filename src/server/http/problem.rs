@@ -1,0 +1,286 @@
+//! What goes wrong, as problem documents (RFC 9457): the reason in the core's word, the field at fault, what helps.
+
+use std::fmt::Display;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use proto_frames::payload::{
+    CommandFailure, CommandFailureReason, DeleteFailure, DeleteFailureReason, PayloadError,
+    PayloadErrorKind, RefusalReason, StartFailure, StartFailureReason,
+};
+use sched_model::value::Record;
+use serde_json::{Map, Value};
+
+use super::json::to_json;
+use crate::server::wire;
+use sched_core::{Fault, Malformed, Refused};
+
+/// What stands before a reason in the `type` of a document.
+const TYPE: &str = "urn:ciao:problem:";
+
+/// Why a request has no better answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Problem(Box<What>);
+
+/// What a problem document says.
+#[derive(Debug, Clone, PartialEq)]
+struct What {
+    status: StatusCode,
+    reason: String,
+    detail: String,
+    field: Option<String>,
+    help: Option<String>,
+    /// What more is known of it, in the form that other doors tell it.
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem with this reason.
+    pub(super) fn new(status: StatusCode, reason: &str, detail: impl Display) -> Self {
+        Self(Box::new(What {
+            status,
+            reason: reason.to_owned(),
+            detail: detail.to_string(),
+            field: None,
+            help: None,
+            more: Map::new(),
+        }))
+    }
+
+    /// A request that could not be read as what it should be.
+    pub(super) fn invalid_payload(field: &str, detail: impl Display) -> Self {
+        let problem = Self::new(StatusCode::BAD_REQUEST, "invalid_payload", detail);
+        problem.at(field)
+    }
+
+    /// A value that is missing or absurd.
+    pub(super) fn invalid_data(field: &str, detail: impl Display) -> Self {
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_data", detail);
+        problem.at(field)
+    }
+
+    /// A parameter of the query string that cannot be used.
+    pub(super) fn parameter(name: &str, detail: impl Display) -> Self {
+        let problem = Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", detail);
+        problem
+            .at(name)
+            .with_help("GET /v1/openapi.json has every parameter")
+    }
+
+    /// There is no such thing.
+    pub(super) fn not_found(reason: &str, detail: impl Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, reason, detail)
+    }
+
+    /// The scheduler is about to leave.
+    pub(super) fn leaving() -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "leaving", "the scheduler is shutting down")
+            .with_help("send it again to the scheduler that takes its place")
+    }
+
+    /// As much is under way as may be.
+    pub(super) fn busy(detail: impl Display) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many", detail)
+            .with_help("send it again in a moment")
+    }
+
+    /// The field at fault.
+    #[must_use]
+    pub(super) fn at(mut self, field: &str) -> Self {
+        self.0.field = (!field.is_empty()).then(|| field.to_owned());
+        self
+    }
+
+    /// What helps.
+    #[must_use]
+    pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.0.help = Some(help.into());
+        self
+    }
+
+    fn with(mut self, record: &impl Record) -> Self {
+        self.0.more = to_json(record);
+        self
+    }
+
+    /// The field at fault, where there is one.
+    #[cfg(test)]
+    pub(super) fn field(&self) -> Option<&str> {
+        self.0.field.as_deref()
+    }
+
+    /// The same as a document.
+    pub(super) fn document(&self) -> Value {
+        let mut document = self.0.more.clone();
+        let mut put = |key: &str, value: Value| document.insert(key.to_owned(), value);
+        put("type", format!("{TYPE}{}", self.0.reason).into());
+        put("title", title(&self.0.reason, self.0.status).into());
+        put("status", self.0.status.as_u16().into());
+        put("detail", self.0.detail.clone().into());
+        put("reason", self.0.reason.clone().into());
+        if let Some(field) = &self.0.field {
+            put("field", field.clone().into());
+        }
+        if let Some(help) = &self.0.help {
+            put("help", help.clone().into());
+        }
+        Value::Object(document)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.document().to_string()));
+        *response.status_mut() = self.0.status;
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// A reason in a few words, the same for every problem of its kind.
+fn title(reason: &str, status: StatusCode) -> String {
+    match reason {
+        "" => status.canonical_reason().unwrap_or("problem").to_owned(),
+        reason => reason.replace('_', " "),
+    }
+}
+
+impl From<PayloadError> for Problem {
+    fn from(error: PayloadError) -> Self {
+        let detail = error.fault.to_string();
+        match error.kind() {
+            PayloadErrorKind::InvalidPayload => Self::invalid_payload(&error.key, detail),
+            PayloadErrorKind::InvalidData => Self::invalid_data(&error.key, detail),
+        }
+    }
+}
+
+impl From<Malformed> for Problem {
+    fn from(malformed: Malformed) -> Self {
+        let text = malformed.detail.to_string();
+        // The edge writes `key: what is wrong` or `key, line 1 column 2: what is wrong`.
+        let (place, detail) = text.split_once(": ").unwrap_or(("", &text));
+        let key = place.split(", ").next().unwrap_or_default();
+        let is_key = !key.is_empty() && !key.contains(' ');
+        let (field, detail) = if is_key { (key, detail) } else { ("", &*text) };
+        match malformed.fault {
+            Fault::TooLong => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", detail),
+            Fault::Payload => Self::invalid_payload(field, detail),
+            Fault::Data => Self::invalid_data(field, detail),
+        }
+    }
+}
+
+impl From<&Refused> for Problem {
+    fn from(refused: &Refused) -> Self {
+        let told = wire::refused(refused);
+        let status = match told.reason {
+            RefusalReason::NotPermitted => StatusCode::FORBIDDEN,
+            RefusalReason::NoSuchNode => StatusCode::NOT_FOUND,
+            RefusalReason::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            RefusalReason::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            RefusalReason::NotRecorded => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalReason::NotMaster | RefusalReason::Unsupported => StatusCode::CONFLICT,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self::new(status, told.reason.as_str(), told.detail)
+    }
+}
+
+impl From<&StartFailure> for Problem {
+    fn from(failure: &StartFailure) -> Self {
+        use StartFailureReason as Reason;
+        let status = match failure.reason {
+            Reason::InvalidPayload => StatusCode::BAD_REQUEST,
+            Reason::InvalidData => StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::AlreadyRunning | Reason::InstanceExists => StatusCode::CONFLICT,
+            Reason::ImageFailure | Reason::LaunchFailure | Reason::NetworkFailure => {
+                StatusCode::BAD_GATEWAY
+            }
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let detail = failure.detail.clone().unwrap_or_default();
+        let problem = Self::new(status, failure.reason.as_str(), detail);
+        let help = match failure.reason {
+            _ if failure.never => "no node is large enough: ask for less, or add such a node",
+            Reason::FullCloud | Reason::FullComputeNode => {
+                "let it wait for room with scheduling.queue; POST /v1/explain says what is missing"
+            }
+            Reason::NoComputeNodes | Reason::NoNetworkNodes => "connect a launcher",
+            Reason::QueueTimeout => "let it wait longer, or make room",
+            _ => return problem.with(failure),
+        };
+        problem.with_help(help).with(failure)
+    }
+}
+
+impl From<&DeleteFailure> for Problem {
+    fn from(failure: &DeleteFailure) -> Self {
+        let status = match failure.reason {
+            DeleteFailureReason::NoInstance => StatusCode::NOT_FOUND,
+            DeleteFailureReason::InvalidPayload => StatusCode::BAD_REQUEST,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let detail = format!(
+            "no instance '{}' is there to be deleted",
+            failure.instance_uuid
+        );
+        Self::new(status, failure.reason.as_str(), detail).with(failure)
+    }
+}
+
+impl From<&CommandFailure> for Problem {
+    fn from(failure: &CommandFailure) -> Self {
+        let status = match failure.reason {
+            CommandFailureReason::NoInstance => StatusCode::NOT_FOUND,
+            CommandFailureReason::InvalidData => StatusCode::UNPROCESSABLE_ENTITY,
+            CommandFailureReason::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            CommandFailureReason::Failed => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::CONFLICT,
+        };
+        let problem = Self::new(status, failure.reason.as_str(), &failure.detail);
+        problem.with(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Malformed, Problem};
+
+    #[test]
+    fn a_problem_names_the_field_that_the_edge_names() {
+        for (text, field, detail) in [
+            (
+                "start.requirements.mem_mb, line 3 column 9: negative: -1",
+                Some("start.requirements.mem_mb"),
+                "negative: -1",
+            ),
+            (
+                "query.limit: 0 is outside 1 to 1000",
+                Some("query.limit"),
+                "0 is outside 1 to 1000",
+            ),
+            ("two words: and more", None, "two words: and more"),
+        ] {
+            let problem = Problem::from(Malformed {
+                fault: Fault::Data,
+                instance: None,
+                detail: text.into(),
+            });
+            assert_eq!((problem.field(), &*problem.0.detail), (field, detail));
+        }
+    }
+
+    #[test]
+    fn a_document_has_what_the_rfc_asks_for() {
+        let problem = Problem::invalid_data("start.requirements.vcpus", "negative: -1");
+        let document = problem.document();
+        assert_eq!(document["type"], "urn:ciao:problem:invalid_data");
+        assert_eq!(document["status"], 422);
+        assert_eq!(document["field"], "start.requirements.vcpus");
+        assert_eq!(document["title"], "invalid data");
+    }
+}

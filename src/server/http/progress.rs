@@ -1,0 +1,99 @@
+//! A connection that ends when its peer takes nothing of what is written for too long: the deadline that every other peer
+//! has.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A stream whose writes make progress, or fail.
+#[derive(Debug)]
+pub(super) struct Progress<S> {
+    stream: S,
+    deadline: Duration,
+    /// Runs while a write waits.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Progress<S> {
+    pub(super) fn new(stream: S, deadline: Duration) -> Self {
+        Self {
+            stream,
+            deadline,
+            stalled: None,
+        }
+    }
+
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let until = Instant::now() + self.deadline;
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        ready!(stalled.as_mut().poll(cx));
+        let late = format!("nothing was taken for {:?}", self.deadline);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, late)))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.watch(cx, written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.watch(cx, flushed)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let shut = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.watch(cx, shut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_that_nobody_takes_fails_and_one_that_is_taken_does_not() {
+        let (ours, mut theirs) = duplex(8);
+        let mut stream = Progress::new(ours, Duration::from_millis(50));
+        stream.write_all(&[0; 8]).await.unwrap();
+        let error = stream.write_all(&[0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        theirs.read_exact(&mut [0; 8]).await.unwrap();
+        stream.write_all(&[0; 8]).await.unwrap();
+    }
+}

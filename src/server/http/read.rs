@@ -1,0 +1,223 @@
+//! Lists and single rows. The core's lock is taken in steps of a few rows, and what is read is turned into JSON outside it.
+
+use axum::http::StatusCode;
+use proto_frames::payload::{
+    ControllerView, Expression, HistoryRow, InstanceView, NodeView, Query, QueryKind, QueryResult,
+};
+use sched_model::query::DEFAULT_LIMIT;
+use sched_model::value::{Field, Record};
+use serde_json::{Map, Value};
+
+use super::call::{Answer, Call, answer, answer_with, meets};
+use super::json::to_json;
+use super::limits::{MAX_STEPS, ROWS_PER_STEP};
+use super::problem::Problem;
+use super::ring::EventId;
+use super::serve::App;
+use sched_core::InstanceId;
+
+/// A row as JSON.
+type Row = Map<String, Value>;
+
+/// What a page is to have.
+struct Wanted<'a> {
+    what: QueryKind,
+    matching: Option<&'a str>,
+    limit: usize,
+    selectors: Vec<Expression>,
+}
+
+/// GET /v1/nodes.
+pub(super) async fn nodes(call: Call) -> Answer {
+    list(call, QueryKind::Nodes, NodeView::FIELDS).await
+}
+
+/// GET /v1/instances.
+pub(super) async fn instances(call: Call) -> Answer {
+    let what = match call.query.flag("ended") {
+        true => QueryKind::Ended,
+        false => QueryKind::Instances,
+    };
+    list(call, what, InstanceView::FIELDS).await
+}
+
+/// GET /v1/queue.
+pub(super) async fn queue(call: Call) -> Answer {
+    list(call, QueryKind::Queue, InstanceView::FIELDS).await
+}
+
+/// GET /v1/controllers.
+pub(super) async fn controllers(call: Call) -> Answer {
+    list(call, QueryKind::Controllers, ControllerView::FIELDS).await
+}
+
+/// GET /v1/instances/{id}/history.
+pub(super) async fn history(call: Call) -> Answer {
+    list(call, QueryKind::History, HistoryRow::FIELDS).await
+}
+
+async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
+    let fields = call.query.fields(known)?;
+    let matching = match what {
+        QueryKind::History => Some(&*call.id),
+        _ => call.query.text("match"),
+    };
+    let wanted = Wanted {
+        what,
+        matching,
+        limit: call.query.number("limit").unwrap_or(DEFAULT_LIMIT) as usize,
+        selectors: call.query.selectors(),
+    };
+    let after = call.query.text("after").map(str::to_owned);
+    let (at, mut rows, next) = page(&call.app, &wanted, after).await?;
+    if let Some(fields) = fields {
+        for row in &mut rows {
+            row.retain(|key, _| fields.contains(&&**key));
+        }
+    }
+    let mut content = Map::new();
+    let items = rows.into_iter().map(Value::Object);
+    content.insert("items".to_owned(), items.collect());
+    content.insert("next".to_owned(), next.into());
+    Ok(answer(StatusCode::OK, at, content))
+}
+
+/// A page of rows: the place in the stream of events at which it begins to hold, the rows, where to go on. What happens
+/// behind that place may be in some of the rows already.
+async fn page(
+    app: &App,
+    wanted: &Wanted<'_>,
+    mut after: Option<String>,
+) -> Result<(EventId, Vec<Row>, Option<String>), Problem> {
+    let mut rows = Vec::new();
+    let mut begun = None;
+    for _ in 0..MAX_STEPS {
+        let left = u32::try_from(wanted.limit - rows.len()).unwrap_or(u32::MAX);
+        let (at, result) = app.look_up(&Query {
+            what: wanted.what.clone(),
+            matching: wanted.matching.map(str::to_owned),
+            after: after.take(),
+            limit: Some(left.min(ROWS_PER_STEP)),
+            ..Query::default()
+        });
+        begun.get_or_insert(at);
+        if let Some(error) = result.error {
+            return Err(refused(&wanted.what, error));
+        }
+        after.clone_from(&result.next);
+        let found = rows_of(&result).into_iter();
+        rows.extend(found.filter(|row| meets(row, &wanted.selectors)));
+        if after.is_none() || rows.len() >= wanted.limit {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok((begun.unwrap_or_else(|| app.ring.end()), rows, after))
+}
+
+fn refused(what: &QueryKind, error: String) -> Problem {
+    match (what, error.starts_with("query.after")) {
+        (_, true) => Problem::parameter("after", error.trim_start_matches("query.")),
+        (QueryKind::History, _) => Problem::not_found("no_instance", error),
+        _ => Problem::invalid_payload("", error),
+    }
+}
+
+fn rows_of(result: &QueryResult) -> Vec<Row> {
+    let nodes = result.nodes.iter().map(to_json);
+    let instances = result.instances.iter().map(to_json);
+    let controllers = result.controllers.iter().map(to_json);
+    let history = result.history.iter().map(to_json);
+    nodes
+        .chain(instances)
+        .chain(controllers)
+        .chain(history)
+        .collect()
+}
+
+/// GET /v1/nodes/{id}.
+pub(super) async fn node(call: Call) -> Answer {
+    let fields = call.query.fields(NodeView::FIELDS)?;
+    let (at, node) = find_node(&call.app, &call.id).await?;
+    let mut row = to_json(&node);
+    if let Some(fields) = fields {
+        row.retain(|key, _| fields.contains(&&**key));
+    }
+    Ok(answer_with(StatusCode::OK, at, "node", row.into()))
+}
+
+/// The node with this UUID or host name.
+///
+/// # Errors
+/// There is none, or several have the host name.
+pub(super) async fn find_node(app: &App, id: &str) -> Result<(EventId, NodeView), Problem> {
+    let mut found: Vec<NodeView> = Vec::new();
+    let mut after = None;
+    let at = loop {
+        let (at, mut result) = app.look_up(&Query {
+            what: QueryKind::Nodes,
+            matching: Some(id.to_owned()),
+            after: after.take(),
+            limit: Some(ROWS_PER_STEP),
+            ..Query::default()
+        });
+        let is_it = |node: &NodeView| node.node_uuid == id || node.hostname == id;
+        result.nodes.retain(is_it);
+        found.append(&mut result.nodes);
+        match result.next {
+            Some(next) if found.iter().all(|node| node.node_uuid != id) => after = Some(next),
+            _ => break at,
+        }
+        tokio::task::yield_now().await;
+    };
+    if let Some(exact) = found.iter().position(|node| node.node_uuid == id) {
+        return Ok((at, found.swap_remove(exact)));
+    }
+    match found.len() {
+        0 => Err(
+            Problem::not_found("no_such_node", format!("no node '{id}' is known"))
+                .with_help("GET /v1/nodes lists those that are"),
+        ),
+        1 => Ok((at, found.swap_remove(0))),
+        count => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "ambiguous",
+            format!("{count} nodes have the host name '{id}'"),
+        )
+        .with_help("name it by its UUID")),
+    }
+}
+
+/// GET /v1/instances/{id}.
+pub(super) async fn instance(call: Call) -> Answer {
+    let fields = call.query.fields(InstanceView::FIELDS)?;
+    let (at, row) = call.app.instance(&call.id);
+    let Some(mut row) = row.as_ref().map(to_json) else {
+        return Err(no_instance(&call.id));
+    };
+    if let Some(fields) = fields {
+        row.retain(|key, _| fields.contains(&&**key));
+    }
+    Ok(answer_with(StatusCode::OK, at, "instance", row.into()))
+}
+
+/// There is no such instance.
+pub(super) fn no_instance(id: &str) -> Problem {
+    let detail = format!("no instance '{id}' is known, nor was of late");
+    Problem::not_found("no_instance", detail).with_help("GET /v1/instances lists those that are")
+}
+
+impl App {
+    /// The answer to a query, and at which place in the stream of events it holds.
+    pub(super) fn look_up(&self, query: &Query) -> (EventId, QueryResult) {
+        self.hub
+            .read_now(|scheduler, now| (self.ring.end(), scheduler.look_up(now, query)))
+    }
+
+    /// The row of an instance, and at which place in the stream of events it holds.
+    pub(super) fn instance(&self, id: &str) -> (EventId, Option<InstanceView>) {
+        let instance = InstanceId::new(id);
+        self.hub
+            .read_now(|scheduler, now| (self.ring.end(), scheduler.instance(now, &instance)))
+    }
+}

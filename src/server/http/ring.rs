@@ -1,0 +1,289 @@
+//! The latest events, numbered, for any number of readers: each keeps its own place, so that a slow one costs nothing and
+//! holds up nobody. What is too old is dropped; who comes for it is told to look anew.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proto_frames::payload::Topic;
+use sched_model::value::Record;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use super::json::to_json;
+use crate::net::budget::Budget;
+use crate::server::hub::Door;
+use crate::server::wire::{self, EventVisitor};
+use sched_core::Message;
+
+/// Events kept: a minute of a thousand placements in a second.
+pub(super) const MAX_EVENTS: usize = 65_536;
+
+/// Bytes of events kept, as messages count in queues: about what [`MAX_EVENTS`] of them take.
+pub(super) const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+
+/// How long events are gathered before readers are woken: thousands of streams are not to be woken for each.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// A place in the stream of events: which run of the scheduler, and how many events it had told. Prints as
+/// `1f2e3d4c-17`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventId {
+    pub(super) epoch: u32,
+    pub(super) sequence: u64,
+}
+
+/// One event.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) sequence: u64,
+    message: Message,
+    told: OnceLock<Option<Told>>,
+}
+
+/// An event as it is told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) topic: Topic,
+    pub(super) name: &'static str,
+    /// What it says, as a JSON object on one line.
+    pub(super) data: String,
+    pub(super) instance: Option<String>,
+    pub(super) node: Option<String>,
+    pub(super) state: Option<String>,
+}
+
+/// The latest events.
+#[derive(Debug)]
+pub(super) struct Ring {
+    epoch: u32,
+    kept: Mutex<Kept>,
+    /// The number of the latest event.
+    last: AtomicU64,
+    /// Told of each event.
+    stirred: Notify,
+    /// Told of the latest event, every now and then.
+    latest: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    events: VecDeque<(Arc<Event>, usize)>,
+    bytes: usize,
+}
+
+/// What there is behind a place.
+#[derive(Debug)]
+pub(super) enum Behind {
+    /// These events, in order; none if it is the end.
+    Events(Vec<Arc<Event>>),
+    /// Some of them are not kept any more.
+    Gone,
+}
+
+impl Ring {
+    /// An empty one, of a new epoch.
+    pub(super) fn new() -> Arc<Self> {
+        let (epoch, ..) = proto_frames::Uuid::new_v4().as_fields();
+        Arc::new(Self {
+            epoch,
+            kept: Mutex::default(),
+            last: AtomicU64::new(0),
+            stirred: Notify::new(),
+            latest: watch::Sender::new(0),
+        })
+    }
+
+    /// The place behind the latest event.
+    pub(super) fn end(&self) -> EventId {
+        EventId {
+            epoch: self.epoch,
+            sequence: self.last.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Some of the events behind this number.
+    pub(super) fn behind(&self, sequence: u64, at_most: usize) -> Behind {
+        let kept = self.kept.lock();
+        let last = self.last.load(Ordering::SeqCst);
+        let first = kept.events.front().map_or(last + 1, |(it, _)| it.sequence);
+        if sequence > last || sequence + 1 < first {
+            return Behind::Gone;
+        }
+        let skip = usize::try_from(sequence + 1 - first).unwrap_or(usize::MAX);
+        let events = kept.events.iter().skip(skip).take(at_most);
+        Behind::Events(events.map(|(event, _)| Arc::clone(event)).collect())
+    }
+
+    /// Hears, every now and then, of the number of the latest event.
+    pub(super) fn listen(&self) -> watch::Receiver<u64> {
+        self.latest.subscribe()
+    }
+
+    /// Wakes readers for what has come; ends never.
+    pub(super) async fn pump(&self) {
+        loop {
+            self.stirred.notified().await;
+            sleep(GATHER).await;
+            let last = self.last.load(Ordering::SeqCst);
+            self.latest.send_replace(last);
+        }
+    }
+
+    fn push(&self, message: Message) {
+        let cost = wire::cost(&message);
+        let mut kept = self.kept.lock();
+        let sequence = self.last.load(Ordering::SeqCst) + 1;
+        let event = Arc::new(Event {
+            sequence,
+            message,
+            told: OnceLock::new(),
+        });
+        kept.bytes += cost;
+        kept.events.push_back((event, cost));
+        while kept.events.len() > MAX_EVENTS || kept.bytes > MAX_EVENT_BYTES {
+            let Some((_, cost)) = kept.events.pop_front() else {
+                break;
+            };
+            kept.bytes -= cost;
+        }
+        self.last.store(sequence, Ordering::SeqCst);
+        drop(kept);
+        self.stirred.notify_one();
+    }
+}
+
+impl Door for Ring {
+    fn take(&self, message: Message) {
+        // The first thing that every session hears; no event.
+        if !matches!(message, Message::Connected { .. }) {
+            self.push(message);
+        }
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
+    }
+}
+
+impl Event {
+    /// The event as it is told; `None` for what is told to nobody.
+    pub(super) fn told(&self) -> Option<&Told> {
+        let told = self
+            .told
+            .get_or_init(|| wire::visit(&self.message, Telling));
+        told.as_ref()
+    }
+}
+
+struct Telling;
+
+impl EventVisitor for Telling {
+    type Out = Told;
+
+    fn event<T: Record>(self, topic: Topic, name: &'static str, it: &T) -> Told {
+        let fields = to_json(it);
+        let text = |key: &str| {
+            let text = fields.get(key).and_then(Value::as_str);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let (instance, node, state) = (text("instance_uuid"), text("node_uuid"), text("state"));
+        Told {
+            topic,
+            name,
+            data: Value::Object(fields).to_string(),
+            instance,
+            node,
+            state,
+        }
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}-{}", self.epoch, self.sequence)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (epoch, sequence) = text.split_once('-').ok_or(())?;
+        let epoch = u32::from_str_radix(epoch, 16).map_err(|_| ())?;
+        let sequence = sequence.parse().map_err(|_| ())?;
+        Ok(Self { epoch, sequence })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_frames::payload::InstancePlaced;
+
+    use super::*;
+
+    fn placed(number: usize) -> Message {
+        Message::InstancePlaced(InstancePlaced {
+            instance_uuid: number.to_string(),
+            ..InstancePlaced::default()
+        })
+    }
+
+    fn numbers(behind: Behind) -> Vec<u64> {
+        match behind {
+            Behind::Events(events) => events.iter().map(|event| event.sequence).collect(),
+            Behind::Gone => panic!("gone"),
+        }
+    }
+
+    #[test]
+    fn each_reader_has_its_own_place_and_what_is_too_old_is_gone() {
+        let ring = Ring::new();
+        assert_eq!(numbers(ring.behind(0, 10)), [0; 0]);
+        for number in 0..MAX_EVENTS + 10 {
+            ring.take(placed(number));
+        }
+        let last = u64::try_from(MAX_EVENTS + 10).unwrap();
+        assert_eq!(ring.end().sequence, last);
+        assert!(matches!(ring.behind(9, 1), Behind::Gone));
+        assert_eq!(numbers(ring.behind(10, 2)), [11, 12]);
+        assert_eq!(numbers(ring.behind(last - 1, 9)), [last]);
+        assert_eq!(numbers(ring.behind(last, 9)), [0; 0]);
+        assert!(matches!(ring.behind(last + 1, 1), Behind::Gone));
+    }
+
+    #[test]
+    fn large_events_are_kept_in_smaller_numbers() {
+        let ring = Ring::new();
+        for _ in 0..100 {
+            ring.take(Message::InstancePlaced(InstancePlaced {
+                hostname: "x".repeat(1024 * 1024),
+                ..InstancePlaced::default()
+            }));
+        }
+        assert!(matches!(ring.behind(50, 1), Behind::Gone));
+        assert_eq!(numbers(ring.behind(99, 1)), [100]);
+    }
+
+    #[test]
+    fn an_event_says_what_other_formats_say_and_its_id_is_read_as_it_was_written() {
+        let ring = Ring::new();
+        ring.take(placed(7));
+        let Behind::Events(events) = ring.behind(0, 1) else {
+            panic!("gone")
+        };
+        let told = events[0].told().unwrap();
+        assert_eq!(
+            (told.name, told.instance.as_deref()),
+            ("instance_placed", Some("7"))
+        );
+        let id = ring.end();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!("now".parse::<EventId>(), Err(()));
+    }
+}

@@ -1,0 +1,457 @@
+//! All routes: what each takes, who may, and what it answers. The router, the check of roles and the OpenAPI document are
+//! made from this table.
+
+use std::pin::Pin;
+
+use proto_frames::Role;
+use proto_frames::payload::{
+    ControllerView, Evacuate, HistoryRow, InstanceView, Migrate, NodeView, PlacementDecision,
+    Resume, Suspend, Topic, Update,
+};
+use sched_model::query::MAX_LIMIT;
+use sched_model::value::{Field, Record};
+
+use super::call::{Answer, Call};
+use super::{commands, events, openapi, probes, read, starts, status};
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Every peer whose certificate grants a role.
+    Anybody,
+    /// Viewers and operators.
+    Read,
+    /// Operators.
+    Command,
+}
+
+/// What a parameter of the query string takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Any text.
+    Text,
+    /// `true` or `false`; without a value it is true.
+    Flag,
+    /// A whole number.
+    Number {
+        /// Smallest.
+        min: u32,
+        /// Largest.
+        max: u32,
+    },
+    /// A time such as `30s`.
+    Wait,
+    /// An expression; may be given several times.
+    Selector,
+    /// Words separated by commas, each one of these; any if there are none.
+    Words(&'static [&'static str]),
+}
+
+/// A parameter of the query string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Param {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// What a request's body is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Body {
+    /// A START, as JSON or YAML.
+    Start,
+    /// An object with these keys, all optional, or nothing; without those that the path says.
+    Keys(&'static str, &'static [Field]),
+}
+
+/// What a request is answered with, where nothing is wrong.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Content {
+    /// A page of such rows.
+    Page(&'static str, &'static [Field]),
+    /// One such thing, under this key.
+    One(&'static str, &'static str, &'static [Field]),
+    /// What the command was taken in as, or what came of it, with such a row under this key.
+    Outcome(&'static str, &'static str, &'static [Field]),
+    /// An object that the text says more about.
+    Object,
+    /// Something else, of this media type.
+    Other(&'static str),
+}
+
+/// What answers a request.
+type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// A route.
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    /// What it does, in a line.
+    pub(super) about: &'static str,
+    pub(super) access: Access,
+    pub(super) params: &'static [Param],
+    pub(super) body: Option<Body>,
+    pub(super) content: Content,
+    pub(super) handler: Handler,
+}
+
+impl Access {
+    /// The roles of which one is enough.
+    pub(super) fn roles(self) -> Role {
+        match self {
+            Self::Anybody => Role(u32::MAX),
+            Self::Read => Role::VIEWER | Role::OPERATOR,
+            Self::Command => Role::OPERATOR,
+        }
+    }
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+const MATCH: Param = Param {
+    name: "match",
+    about: "Only rows whose id begins with this, or whose host name is this.",
+    kind: Kind::Text,
+};
+
+const AFTER: Param = Param {
+    name: "after",
+    about: "Where the page begins: `next` of an earlier page.",
+    kind: Kind::Text,
+};
+
+const LIMIT: Param = Param {
+    name: "limit",
+    about: "Rows wanted at most. There may be fewer on a page that is not the last.",
+    kind: Kind::Number {
+        min: 1,
+        max: MAX_LIMIT,
+    },
+};
+
+const SELECTOR: Param = Param {
+    name: "selector",
+    about: "An expression that rows must meet, as in `scheduling.require`: about a node's labels, else about fields of the row. \
+            May be given several times.",
+    kind: Kind::Selector,
+};
+
+const FIELDS: Param = Param {
+    name: "fields",
+    about: "The fields of a row that are wanted, separated by commas.",
+    kind: Kind::Words(&[]),
+};
+
+const WAIT: Param = Param {
+    name: "wait",
+    about: "How long to wait for the outcome, such as 30s; at most 5 minutes. Without it the answer says where to follow it.",
+    kind: Kind::Wait,
+};
+
+const COUNT: Param = Param {
+    name: "count",
+    about: "How many instances of this kind are asked about.",
+    kind: Kind::Number {
+        min: 1,
+        max: sched_model::scheduling::MAX_COUNT,
+    },
+};
+
+const ENDED: Param = Param {
+    name: "ended",
+    about: "Whether to list those that have ended, as far as they are remembered, rather than those that are there.",
+    kind: Kind::Flag,
+};
+
+const FORGET: Param = Param {
+    name: "forget",
+    about: "Whether to forget it although its node is lost and nobody knows whether it runs.",
+    kind: Kind::Flag,
+};
+
+const VERBOSE: Param = Param {
+    name: "verbose",
+    about: "Whether to say how each of the conditions is.",
+    kind: Kind::Flag,
+};
+
+const LIST: &[Param] = &[MATCH, AFTER, LIMIT, SELECTOR, FIELDS];
+
+const FOLLOW: &[Param] = &[
+    Param {
+        name: "topics",
+        about: "Which events, separated by commas; all of these without it.",
+        kind: Kind::Words(events::TOPICS),
+    },
+    Param {
+        name: "instance",
+        about: "Only those about this instance.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "node",
+        about: "Only those about the node with this UUID.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "from",
+        about: "Behind which event to begin: an id or `sequence` of an answer, or `now`. `Last-Event-ID` counts over it.",
+        kind: Kind::Text,
+    },
+];
+
+/// A handler of the table.
+macro_rules! handler {
+    ($function:path) => {
+        |call| Box::pin($function(call))
+    };
+}
+
+const fn get(
+    path: &'static str,
+    about: &'static str,
+    params: &'static [Param],
+    content: Content,
+    handler: Handler,
+) -> Route {
+    Route {
+        method: "GET",
+        path,
+        about,
+        access: Access::Read,
+        params,
+        body: None,
+        content,
+        handler,
+    }
+}
+
+const fn command(
+    (method, path): (&'static str, &'static str),
+    about: &'static str,
+    params: &'static [Param],
+    (body, content): (Option<Body>, Content),
+    handler: Handler,
+) -> Route {
+    Route {
+        method,
+        path,
+        about,
+        access: Access::Command,
+        params,
+        body,
+        content,
+        handler,
+    }
+}
+
+const INSTANCE: Content = Content::Outcome("instance", "Instance", InstanceView::FIELDS);
+
+const NODE: Content = Content::Outcome("node", "Node", NodeView::FIELDS);
+
+/// All routes.
+pub(super) static ROUTES: &[Route] = &[
+    get(
+        "/v1/status",
+        "The scheduler, and the cluster at a glance.",
+        &[],
+        Content::Object,
+        handler!(status::status),
+    ),
+    get(
+        "/v1/nodes",
+        "Nodes, those included that are lost.",
+        LIST,
+        Content::Page("Node", NodeView::FIELDS),
+        handler!(read::nodes),
+    ),
+    get(
+        "/v1/nodes/{id}",
+        "One node, by UUID or host name.",
+        &[FIELDS],
+        Content::One("node", "Node", NodeView::FIELDS),
+        handler!(read::node),
+    ),
+    get(
+        "/v1/instances",
+        "Instances that are placed, wait or are lost.",
+        &[MATCH, AFTER, LIMIT, SELECTOR, FIELDS, ENDED],
+        Content::Page("Instance", InstanceView::FIELDS),
+        handler!(read::instances),
+    ),
+    get(
+        "/v1/instances/{id}",
+        "One instance; of one that has ended, how.",
+        &[FIELDS],
+        Content::One("instance", "Instance", InstanceView::FIELDS),
+        handler!(read::instance),
+    ),
+    get(
+        "/v1/instances/{id}/history",
+        "What became of one instance, the oldest first.",
+        &[AFTER, LIMIT, FIELDS],
+        Content::Page("HistoryRow", HistoryRow::FIELDS),
+        handler!(read::history),
+    ),
+    get(
+        "/v1/queue",
+        "Instances that wait for room, in the order in which they will be looked at.",
+        LIST,
+        Content::Page("Instance", InstanceView::FIELDS),
+        handler!(read::queue),
+    ),
+    get(
+        "/v1/controllers",
+        "Controllers, operators and viewers that are connected by SSNTP, or command by HTTP.",
+        &[SELECTOR, FIELDS],
+        Content::Page("Controller", ControllerView::FIELDS),
+        handler!(read::controllers),
+    ),
+    get(
+        "/v1/events",
+        "What happens, as server-sent events.",
+        FOLLOW,
+        Content::Other("text/event-stream"),
+        handler!(events::events),
+    ),
+    get(
+        "/v1/openapi.json",
+        "This interface as an OpenAPI document.",
+        &[],
+        Content::Object,
+        handler!(openapi::openapi),
+    ),
+    Route {
+        access: Access::Read,
+        ..command(
+            ("POST", "/v1/explain"),
+            "Where a START would go now, or why it fits nowhere. Nothing is claimed.",
+            &[COUNT],
+            (
+                Some(Body::Start),
+                Content::One("decision", "PlacementDecision", PlacementDecision::FIELDS),
+            ),
+            handler!(starts::explain),
+        )
+    },
+    command(
+        ("POST", "/v1/instances"),
+        "Starts an instance. The same again answers with the instance that is there; another START of it is a conflict.",
+        &[WAIT],
+        (Some(Body::Start), INSTANCE),
+        handler!(starts::start),
+    ),
+    command(
+        ("DELETE", "/v1/instances/{id}"),
+        "Ends an instance for good.",
+        &[FORGET, WAIT],
+        (None, INSTANCE),
+        handler!(commands::delete),
+    ),
+    command(
+        ("POST", "/v1/instances/{id}/stop"),
+        "Removes an instance from its node alone, as before a move.",
+        &[WAIT],
+        (None, INSTANCE),
+        handler!(commands::stop),
+    ),
+    command(
+        ("POST", "/v1/instances/{id}/suspend"),
+        "Suspends an instance: its memory stays, its processors are free.",
+        &[WAIT],
+        (Some(Body::Keys("Suspend", Suspend::FIELDS)), INSTANCE),
+        handler!(commands::suspend),
+    ),
+    command(
+        ("POST", "/v1/instances/{id}/resume"),
+        "Lets a suspended instance go on.",
+        &[WAIT],
+        (Some(Body::Keys("Resume", Resume::FIELDS)), INSTANCE),
+        handler!(commands::resume),
+    ),
+    command(
+        ("POST", "/v1/instances/{id}/migrate"),
+        "Moves an instance to another node.",
+        &[WAIT],
+        (Some(Body::Keys("Migrate", Migrate::FIELDS)), INSTANCE),
+        handler!(commands::migrate),
+    ),
+    command(
+        ("POST", "/v1/instances/{id}/update"),
+        "Changes what an instance has while it runs.",
+        &[WAIT],
+        (Some(Body::Keys("Update", Update::FIELDS)), INSTANCE),
+        handler!(commands::update),
+    ),
+    command(
+        ("POST", "/v1/nodes/{id}/cordon"),
+        "Keeps new work from a node.",
+        &[],
+        (None, NODE),
+        handler!(commands::cordon),
+    ),
+    command(
+        ("POST", "/v1/nodes/{id}/uncordon"),
+        "Lets a node have new work again.",
+        &[],
+        (None, NODE),
+        handler!(commands::uncordon),
+    ),
+    command(
+        ("POST", "/v1/nodes/{id}/drain"),
+        "Cordons a node and moves its instances elsewhere.",
+        &[WAIT],
+        (Some(Body::Keys("Drain", Evacuate::FIELDS)), NODE),
+        handler!(commands::drain),
+    ),
+    command(
+        ("POST", "/v1/nodes/{id}/abort-drain"),
+        "Ends the drain of a node; it stays cordoned.",
+        &[],
+        (None, NODE),
+        handler!(commands::abort_drain),
+    ),
+    command(
+        ("POST", "/v1/nodes/{id}/evacuate"),
+        "Has a node stop all its instances and take no more work.",
+        &[],
+        (None, NODE),
+        handler!(commands::evacuate),
+    ),
+    command(
+        ("POST", "/v1/nodes/{id}/restore"),
+        "Puts an evacuated node back into service.",
+        &[],
+        (None, NODE),
+        handler!(commands::restore),
+    ),
+    Route {
+        access: Access::Anybody,
+        ..get(
+            "/livez",
+            "Whether the process answers at all.",
+            &[],
+            Content::Other("text/plain"),
+            handler!(probes::livez),
+        )
+    },
+    Route {
+        access: Access::Anybody,
+        ..get(
+            "/readyz",
+            "Whether the scheduler can do its work.",
+            &[VERBOSE],
+            Content::Object,
+            handler!(probes::readyz),
+        )
+    },
+];
+
+/// The topics that events may have here.
+pub(super) fn topic(word: &str) -> Option<Topic> {
+    events::TOPICS.contains(&word).then(|| Topic::from(word))
+}

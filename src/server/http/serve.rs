@@ -1,0 +1,352 @@
+//! Connections of the HTTP door: TLS with either protocol, the role of each peer, and the way from a request to its handler.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{RawPathParams, Request};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter};
+use axum::{Extension, RequestExt as _};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use proto_frames::Role;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::debug;
+
+use super::call::{Answer, Call, Parameters};
+use super::caller::Caller;
+use super::limits::{
+    BODY_DEADLINE, BUDGET_DEADLINE, CONNECTION_WINDOW, HEAD_DEADLINE, MAX_BODY, MAX_HEAD,
+    MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
+};
+use super::problem::Problem;
+use super::progress::Progress;
+use super::ring::Ring;
+use super::routes::{Access, ROUTES, Route};
+use super::starts::Posted;
+use crate::net::identity::PeerIdentity;
+use crate::server::hub::Hub;
+use crate::server::tasks::caught;
+use crate::server::timed::Timed;
+use sched_core::SessionId;
+
+/// The protocol that a connection speaks, as TLS agreed on it.
+const HTTP_2: &[u8] = b"h2";
+
+/// The door: what all its connections share.
+#[derive(Debug)]
+pub(in crate::server) struct HttpDoor {
+    app: Arc<App>,
+    router: Router,
+}
+
+/// What every request can reach.
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) hub: Arc<Hub>,
+    pub(super) ring: Arc<Ring>,
+    pub(super) posted: Mutex<Posted>,
+    /// Room for requests that wait for outcomes.
+    pub(super) waiting: Arc<Semaphore>,
+    /// When the scheduler began.
+    pub(super) started: Instant,
+    /// The viewer's session that hears events.
+    events: SessionId,
+}
+
+/// What new connections are served with.
+#[derive(Clone)]
+pub(in crate::server) struct Acceptor {
+    pub(in crate::server) tls: TlsAcceptor,
+    pub(in crate::server) door: Arc<HttpDoor>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) identity: PeerIdentity,
+    pub(super) from: SocketAddr,
+    caller: OnceLock<Caller>,
+}
+
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The TLS configuration holds the private key.
+        f.debug_struct("Acceptor").finish_non_exhaustive()
+    }
+}
+
+impl HttpDoor {
+    /// Opens the door.
+    pub(in crate::server) fn open(hub: &Arc<Hub>) -> Arc<Self> {
+        let ring = Ring::new();
+        let events = hub.open_door(
+            (hub.uuid, Role::VIEWER),
+            Arc::clone(&ring) as Arc<dyn crate::server::hub::Door>,
+        );
+        hub.handle([super::events::subscription(events)], None);
+        let app = Arc::new(App {
+            hub: Arc::clone(hub),
+            ring,
+            posted: Mutex::default(),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            started: Instant::now(),
+            events,
+        });
+        let router = router(&app);
+        Arc::new(Self { app, router })
+    }
+
+    /// Wakes the readers of events; ends never.
+    pub(in crate::server) async fn pump(self: Arc<Self>) {
+        self.app.ring.pump().await;
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.hub.close_door(self.events);
+    }
+}
+
+impl Connection {
+    /// The session in which this connection gives commands; made with the first.
+    ///
+    /// # Errors
+    /// The scheduler is about to leave, or what was sent before does not leave for the launchers.
+    pub(super) async fn caller(&self, app: &App) -> Result<&Caller, Problem> {
+        if app.hub.is_shutting_down() {
+            return Err(Problem::leaving());
+        }
+        let role = match self.identity.roles.contains(Role::OPERATOR) {
+            true => Role::OPERATOR,
+            false => Role::VIEWER,
+        };
+        let caller = self.caller.get_or_init(|| Caller::new(&app.hub, role));
+        let ready = poll_fn(|cx| caller.budget().poll_ready(cx));
+        match timeout(BUDGET_DEADLINE, ready).await {
+            Ok(()) => Ok(caller),
+            Err(_) => Err(Problem::busy(
+                "what this connection has sent before has not left for the launchers yet",
+            )),
+        }
+    }
+}
+
+fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let app = Arc::clone(app);
+        let handle = move |Extension(connection): Extension<Arc<Connection>>, request: Request| {
+            let app = Arc::clone(&app);
+            async move { respond(route, app, connection, request).await }
+        };
+        let filter = match route.method {
+            "POST" => MethodFilter::POST,
+            "DELETE" => MethodFilter::DELETE,
+            _ => MethodFilter::GET,
+        };
+        router = router.route(route.path, MethodRouter::new().on(filter, handle));
+    }
+    router
+        .fallback(|request: Request| async move {
+            let path = request.uri().path();
+            Problem::not_found("no_such_path", format!("there is nothing at {path}"))
+                .with_help("GET /v1/openapi.json has every path")
+        })
+        .method_not_allowed_fallback(|request: Request| async move {
+            let (method, path) = (request.method(), request.uri().path());
+            let detail = format!("{path} does not take {method}");
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+                .with_help("GET /v1/openapi.json has every path and its methods")
+        })
+}
+
+async fn respond(
+    route: &'static Route,
+    app: Arc<App>,
+    connection: Arc<Connection>,
+    request: Request,
+) -> Response {
+    let is_head = request.method() == Method::HEAD;
+    let mut response = match call(route, app, connection, request).await {
+        Ok(call) => match caught((route.handler)(call)).await {
+            Ok(answer) => answer.unwrap_or_else(Problem::into_response),
+            Err(why) => {
+                tracing::error!("internal error: {route:?}: {why}");
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Problem::new(
+                    status,
+                    "internal_error",
+                    "the request has ended; the log says more",
+                )
+                .into_response()
+            }
+        },
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    if is_head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// Reads a request, once it is clear that its sender may make it.
+async fn call(
+    route: &'static Route,
+    app: Arc<App>,
+    connection: Arc<Connection>,
+    mut request: Request,
+) -> Result<Call, Problem> {
+    let granted = connection.identity.roles;
+    if !granted.intersects(route.access.roles()) {
+        let detail = format!("{} {} is not for {granted}", route.method, route.path);
+        let needed = match route.access {
+            Access::Command => "a certificate of a controller",
+            _ => "a certificate of a viewer or controller",
+        };
+        let help = format!("{needed} may; ciao-cert makes one");
+        return Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail).with_help(help));
+    }
+    let query = Parameters::read(request.uri().query().unwrap_or_default(), route.params)?;
+    let id = match request.extract_parts::<RawPathParams>().await {
+        Ok(params) => params.iter().next().map(|(_, id)| id.to_owned()),
+        Err(error) => return Err(Problem::invalid_payload("id", error)),
+    };
+    let headers = request.headers().clone();
+    let body = body_of(route, request).await?;
+    Ok(Call {
+        app,
+        connection,
+        id: id.unwrap_or_default(),
+        query,
+        headers,
+        body,
+    })
+}
+
+async fn body_of(route: &Route, request: Request) -> Result<axum::body::Bytes, Problem> {
+    let too_long = || {
+        let detail = format!("the body has more than {MAX_BODY} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", detail)
+    };
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MAX_BODY) {
+        return Err(too_long());
+    }
+    let read = to_bytes(request.into_body(), MAX_BODY);
+    let body = match timeout(BODY_DEADLINE, read).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) if is_limit(&error) => return Err(too_long()),
+        Ok(Err(error)) => return Err(Problem::invalid_payload("", format!("the body: {error}"))),
+        Err(_) => {
+            let detail = format!("the body did not come within {BODY_DEADLINE:?}");
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail));
+        }
+    };
+    if route.body.is_none() && !body.is_empty() {
+        return Err(Problem::invalid_payload("", "this takes no body"));
+    }
+    Ok(body)
+}
+
+fn is_limit(error: &axum::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+impl Acceptor {
+    /// Serves a connection to its end.
+    pub(in crate::server) async fn serve(
+        self,
+        stream: TlsStream<Timed>,
+        identity: PeerIdentity,
+        from: SocketAddr,
+        place: OwnedSemaphorePermit,
+    ) {
+        let hub = Arc::clone(&self.door.app.hub);
+        let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+        let io = TokioIo::new(Progress::new(stream, hub.limits.progress_deadline));
+        let connection = Arc::new(Connection {
+            identity,
+            from,
+            caller: OnceLock::new(),
+        });
+        let router = self.door.router.clone().layer(Extension(connection));
+        let service = TowerToHyperService::new(router);
+        let ended = if is_http_2 {
+            let serving = http_2().serve_connection(io, service);
+            tokio::pin!(serving);
+            tokio::select! {
+                ended = serving.as_mut() => ended,
+                () = hub.leaving() => {
+                    serving.as_mut().graceful_shutdown();
+                    serving.await
+                }
+            }
+        } else {
+            let serving = http_1().serve_connection(io, service);
+            tokio::pin!(serving);
+            tokio::select! {
+                ended = serving.as_mut() => ended,
+                () = hub.leaving() => {
+                    serving.as_mut().graceful_shutdown();
+                    serving.await
+                }
+            }
+        };
+        if let Err(error) = ended {
+            debug!("{from}: HTTP: {error}");
+        }
+        drop(place);
+    }
+}
+
+fn http_1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .max_buf_size(MAX_HEAD);
+    builder
+}
+
+fn http_2() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_send_buf_size(STREAM_BUFFER)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_EVERY);
+    builder
+}
+
+/// The answer of a handler that never waits.
+pub(super) fn now(answer: Answer) -> impl Future<Output = Answer> {
+    std::future::ready(answer)
+}

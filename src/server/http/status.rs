@@ -1,0 +1,94 @@
+//! `GET /v1/status`: the scheduler, and the cluster at a glance.
+
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::call::{Answer, Call, answer};
+use super::ring::EventId;
+use super::serve::App;
+use crate::server::restore::unix_ms;
+use sched_core::{ResourceTotal, Totals, TotalsCursor};
+
+/// GET /v1/status.
+pub(super) async fn status(call: Call) -> Answer {
+    let app = &call.app;
+    let (at, totals) = app.totals().await;
+    let (counters, glance, store) = app.hub.read_now(|scheduler, now| {
+        (
+            scheduler.counters(),
+            scheduler.glance(),
+            scheduler.store(now),
+        )
+    });
+    let uptime = app.started.elapsed();
+    let mut by_status: Map<String, Value> = Map::new();
+    for (kind, count) in &totals.nodes {
+        let before = by_status.get(kind.status).and_then(Value::as_u64);
+        let sum = before.unwrap_or_default() + count;
+        by_status.insert(kind.status.to_owned(), sum.into());
+    }
+    let custom = totals.custom.iter();
+    let custom: Map<String, Value> = custom
+        .map(|(name, it)| (name.clone(), resource(it)))
+        .collect();
+    let content = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uuid": app.hub.uuid.to_string(),
+        "role": if app.hub.is_shutting_down() { "leaving" } else { "active" },
+        "uptime_s": uptime.as_secs(),
+        "started_at_ms": unix_ms().saturating_sub(u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX)),
+        "nodes": {"total": totals.nodes.values().sum::<u64>(), "by_status": by_status},
+        "instances": {
+            "on_nodes": totals.instances,
+            "unconfirmed": totals.unconfirmed,
+            "in_doubt": totals.in_doubt,
+            "queued": glance.queued,
+        },
+        "controllers": glance.controllers,
+        "recovering": glance.is_recovering,
+        "store": super::json::to_json(&store),
+        "resources": {
+            "mem_mb": resource(&totals.mem),
+            "vcpus": resource(&totals.vcpus),
+            "disk_mb": resource(&totals.disk),
+            "custom": custom,
+        },
+        "starts": {
+            "total": counters.starts,
+            "placed": counters.placed,
+            "failed": counters.failed,
+        },
+    });
+    let content = match content {
+        Value::Object(content) => content,
+        _ => Map::new(),
+    };
+    Ok(answer(StatusCode::OK, at, content))
+}
+
+fn resource(total: &ResourceTotal) -> Value {
+    json!({
+        "capacity": total.capacity,
+        "claimed": total.claimed,
+        "used": total.used,
+        "largest_free": total.largest_free,
+    })
+}
+
+impl App {
+    /// What the cluster has in all, gathered in steps between which others are served; and the place in the stream of
+    /// events at which the first was.
+    pub(super) async fn totals(&self) -> (EventId, Totals) {
+        let mut totals = Totals::default();
+        let mut next = Some(TotalsCursor::default());
+        let mut begun = None;
+        while let Some(from) = next {
+            next = self.hub.read_now(|scheduler, _| {
+                begun.get_or_insert_with(|| self.ring.end());
+                scheduler.add_totals(from, &mut totals)
+            });
+            tokio::task::yield_now().await;
+        }
+        (begun.unwrap_or_else(|| self.ring.end()), totals)
+    }
+}

@@ -1,0 +1,89 @@
+//! Sessions behind which there is no connection of frames: those of the HTTP door. What the core says to one is taken by
+//! what stands there for it, under the scheduler's lock and in the order of its decisions.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use proto_frames::{Role, Uuid};
+
+use super::Hub;
+use crate::net::budget::Budget;
+use sched_core::{Departure, Dialect, Hello, Input, Message, Scheduler, SessionId};
+
+/// What takes in what the core says to a session.
+pub(in crate::server) trait Door: Debug + Send + Sync {
+    /// Takes a message. Called under the scheduler's lock: it notes it and returns.
+    fn take(&self, message: Message);
+
+    /// What its own commands may take up in others' queues; `None` for one that sends none.
+    fn budget(&self) -> Option<&Arc<Budget>>;
+}
+
+impl Hub {
+    /// Begins a session of a native peer of this name and role.
+    pub(in crate::server) fn open_door(
+        &self,
+        (uuid, role): (Uuid, Role),
+        door: Arc<dyn Door>,
+    ) -> SessionId {
+        let session = self.next_session();
+        self.doors.insert(session, door);
+        let hello = Hello {
+            uuid,
+            role,
+            dialect: Dialect::Native,
+            bound: false,
+            address: None,
+        };
+        self.handle([Input::Connect { session, hello }], None);
+        session
+    }
+
+    /// Ends such a session.
+    pub(in crate::server) fn close_door(&self, session: SessionId) {
+        if self.doors.remove(&session).is_none() || self.is_shutting_down() {
+            return;
+        }
+        let ended = Input::Disconnected {
+            session,
+            unsent: Vec::new(),
+            departure: Departure::Closed,
+        };
+        self.handle([ended], None);
+    }
+
+    /// Reads from the core at this moment, and beside it with what holds as long as the core's lock is held.
+    pub(in crate::server) fn read_now<T>(&self, read: impl FnOnce(&Scheduler, Instant) -> T) -> T {
+        let scheduler = self.scheduler.lock();
+        let begun = Instant::now();
+        let found = read(&scheduler, begun);
+        drop(scheduler);
+        self.holds.note(begun.elapsed());
+        found
+    }
+
+    /// As [`Hub::read_now`], unless the lock is not free within this time. Blocks the thread meanwhile.
+    pub(in crate::server) fn read_within<T>(
+        &self,
+        time: Duration,
+        read: impl FnOnce(&Scheduler, Instant) -> T,
+    ) -> Option<T> {
+        let scheduler = self.scheduler.try_lock_for(time)?;
+        Some(read(&scheduler, Instant::now()))
+    }
+
+    /// Waits until the scheduler is about to leave.
+    pub(in crate::server) async fn leaving(&self) {
+        let mut leaving = self.leaving.subscribe();
+        // The sender lives as long as the hub.
+        let _ = leaving.wait_for(|is_leaving| *is_leaving).await;
+    }
+
+    /// Tells those who wait for [`Hub::leaving`]. The flag beside it is set under the scheduler's lock before.
+    pub(super) fn tell_leaving(&self) {
+        debug_assert!(self.shutting_down.load(Ordering::SeqCst), "set before");
+        self.leaving.send_replace(true);
+    }
+}

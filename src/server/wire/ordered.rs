@@ -1,0 +1,95 @@
+//! Commands that came as values rather than as frames, by way of another door: as the core takes them, with the parcel that
+//! a launcher is sent. They are checked as those of peers are, because it is the same reading.
+
+use bytes::Bytes;
+use proto_frames::payload::{
+    Delete, Evacuate, Migrate, Payload, PayloadError, Restore, Resume, Start, Suspend, Update,
+};
+use proto_frames::{Frame, Kind, Uuid};
+use serde_json::Value;
+
+use super::inputs::input;
+use sched_core::{Input, Malformed, SessionId};
+
+/// A command.
+#[derive(Debug, Clone)]
+pub(in crate::server) enum Ordered {
+    /// START, as YAML.
+    Start(Bytes),
+    /// DELETE.
+    Delete(Delete),
+    /// SUSPEND.
+    Suspend(Suspend),
+    /// RESUME.
+    Resume(Resume),
+    /// MIGRATE.
+    Migrate(Migrate),
+    /// UPDATE.
+    Update(Update),
+    /// EVACUATE.
+    Evacuate(Evacuate),
+    /// Restore.
+    Restore(Restore),
+}
+
+impl Ordered {
+    /// Its kind of frame.
+    pub(in crate::server) fn kind(&self) -> Kind {
+        match self {
+            Self::Start(_) => Kind::START,
+            Self::Delete(_) => Kind::DELETE,
+            Self::Suspend(_) => Kind::SUSPEND,
+            Self::Resume(_) => Kind::RESUME,
+            Self::Migrate(_) => Kind::MIGRATE,
+            Self::Update(_) => Kind::UPDATE,
+            Self::Evacuate(_) => Kind::EVACUATE,
+            Self::Restore(_) => Kind::RESTORE,
+        }
+    }
+
+    fn payload(&self) -> Bytes {
+        match self {
+            Self::Start(payload) => payload.clone(),
+            Self::Delete(it) => it.encode(),
+            Self::Suspend(it) => it.encode(),
+            Self::Resume(it) => it.encode(),
+            Self::Migrate(it) => it.encode(),
+            Self::Update(it) => it.encode(),
+            Self::Evacuate(it) => it.encode(),
+            Self::Restore(it) => it.encode(),
+        }
+    }
+}
+
+/// What the core is told of a command.
+///
+/// # Errors
+/// What is wrong with it: it is not for the core then.
+pub(in crate::server) fn ordered(
+    session: SessionId,
+    origin: Uuid,
+    ordered: &Ordered,
+) -> Result<Input, Malformed> {
+    let frame = Frame::new(ordered.kind(), origin, ordered.payload());
+    match input(session, frame) {
+        Input::Malformed { malformed, .. } => Err(malformed),
+        input => Ok(input),
+    }
+}
+
+/// A START that came as JSON, as the block YAML that its launcher reads.
+///
+/// # Errors
+/// It cannot be written, in words.
+pub(in crate::server) fn start_of_json(value: &Value) -> Result<Bytes, String> {
+    let text = serde_yaml::to_string(value).map_err(|error| error.to_string())?;
+    Ok(text.into())
+}
+
+/// What a START says, for its key and place where something is wrong with it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(in crate::server) fn checked_start(payload: &[u8]) -> Result<Start, PayloadError> {
+    Start::decode(payload)
+}

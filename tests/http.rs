@@ -1,0 +1,26 @@
+//! The HTTP door of the built daemon: what foreign programs and hostile peers meet, who may do what, and what is answered.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "common/certs.rs"]
+mod certs;
+#[path = "http/client.rs"]
+mod client;
+#[path = "http/commands.rs"]
+mod commands;
+#[path = "http/curl.rs"]
+mod curl;
+#[path = "http/events.rs"]
+mod events;
+#[path = "http/hostile.rs"]
+mod hostile;
+#[path = "http/matrix.rs"]
+mod matrix;
+#[path = "common/peer.rs"]
+mod peer;
+#[path = "http/reading.rs"]
+mod reading;
+#[path = "common/site.rs"]
+mod site;
+#[path = "common/words.rs"]
+mod words;

@@ -1,0 +1,199 @@
+//! Commands: what launchers are told, what the sender is answered, and that the same START twice is one.
+
+use proto_frames::Kind;
+use proto_frames::Role;
+use proto_frames::payload::{Payload, Start};
+use serde_json::json;
+
+use crate::site::Site;
+use crate::words::{deleted, instance};
+
+fn start(id: &str, mem_mb: i64) -> String {
+    json!({"start": {
+        "instance_uuid": id,
+        "vm_type": "process",
+        "command": ["/bin/sh", "-c", "echo \"[{\" # yes"],
+        "env": {"SECRET": "hunter2", "EMPTY": ""},
+        "requirements": {"mem_mb": mem_mb, "vcpus": 1},
+        "later": {"unknown": [1, {"a": null}]},
+    }})
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_start_as_json_reaches_its_launcher_as_block_yaml_and_is_answered_once_it_runs() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let id = instance(1).to_string();
+    let body = start(&id, 7);
+    let (answer, ()) = tokio::join!(http.send("POST", "/v1/instances?wait=60s", &body), async {
+        let frame = node.expect(Kind::START).await;
+        let text = std::str::from_utf8(&frame.payload).unwrap();
+        assert!(text.starts_with("start:\n"), "{text}");
+        let start = Start::decode(&frame.payload).unwrap();
+        assert_eq!(start.env["SECRET"], "hunter2");
+        assert_eq!(start.command[2], "echo \"[{\" # yes");
+        assert!(
+            text.contains("unknown:"),
+            "what nobody here knows is kept: {text}"
+        );
+        node.stats(&[start.instance_uuid.parse().unwrap()]).await;
+    });
+    let outcome = answer.ok(200);
+    assert_eq!(outcome["instance"]["state"], "running", "{outcome}");
+    assert_eq!(outcome["follow"], format!("/v1/instances/{id}"));
+    assert!(
+        answer
+            .head
+            .contains(&format!("location: /v1/instances/{id}"))
+    );
+    // No secret is repeated anywhere.
+    for path in [
+        "/v1/instances",
+        &format!("/v1/instances/{id}"),
+        &format!("/v1/instances/{id}/history"),
+    ] {
+        assert!(!http.get(path).await.body.contains("hunter2"));
+    }
+    assert!(!daemon.log().iter().any(|line| line.contains("hunter2")));
+}
+
+#[tokio::test]
+async fn the_same_start_is_one_and_another_of_its_instance_is_a_conflict() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let id = instance(1).to_string();
+    let body = start(&id, 7);
+    let first = http.send("POST", "/v1/instances", &body).await;
+    assert_eq!(first.ok(202)["instance"]["state"], "placed");
+    node.expect_start().await;
+    let again = http.send("POST", "/v1/instances", &body).await;
+    assert_eq!(again.ok(200)["instance"]["instance_uuid"], id);
+    let yaml = "start:\n  instance_uuid: other\n  requirements:\n    mem_mb: 1\n    vcpus: 1\n";
+    assert_eq!(http.send("POST", "/v1/instances", yaml).await.status, 202);
+    let frame = node.expect(Kind::START).await;
+    assert_eq!(frame.payload, yaml, "as it came");
+    let other = http.send("POST", "/v1/instances", &start(&id, 8)).await;
+    let (status, reason, field) = other.problem();
+    assert_eq!(
+        (status, &*reason, &*field),
+        (409, "instance_exists", "start.instance_uuid")
+    );
+    node.nothing_else().await;
+}
+
+#[tokio::test]
+async fn a_start_that_cannot_be_is_answered_with_the_reason_and_the_field() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let no_nodes = http.send("POST", "/v1/instances", &start("a", 7)).await;
+    assert_eq!(no_nodes.problem().1, "no_cn");
+    let _node = site.ready_node(&daemon).await;
+    let full = http
+        .send("POST", "/v1/instances", &start("a", 1 << 50))
+        .await;
+    let (status, reason, _) = full.problem();
+    assert_eq!((status, &*reason), (503, "full_cloud"));
+    assert_eq!(full.json()["reasons"][0]["reason"], "memory", "{full:?}");
+    assert_eq!(full.json()["never"], true);
+    for (body, status, reason, field) in [
+        ("{\"start\": [", 400, "invalid_payload", ""),
+        ("{}", 422, "invalid_data", "start"),
+        (
+            "{\"start\": {}}",
+            422,
+            "invalid_data",
+            "start.instance_uuid",
+        ),
+        (
+            "{\"start\": {\"instance_uuid\": \"a\", \"requirements\": {\"vcpus\": \"many\"}}}",
+            400,
+            "invalid_payload",
+            "start.requirements.vcpus",
+        ),
+        (
+            "{\"start\": {\"instance_uuid\": \"a\", \"scheduling\": {\"priorty\": 1}}}",
+            422,
+            "invalid_data",
+            "start.scheduling.priorty",
+        ),
+        (
+            "{\"start\": {\"instance_uuid\": \"a b\"}}",
+            422,
+            "invalid_data",
+            "start.instance_uuid",
+        ),
+    ] {
+        let answer = http.send("POST", "/v1/instances", body).await;
+        let (found, why, at) = answer.problem();
+        assert_eq!(
+            (found, &*why, &*at),
+            (status, reason, field),
+            "{body}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_delete_goes_to_the_node_that_has_the_instance() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let id = instance(1).to_string();
+    http.send("POST", "/v1/instances", &start(&id, 7))
+        .await
+        .ok(202);
+    let started = node.expect_start().await;
+    node.stats(&[started]).await;
+    let path = format!("/v1/instances/{id}");
+    let waiting = format!("{path}?wait=60s");
+    let (answer, ()) = tokio::join!(http.send("DELETE", &waiting, ""), async {
+        let frame = node.expect(Kind::DELETE).await;
+        assert_eq!(deleted(&frame.payload), started);
+        let gone = format!("instance_deleted:\n  instance_uuid: {started}\n");
+        node.send(Kind::INSTANCE_DELETED, gone).await;
+    });
+    answer.ok(200);
+    assert_eq!(
+        http.send("DELETE", "/v1/instances/none", "")
+            .await
+            .problem()
+            .1,
+        "no_instance"
+    );
+    let line = daemon.logged("COMMAND DELETE of instance").await;
+    assert!(line.contains("HTTP"), "{line}");
+}
+
+#[tokio::test]
+async fn a_node_is_cordoned_its_drain_is_ended_and_it_is_let_in_again() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let node = site.ready_node(&daemon).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let path = format!("/v1/nodes/{}", node.uuid);
+    let cordoned = http
+        .send("POST", &format!("{path}/cordon"), "")
+        .await
+        .ok(202);
+    assert_eq!(cordoned["node"]["cordoned"], true);
+    let drain = format!("{path}/drain");
+    let draining = http.send("POST", &drain, "").await.ok(202);
+    assert_eq!(draining["follow"], path);
+    let abort = format!("{path}/abort-drain");
+    http.send("POST", &abort, "").await.ok(202);
+    assert_eq!(
+        http.send("POST", &abort, "").await.problem().1,
+        "no_such_node"
+    );
+    let bad = http
+        .send("POST", &format!("{path}/drain"), "{\"paralel\": 2}")
+        .await;
+    assert_eq!(bad.problem().2, "drain.paralel");
+    let back = http
+        .send("POST", &format!("{path}/uncordon"), "")
+        .await
+        .ok(202);
+    assert_eq!(back["node"].get("cordoned"), None);
+}

@@ -1,0 +1,108 @@
+//! `curl` as a foreign program: with certificates of `ciao-cert` and nothing switched off.
+//!
+//! Where it is missing the tests say so and pass, unless `CIAO_REQUIRE_CURL=1`.
+
+use std::process::Command;
+
+use ciao_scheduler::cert::{Shape, Spec};
+use proto_frames::Role;
+
+use crate::certs::{TestCa, write_private};
+use crate::client::http_address;
+use crate::site::{Daemon, Site, output};
+
+fn has_curl() -> bool {
+    let found = Command::new("curl").arg("--version").output().is_ok();
+    let is_required = std::env::var_os("CIAO_REQUIRE_CURL").is_some_and(|value| value == "1");
+    assert!(found || !is_required, "curl is required");
+    if !found {
+        eprintln!("skipped: curl is not installed");
+    }
+    found
+}
+
+/// What curl prints and whether it is content.
+async fn curl(site: &Site, daemon: &Daemon, arguments: &[&str]) -> (bool, String) {
+    let port = http_address(daemon).await.port();
+    let mut command = tokio::process::Command::new("curl");
+    command
+        .args([
+            "--silent",
+            "--show-error",
+            "--fail-with-body",
+            "--noproxy",
+            "*",
+        ])
+        .arg("--cacert")
+        .arg(site.path("CAcert.pem"))
+        .args(arguments)
+        .arg(format!("https://localhost:{port}/v1/status"));
+    let output = output(command).await;
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+#[tokio::test]
+async fn curl_reads_with_a_viewers_certificate_and_is_refused_without_one() {
+    if !has_curl() {
+        return;
+    }
+    let (site, daemon) = Site::with_http(&[]).await;
+    let viewer = site.ca.anchor.sign(&Spec::localhost(Role::VIEWER)).unwrap();
+    let path = site.path("viewer.pem");
+    write_private(&path, viewer.pem());
+    let path = path.to_str().unwrap();
+    for version in ["--http1.1", "--http2"] {
+        let (fine, said) = curl(&site, &daemon, &["--cert", path, version]).await;
+        assert!(fine && said.contains("\"version\""), "{version}: {said}");
+    }
+    let (fine, said) = curl(&site, &daemon, &[]).await;
+    assert!(!fine, "{said}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_curl_refuses_is_said_at_start_with_the_command_that_mends_it() {
+    if !has_curl() {
+        return;
+    }
+    let old = Spec {
+        shape: Shape::Original,
+        ..Spec::localhost(Role::SCHEDULER)
+    };
+    let site = Site::with(TestCa::with(&old));
+    let daemon = site.start(&["--http", "127.0.0.1:0"]).await;
+    let line = daemon.logged("browsers will refuse").await;
+    assert!(line.contains("ciao-cert -renew"), "{line}");
+    let controller = site.path("controller.pem");
+    let (fine, said) = curl(&site, &daemon, &["--cert", controller.to_str().unwrap()]).await;
+    assert!(!fine, "{said}");
+    // The very command.
+    let renew = Command::new(env!("CARGO_BIN_EXE_ciao-cert"))
+        .arg("-renew")
+        .arg(site.path("scheduler.pem"))
+        .arg("-directory")
+        .arg(site.path("new"))
+        .output()
+        .unwrap();
+    assert!(renew.status.success(), "{renew:?}");
+    drop(daemon);
+    for (from, to) in [
+        ("new/cert-Scheduler-localhost.pem", "scheduler.pem"),
+        ("new/CAcert-localhost.pem", "CAcert.pem"),
+    ] {
+        std::fs::rename(site.path(from), site.path(to)).unwrap();
+    }
+    let daemon = site.start(&["--http", "127.0.0.1:0"]).await;
+    // With the certificate that the old anchor has signed.
+    let (fine, said) = curl(&site, &daemon, &["--cert", controller.to_str().unwrap()]).await;
+    assert!(fine, "{said}");
+    assert!(
+        !daemon
+            .log()
+            .iter()
+            .any(|line| line.contains("browsers will refuse"))
+    );
+}

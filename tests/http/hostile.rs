@@ -1,0 +1,98 @@
+//! Hostile HTTP: each ends in a clear error, nobody else is held up, and the daemon goes on.
+
+use proto_frames::Role;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::client::http_address;
+use crate::site::Site;
+
+#[tokio::test]
+async fn what_is_too_long_or_no_request_is_answered_and_the_connection_ends() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::CONTROLLER).await;
+    let long = "x".repeat(1 << 20);
+    let head = "host: localhost\r\nconnection: close\r\n";
+    for (request, expected) in [
+        (
+            format!("GET /{long} HTTP/1.1\r\n{head}\r\n"),
+            &[414, 431][..],
+        ),
+        (
+            format!("GET /livez HTTP/1.1\r\n{head}x: {long}\r\n\r\n"),
+            &[431],
+        ),
+        (
+            format!("GET /livez HTTP/1.1\r\n{head}content-length: many\r\n\r\n"),
+            &[400],
+        ),
+        (
+            format!("POST /v1/explain HTTP/1.1\r\n{head}content-length: -1\r\n\r\n"),
+            &[400],
+        ),
+        (
+            format!("POST /v1/explain HTTP/1.1\r\n{head}content-length: 1048576\r\n\r\n{long}"),
+            &[413],
+        ),
+        (
+            format!(
+                "POST /v1/explain HTTP/1.1\r\n{head}transfer-encoding: chunked\r\n\r\n100000\r\n{long}\r\n0\r\n\r\n"
+            ),
+            &[413],
+        ),
+        (
+            format!(
+                "POST /v1/explain HTTP/1.1\r\n{head}content-length: 1\r\ncontent-length: 2\r\n\r\nab"
+            ),
+            &[400],
+        ),
+        (
+            format!("POST /v1/explain HTTP/1.1\r\n{head}transfer-encoding: chunked\r\n\r\nzz\r\n"),
+            &[400],
+        ),
+        ("\u{0}\u{1}\u{2}\r\n\r\n".to_owned(), &[400]),
+        (format!("GET /v1/nodes?%ff HTTP/1.1\r\n{head}\r\n"), &[400]),
+        (format!("GET /v1/nodes/%ff HTTP/1.1\r\n{head}\r\n"), &[400]),
+        (
+            format!("POST /v1/nodes/none/cordon HTTP/1.1\r\n{head}content-length: 2\r\n\r\n{{}}"),
+            &[400],
+        ),
+    ] {
+        let answer = http.raw(request.as_bytes()).await;
+        let begin: String = request.chars().take(80).collect();
+        assert!(expected.contains(&answer.status), "{begin:?}: {answer:?}");
+    }
+    let deep = format!("{{\"start\": {}1{}}}", "[".repeat(5000), "]".repeat(5000));
+    let answer = http.send("POST", "/v1/explain", &deep).await;
+    assert_eq!(answer.problem().1, "invalid_payload");
+    assert_eq!(http.get("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_keep_others_out() {
+    let (site, daemon) = Site::with_http(&["--max-handshakes=4"]).await;
+    let address = http_address(&daemon).await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let mut tcp = TcpStream::connect(address).await.unwrap();
+        if silent.len() % 2 == 0 {
+            // The beginning of a handshake that never goes on.
+            let _ = tcp.write_all(&[0x16, 3, 1]).await;
+        }
+        silent.push(tcp);
+    }
+    let http = site.http(&daemon, Role::VIEWER).await;
+    assert_eq!(http.get("/livez").await.status, 200);
+    let mut node = site.ready_node(&daemon).await;
+    node.nothing_else().await;
+}
+
+#[tokio::test]
+async fn ssntp_on_the_http_port_and_http_on_the_ssntp_port_get_nowhere() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut http = site.http(&daemon, Role::CONTROLLER).await;
+    http.address = daemon.address;
+    assert_eq!(http.get("/livez").await.status, 0);
+    http.address = http_address(&daemon).await;
+    assert_eq!(http.get("/livez").await.status, 200);
+}

@@ -1,0 +1,160 @@
+//! What is read: lists page by page, selectors, fields, single rows, status and readiness.
+
+use proto_frames::Role;
+use serde_json::Value;
+
+use crate::site::Site;
+use crate::words::{instance, start};
+use proto_frames::Kind;
+
+fn hosts(page: &Value) -> Vec<String> {
+    let items = page["items"].as_array().unwrap().iter();
+    items
+        .map(|row| row["hostname"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn nodes_are_listed_page_by_page_each_once() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut nodes = Vec::new();
+    for _ in 0..5 {
+        nodes.push(site.ready_node(&daemon).await);
+    }
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let mut found = Vec::new();
+    let mut path = "/v1/nodes?limit=2".to_owned();
+    loop {
+        let page = http.get(&path).await.ok(200);
+        assert!(page["items"].as_array().unwrap().len() <= 2);
+        assert!(page["sequence"].as_str().unwrap().contains('-'));
+        found.extend(hosts(&page));
+        match page["next"].as_str() {
+            Some(next) => path = format!("/v1/nodes?limit=2&after={next}"),
+            None => break,
+        }
+    }
+    let mut expected: Vec<String> = nodes
+        .iter()
+        .map(|node| format!("host-{}", node.uuid))
+        .collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    let first = &nodes[0];
+    let one = http
+        .get(&format!("/v1/nodes/host-{}?fields=node_uuid", first.uuid))
+        .await;
+    let row = &one.ok(200)["node"];
+    assert_eq!(row["node_uuid"], first.uuid.to_string());
+    assert_eq!(row.as_object().unwrap().len(), 1);
+    let selector = format!("/v1/nodes?selector=hostname%20=%20host-{}", first.uuid);
+    let page = http.get(&selector).await.ok(200);
+    assert_eq!(hosts(&page), [format!("host-{}", first.uuid)]);
+    let none = http
+        .get("/v1/nodes?selector=status%20!=%20READY")
+        .await
+        .ok(200);
+    assert_eq!(hosts(&none), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_asked_for_wrongly_is_named() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    for (path, status, reason, field) in [
+        ("/v1/nodes?limit=0", 400, "invalid_parameter", "limit"),
+        ("/v1/nodes?limit=1001", 400, "invalid_parameter", "limit"),
+        ("/v1/nodes?after=nowhere", 400, "invalid_parameter", "after"),
+        (
+            "/v1/nodes?selector=zone",
+            400,
+            "invalid_parameter",
+            "selector",
+        ),
+        (
+            "/v1/nodes?fields=colour",
+            400,
+            "invalid_parameter",
+            "fields",
+        ),
+        (
+            "/v1/nodes?limit=1&limit=2",
+            400,
+            "invalid_parameter",
+            "limit",
+        ),
+        ("/v1/nodes?colour=red", 400, "invalid_parameter", "colour"),
+        ("/v1/events?topics=news", 400, "invalid_parameter", "topics"),
+        (
+            "/v1/events?from=yesterday",
+            400,
+            "invalid_parameter",
+            "from",
+        ),
+        ("/v1/nodes/none", 404, "no_such_node", ""),
+        ("/v1/instances/none", 404, "no_instance", ""),
+        ("/v1/instances/none/history", 404, "no_instance", ""),
+        ("/v2/nodes", 404, "no_such_path", ""),
+    ] {
+        let (found, why, at) = http.get(path).await.problem();
+        assert_eq!((found, &*why, &*at), (status, reason, field), "{path}");
+    }
+    let answer = http.send("PATCH", "/v1/nodes", "").await;
+    assert_eq!(answer.problem().1, "method_not_allowed");
+    assert!(answer.head.contains("allow: get,head"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_status_adds_up_and_the_probes_answer() {
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut node = site.ready_node(&daemon).await;
+    let mut master = site.master(&daemon).await;
+    master.expect_node().await;
+    master.send(Kind::START, start(instance(1), 7)).await;
+    let started = node.expect_start().await;
+    node.stats(&[started]).await;
+    master.expect(Kind::STATS).await;
+    let http = site.http(&daemon, Role::VIEWER).await;
+    let status = http.get("/v1/status").await.ok(200);
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["nodes"]["by_status"]["READY"], 1);
+    assert_eq!(status["instances"]["on_nodes"], 1);
+    assert_eq!(status["instances"]["unconfirmed"], 0);
+    assert_eq!(status["resources"]["mem_mb"]["claimed"], 7);
+    assert_eq!(status["starts"]["placed"], 1);
+    assert_eq!(status["controllers"], 1);
+    assert_eq!(status["store"]["state"], "memory");
+    let row = http.get(&format!("/v1/instances/{started}")).await.ok(200);
+    assert_eq!(row["instance"]["state"], "running");
+    let agent = site.http(&daemon, Role::AGENT).await;
+    assert_eq!(agent.get("/livez").await.body, "ok\n");
+    let ready = agent.get("/readyz?verbose").await.ok(200);
+    assert_eq!(ready["ready"], true);
+    assert_eq!(ready["checks"].as_array().unwrap().len(), 4, "{ready}");
+    assert_eq!(
+        agent.get("/readyz").await.ok(200)["checks"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_viewer_reads_over_ssntp_and_commands_nothing() {
+    use proto_frames::Encoding;
+    use proto_frames::payload::{QueryKind, RefusalReason, Topic};
+
+    let (site, daemon) = Site::with_http(&[]).await;
+    let mut viewer = site.connect(&daemon, Role::VIEWER, Encoding::Native).await;
+    viewer.watch(&[Topic::Nodes]).await;
+    let node = site.ready_node(&daemon).await;
+    assert_eq!(viewer.expect_node().await, node.uuid);
+    assert_eq!(viewer.query(QueryKind::Nodes).await.nodes.len(), 1);
+    viewer.start(instance(1), 1).await;
+    let refused = viewer.expect_refused().await;
+    assert_eq!(refused.reason, RefusalReason::NotPermitted);
+    let original = site.dialer(&daemon, Role::VIEWER, Encoding::Gob);
+    assert_eq!(original.refusal().await, Kind::CONNECTION_ABORTED);
+}
