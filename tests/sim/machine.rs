@@ -174,7 +174,7 @@ impl Machine {
                 incarnation: names::machine_uuid(self.number),
                 after: self.launchers << 32,
             },
-            incarnation: proto_frames::Uuid::from_u64_pair(self.launchers, self.number as u64),
+            incarnation: Uuid::from_u64_pair(self.launchers, self.number as u64),
         }
     }
 

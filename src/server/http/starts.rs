@@ -3,6 +3,8 @@
 //! A START is known by its instance. The same one again, after a connection that broke for one, is answered with the
 //! instance that is there, and another one of the same instance is a conflict.
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -152,6 +154,7 @@ pub(super) async fn explain(call: Call) -> Answer {
         ..
     } = &mut input
     {
+        let request = Arc::make_mut(request);
         let scheduling = request.scheduling.get_or_insert_default();
         scheduling.dry_run = true;
         scheduling.count = call.query.number("count").or(scheduling.count);
