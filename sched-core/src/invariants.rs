@@ -222,15 +222,15 @@ impl Scheduler {
         let mut waiting = 0;
         for pool in Pool::ALL {
             for waiter in self.queue.iter_after(pool, None) {
-                let state = self.instances.get(&waiter.instance).map(|it| it.state());
-                let is_right = match waiter.purpose {
+                let state = self.instances.get(waiter.instance()).map(|it| it.state());
+                let is_right = match waiter.purpose() {
                     Purpose::Start => state.is_some_and(State::is_waiting),
                     Purpose::Resume => state.is_some_and(State::is_suspended),
                 };
                 ensure(is_right && state.is_some_and(State::waits), || {
-                    format!("{} is in the queue and does not wait", waiter.instance)
+                    format!("{} is in the queue and does not wait", waiter.instance())
                 })?;
-                waiting += usize::from(waiter.purpose == Purpose::Start);
+                waiting += usize::from(waiter.purpose() == Purpose::Start);
             }
         }
         let kept = self.instances.iter();

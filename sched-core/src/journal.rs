@@ -64,10 +64,10 @@ pub(crate) enum Next {
 /// Something that waited for the disk and need wait no longer.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    pub(crate) instance: InstanceId,
+    instance: InstanceId,
     /// The instance's state that this is about.
-    pub(crate) epoch: u64,
-    pub(crate) next: Next,
+    epoch: u64,
+    next: Next,
 }
 
 /// Something that waits for a change to be on disk.
@@ -80,17 +80,58 @@ struct Waiting {
 /// What has changed since the change before.
 #[derive(Debug)]
 pub(crate) struct Changed {
-    pub(crate) instances: IndexSet<InstanceId>,
+    instances: IndexSet<InstanceId>,
     /// What an operator decided about them, or which of their ends are dealt with.
-    pub(crate) nodes: IndexSet<Uuid>,
-    pub(crate) bindings: IndexSet<Uuid>,
+    nodes: IndexSet<Uuid>,
+    bindings: IndexSet<Uuid>,
     /// Runs of instances that are over.
-    pub(crate) runs: BTreeSet<u64>,
+    runs: BTreeSet<u64>,
     /// Nodes with other claims.
-    pub(crate) claims: Vec<Uuid>,
+    claims: Vec<Uuid>,
+}
+
+impl Ready {
+    /// The instance it is about.
+    pub(crate) fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// What to do, if the instance's state is still the one that it waited in.
+    pub(crate) fn next_in(&self, epoch: u64) -> Option<Next> {
+        (self.epoch == epoch).then_some(self.next)
+    }
+}
+
+/// Which record has changed.
+#[derive(Debug)]
+pub(crate) enum Name {
+    /// An instance's.
+    Instance(InstanceId),
+    /// What an operator decided about a node, or which of its ends are dealt with.
+    Node(Uuid),
+    /// That a UUID is bound.
+    Binding(Uuid),
+    /// A run of an instance that is over.
+    Run(u64),
+    /// The claims on a node.
+    Claims(Uuid),
 }
 
 impl Changed {
+    /// The names of all records that changed: instances', nodes', bindings', runs', and those of claims on nodes.
+    pub(crate) fn keys(self) -> impl Iterator<Item = Name> {
+        let instances = self.instances.into_iter().map(Name::Instance);
+        let nodes = self.nodes.into_iter().map(Name::Node);
+        let bindings = self.bindings.into_iter().map(Name::Binding);
+        let runs = self.runs.into_iter().map(Name::Run);
+        let claims = self.claims.into_iter().map(Name::Claims);
+        instances
+            .chain(nodes)
+            .chain(bindings)
+            .chain(runs)
+            .chain(claims)
+    }
+
     /// How many records that makes.
     pub(crate) fn len(&self) -> usize {
         self.instances.len()

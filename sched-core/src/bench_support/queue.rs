@@ -9,7 +9,7 @@ use crate::api::input::StartRequest;
 use crate::api::resources::Resources;
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
-use crate::queue::{Begin, Found, Place, Purpose, Queue, Rank, Room, Shape, Waiter};
+use crate::queue::{Begin, Found, Queue, Rank, Room, Waiter};
 
 /// Those who wait to be started, instance `n` as the `n`th that came.
 #[derive(Debug, Default)]
@@ -35,19 +35,8 @@ impl BenchQueue {
             tenant: Some(InstanceId::Uuid(Uuid::from_u128(tenant.into()))),
             ..StartRequest::plain(InstanceId::Trial(0))
         };
-        let waiter = Waiter {
-            instance: instance(order),
-            pool: Pool::Compute,
-            priority: 0,
-            order,
-            asked,
-            place: Place::Anywhere,
-            purpose: Purpose::Start,
-            shape: Arc::new(Shape::of(&Query::of(&Arc::new(request)))),
-            bytes: 0,
-            is_operators: false,
-            deadline: None,
-        };
+        let query = Query::of(&Arc::new(request));
+        let waiter = Waiter::to_start(instance(order), (0, order), &query);
         self.0
             .push(waiter)
             .expect("the benchmark stays within bounds");

@@ -13,7 +13,7 @@ use crate::api::resources::Resources;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::facts;
 use crate::cluster::groups::{Group, Groups};
-use crate::cluster::index::Need;
+use crate::cluster::index::{ColumnId, Need};
 use crate::cluster::labels::{self, LabelIndex};
 use crate::cluster::node::{Node, Pool};
 use crate::cluster::nodes::NodeStore;
@@ -35,14 +35,14 @@ pub(crate) fn image_label(name: &str) -> String {
 /// The cluster as it is while one START is placed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
-    pub(crate) now: Instant,
-    pub(crate) nodes: &'a NodeStore,
-    pub(crate) groups: &'a Groups,
-    pub(crate) columns: &'a Columns,
+    pub(super) now: Instant,
+    pub(super) nodes: &'a NodeStore,
+    pub(super) groups: &'a Groups,
+    pub(super) columns: &'a Columns,
     /// Nodes whose queue is filling.
-    pub(crate) filling: &'a IndexSet<NodeKey>,
-    pub(crate) table: &'a Table,
-    pub(crate) pool: Pool,
+    pub(super) filling: &'a IndexSet<NodeKey>,
+    pub(super) table: &'a Table,
+    pub(super) pool: Pool,
 }
 
 /// One node that may be chosen.
@@ -57,41 +57,68 @@ pub(crate) struct Candidate<'a> {
 /// What a START asks for, with what the cluster has of it now.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
-    pub(crate) query: &'a Query,
+    query: &'a Query,
     /// Memory, vcpus and disk.
-    pub(crate) asked: Resources,
+    room: Resources,
     /// Custom resources, by number.
-    pub(crate) custom: Amounts,
+    custom: Amounts,
     /// Custom resources that no node ever reported.
-    pub(crate) unheard_of: Vec<&'a str>,
-    pub(crate) group: Option<GroupNow<'a>>,
-    pub(crate) near: Vec<NearNow<'a>>,
+    unheard_of: Vec<&'a str>,
+    group: Option<GroupNow<'a>>,
+    near: Vec<NearNow<'a>>,
     /// Whether any node is reserved for tenants.
-    pub(crate) any_reserved: bool,
+    any_reserved: bool,
     /// Whether any node does not run what it is.
-    pub(crate) is_lacking: bool,
+    is_lacking: bool,
 }
 
 /// A group a START is to join, and where its members are.
 #[derive(Debug)]
 pub(crate) struct GroupNow<'a> {
-    pub(crate) asked: &'a GroupAsked,
-    pub(crate) members: Option<&'a Group>,
+    asked: &'a GroupAsked,
+    members: Option<&'a Group>,
     /// Members by value of the scope's label; `None` where there are none, or the scope is the node.
-    pub(crate) domains: Option<&'a IndexMap<Box<str>, u32>>,
+    domains: Option<&'a IndexMap<Box<str>, u32>>,
 }
 
 /// What a START is to be near to, and where that is.
 #[derive(Debug)]
 pub(crate) struct NearNow<'a> {
-    pub(crate) asked: &'a Near,
+    asked: &'a Near,
     /// Values of the scope's label at which the wanted label is; empty where the scope is the node.
-    pub(crate) domains: IndexSet<&'a str>,
+    domains: IndexSet<&'a str>,
     /// Nodes that were looked at to find them.
-    pub(crate) looked_at: usize,
+    looked_at: usize,
 }
 
 impl<'a> View<'a> {
+    /// All nodes.
+    #[inline]
+    pub(crate) fn nodes(&self) -> &'a NodeStore {
+        self.nodes
+    }
+
+    /// The nodes of the pool in order.
+    #[inline]
+    pub(crate) fn table(&self) -> &'a Table {
+        self.table
+    }
+
+    /// Custom resources by name.
+    pub(crate) fn columns(&self) -> &'a Columns {
+        self.columns
+    }
+
+    /// Nodes whose queue is filling.
+    pub(crate) fn filling(&self) -> impl Iterator<Item = NodeKey> + use<'a> {
+        self.filling.iter().copied()
+    }
+
+    /// Which nodes these are.
+    pub(crate) fn pool(&self) -> Pool {
+        self.pool
+    }
+
     /// A node, with what it has free.
     pub(crate) fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let free = self.nodes.free(key);
@@ -131,7 +158,7 @@ impl<'a> View<'a> {
     pub(crate) fn asked(&self, query: &'a Query, labels: &LabelIndex) -> Asked<'a> {
         let mut asked = Asked {
             query,
-            asked: query.asked(),
+            room: query.asked(),
             custom: Amounts::default(),
             unheard_of: Vec::new(),
             group: None,
@@ -295,10 +322,54 @@ impl<'a> Candidate<'a> {
 }
 
 impl<'a> Asked<'a> {
+    /// What is asked.
+    #[inline]
+    pub(crate) fn query(&self) -> &'a Query {
+        self.query
+    }
+
+    /// Memory, vcpus and disk.
+    #[inline]
+    pub(crate) fn room(&self) -> &Resources {
+        &self.room
+    }
+
+    /// Custom resources, by number.
+    #[inline]
+    pub(crate) fn custom(&self) -> &[(ColumnId, i64)] {
+        &self.custom
+    }
+
+    /// Custom resources that no node ever reported: what asks for any fits nowhere.
+    #[inline]
+    pub(crate) fn unheard_of(&self) -> &[&'a str] {
+        &self.unheard_of
+    }
+
+    /// The group it is to join.
+    pub(crate) fn group(&self) -> Option<&GroupNow<'a>> {
+        self.group.as_ref()
+    }
+
+    /// What it is to be near to.
+    pub(crate) fn near(&self) -> &[NearNow<'a>] {
+        &self.near
+    }
+
+    /// Whether any node is reserved for tenants.
+    pub(crate) fn is_any_reserved(&self) -> bool {
+        self.any_reserved
+    }
+
+    /// Whether any node does not run what it is.
+    pub(crate) fn is_lacking(&self) -> bool {
+        self.is_lacking
+    }
+
     /// What is asked of a node's resources.
     pub(crate) fn need(&self) -> Need<'_> {
         Need {
-            asked: &self.asked,
+            asked: &self.room,
             custom: &self.custom,
         }
     }
@@ -309,7 +380,17 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl GroupNow<'_> {
+impl<'a> GroupNow<'a> {
+    /// What its START says of it.
+    pub(crate) fn asked(&self) -> &'a GroupAsked {
+        self.asked
+    }
+
+    /// Its members; `None` where there are none.
+    pub(crate) fn members(&self) -> Option<&'a Group> {
+        self.members
+    }
+
     /// Whether the policy must hold rather than should.
     pub(crate) fn is_hard(&self) -> bool {
         is_hard(self.asked)
@@ -365,7 +446,22 @@ pub(crate) fn is_hard(group: &GroupAsked) -> bool {
     !group.policy.is_soft()
 }
 
-impl NearNow<'_> {
+impl<'a> NearNow<'a> {
+    /// What its START says of it.
+    pub(crate) fn asked(&self) -> &'a Near {
+        self.asked
+    }
+
+    /// Values of the scope's label at which the wanted label is; none where the scope is the node.
+    pub(crate) fn domains(&self) -> impl Iterator<Item = &'a str> {
+        self.domains.iter().copied()
+    }
+
+    /// Nodes that were looked at to find them.
+    pub(crate) fn looked_at(&self) -> usize {
+        self.looked_at
+    }
+
     /// Whether a node is near what is wanted.
     pub(crate) fn is_at(&self, node: &Candidate<'_>) -> bool {
         let labels = &node.node.traits.labels;

@@ -65,7 +65,7 @@ impl Placement {
             return found;
         }
         let asked = view.asked(query, labels);
-        if !asked.unheard_of.is_empty() {
+        if !asked.unheard_of().is_empty() {
             return None;
         }
         let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
@@ -78,12 +78,12 @@ impl Placement {
             match decide.then(|| search.granting(&wishes)).flatten() {
                 Some(slot) => Some(slot),
                 // All of the others are as good as each other.
-                None if decide && wishes.len() == 1 && asked.group.is_none() => search.first(),
+                None if decide && wishes.len() == 1 && asked.group().is_none() => search.first(),
                 None => search.best(&wishes, &weighers, policy, &mut self.chance),
             }
         };
         let found = found.or_else(|| search.filling());
-        let for_near: usize = asked.near.iter().map(|near| near.looked_at).sum();
+        let for_near: usize = asked.near().iter().map(|near| near.looked_at()).sum();
         self.looked_at = search.looked_at.get() + for_near;
         found
     }
@@ -100,7 +100,7 @@ impl Placement {
         let full: Vec<NodeKey> = cluster.full_nodes().iter().copied().collect();
         let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(query, labels);
-        if !asked.unheard_of.is_empty() {
+        if !asked.unheard_of().is_empty() {
             return None;
         }
         let search = Search::new(
@@ -109,7 +109,7 @@ impl Placement {
             self.policy.concerned(&asked).collect(),
             labels,
         );
-        let nodes = view.nodes;
+        let nodes = view.nodes();
         search.first_of(full.into_iter().filter_map(|key| {
             let may_try = nodes.node(key).may_be_tried();
             may_try.then(|| (view.candidate(key), nodes.released(key)))
@@ -129,12 +129,12 @@ pub(crate) fn count_group(cluster: &mut Cluster, query: &Query) {
 
 /// One search through one table.
 pub(crate) struct Search<'a> {
-    pub(crate) view: View<'a>,
-    pub(crate) asked: &'a Asked<'a>,
-    pub(crate) filters: Vec<&'a dyn Filter>,
+    pub(super) view: View<'a>,
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) filters: Vec<&'a dyn Filter>,
     masks: Vec<Mask>,
     /// If there is a list, only these slots are looked at.
-    pub(crate) list: Option<Vec<Slot>>,
+    pub(super) list: Option<Vec<Slot>>,
     /// Nodes that were looked at one by one, by filters or to be weighed.
     looked_at: Cell<usize>,
 }
@@ -169,8 +169,8 @@ impl<'a> Search<'a> {
 
     /// The first node that fits, in the order of the search.
     fn first(&self) -> Option<Slot> {
-        if self.list.is_none() && self.filters.is_empty() && self.asked.custom.is_empty() {
-            return self.view.table.first_fit(&self.asked.asked);
+        if self.list.is_none() && self.filters.is_empty() && self.asked.custom().is_empty() {
+            return self.view.table().first_fit(self.asked.room());
         }
         let mut found = None;
         self.visit(&[], |slot| {
@@ -183,10 +183,10 @@ impl<'a> Search<'a> {
     /// Whether masks say all that the START wishes for: no weigher finds a better node than one that is in all of them.
     fn say_all(&self, wishes: &[Mask]) -> bool {
         let prefer = self.asked.scheduling().map_or(0, |it| it.prefer.len());
-        let near = self.asked.near.iter().filter(|near| !near.asked.hard);
-        let group = self.asked.group.as_ref().filter(|group| !group.is_hard());
+        let near = self.asked.near().iter().filter(|near| !near.asked().hard);
+        let group = self.asked.group().filter(|group| !group.is_hard());
         let is_anti = |group: &GroupNow<'_>| !group.is_together();
-        let of_group = group.filter(|group| group.members.is_some());
+        let of_group = group.filter(|group| group.members().is_some());
         let masks = of_group.map_or(0, |group| 1 + usize::from(group.max() > 1));
         group.is_none_or(is_anti) && wishes.len() == prefer + near.count() + masks
     }
@@ -209,12 +209,12 @@ impl<'a> Search<'a> {
         policy: &Policy,
         chance: &mut fastrand::Rng,
     ) -> Option<Slot> {
-        let slots = self.candidates(policy.candidates, wishes);
+        let slots = self.candidates(policy.candidates(), wishes);
         let candidates: Vec<(Slot, Candidate<'_>)> = slots
             .into_iter()
             .filter_map(|slot| Some((slot, self.candidate(slot)?)))
             .collect();
-        let best = best(&candidates, weighers, self.asked, policy.subset_size);
+        let best = best(&candidates, weighers, self.asked, policy.subset_size());
         match best.len() {
             0 | 1 => best.first().copied(),
             count => Some(best[chance.usize(..count)]),
@@ -258,7 +258,7 @@ impl<'a> Search<'a> {
     /// Shows every node that fits, in the order of the search, until told to stop.
     fn visit(&self, also: &[Mask], mut visit: impl FnMut(Slot) -> ControlFlow<()>) {
         let need = self.asked.need();
-        let table = self.view.table;
+        let table = self.view.table();
         if let Some(list) = &self.list {
             let fits = |&slot: &Slot| {
                 let masks = self.masks.iter().chain(also);
@@ -298,7 +298,7 @@ impl<'a> Search<'a> {
 
     fn candidate(&self, slot: Slot) -> Option<Candidate<'a>> {
         self.looked_at.set(self.looked_at.get() + 1);
-        let table: &'a Table = self.view.table;
+        let table: &'a Table = self.view.table();
         let key = table.node(slot)?;
         Some(self.view.candidate_with(key, table.offer(slot)))
     }
@@ -306,9 +306,9 @@ impl<'a> Search<'a> {
     /// The first node whose queue is filling and that would fit otherwise: the sender is slowed down by its own budget of
     /// queued bytes rather than told that there is no room.
     fn filling(&self) -> Option<Slot> {
-        let filling = self.view.filling.iter().copied();
+        let filling = self.view.filling();
         self.first_of(filling.filter_map(|key| {
-            let takes_work = self.view.nodes.node(key).takes_work();
+            let takes_work = self.view.nodes().node(key).takes_work();
             let candidate = takes_work.then(|| self.view.candidate(key))?;
             Some((candidate, candidate.free()))
         }))
@@ -317,21 +317,21 @@ impl<'a> Search<'a> {
     /// The first, in the order of the search, of nodes that the table does not offer, each with the room it has.
     fn first_of(&self, nodes: impl Iterator<Item = (Candidate<'a>, Resources)>) -> Option<Slot> {
         let fits = |(node, room): &(Candidate<'a>, Resources)| {
-            let mut custom = self.asked.custom.iter();
+            let mut custom = self.asked.custom().iter();
             let mut filters = self.filters.iter();
-            room.covers(&self.asked.asked)
+            room.covers(self.asked.room())
                 && custom.all(|&(column, amount)| {
-                    self.view.nodes.free_custom(node.key(), column) >= amount
+                    self.view.nodes().free_custom(node.key(), column) >= amount
                 })
                 && filters.all(|filter| filter.admits(node, self.asked).is_ok())
         };
         let nodes = nodes.filter(fits);
         let mut slots: Vec<Slot> = nodes
             .filter_map(|(node, _)| {
-                self.view.nodes.node(node.key()).slots()[self.view.pool as usize]
+                self.view.nodes().node(node.key()).slots()[self.view.pool() as usize]
             })
             .collect();
-        self.view.table.sort_in_order(&mut slots);
+        self.view.table().sort_in_order(&mut slots);
         slots.first().copied()
     }
 }
@@ -344,7 +344,7 @@ fn wishes(
     weighers: &[Weighted],
 ) -> Vec<Mask> {
     let mut wishes = Vec::new();
-    if let Some(image) = &asked.query.request().image
+    if let Some(image) = &asked.query().request().image
         && weighers.iter().any(Weighted::wants_image)
     {
         let set = labels.with_key(&image_label(image));
@@ -360,22 +360,22 @@ fn wishes(
             wishes.push(Mask::inside(Arc::new(named)));
         }
     }
-    for near in asked.near.iter().filter(|near| !near.asked.hard) {
-        let set = if near.asked.scope == NODE_SCOPE {
-            labels.with_key(&near.asked.label)
+    for near in asked.near().iter().filter(|near| !near.asked().hard) {
+        let set = if near.asked().scope == NODE_SCOPE {
+            labels.with_key(&near.asked().label)
         } else {
-            labels.with_values(&near.asked.scope, near.domains.iter().copied())
+            labels.with_values(&near.asked().scope, near.domains())
         };
         wishes.push(Mask::inside(Arc::new(set)));
     }
-    if let Some(group) = asked.group.as_ref().filter(|group| !group.is_hard())
-        && let Some(members) = group.members
+    if let Some(group) = asked.group().filter(|group| !group.is_hard())
+        && let Some(members) = group.members()
     {
         let with_members = |least: u32| {
             if group.is_node_scope() {
-                return members.slots(view.pool as usize, least);
+                return members.slots(view.pool() as usize, least);
             }
-            Arc::new(labels.with_values(&group.asked.scope, group.values_with(least)))
+            Arc::new(labels.with_values(&group.asked().scope, group.values_with(least)))
         };
         if group.is_together() {
             wishes.push(Mask::inside(with_members(1)));

@@ -169,9 +169,9 @@ impl Placement {
             // The others are of no interest, however many they are.
             Some(list) => list
                 .iter()
-                .filter_map(|&slot| view.table.node(slot))
+                .filter_map(|&slot| view.table().node(slot))
                 .for_each(|key| tally.count(key)),
-            None => view.table.iter().for_each(|key| tally.count(key)),
+            None => view.table().iter().for_each(|key| tally.count(key)),
         }
         tally.explanation()
     }

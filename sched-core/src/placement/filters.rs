@@ -78,12 +78,12 @@ pub(crate) struct Miss(pub(crate) u16);
 /// Where a search looks.
 pub(crate) struct Narrowing<'a> {
     /// What is known of labels.
-    pub(crate) labels: &'a mut LabelIndex,
-    pub(crate) view: View<'a>,
+    pub(super) labels: &'a mut LabelIndex,
+    pub(super) view: View<'a>,
     /// Slots must be allowed by all of these.
-    pub(crate) masks: Vec<Mask>,
+    pub(super) masks: Vec<Mask>,
     /// If there is a list, only these slots are looked at.
-    pub(crate) list: Option<Vec<Slot>>,
+    pub(super) list: Option<Vec<Slot>>,
 }
 
 impl Narrowing<'_> {

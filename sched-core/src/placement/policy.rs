@@ -11,16 +11,16 @@ use crate::placement::weighers::{self, WISHES, Weighted};
 /// How a node is chosen among those that fit.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    pub(crate) filters: Vec<Box<dyn Filter>>,
-    pub(crate) weighers: Vec<Weighted>,
+    filters: Vec<Box<dyn Filter>>,
+    weighers: Vec<Weighted>,
     /// Nodes that are weighed; `usize::MAX` = all.
-    pub(crate) candidates: usize,
-    pub(crate) subset_size: usize,
+    candidates: usize,
+    subset_size: usize,
     /// Whether lower priorities make way.
-    pub(crate) preemption: bool,
+    preemption: bool,
     /// Whether every instance may be moved.
-    pub(crate) relocation: bool,
-    pub(crate) pressure: PressurePolicy,
+    relocation: bool,
+    pressure: PressurePolicy,
     /// Whether neither a filter nor a weigher has to do with a START that asks for room alone.
     takes_any_with_room: bool,
 }
@@ -93,6 +93,26 @@ impl Policy {
             pressure: rules.pressure,
             takes_any_with_room,
         })
+    }
+
+    /// Nodes that are weighed; `usize::MAX` = all.
+    pub(crate) fn candidates(&self) -> usize {
+        self.candidates
+    }
+
+    /// The best so many, of which chance takes one.
+    pub(crate) fn subset_size(&self) -> usize {
+        self.subset_size
+    }
+
+    /// Whether lower priorities are preempted.
+    pub(crate) fn preempts(&self) -> bool {
+        self.preemption
+    }
+
+    /// What becomes of instances on a node that is short of memory.
+    pub(crate) fn pressure(&self) -> PressurePolicy {
+        self.pressure
     }
 
     /// The filters that have to do with a START.

@@ -25,8 +25,8 @@ pub(crate) trait Weigher: Debug + Send + Sync {
 /// A weigher and by how much it counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Weighted {
-    pub(crate) weigher: &'static dyn Weigher,
-    pub(crate) multiplier: f64,
+    pub(super) weigher: &'static dyn Weigher,
+    pub(super) multiplier: f64,
 }
 
 impl Weighted {
@@ -146,11 +146,11 @@ impl Weigher for Image {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query.request().image.is_some()
+        asked.query().request().image.is_some()
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
-        let image = asked.query.request().image.as_deref();
+        let image = asked.query().request().image.as_deref();
         f64::from(image.is_some_and(|image| node.has_image(image)))
     }
 }
@@ -191,11 +191,11 @@ impl Weigher for SoftAffinity {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.group.as_ref().is_some_and(|group| !group.is_hard())
+        asked.group().is_some_and(|group| !group.is_hard())
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
-        let Some(group) = &asked.group else {
+        let Some(group) = asked.group() else {
             return 0.0;
         };
         let members = f64::from(group.members_at(node));
@@ -217,14 +217,14 @@ impl Weigher for SoftNear {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.near.iter().any(|near| !near.asked.hard)
+        asked.near().iter().any(|near| !near.asked().hard)
     }
 
     fn weigh(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> f64 {
         let near = asked
-            .near
+            .near()
             .iter()
-            .filter(|near| !near.asked.hard && near.is_at(node));
+            .filter(|near| !near.asked().hard && near.is_at(node));
         near.count() as f64
     }
 }

@@ -57,9 +57,9 @@ impl Scheduler {
                     return;
                 }
                 allowance.look();
-                last = Some((waiter.priority, waiter.order));
-                if waiter.instance.starts_with(pattern)
-                    && let Some(row) = self.instance_row(now, &waiter.instance)
+                last = Some((waiter.priority(), waiter.order()));
+                if waiter.instance().starts_with(pattern)
+                    && let Some(row) = self.instance_row(now, waiter.instance())
                 {
                     allowance.take_row(text_len(&row));
                     result.instances.push(row);

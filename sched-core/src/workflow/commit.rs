@@ -5,7 +5,7 @@ use crate::api::action::{Action, Notice};
 use crate::api::disk::DiskSilence;
 use crate::api::ids::InstanceId;
 use crate::api::record::{BindingRecord, Record, RecordKey, Ticket};
-use crate::journal::Next;
+use crate::journal::{Name, Next};
 
 impl Scheduler {
     /// Does something about an instance, unless its state changes before, once all that changed so far is on disk.
@@ -28,19 +28,15 @@ impl Scheduler {
         let mut any = self.acknowledge_recorded() | self.tell_recorded_failures();
         while let Some(ready) = self.journal.take_ready() {
             any = true;
-            let is_current = self
-                .instances
-                .get(&ready.instance)
-                .is_some_and(|kept| kept.epoch() == ready.epoch);
-            if !is_current {
-                continue;
-            }
-            match ready.next {
-                Next::Give => self.give(&ready.instance),
-                Next::TellWaiting => self.tell_waiting(&ready.instance),
-                Next::TellQueued => self.tell_queued(&ready.instance),
-                Next::Move => self.begin_move(&ready.instance),
-                Next::MakeWay => self.make_way(&ready.instance),
+            let instance = ready.instance();
+            let kept = self.instances.get(instance);
+            match kept.and_then(|kept| ready.next_in(kept.epoch())) {
+                Some(Next::Give) => self.give(instance),
+                Some(Next::TellWaiting) => self.tell_waiting(instance),
+                Some(Next::TellQueued) => self.tell_queued(instance),
+                Some(Next::Move) => self.begin_move(instance),
+                Some(Next::MakeWay) => self.make_way(instance),
+                None => {}
             }
         }
         any
@@ -57,24 +53,22 @@ impl Scheduler {
             return;
         };
         let mut entries = Vec::with_capacity(changed.len());
-        for instance in changed.instances {
-            let record = self.instance_record(&instance);
-            self.journal.note_record(&instance, record.as_ref());
-            entries.push((RecordKey::Instance(instance.to_string().into()), record));
-        }
-        for node in changed.nodes {
-            entries.push((RecordKey::Node(node), self.node_record(node)));
-        }
-        for uuid in changed.bindings {
-            let since_ms = self.unix_ms(self.now);
-            let record = Record::Binding(BindingRecord { since_ms });
-            entries.push((RecordKey::Binding(uuid), Some(record)));
-        }
-        for number in changed.runs {
-            entries.push((RecordKey::Run(number), self.run_record(number)));
-        }
-        for node in changed.claims {
-            entries.push((RecordKey::Claims(node), self.claims_record(node)));
+        for name in changed.keys() {
+            entries.push(match name {
+                Name::Instance(instance) => {
+                    let record = self.instance_record(&instance);
+                    self.journal.note_record(&instance, record.as_ref());
+                    (RecordKey::Instance(instance.to_string().into()), record)
+                }
+                Name::Node(node) => (RecordKey::Node(node), self.node_record(node)),
+                Name::Binding(uuid) => {
+                    let since_ms = self.unix_ms(self.now);
+                    let record = Record::Binding(BindingRecord { since_ms });
+                    (RecordKey::Binding(uuid), Some(record))
+                }
+                Name::Run(number) => (RecordKey::Run(number), self.run_record(number)),
+                Name::Claims(node) => (RecordKey::Claims(node), self.claims_record(node)),
+            });
         }
         let change = self.journal.hand_out(self.now, entries);
         self.act(Action::Persist(change));

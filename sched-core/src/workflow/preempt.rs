@@ -53,7 +53,7 @@ const SOUGHT_PER_TURN: usize = 64;
 impl Scheduler {
     /// Makes room for an instance by having others suspended or stopped; whether it is being made.
     pub(crate) fn preempt(&mut self, instance: &InstanceId, query: &Query) -> bool {
-        if !self.placement.policy().preemption {
+        if !self.placement.policy().preempts() {
             return false;
         }
         let table = self.cluster.table(query.pool());
@@ -88,7 +88,7 @@ impl Scheduler {
         let pool = query.pool();
         let view = self.view(pool);
         let asked = view.asked(query, self.cluster.labels(pool));
-        if !asked.unheard_of.is_empty() {
+        if !asked.unheard_of().is_empty() {
             return None;
         }
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
@@ -124,8 +124,8 @@ impl Scheduler {
     }
 
     fn lack(&self, key: NodeKey, asked: &Asked<'_>) -> Lack {
-        let mut lack = Lack::new(asked.asked, self.cluster.nodes().free(key));
-        let custom = asked.custom.iter();
+        let mut lack = Lack::new(*asked.room(), self.cluster.nodes().free(key));
+        let custom = asked.custom().iter();
         lack.custom.extend(custom.map(|&(column, amount)| {
             let free = self.cluster.nodes().free_custom(key, column);
             (column, amount.saturating_sub(free))
@@ -376,14 +376,14 @@ impl Scheduler {
 
     /// More of what runs on a node could make way now: who waits may take its room.
     pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
-        if self.placement.policy().preemption {
+        if self.placement.policy().preempts() {
             self.wake(key);
         }
     }
 
     /// Makes room on a node for one of the first who wait; whether there is one.
     pub(crate) fn preempt_for_waiting(&mut self, key: NodeKey) -> bool {
-        if !self.placement.policy().preemption {
+        if !self.placement.policy().preempts() {
             return false;
         }
         for pool in Pool::ALL {
@@ -391,10 +391,10 @@ impl Scheduler {
                 continue;
             }
             let waiting = self.queue.iter_after(pool, None);
-            let starts = waiting.filter(|waiter| waiter.purpose == Purpose::Start);
+            let starts = waiting.filter(|waiter| waiter.purpose() == Purpose::Start);
             let first: Vec<InstanceId> = starts
                 .take(PREEMPTORS_TRIED)
-                .map(|waiter| waiter.instance.clone())
+                .map(|waiter| waiter.instance().clone())
                 .collect();
             for instance in first {
                 let Some(query) = self.query_of(&instance) else {

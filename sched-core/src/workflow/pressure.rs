@@ -71,7 +71,7 @@ impl Scheduler {
         let is_soon = node
             .relieved_at()
             .is_some_and(|at| self.now < at + RELIEF_TIME);
-        let is_to_be = self.placement.policy().pressure == PressurePolicy::Evict;
+        let is_to_be = self.placement.policy().pressure() == PressurePolicy::Evict;
         if !is_to_be || is_soon || !node.is_short_of_memory() {
             return;
         }

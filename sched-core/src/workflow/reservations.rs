@@ -86,7 +86,7 @@ impl Scheduler {
         let Some(head) = self.queue.reserving(pool) else {
             return;
         };
-        let instance = head.instance.clone();
+        let instance = head.instance().clone();
         let kept = self.node_to_keep(pool, head);
         let is_kept = kept.is_some_and(|key| self.queue.reserve(&instance, key, self.now));
         if !is_kept {
@@ -97,22 +97,22 @@ impl Scheduler {
     /// Of the nodes that could run a waiter if nothing else ran there, the one that lacks least of what it asks for.
     fn node_to_keep(&self, pool: Pool, waiter: &Waiter) -> Option<NodeKey> {
         let view = self.view(pool);
-        let asked = view.asked(waiter.shape.query(), self.cluster.labels(pool));
-        if !asked.unheard_of.is_empty() {
+        let asked = view.asked(waiter.shape().query(), self.cluster.labels(pool));
+        if !asked.unheard_of().is_empty() {
             return None;
         }
         let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
         let could_run = |&key: &NodeKey| {
             let node = self.cluster.nodes().node(key);
-            let may_go = !matches!(waiter.place, Place::Only(only) if only != key);
+            let may_go = !matches!(waiter.place(), Place::Only(only) if only != key);
             let custom = || {
-                let mut custom = asked.custom.iter();
+                let mut custom = asked.custom().iter();
                 custom.all(|&(column, amount)| node.custom_total(column) >= amount)
             };
             may_go
                 && node.takes_work()
                 && self.queue.reserved(key).is_none()
-                && node.capacity().covers(&waiter.asked)
+                && node.capacity().covers(waiter.asked())
                 && custom()
                 && {
                     let candidate = view.candidate(key);
@@ -125,7 +125,7 @@ impl Scheduler {
         nodes
             .take(MAX_NODES_CONSIDERED)
             .filter(could_run)
-            .min_by_key(|&key| lacking(&waiter.asked, &self.cluster.nodes().free(key)))
+            .min_by_key(|&key| lacking(waiter.asked(), &self.cluster.nodes().free(key)))
     }
 
     /// Ends reservations whose time is over: others may be placed there now.

@@ -100,9 +100,9 @@ impl Scheduler {
         kept.set_priority(priority);
         self.journal.note_instance(instance);
         let reserved = self.queue.node_kept_for(instance);
-        if let Some(mut waiter) = self.queue.remove(instance) {
-            waiter.priority = priority;
-            let place = waiter.place;
+        if let Some(waiter) = self.queue.remove(instance) {
+            let waiter = waiter.with_priority(priority);
+            let place = waiter.place();
             // It was in the queue, so there is room for it.
             self.note_changes();
             let is_in = self.queue.push(waiter).is_ok();

@@ -3,7 +3,6 @@
 //! A node is woken when what it offers has grown, and at the end of that turn the queue is asked who may use it: nobody
 //! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use sched_model::{InstanceQueued, StartFailureReason, Topic};
@@ -18,7 +17,7 @@ use crate::cluster::query::Query;
 use crate::instance::{By, Event, State};
 use crate::journal::Next;
 use crate::placement::explain::Explanation;
-use crate::queue::{Begin, Found, Full, Place, Purpose, Room, Shape, Waiter};
+use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
 use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 use crate::workflow::records::ms;
@@ -119,19 +118,10 @@ impl Scheduler {
             kept.waits_until()
         };
         let (bytes, is_operators) = (kept.texts(), kept.is_operators());
-        self.queue.push(Waiter {
-            instance: instance.clone(),
-            pool: query.pool(),
-            priority: kept.priority(),
-            order: kept.order(),
-            asked: query.asked(),
-            place: Place::Anywhere,
-            purpose: Purpose::Start,
-            shape: Arc::new(Shape::of(query)),
-            bytes,
-            is_operators,
-            deadline,
-        })
+        let rank = (kept.priority(), kept.order());
+        let waiter = Waiter::to_start(instance.clone(), rank, query);
+        self.queue
+            .push(waiter.keeping(bytes, is_operators).until(deadline))
     }
 
     /// Lets a suspended instance wait for vcpus on its node.
@@ -148,25 +138,8 @@ impl Scheduler {
         } else {
             Pool::Network
         };
-        let asked = crate::Resources {
-            mem_mib: 0,
-            vcpus: entry.asked().vcpus,
-            disk_mib: 0,
-        };
-        let plain = Arc::new(StartRequest::plain(instance.clone()));
-        let waiter = Waiter {
-            instance: instance.clone(),
-            pool,
-            priority: kept.priority(),
-            order: kept.order(),
-            asked,
-            place: Place::Only(key),
-            purpose: Purpose::Resume,
-            shape: Arc::new(Shape::of(&Query::of(&plain))),
-            bytes: 0,
-            is_operators: false,
-            deadline: None,
-        };
+        let (vcpus, rank) = (entry.asked().vcpus, (kept.priority(), kept.order()));
+        let waiter = Waiter::to_resume(instance.clone(), rank, (key, pool), vcpus);
         self.note_changes();
         if self.queue.push(waiter).is_ok() {
             self.queue.wake(key);
@@ -365,7 +338,7 @@ impl Scheduler {
         let view = self.view(pool);
         let asked = view.asked(query, self.cluster.labels(pool));
         let node = view.candidate(key);
-        asked.unheard_of.is_empty()
+        asked.unheard_of().is_empty()
             && self
                 .placement
                 .policy()
@@ -417,12 +390,12 @@ impl Scheduler {
             let Some(waiter) = self.queue.take_due(now) else {
                 return;
             };
-            let Some(query) = self.query_of(&waiter.instance) else {
+            let Some(query) = self.query_of(waiter.instance()) else {
                 continue;
             };
             let why = self.why_not(&query);
             let reason = StartFailureReason::QueueTimeout;
-            self.fail_kept(&waiter.instance, reason, None, why);
+            self.fail_kept(waiter.instance(), reason, None, why);
         }
     }
 }

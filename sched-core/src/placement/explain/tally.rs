@@ -145,9 +145,9 @@ impl<'a> Tally<'a> {
     /// A node, with what it has free: the table knows that of those that it offers.
     fn candidate(&self, key: NodeKey) -> Candidate<'a> {
         let view = self.search.view;
-        let node = view.nodes.node(key);
-        match node.slots()[view.pool as usize] {
-            Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table.offer(slot)),
+        let node = view.nodes().node(key);
+        match node.slots()[view.pool() as usize] {
+            Some(slot) if node.is_on_offer() => view.candidate_with(key, view.table().offer(slot)),
             _ => view.candidate(key),
         }
     }
@@ -155,7 +155,7 @@ impl<'a> Tally<'a> {
     /// Why a node does not fit, and if it lacks something, how much of it is there.
     fn look_at(&mut self, key: NodeKey) -> (Failed, Option<i64>) {
         let (asked, view) = (self.search.asked, self.search.view);
-        let node = view.nodes.node(key);
+        let node = view.nodes().node(key);
         if node.report().is_none() {
             // It may yet say that it is and has whatever is asked for.
             self.could_ever = true;
@@ -197,7 +197,7 @@ impl<'a> Tally<'a> {
         } else if let Some(failed) = passing {
             return (failed, None);
         }
-        let wants = &asked.asked;
+        let wants = asked.room();
         if free.mem_mib < wants.mem_mib {
             return (Failed::Memory, Some(free.mem_mib));
         } else if free.vcpus < wants.vcpus {
@@ -205,8 +205,8 @@ impl<'a> Tally<'a> {
         } else if free.disk_mib < wants.disk_mib {
             return (Failed::Disk, Some(free.disk_mib));
         }
-        for &(column, amount) in &asked.custom {
-            let free = view.nodes.free_custom(key, column);
+        for &(column, amount) in asked.custom() {
+            let free = view.nodes().free_custom(key, column);
             if free < amount {
                 return (Failed::Custom(column), Some(free));
             }
@@ -224,26 +224,26 @@ impl<'a> Tally<'a> {
             return;
         }
         let asked = self.search.asked;
-        let node = self.search.view.nodes.node(key);
+        let node = self.search.view.nodes().node(key);
         let whole = node.capacity();
-        let wants = &asked.asked;
+        let wants = asked.room();
         let base = [
             (whole.mem_mib, wants.mem_mib),
             (whole.vcpus, wants.vcpus),
             (whole.disk_mib, wants.disk_mib),
         ];
-        let custom = asked.custom.iter();
+        let custom = asked.custom().iter();
         let custom = custom.map(|&(column, amount)| (node.custom_total(column), amount));
         // A figure nobody knows yet may be any.
         let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
         let has_all = base.into_iter().chain(custom).all(is_enough);
-        self.could_ever = asked.unheard_of.is_empty() && has_all;
+        self.could_ever = asked.unheard_of().is_empty() && has_all;
     }
 
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
-        let table = self.search.view.table;
-        let what = if asked.query.request().network_node {
+        let table = self.search.view.table();
+        let what = if asked.query().request().network_node {
             "network"
         } else {
             "compute"
@@ -255,13 +255,13 @@ impl<'a> Tally<'a> {
             && list.len() < table.len()
             && let Some(at) = self.pin()
         {
-            let miss = Miss(u16::from(!asked.query.names_node()));
+            let miss = Miss(u16::from(!asked.query().names_node()));
             let others = table.len() - list.len();
             self.count_of(Failed::Lasting(at, miss)).nodes += others;
             // The host that is asked for may be one that has not said its name yet.
-            let nodes = self.search.view.nodes;
+            let nodes = self.search.view.nodes();
             let is_silent = |key| nodes.node(key).report().is_none();
-            self.could_ever |= !asked.query.names_node() && table.iter().any(is_silent);
+            self.could_ever |= !asked.query().names_node() && table.iter().any(is_silent);
         }
         let mut text = match table.len() {
             1 => format!("the one {what} node does not fit:"),
@@ -341,7 +341,7 @@ impl<'a> Tally<'a> {
             }
         };
         if let Some((_, key)) = count.nearest {
-            let node = view.nodes.node(key);
+            let node = view.nodes().node(key);
             reason.node_uuid = node.uuid().to_string();
             reason.hostname = node.hostname().to_owned();
         }
@@ -351,7 +351,7 @@ impl<'a> Tally<'a> {
     /// How much is asked for of what a node is short of.
     fn amount(&self, failed: Failed) -> i64 {
         let asked: &Asked<'_> = self.search.asked;
-        let wants = &asked.asked;
+        let wants = asked.room();
         let Failed::Custom(column) = failed else {
             return match failed {
                 Failed::Memory => wants.mem_mib,
@@ -360,19 +360,19 @@ impl<'a> Tally<'a> {
                 _ => 0,
             };
         };
-        let mut custom = asked.custom.iter();
+        let mut custom = asked.custom().iter();
         if let Some(&(_, amount)) = custom.find(|(other, _)| *other == column) {
             return amount;
         }
         let name = self.name_of(column);
-        let mut amounts = asked.query.amounts();
+        let mut amounts = asked.query().amounts();
         let amount = amounts.find(|(other, _)| *other == name);
         amount.map_or(0, |(_, amount)| amount)
     }
 
     /// How much of what it is short of a node has in all; -1 if that is not known.
     fn total(&self, failed: Failed, key: NodeKey) -> i64 {
-        let node = self.search.view.nodes.node(key);
+        let node = self.search.view.nodes().node(key);
         match failed {
             Failed::Memory => node.capacity().mem_mib,
             Failed::Vcpus => node.capacity().vcpus,
@@ -385,11 +385,11 @@ impl<'a> Tally<'a> {
     /// The name of a custom resource, which has no number if nobody ever had any.
     fn name_of(&self, column: ColumnId) -> &'a str {
         let asked = self.search.asked;
-        let mut custom = asked.custom.iter();
+        let mut custom = asked.custom().iter();
         if custom.any(|(other, _)| *other == column) {
-            self.search.view.columns.name(column)
+            self.search.view.columns().name(column)
         } else {
-            asked.unheard_of.first().copied().unwrap_or_default()
+            asked.unheard_of().first().copied().unwrap_or_default()
         }
     }
 
@@ -414,7 +414,7 @@ impl<'a> Tally<'a> {
         let mut words = format!("short of {name} (asks {amount}{unit}, most free {best}");
         let host = count
             .nearest
-            .map_or("", |(_, key)| self.search.view.nodes.node(key).hostname());
+            .map_or("", |(_, key)| self.search.view.nodes().node(key).hostname());
         if !host.is_empty() {
             let _ = write!(words, " on {host}");
         }

@@ -12,11 +12,11 @@ impl Filter for Avoid {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query.avoids_any()
+        asked.query().avoids_any()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        if asked.query.avoids(node.uuid()) {
+        if asked.query().avoids(node.uuid()) {
             Err(Miss(0))
         } else {
             Ok(())

@@ -28,22 +28,22 @@ impl Filter for HardGroup {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.group.as_ref().is_some_and(GroupNow::is_hard)
+        asked.group().is_some_and(GroupNow::is_hard)
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let Some(group) = &asked.group else {
+        let Some(group) = asked.group() else {
             return Ok(());
         };
         if !node.has_listed() {
             return Err(UNLISTED);
         }
-        if !group.is_node_scope() && node.label(&group.asked.scope).next().is_none() {
+        if !group.is_node_scope() && node.label(&group.asked().scope).next().is_none() {
             return Err(NO_SCOPE);
         }
         let members = group.members_at(node);
         let fits = if group.is_together() {
-            members > 0 || group.members.is_none()
+            members > 0 || group.members().is_none()
         } else {
             members < group.max()
         };
@@ -51,10 +51,12 @@ impl Filter for HardGroup {
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        let Some(group) = &asked.group else { return };
-        let pool = to.view.pool as usize;
+        let Some(group) = asked.group() else { return };
+        let pool = to.view.pool() as usize;
         if group.is_node_scope() {
-            let Some(members) = group.members else { return };
+            let Some(members) = group.members() else {
+                return;
+            };
             to.masks.push(if group.is_together() {
                 Mask::inside(members.slots(pool, 1))
             } else {
@@ -62,12 +64,12 @@ impl Filter for HardGroup {
             });
             return;
         }
-        let scope = &group.asked.scope;
+        let scope = &group.asked().scope;
         let least = if group.is_together() { 1 } else { group.max() };
         let set = Arc::new(to.labels.with_values(scope, group.values_with(least)));
         if !group.is_together() {
             to.masks.push(Mask::outside(set));
-        } else if group.members.is_some() {
+        } else if group.members().is_some() {
             to.masks.push(Mask::inside(set));
         }
     }
@@ -77,10 +79,10 @@ impl Filter for HardGroup {
     }
 
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let Some(group) = &asked.group else {
+        let Some(group) = asked.group() else {
             return "kept out by a group".to_owned();
         };
-        let (id, scope) = (&group.asked.id, &group.asked.scope);
+        let (id, scope) = (&group.asked().id, &group.asked().scope);
         match miss {
             NO_SCOPE => format!("without '{scope}', the scope of group '{id}'"),
             UNLISTED => {
@@ -95,7 +97,7 @@ impl Filter for HardGroup {
     }
 
     fn what(&self, _miss: Miss, asked: &Asked<'_>) -> String {
-        let group = asked.group.as_ref();
-        group.map_or_else(String::new, |group| group.asked.id.clone())
+        let group = asked.group();
+        group.map_or_else(String::new, |group| group.asked().id.clone())
     }
 }

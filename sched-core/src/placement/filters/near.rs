@@ -21,14 +21,14 @@ impl Filter for HardNear {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.near.iter().any(|near| near.asked.hard)
+        asked.near().iter().any(|near| near.asked().hard)
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
         let failed = asked
-            .near
+            .near()
             .iter()
-            .position(|near| near.asked.hard && !near.is_at(node));
+            .position(|near| near.asked().hard && !near.is_at(node));
         match failed {
             Some(at) => Err(Miss(u16::try_from(at).unwrap_or(u16::MAX))),
             None => Ok(()),
@@ -36,12 +36,12 @@ impl Filter for HardNear {
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        for near in asked.near.iter().filter(|near| near.asked.hard) {
-            let set = if near.asked.scope == NODE_SCOPE {
-                to.labels.with_key(&near.asked.label)
+        for near in asked.near().iter().filter(|near| near.asked().hard) {
+            let set = if near.asked().scope == NODE_SCOPE {
+                to.labels.with_key(&near.asked().label)
             } else {
-                let values = near.domains.iter().copied();
-                to.labels.with_values(&near.asked.scope, values)
+                let values = near.domains();
+                to.labels.with_values(&near.asked().scope, values)
             };
             to.masks.push(Mask::inside(Arc::new(set)));
         }
@@ -52,18 +52,22 @@ impl Filter for HardNear {
     }
 
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        match asked.near.get(usize::from(miss.0)) {
-            Some(near) if near.asked.scope == NODE_SCOPE => {
-                format!("without '{}'", near.asked.label)
+        match asked.near().get(usize::from(miss.0)) {
+            Some(near) if near.asked().scope == NODE_SCOPE => {
+                format!("without '{}'", near.asked().label)
             }
-            Some(near) => format!("not in a {} with '{}'", near.asked.scope, near.asked.label),
+            Some(near) => format!(
+                "not in a {} with '{}'",
+                near.asked().scope,
+                near.asked().label
+            ),
             None => "not near".to_owned(),
         }
     }
 
     fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let near = asked.near.get(usize::from(miss.0));
-        near.map_or_else(String::new, |near| near.asked.label.clone())
+        let near = asked.near().get(usize::from(miss.0));
+        near.map_or_else(String::new, |near| near.asked().label.clone())
     }
 
     fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {

@@ -17,11 +17,11 @@ impl Filter for Pin {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.query.is_pinned()
+        asked.query().is_pinned()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
-        let query = asked.query;
+        let query = asked.query();
         if query.node().is_some_and(|only| only != Some(node.uuid())) {
             return Err(OTHER_ID);
         }
@@ -32,12 +32,12 @@ impl Filter for Pin {
     }
 
     fn narrow(&self, asked: &Asked<'_>, to: &mut Narrowing<'_>) {
-        let (nodes, pool) = (to.view.nodes, to.view.pool);
+        let (nodes, pool) = (to.view.nodes(), to.view.pool());
         let slot = |key| nodes.node(key).slots()[pool as usize];
-        if let Some(only) = asked.query.node() {
+        if let Some(only) = asked.query().node() {
             let key = only.and_then(|uuid| nodes.by_uuid(uuid));
             to.only(key.and_then(slot).into_iter().collect());
-        } else if let Some(hostname) = asked.query.hostname() {
+        } else if let Some(hostname) = asked.query().hostname() {
             to.only(
                 nodes
                     .by_hostname(hostname)
@@ -55,11 +55,11 @@ impl Filter for Pin {
 
     fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
         let (what, name) = if miss == OTHER_ID {
-            ("node", asked.query.pin_text())
+            ("node", asked.query().pin_text())
         } else {
             (
                 "host",
-                asked.query.hostname().unwrap_or_default().to_owned(),
+                asked.query().hostname().unwrap_or_default().to_owned(),
             )
         };
         format!("not the {what} asked for ({name})")

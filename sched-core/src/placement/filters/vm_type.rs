@@ -18,7 +18,7 @@ impl Filter for RunsVmType {
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
-        asked.is_lacking
+        asked.is_lacking()
     }
 
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss> {
@@ -53,7 +53,7 @@ impl Filter for RunsVmType {
 
 fn word(asked: &Asked<'_>) -> &'static str {
     asked
-        .query
+        .query()
         .request()
         .vm_type
         .map_or("", |vm_type| vm_type.name())
