@@ -199,7 +199,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("edit", &[]),
     ("flags", &[]),
-    ("launcher", &["net", "private"]),
+    ("launcher", &["net", "printable", "private"]),
     ("load", &["flags", "net", "printable"]),
     ("logging", &["printable"]),
     ("net", &["private"]),
