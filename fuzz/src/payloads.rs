@@ -65,6 +65,7 @@ pub const TYPES: &[Type] = &types![
     LeaseRenewed of LEASE_RENEWED,
     NodeCapacity of NODE_CAPACITY,
     KeptRuns of KEPT_RUNS,
+    Workloads of WORKLOADS,
     NodePressure of NODE_PRESSURE,
     ConnectionAborted of CONNECTION_ABORTED,
     NodeConnected of NODE_CONNECTED,

@@ -168,6 +168,9 @@ kinds! {
     /// The ended runs that a launcher still has something of (added; from launchers to schedulers that record ends;
     /// [`crate::payload::KeptRuns`]).
     KEPT_RUNS = EVENT, 0x47, "KeptRuns";
+    /// What the instances on a node are (added; from launchers to schedulers that record ends;
+    /// [`crate::payload::Workloads`]).
+    WORKLOADS = EVENT, 0x49, "Workloads";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
 }

@@ -26,6 +26,7 @@ pub mod stats;
 pub mod tenant;
 pub mod trace_report;
 pub mod watch;
+pub mod workloads;
 
 mod collection;
 mod document;
@@ -57,6 +58,7 @@ pub use stats::{InstanceStat, InstanceState, Requested, Stats};
 pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
 pub use watch::Watch;
+pub use workloads::{Workload, Workloads};
 
 pub use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, AttachVolumeFailureReason, AttemptFailed, Batch,

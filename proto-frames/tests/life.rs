@@ -10,7 +10,7 @@ use proto_frames::payload::{
     InstanceStateEvent, InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifeCommand, LifeState,
     MAX_DEADLINE, Migrate, Misfit, NodeCapacity, NodePressure, NodeView, Payload, PayloadError,
     PayloadErrorKind, PressureState, QueryKind, QueryResult, Ratio, Restore, RestoreMode, Resume,
-    Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update,
+    Snapshot, Span, StartFailure, StartFailureReason, Suspend, Update, Workload, Workloads,
 };
 
 fn text(text: &str) -> String {
@@ -81,6 +81,18 @@ fn commands_are_written_as_documented() {
             ..NodePressure::default()
         },
         "node_pressure:\n  node_uuid: n\n  hostname: host\n  state: moved\n  instance_uuid: a\n"
+    );
+    written!(
+        Workloads Workloads {
+            instances: vec![Workload {
+                instance_uuid: text("a"),
+                name: text("web-1"),
+                program: text("sh -c true"),
+                age_s: 60,
+                ..Workload::default()
+            }],
+        },
+        "workloads:\n  instances:\n  - instance_uuid: a\n    name: web-1\n    program: sh -c true\n    age_s: 60\n"
     );
     written!(
         KeptRuns KeptRuns {

@@ -481,6 +481,7 @@ prop_compose! {
         on_node_loss in select(&["", "report", "restart"][..]),
         image in "[!-~]{0,12}",
         count in option::of(1..=MAX_COUNT),
+        called in "([a-z0-9][A-Za-z0-9._-]{0,20})?",
         dry_run in any::<bool>(),
     ) -> Scheduling {
         let group = group.map(|(id, policy, scope, max)| {
@@ -493,6 +494,7 @@ prop_compose! {
             near: near.collect(),
             batch: batch.map(|(id, count)| Batch { id, count }),
             attempts, relocate, image, dry_run,
+            name: called,
             on_node_loss: on_node_loss.into(),
             count: count.filter(|_| dry_run),
         }

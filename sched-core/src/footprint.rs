@@ -34,6 +34,8 @@ pub struct Footprint {
     pub past_bytes: usize,
     /// Runs that are over and of which nodes keep something.
     pub outputs: usize,
+    /// Instances of which it is known what they are called or run.
+    pub named: usize,
     /// Instances that wait for room.
     pub queued: usize,
     /// STARTs that are tried on nodes that called themselves full.
@@ -95,6 +97,7 @@ impl Scheduler {
             past,
             past_bytes,
             outputs: self.instances.output_count(),
+            named: self.instances.named_count(),
             queued: self.queue.len(),
             tries: self.placement.tries().0,
             tried_bytes: self.placement.tries().1,

@@ -25,6 +25,7 @@
 pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub(crate) mod machine;
+mod names;
 mod outputs;
 mod past;
 mod size;
@@ -49,6 +50,8 @@ pub use self::history::MAX_HISTORY_BYTES;
 pub(crate) use self::history::{History, HistoryEvent};
 pub use self::lifecycle::{Row, TRANSITIONS};
 pub(crate) use self::machine::{Before, Effects, Event, Loss};
+pub(crate) use self::names::About;
+pub use self::names::MAX_NAMED;
 pub use self::outputs::MAX_OUTPUTS;
 pub(crate) use self::outputs::Output;
 pub use self::past::MAX_PAST_BYTES;

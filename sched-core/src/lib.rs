@@ -40,7 +40,7 @@ pub use api::input::{
 pub use api::known_node::KnownNode;
 pub use api::parcel::{Parcel, Sealed, Tag};
 pub use api::refused::{RefusalCause, Refused};
-pub use api::report::{KeptRun, KeptRuns, Report};
+pub use api::report::{KeptRun, KeptRuns, Report, Workload};
 pub use api::sent::{CommandName, ReportName, Sent};
 pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
@@ -48,7 +48,7 @@ pub use cluster::node::{MAX_PARTS, NodeStatus};
 pub use cluster::questions::MAX_QUESTIONS;
 pub use footprint::Footprint;
 pub use instance::{
-    MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_OUTPUTS,
+    MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_NAMED, MAX_OUTPUTS,
     MAX_PAST_BYTES,
 };
 #[doc(hidden)]

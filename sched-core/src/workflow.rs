@@ -19,6 +19,7 @@ pub(crate) mod forwarding;
 pub(crate) mod full_disk;
 pub(crate) mod losses;
 pub(crate) mod migrate;
+mod names;
 pub(crate) mod outcomes;
 pub(crate) mod preempt;
 pub(crate) mod pressure;

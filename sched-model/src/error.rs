@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cut::shorten;
 use crate::expression::{ExpressionProblem, MAX_NAME_LEN};
-use crate::scheduling::MAX_IMAGE_CHARS;
+use crate::scheduling::{MAX_IMAGE_CHARS, MAX_INSTANCE_NAME_LEN};
 use crate::span::Span;
 
 /// A payload that was refused: which key, which line, what is wrong with it.
@@ -132,6 +132,12 @@ pub enum Fault {
     /// A text that cannot be the name of an image; shortened.
     #[error("`{0}` is no image: images are at most {MAX_IMAGE_CHARS} characters without blanks")]
     NotAnImage(String),
+    /// A text that an instance cannot be called by; shortened.
+    #[error(
+        "`{0}` is no name for an instance: those are 1 to {MAX_INSTANCE_NAME_LEN} letters, digits and . _ -, begin with a \
+         letter or digit, and are no UUID"
+    )]
+    NotAnInstanceName(String),
     /// A key that makes sense only beside another.
     #[error("makes sense only with {needs}")]
     OnlyWith {
@@ -222,6 +228,7 @@ impl PayloadError {
             | Fault::UnknownWord { .. }
             | Fault::NotAName(_)
             | Fault::NotAnImage(_)
+            | Fault::NotAnInstanceName(_)
             | Fault::OnlyWith { .. }
             | Fault::SpanTooLong { .. } => PayloadErrorKind::InvalidData,
         }

@@ -187,6 +187,10 @@ record! {
         ended_at_ms: Option<i64> as "ended_at_ms" unless empty,
         /// Of one that has ended, its exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// What it is called beside its UUID; empty for nothing.
+        name: String as "name" unless empty,
+        /// What it runs: the first words of its command, or its image; empty where that is not known.
+        program: String as "program" unless empty,
     }
 }
 

@@ -16,6 +16,7 @@
 //!   relocate: true
 //!   on_node_loss: restart
 //!   image: ubuntu-24.04
+//!   name: web-1
 //!   dry_run: true
 //!   count: 100
 //! ```
@@ -66,6 +67,9 @@ pub const MAX_COUNT: u32 = 10_000;
 /// Longest name of an image, in characters: what a registry allows for repository, tag and digest together.
 pub const MAX_IMAGE_CHARS: usize = 512;
 
+/// Longest name of an instance, in bytes: a label of a host name in the DNS.
+pub const MAX_INSTANCE_NAME_LEN: usize = 63;
+
 /// How many of a group may be in one place if `max` does not say it.
 pub const DEFAULT_GROUP_MAX: u32 = 1;
 
@@ -104,11 +108,26 @@ record! {
         on_node_loss: OnNodeLoss as "on_node_loss" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
+        /// What its instance is called, beside its UUID; no other living instance of its tenant has that name. Empty for
+        /// none.
+        name: String as "name" unless empty,
         /// Whether only the decision is wanted: nothing is claimed or started.
         dry_run: bool as "dry_run" unless empty,
         /// Of a dry run, how many instances of this shape it asks about: 1 to [`MAX_COUNT`].
         count: Option<u32> as "count" unless empty,
     }
+}
+
+/// Whether an instance can be called so: 1 to [`MAX_INSTANCE_NAME_LEN`] letters, digits, `.`, `_` and `-` (ASCII), of which
+/// the first is a letter or digit, and no UUID, so that a name and a UUID are never mistaken for one another.
+#[must_use]
+pub fn is_instance_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let begins = |byte: &u8| byte.is_ascii_alphanumeric();
+    name.len() <= MAX_INSTANCE_NAME_LEN
+        && name.bytes().all(is_plain)
+        && name.as_bytes().first().is_some_and(begins)
+        && name.parse::<crate::Uuid>().is_err()
 }
 
 record! {

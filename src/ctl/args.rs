@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use proto_frames::payload::Expression;
+use proto_frames::payload::scheduling::{MAX_INSTANCE_NAME_LEN, is_instance_name};
 
 use crate::ctl::selection;
 use crate::flags::{at_least, duration, mebibytes};
@@ -255,6 +256,10 @@ pub struct RunArgs {
     /// Directory to run it in
     #[arg(long, value_name = "DIR", help_heading = WORKLOAD)]
     pub dir: Option<String>,
+    /// Name to call it by, beside its UUID: letters, digits, `.`, `_` and `-`; no other living instance of the tenant may
+    /// have it
+    #[arg(long, value_name = "NAME", help_heading = WORKLOAD, value_parser = instance_name)]
+    pub name: Option<String>,
     /// What else it is.
     #[command(flatten)]
     pub shape: ShapeArgs,
@@ -385,6 +390,16 @@ fn instance_expression(text: &str) -> Result<Expression, String> {
             selection::KEYS.join(", ")
         )),
     }
+}
+
+/// Reads the name of an instance.
+fn instance_name(text: &str) -> Result<String, String> {
+    if is_instance_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a name is 1 to {MAX_INSTANCE_NAME_LEN} letters, digits and . _ -, begins with a letter or digit, and is no UUID"
+    ))
 }
 
 /// Reads `NAME=VALUE`.

@@ -480,11 +480,11 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         12
         };
         let text = table(std::slice::from_ref(&waiting), STYLE);
         assert!(
-            text.starts_with("INSTANCE  STATE    REPORTED  HOST  NODE"),
+            text.starts_with("INSTANCE  NAME  PROGRAM  STATE    REPORTED  HOST  NODE"),
             "{text}"
         );
         assert!(
-            text.contains("11112222  waiting  -         -     -   "),
+            text.contains("11112222  -     -        waiting  -         -     -   "),
             "{text}"
         );
         assert!(

@@ -11,7 +11,7 @@
 //!
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
-//! `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `pressure` (when the
+//! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS), `room` (what is left, and who fits), `pressure` (when the
 //! node is short of memory), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +34,7 @@ mod reports;
 mod room;
 #[cfg(test)]
 mod tests;
+mod workloads;
 
 pub use commands::{Command, MAX_INSTANCE_ID_LEN};
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
@@ -42,6 +43,7 @@ pub use messages::Message;
 pub use pressure::{Pressure, PressureLimits};
 pub use record::{Found, Outcome, Record, Recovered, Stage};
 pub use reports::{HostFigures, Network, Usage};
+pub use workloads::About;
 
 use instances::Instance;
 
@@ -460,6 +462,7 @@ impl Agent {
             report_at: now,
         };
         self.kept.begin_connection();
+        self.introduce_anew();
         self.tell_ends();
     }
 

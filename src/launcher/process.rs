@@ -159,7 +159,8 @@ impl Processes {
                 let is_gone = are_gone.next().unwrap_or(false);
                 self.end(&record.instance, is_gone)
             });
-            Recovered { record, found }
+            let age = self.age_of(&record);
+            Recovered { record, found, age }
         };
         records.into_iter().zip(found).map(&mut known).collect()
     }
@@ -420,6 +421,14 @@ impl Processes {
     }
 
     /// What became of an instance while no launcher ran; `None` = its supervisor is gone and has not said.
+    /// For how long an instance has been there, as its files say; no time where they do not.
+    fn age_of(&self, record: &Record) -> Duration {
+        let launch = self.state().instance(&record.instance).launch();
+        let written = std::fs::symlink_metadata(launch).and_then(|it| it.modified());
+        let age = written.ok().and_then(|at| at.elapsed().ok());
+        age.unwrap_or_default()
+    }
+
     fn find(&mut self, record: &Record) -> Option<Found> {
         let id = record.instance.as_str();
         if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {

@@ -23,6 +23,7 @@ mod instances;
 mod leases;
 mod lost_nodes;
 mod moves;
+mod names;
 mod neighbours;
 mod outputs;
 mod overcommit;

@@ -195,6 +195,7 @@ impl Machine {
         };
         let recovered = |record: &Record| Recovered {
             found: found(record),
+            age: Duration::ZERO,
             record: record.clone(),
         };
         self.records.values().map(recovered).collect()

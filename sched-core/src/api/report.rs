@@ -1,11 +1,13 @@
 //! What launchers and concentrators' agents report.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use sched_model::{CommandFailure, InstanceStateEvent, StartFailureReason};
 
 use crate::api::ids::InstanceId;
 use crate::api::input::{NodeReport, StatsReport};
+use crate::api::rules::TenantId;
 use crate::api::sent::ReportName;
 use crate::api::text::ShortText;
 
@@ -92,6 +94,23 @@ pub enum Report {
     TraceReport,
     /// KeptRuns.
     KeptRuns(Box<KeptRuns>),
+    /// Workloads.
+    Workloads(Vec<Workload>),
+}
+
+/// What an instance on a node is, as its launcher says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// The instance.
+    pub instance: InstanceId,
+    /// What it is called; empty for nothing.
+    pub name: Box<str>,
+    /// Its tenant, if it has one.
+    pub tenant: Option<TenantId>,
+    /// What it runs, for people.
+    pub program: Box<str>,
+    /// How long it has been there.
+    pub age: Duration,
 }
 
 /// The ended runs of instances that a launcher still has something of.
@@ -145,6 +164,7 @@ impl Report {
             Self::UnassignPublicIpFailed => ReportName::UnassignPublicIpFailure,
             Self::TraceReport => ReportName::TraceReport,
             Self::KeptRuns(_) => ReportName::KeptRuns,
+            Self::Workloads(_) => ReportName::Workloads,
         }
     }
 

@@ -97,6 +97,8 @@ names! {
     InstanceState,
     /// KeptRuns.
     KeptRuns,
+    /// Workloads.
+    Workloads,
 }
 
 /// What a peer sent, by name.

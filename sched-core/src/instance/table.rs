@@ -11,12 +11,14 @@ use indexmap::{IndexMap, IndexSet};
 use sched_model::Uuid;
 
 use super::lifecycle::check;
+use super::names::{About, Names};
 use super::outputs::{Output, Outputs};
 use super::past::{Past, Run};
 use super::size::Size;
 use super::{Effects, Event, HistoryEvent, Instance, State};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::phase::{EventKind, IllegalTransition, Phase};
+use crate::api::rules::TenantId;
 use crate::maps::Map;
 
 /// All instances that are looked after.
@@ -32,6 +34,7 @@ pub(crate) struct Instances {
     /// What became of those that are gone, oldest first.
     past: Past,
     outputs: Outputs,
+    names: Names,
     size: Size,
     /// Counts the changes of state of all, so that an epoch of one instance is none of a later one of the same name.
     epochs: u64,
@@ -289,6 +292,38 @@ impl Instances {
         change: impl FnOnce(&mut Run),
     ) -> bool {
         self.past.amend(number, instance, change)
+    }
+
+    /// Notes what an instance is called, what it runs or since when.
+    pub(crate) fn note_about(&mut self, instance: &InstanceId, about: About) {
+        self.names.note(instance, about);
+    }
+
+    /// What is known of what an instance is, whether or not it lives.
+    pub(crate) fn about(&self, instance: &InstanceId) -> Option<&About> {
+        self.names.get(instance)
+    }
+
+    /// The instance of a tenant that was called so last, whether or not it lives.
+    pub(crate) fn called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
+        self.names.holder(tenant, name)
+    }
+
+    /// Whether names of instances that are gone are to be left out.
+    pub(crate) fn has_old_names(&self) -> bool {
+        self.names.is_to_prune()
+    }
+
+    /// Leaves out names of instances that are gone; `is_placed` says which of those live that are not managed.
+    pub(crate) fn forget_old_names(&mut self, is_placed: impl Fn(&InstanceId) -> bool) {
+        let kept = &self.kept;
+        self.names
+            .prune(|instance| kept.contains_key(instance) || is_placed(instance));
+    }
+
+    /// Instances of which it is known what they are.
+    pub(crate) fn named_count(&self) -> usize {
+        self.names.len()
     }
 
     /// The runs that ended on a node, with the number of their end there.

@@ -33,7 +33,8 @@ fn reporters(name: ReportName) -> Role {
         | ReportName::InstanceDeleted
         | ReportName::InstanceStopped
         | ReportName::InstanceState
-        | ReportName::KeptRuns => LAUNCHER,
+        | ReportName::KeptRuns
+        | ReportName::Workloads => LAUNCHER,
         ReportName::ConcentratorInstanceAdded | ReportName::TraceReport => {
             LAUNCHER | Role::CNCIAGENT
         }
@@ -82,7 +83,10 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
         Sent::Report(name) => {
             matches!(
                 name,
-                ReportName::CommandFailure | ReportName::InstanceState | ReportName::KeptRuns
+                ReportName::CommandFailure
+                    | ReportName::InstanceState
+                    | ReportName::KeptRuns
+                    | ReportName::Workloads
             )
         }
         Sent::Unknown(_) => false,

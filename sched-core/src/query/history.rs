@@ -68,8 +68,11 @@ impl Scheduler {
             allowance.look();
             last = number;
             let by_host = !pattern.is_empty() && **run.hostname() == *pattern;
-            if by_host || run.instance().starts_with(pattern) {
-                let row = self.ended_row(run);
+            if by_host
+                || self.is_called(run.instance(), pattern)
+                || run.instance().starts_with(pattern)
+            {
+                let row = self.with_about(run.instance(), self.ended_row(run));
                 allowance.take_row(row.waits_for.len() + row.hostname.len());
                 result.instances.push(row);
             }

@@ -86,7 +86,7 @@ impl Scheduler {
                         return Some(InstanceCursor::Nowhere(last));
                     }
                     allowance.look();
-                    if instance.starts_with(pattern) {
+                    if instance.starts_with(pattern) || self.is_called(instance, pattern) {
                         let row = self.row_nowhere(now, instance, kept);
                         allowance.take_row(text_len(&row));
                         rows.push(row);
@@ -111,7 +111,8 @@ impl Scheduler {
                     return Some(InstanceCursor::Node(at, Some(before + 1)));
                 }
                 allowance.look();
-                let is_wanted = by_host || instance.starts_with(pattern);
+                let is_wanted =
+                    by_host || instance.starts_with(pattern) || self.is_called(instance, pattern);
                 if is_wanted && self.is_its_place(key, instance, entry) {
                     let row = self.row_on(now, node, instance, entry);
                     allowance.take_row(text_len(&row));
@@ -120,6 +121,24 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    pub(super) fn is_called(&self, instance: &InstanceId, name: &str) -> bool {
+        let about = self.instances.about(instance);
+        !name.is_empty() && about.is_some_and(|about| *about.name == *name)
+    }
+
+    /// What an instance is called, what it runs, and since when it is there.
+    pub(super) fn with_about(&self, instance: &InstanceId, mut row: InstanceView) -> InstanceView {
+        if let Some(about) = self.instances.about(instance) {
+            row.name = about.name.to_string();
+            row.program = about.program.to_string();
+            if let Some(since) = about.since.filter(|_| row.ended_at_ms.is_none()) {
+                let age = self.now.saturating_duration_since(since).as_secs();
+                row.age_s = row.age_s.max(i64::try_from(age).unwrap_or(i64::MAX));
+            }
+        }
+        row
     }
 
     /// The row of one instance: of one that is there, wherever it is; else of its latest run that is over and remembered.
@@ -186,10 +205,11 @@ impl Scheduler {
             resources: named(entry.custom(), self.cluster.columns(), |_, asked| asked),
             ..InstanceView::default()
         };
-        let mut row = match self.instances.get(instance) {
+        let row = match self.instances.get(instance) {
             Some(kept) => self.with_life(now, instance, kept, row),
             None => row,
         };
+        let mut row = self.with_about(instance, row);
         if let Presence::Lost(since) = node.presence()
             && row.deadline_ms.is_none()
         {
@@ -222,8 +242,10 @@ impl Scheduler {
             row.resources = scheduling
                 .map(|asked| asked.resources.clone())
                 .unwrap_or_default();
+            row.program = request.image.as_deref().unwrap_or_default().to_owned();
         }
-        self.with_life(now, instance, kept, row)
+        let row = self.with_life(now, instance, kept, row);
+        self.with_about(instance, row)
     }
 
     fn with_life(
@@ -249,7 +271,7 @@ impl Scheduler {
             priority: Some(i64::from(kept.priority())),
             attempts: Some(attempts(kept)),
             life: kept.state().word().as_str().to_owned(),
-            waits_for: waits_for(kept),
+            waits_for: self.waits_for(kept),
             position: position.map(|position| position as u64),
             deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),
             target_node_uuid: target,
@@ -268,6 +290,22 @@ fn attempts(kept: &Instance) -> u32 {
     };
     let failed = u32::try_from(kept.tried().len()).unwrap_or(u32::MAX);
     failed.saturating_add(u32::from(is_tried))
+}
+
+impl Scheduler {
+    /// Why it waits; empty where it does not.
+    fn waits_for(&self, kept: &Instance) -> String {
+        // Whom it was suspended for may be gone by now.
+        match kept.state() {
+            State::Suspended {
+                by: By::Preemptor(other),
+                ..
+            } if !self.instances.contains(other) && self.cluster.placement(other).is_none() => {
+                "vcpus on its node; the instance that it was suspended for is gone".to_owned()
+            }
+            _ => waits_for(kept),
+        }
+    }
 }
 
 /// Why it waits; empty where it does not.
@@ -292,5 +330,9 @@ fn waits_for(kept: &Instance) -> String {
 }
 
 fn text_len(row: &InstanceView) -> usize {
-    row.group.len() + row.waits_for.len() + amounts_len(&row.resources)
+    row.group.len()
+        + row.name.len()
+        + row.program.len()
+        + row.waits_for.len()
+        + amounts_len(&row.resources)
 }

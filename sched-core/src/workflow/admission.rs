@@ -30,6 +30,8 @@ pub(crate) enum Known {
     Expected,
     /// The scheduler has it, and no node could answer: the START is refused, for this reason.
     Taken(String),
+    /// It is not known, but another living instance of its tenant has the name that its START asks for.
+    NameTaken(InstanceId),
 }
 
 /// A START whose instance no node has and that the scheduler does not have to place.
@@ -119,10 +121,19 @@ impl Scheduler {
         Known::Nowhere
     }
 
+    /// The same for a START, which may also ask for a name that another has.
+    fn known_of(&self, request: &StartRequest) -> Known {
+        match (self.known(&request.instance), self.has_its_name(request)) {
+            (Known::Nowhere, Some(other)) => Known::NameTaken(other.clone()),
+            (known, _) => known,
+        }
+    }
+
     /// Lets a START in that may be placed; any other is answered, or goes where its instance is.
     pub(crate) fn admit_start(&mut self, start: PlacedStart) -> Option<NewStart> {
-        match self.known(&start.request.instance) {
+        match self.known_of(&start.request) {
             Known::Nowhere => {
+                self.note_name(&start.request);
                 // The same START again while the first one waits for nodes: the newer takes its place.
                 self.settling.take_instance(&start.request.instance);
                 Some(NewStart { start })
@@ -137,13 +148,16 @@ impl Scheduler {
     /// The same for STARTs that are placed together, without doing anything yet: those that may be placed, and the others,
     /// for [`Scheduler::answer_known`].
     pub(crate) fn admit_starts(
-        &self,
+        &mut self,
         starts: Vec<PlacedStart>,
     ) -> (Vec<NewStart>, Vec<(Known, PlacedStart)>) {
         let (mut new, mut others) = (Vec::new(), Vec::new());
         for start in starts {
-            match self.known(&start.request.instance) {
-                Known::Nowhere => new.push(NewStart { start }),
+            match self.known_of(&start.request) {
+                Known::Nowhere => {
+                    self.note_name(&start.request);
+                    new.push(NewStart { start });
+                }
                 known => others.push((known, start)),
             }
         }
@@ -166,6 +180,17 @@ impl Scheduler {
             Known::Expected => {
                 self.settling.take_instance(&instance);
                 self.hold(start, Refusal::Crowded);
+            }
+            Known::NameTaken(other) => {
+                let name = start.request.scheduling.as_ref().map(|it| &*it.name);
+                let text = format!(
+                    "start.scheduling.name: '{}' is the name of instance {other}, which has not ended; a name is that of \
+                     one instance of a tenant at a time",
+                    name.unwrap_or_default()
+                );
+                let (sender, restart) = (start.sender, start.request.restart);
+                let (why, reason) = (Explanation::of(&text), StartFailureReason::InvalidData);
+                self.answer_start(sender, &instance, reason, restart, why);
             }
             Known::Taken(text) => {
                 let (sender, restart) = (start.sender, start.request.restart);

@@ -110,6 +110,7 @@ impl Scheduler {
 fn why_not_placed(known: Known) -> Explanation {
     Explanation::of(&match known {
         Known::Waits => "the instance waits for room here already".to_owned(),
+        Known::NameTaken(other) => format!("instance {other} has its name"),
         Known::Taken(why) => why,
         _ => "the instance is lost here already, and its node is expected back".to_owned(),
     })

@@ -169,6 +169,7 @@ impl Scheduler {
                 self.broadcast(Topic::Failures, id, parcel);
             }
             Report::KeptRuns(kept) => self.kept_runs(id, *kept),
+            Report::Workloads(workloads) => self.workloads(id, workloads),
             Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
         }
     }

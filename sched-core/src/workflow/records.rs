@@ -154,6 +154,9 @@ impl Scheduler {
             }
             return;
         }
+        if let Some(start) = &start {
+            self.note_name(&start.request);
+        }
         let loss = self.loss_by_restart(&record);
         let waits = loss.is_none();
         let kept = self.kept_of(&record, start, waits);

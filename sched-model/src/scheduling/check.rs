@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::{
     Batch, Group, GroupPolicy, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
     MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES, Near, OnNodeLoss,
-    Scheduling, VERSION, is_image, is_name,
+    Scheduling, VERSION, is_image, is_instance_name, is_name,
 };
 use crate::cut::shorten;
 use crate::error::{Fault, PayloadError};
@@ -68,6 +68,9 @@ impl Scheduling {
         self.check_losses()?;
         if !self.image.is_empty() && !is_image(&self.image) {
             return wrong("image", Fault::NotAnImage(shorten(&self.image)));
+        }
+        if !self.name.is_empty() && !is_instance_name(&self.name) {
+            return wrong("name", Fault::NotAnInstanceName(shorten(&self.name)));
         }
         self.check_count()
     }

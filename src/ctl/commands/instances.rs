@@ -177,7 +177,7 @@ pub async fn instance(client: &mut Client, name: &str) -> Result<InstanceView, C
         .instances;
     let candidates = listed.iter().map(|view| Candidate {
         uuid: view.instance_uuid.clone(),
-        hostname: None,
+        hostname: (!view.name.is_empty()).then(|| view.name.clone()),
         about: about(view),
     });
     let meant = resolve("instance", name, candidates.collect())?;

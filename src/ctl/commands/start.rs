@@ -34,6 +34,10 @@ pub fn read(args: &StartArgs) -> Result<Vec<StartRequest>, StartFileError> {
 /// # Errors
 /// [`CommandError::Usage`]: the options make no START.
 pub fn make(args: &RunArgs, node_id: &str) -> Result<Vec<StartRequest>, CommandError> {
+    if args.name.is_some() && each(&args.submit) > 1 {
+        let text = "--name is for one instance, and --count asks for more";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
     let mut start = start_of(args)?;
     start.requirements.node_id = node_id.to_owned();
     let name = &args.program[0];
@@ -192,12 +196,20 @@ fn may_wait(request: &StartRequest) -> bool {
 
 /// The START of a program.
 fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
-    Ok(Start {
+    let mut start = Start {
         command: args.program.clone(),
         env: args.env.iter().cloned().collect(),
         working_dir: args.dir.clone().unwrap_or_default(),
         ..shaped((args.mem, args.cpus), &args.shape, &args.placement)?
-    })
+    };
+    if let Some(name) = &args.name {
+        start
+            .scheduling
+            .get_or_insert_default()
+            .name
+            .clone_from(name);
+    }
+    Ok(start)
 }
 
 /// A START that needs so much memory in MiB, so many vcpus, and what the options say.

@@ -138,7 +138,7 @@ async fn latest(
             if !candidates.iter().any(|it| it.uuid == view.instance_uuid) {
                 candidates.push(Candidate {
                     uuid: view.instance_uuid.clone(),
-                    hostname: None,
+                    hostname: (!view.name.is_empty()).then(|| view.name.clone()),
                     about: "ended".to_owned(),
                 });
             }

@@ -11,6 +11,8 @@ impl Row for InstanceView {
     const LIST: &'static str = "instances";
     const COLUMNS: Columns = &[
         Column::text("INSTANCE"),
+        Column::text("NAME").dropped(1),
+        Column::text("PROGRAM").dropped(10),
         Column::text("STATE"),
         Column::text("REPORTED").dropped(8),
         Column::text("HOST"),
@@ -35,6 +37,8 @@ impl Row for InstanceView {
     fn cells(&self, id: &dyn Fn(&str) -> String) -> Vec<String> {
         vec![
             id(&self.instance_uuid),
+            or_unknown(self.name.clone()),
+            or_unknown(self.program.clone()),
             state(self).to_owned(),
             self.reported.clone().unwrap_or_else(|| UNKNOWN.into()),
             or_unknown(self.hostname.clone()),
@@ -74,6 +78,8 @@ impl Row for InstanceView {
             "target_node_uuid": text(&self.target_node_uuid),
             "ended_at_ms": self.ended_at_ms,
             "exit_code": self.exit_code,
+            "name": text(&self.name),
+            "program": text(&self.program),
         })
     }
 }
@@ -95,6 +101,8 @@ impl Row for Wide<InstanceView> {
         INSTANCE[9],
         INSTANCE[10],
         INSTANCE[11],
+        INSTANCE[12],
+        INSTANCE[13],
         Column::text("GROUP"),
         Column::text("RESOURCES"),
     ];
@@ -133,6 +141,7 @@ impl Row for WithEnded {
     const LIST: &'static str = InstanceView::LIST;
     const COLUMNS: Columns = &[
         Column::text("INSTANCE"),
+        Column::text("NAME").dropped(1),
         Column::text("STATE"),
         Column::text("EXIT"),
         Column::text("HOST"),
@@ -170,6 +179,7 @@ impl Row for WithEnded {
         };
         vec![
             id(&view.instance_uuid),
+            or_unknown(view.name.clone()),
             state(view).to_owned(),
             exit,
             or_unknown(view.hostname.clone()),

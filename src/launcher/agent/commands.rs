@@ -122,7 +122,7 @@ impl Agent {
         }
         match start {
             Ok(start) => match self.admit(now, &start) {
-                Ok(demand) => self.begin(&start, demand),
+                Ok(demand) => self.begin(now, &start, demand),
                 Err((reason, detail)) => {
                     debug!(instance = start.instance_uuid, detail, "START refused");
                     self.refuse_start(&start.instance_uuid, reason, start.restart, detail);

@@ -24,7 +24,7 @@ use std::time::Instant;
 use proto_frames::payload::{Start, StartFailure, StartFailureReason};
 
 use super::ends::How;
-use super::{Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
+use super::{About, Agent, Demand, MAX_EXITED, Message, Order, Outcome, Usage, Workload};
 
 /// What the agent knows of one instance.
 #[derive(Debug)]
@@ -46,6 +46,12 @@ pub(super) struct Instance {
     /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
     pub(super) thaws_left: Option<u8>,
     pub(super) state: State,
+    /// What it is called and runs.
+    pub(super) about: About,
+    /// Since when it is there.
+    pub(super) since: Instant,
+    /// Whether the scheduler was told of that on the present connection.
+    pub(super) is_introduced: bool,
     /// The numbers of its ends that are not on record, oldest first: also of earlier runs.
     pub(super) ends: Vec<u64>,
 }
@@ -160,7 +166,7 @@ impl Instance {
 
 impl Agent {
     /// Begins an instance that is known to fit.
-    pub(super) fn begin(&mut self, start: &Start, demand: Demand) {
+    pub(super) fn begin(&mut self, now: Instant, start: &Start, demand: Demand) {
         let id = &start.instance_uuid;
         let (mem_mb, vcpus) = (demand.mem_mb, demand.vcpus);
         let leased = self.takes_lease(start);
@@ -178,6 +184,9 @@ impl Agent {
             thaws_left: None,
             state: State::Starting,
             ends,
+            about: About::of(start),
+            since: now,
+            is_introduced: false,
         };
         self.instances.insert(id.clone(), instance);
         self.persist(id);

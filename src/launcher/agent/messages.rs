@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proto_frames::Kind;
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, DeleteFailure, InstanceDeleted, InstanceStateEvent,
-    InstanceStopped, KeptRuns, Payload, Ready, StartFailure, Stats, TraceReport,
+    InstanceStopped, KeptRuns, Payload, Ready, StartFailure, Stats, TraceReport, Workloads,
 };
 
 /// One frame to the scheduler.
@@ -38,6 +38,8 @@ pub enum Message {
     InstanceStopped(InstanceStopped),
     /// What is left of runs that are over.
     KeptRuns(KeptRuns),
+    /// What instances are.
+    Workloads(Workloads),
 }
 
 impl Message {
@@ -59,6 +61,7 @@ impl Message {
             Self::InstanceDeleted(_) => Kind::INSTANCE_DELETED,
             Self::InstanceStopped(_) => Kind::INSTANCE_STOPPED,
             Self::KeptRuns(_) => Kind::KEPT_RUNS,
+            Self::Workloads(_) => Kind::WORKLOADS,
         }
     }
 
@@ -78,6 +81,7 @@ impl Message {
             Self::InstanceDeleted(event) => event.encode(),
             Self::InstanceStopped(event) => event.encode(),
             Self::KeptRuns(kept) => kept.encode(),
+            Self::Workloads(told) => told.encode(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What an agent remembers of an instance across restarts, and how it takes that up again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::ends::End;
 use super::instances::{Instance, State};
 use super::life::MAX_THAWS;
-use super::{Agent, Demand, Duty, Order};
+use super::{About, Agent, Demand, Duty, Order};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Record {
     /// launchers lack it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub thaw: bool,
+    /// What it is called and runs. Records of earlier launchers lack it.
+    #[serde(default)]
+    pub about: About,
     /// How far it is.
     pub stage: Stage,
     /// Whether some of its ends may not be on record: all that launchers knew that did not number them.
@@ -97,6 +100,8 @@ pub struct Recovered {
     pub record: Record,
     /// What was found; for an instance that had ended already it does not matter.
     pub found: Found,
+    /// For how long it has been there.
+    pub age: Duration,
 }
 
 impl Agent {
@@ -105,8 +110,9 @@ impl Agent {
         if maintenance {
             self.duty = Duty::Maintenance;
         }
-        for Recovered { record, found } in instances {
-            self.recover_instance(now, record, &found);
+        for Recovered { record, found, age } in instances {
+            let since = now.checked_sub(age).unwrap_or(now);
+            self.recover_instance(now, record, &found, since);
         }
         if maintenance {
             // The launcher before may have ended amidst an EVACUATE, with some told to end and others not.
@@ -114,7 +120,7 @@ impl Agent {
         }
     }
 
-    fn recover_instance(&mut self, now: Instant, record: Record, found: &Found) {
+    fn recover_instance(&mut self, now: Instant, record: Record, found: &Found, since: Instant) {
         let id = record.instance;
         let state = match record.stage {
             Stage::Starting | Stage::Running => State::Running,
@@ -149,6 +155,9 @@ impl Agent {
             thaws_left: record.thaw.then_some(MAX_THAWS - 1),
             state,
             ends,
+            about: record.about,
+            since,
+            is_introduced: false,
         };
         self.instances.insert(id.clone(), instance);
         match found {
@@ -191,6 +200,7 @@ impl Agent {
             leased: instance.leased,
             update: instance.update.clone(),
             thaw: instance.thaws_left.is_some(),
+            about: instance.about.clone(),
             stage,
             unheard: !instance.ends.is_empty(),
             ends: self.ends.of(&instance.ends).cloned().collect(),

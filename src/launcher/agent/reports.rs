@@ -162,6 +162,7 @@ impl Agent {
             Status::Maintenance => Message::Maintenance,
             Status::Offline => Message::Offline,
         });
+        self.introduce(now);
         self.tell_kept_runs();
         if !self.traces.is_empty() {
             let frames = std::mem::take(&mut self.traces);

@@ -137,6 +137,7 @@ impl World {
         let records = self.records.values().cloned();
         let recovered = records
             .map(|record| Recovered {
+                age: Duration::ZERO,
                 found: found(&record.instance),
                 record,
             })

@@ -49,6 +49,7 @@ fn report(kind: Kind) -> Option<ReportName> {
         Kind::INSTANCE_STOPPED => ReportName::InstanceStopped,
         Kind::INSTANCE_STATE => ReportName::InstanceState,
         Kind::KEPT_RUNS => ReportName::KeptRuns,
+        Kind::WORKLOADS => ReportName::Workloads,
         _ => return None,
     })
 }
@@ -101,6 +102,7 @@ fn kind_of_report(name: ReportName) -> Kind {
         ReportName::InstanceStopped => Kind::INSTANCE_STOPPED,
         ReportName::InstanceState => Kind::INSTANCE_STATE,
         ReportName::KeptRuns => Kind::KEPT_RUNS,
+        ReportName::Workloads => Kind::WORKLOADS,
     }
 }
 

@@ -47,7 +47,7 @@ fn native_limit(kind: Kind) -> u32 {
     const LARGE: u32 = bytes(guard::LARGE.max_len);
     const SMALL: u32 = bytes(guard::SMALL.max_len);
     match kind {
-        Kind::STATS | Kind::TRACE_REPORT | Kind::KEPT_RUNS => LARGE,
+        Kind::STATS | Kind::TRACE_REPORT | Kind::KEPT_RUNS | Kind::WORKLOADS => LARGE,
         _ => SMALL,
     }
 }

@@ -1,17 +1,20 @@
 //! Reports as the core takes them.
 
+use std::time::Duration;
+
 use proto_frames::Frame;
 use proto_frames::payload::{
     AttachVolumeFailure, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped,
-    Payload, Requested, StartFailure, Stats, TenantAdded, TenantRemoved, UNKNOWN, peek,
+    Payload, Requested, StartFailure, Stats, TenantAdded, TenantRemoved, UNKNOWN, Workloads,
+    cut::cut, peek, scheduling::is_instance_name,
 };
 
 use super::inputs::{Unusable, text};
 use super::names::{check_host_name, check_names};
 use super::{ends, life, node_extras};
 use sched_core::{
-    InstanceId, InstanceReport, InstanceState, NodeReport, Report, ReportName, Resources,
-    ShortText, StatsReport,
+    InstanceId, InstanceReport, InstanceState, MAX_INSTANCES_PER_NODE, NodeReport, Report,
+    ReportName, Resources, ShortText, StatsReport, TenantId, Workload,
 };
 
 type Read = Result<Report, Unusable>;
@@ -72,6 +75,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
         ReportName::CommandFailure => life::command_failed(payload),
         ReportName::InstanceState => life::instance_state(payload),
         ReportName::KeptRuns => ends::kept_runs(payload),
+        ReportName::Workloads => workloads(payload),
         ReportName::ConcentratorInstanceAdded => Ok(Report::ConcentratorInstanceAdded),
         ReportName::PublicIpAssigned => Ok(Report::PublicIpAssigned),
         ReportName::PublicIpUnassigned => Ok(Report::PublicIpUnassigned),
@@ -79,6 +83,39 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
         ReportName::UnassignPublicIpFailure => Ok(Report::UnassignPublicIpFailed),
         ReportName::TraceReport => Ok(Report::TraceReport),
     }
+}
+
+/// Bytes of what is said of a program: a line of a table has room for so many.
+const MAX_PROGRAM_LEN: usize = 64;
+
+fn workloads(payload: &[u8]) -> Read {
+    let told = Workloads::decode(payload)?;
+    let count = told.instances.len();
+    if count > MAX_INSTANCES_PER_NODE {
+        return Err(Unusable::Extras(format!(
+            "workloads.instances: {count} entries, at most {MAX_INSTANCES_PER_NODE} are taken"
+        )));
+    }
+    let workload = |it: proto_frames::payload::Workload| {
+        check_names(&[
+            ("workloads.instances.instance_uuid", &it.instance_uuid),
+            ("workloads.instances.tenant_uuid", &it.tenant_uuid),
+        ])?;
+        if !it.name.is_empty() && !is_instance_name(&it.name) {
+            return Err(Unusable::Extras(
+                "workloads.instances.name: not the name of an instance".to_owned(),
+            ));
+        }
+        Ok(Workload {
+            instance: InstanceId::new(&it.instance_uuid),
+            name: it.name.into(),
+            tenant: text(&it.tenant_uuid).map(TenantId::new),
+            program: cut(&it.program, MAX_PROGRAM_LEN).into(),
+            age: Duration::from_secs(it.age_s),
+        })
+    };
+    let all = told.instances.into_iter().map(workload);
+    Ok(Report::Workloads(all.collect::<Result<_, Unusable>>()?))
 }
 
 fn instance(key: &'static str, name: &str) -> Result<InstanceId, Unusable> {

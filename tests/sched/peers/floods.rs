@@ -220,6 +220,7 @@ fn flooded(seed: u64) {
         past: left.past,
         past_bytes: left.past_bytes,
         outputs: left.outputs,
+        named: left.named,
         capacity: left.capacity,
         ..Footprint::default()
     };

@@ -126,12 +126,23 @@ fn expected(sender: Sender, kind: Kind, place: Place) -> Treatment {
 fn reported(kind: Kind, place: Place) -> Treatment {
     match (kind, place) {
         (
-            Kind::READY | Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE | Kind::KEPT_RUNS,
+            Kind::READY
+            | Kind::FULL
+            | Kind::OFFLINE
+            | Kind::MAINTENANCE
+            | Kind::KEPT_RUNS
+            | Kind::WORKLOADS,
             Place::Own,
         ) => Treatment::Taken,
-        (Kind::READY | Kind::FULL | Kind::OFFLINE | Kind::MAINTENANCE | Kind::KEPT_RUNS, _) => {
-            Treatment::Never
-        }
+        (
+            Kind::READY
+            | Kind::FULL
+            | Kind::OFFLINE
+            | Kind::MAINTENANCE
+            | Kind::KEPT_RUNS
+            | Kind::WORKLOADS,
+            _,
+        ) => Treatment::Never,
         // Of addresses and traces, not of instances that are placed.
         (
             Kind::TENANT_ADDED
@@ -340,6 +351,7 @@ fn report_of(kind: Kind, instance: &str) -> Report {
             agent: AGENT_UUID.to_string().into(),
         },
         Kind::TRACE_REPORT => Report::TraceReport,
+        Kind::WORKLOADS => Report::Workloads(Vec::new()),
         Kind::KEPT_RUNS => Report::KeptRuns(Box::new(KeptRuns {
             is_complete: true,
             runs: Vec::new(),

@@ -9,11 +9,15 @@ use proto_frames::payload::{
     HistoryRow, InstanceView, PlacementState, Query, QueryKind, QueryResult, Scheduling,
     StartFailureReason,
 };
-use sched_core::{Capabilities, Command, Message, NodeExtras, SessionId};
+use sched_core::{
+    Capabilities, Command, Message, NodeExtras, Report, SessionId, TenantId, Workload,
+};
 
+use crate::support::preemption::{cpus, frozen};
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::words::asking;
-use crate::support::world::{World, config, request, running};
+use crate::support::world::{World, config, id, request, running};
 
 impl World {
     fn page(
@@ -300,4 +304,69 @@ fn a_node_shows_what_its_launcher_can_do_and_its_lease() {
     let row = world.nodes(operator).remove(0);
     assert_eq!(row.capabilities, ["suspend", "lease"]);
     assert_eq!(row.lease_ms, Some(30_000));
+}
+
+#[test]
+fn a_suspended_instance_does_not_wait_for_a_preemptor_that_is_gone() {
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
+    world.start_as(controller, cpus("high", 4, 90));
+    world.suspended(node, "low");
+    world.stats(node, vec![frozen("low"), running("high", 0)]);
+    let why = world.seen("low").remove(0).waits_for;
+    assert!(why.contains("high"), "{why}");
+    world.start_as(controller, cpus("next", 4, 90).waiting(600));
+    world.stopped(node, "high");
+    let low = world.seen("low").remove(0);
+    assert_eq!(&*low.life, "suspended");
+    assert!(
+        low.waits_for.ends_with("is gone") && !low.waits_for.contains("high"),
+        "{}",
+        low.waits_for
+    );
+}
+
+#[test]
+fn a_name_is_that_of_one_living_instance_of_a_tenant() {
+    let called = |instance: &str, tenant: &str| {
+        let mut request = request(instance, 10).placed_as(|asked| asked.name = "web".into());
+        request.tenant = Some(TenantId::new(tenant));
+        request
+    };
+    let (mut world, controller) = World::new().with_controller();
+    let node = world.node_with(1, 1000);
+    world.look_away();
+    world.start_as(controller, called("a", "one"));
+    world.start_as(controller, called("b", "two"));
+    world.stats(node, vec![running("a", 0), running("b", 0)]);
+    assert_eq!(world.failures(controller).len(), 0);
+    world.start_as(controller, called("c", "one"));
+    let failed = one_failure("c", StartFailureReason::InvalidData);
+    assert_eq!(world.failures(controller), failed);
+    let rows = world.seen("web");
+    let mut both = names(&rows);
+    both.sort_unstable();
+    assert_eq!(both, ["a", "b"]);
+    assert_eq!(world.seen("a")[0].name, "web");
+
+    world.stopped(node, "a");
+    world.start_as(controller, called("c", "one"));
+    assert_eq!(world.failures(controller).len(), 0);
+    // A launcher that says of another that it is called so is not believed, nor of what it does not have.
+    let says = |instance: &str| Workload {
+        instance: id(instance),
+        name: "web".into(),
+        tenant: Some(TenantId::new("two")),
+        program: "sleep 9".into(),
+        age: Duration::from_secs(60),
+    };
+    world.start_as(controller, request("d", 10));
+    world.stats(
+        node,
+        vec![running("b", 0), running("c", 0), running("d", 0)],
+    );
+    world.say(node, Report::Workloads(vec![says("d"), says("elsewhere")]));
+    let d = world.seen("d").remove(0);
+    assert_eq!((&*d.name, &*d.program), ("", "sleep 9"));
+    assert!(d.age_s >= 60);
+    assert_eq!(names(&world.seen("web")).len(), 2);
 }

@@ -39,6 +39,7 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
             scheduling.on_node_loss = std::str::from_utf8(text).ok()?.into();
         }
         ("image", Found::Text(text)) => scheduling.image = owned(text)?,
+        ("name", Found::Text(text)) => scheduling.name = owned(text)?,
         ("dry_run", Found::Bool(dry_run)) => scheduling.dry_run = *dry_run,
         ("count", Found::Int(count)) => scheduling.count = Some(unsigned(*count)?),
         _ => {}

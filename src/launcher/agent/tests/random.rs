@@ -146,6 +146,7 @@ impl Life {
         let records = self.world.records.values().cloned();
         let recovered = records.map(|record| Recovered {
             found: found(&record),
+            age: Duration::ZERO,
             record,
         });
         let recovered = recovered.collect();

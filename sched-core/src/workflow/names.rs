@@ -1,0 +1,71 @@
+//! What instances are called: a name is that of one living instance of its tenant.
+
+use crate::Scheduler;
+use crate::api::ids::{InstanceId, SessionId};
+use crate::api::input::StartRequest;
+use crate::api::report::Workload;
+use crate::instance::About;
+
+impl Scheduler {
+    /// The living instance that has the name which a START asks for.
+    pub(crate) fn has_its_name(&self, request: &StartRequest) -> Option<&InstanceId> {
+        let name = &*request.scheduling.as_ref()?.name;
+        if name.is_empty() {
+            return None;
+        }
+        let holder = self.instances.called(&request.tenant, name)?;
+        (*holder != request.instance && self.lives(holder)).then_some(holder)
+    }
+
+    /// Whether an instance is placed, or waits to be.
+    fn lives(&self, instance: &InstanceId) -> bool {
+        self.instances.contains(instance) || self.cluster.placement(instance).is_some()
+    }
+
+    /// Notes what the instance of a START is called that is let in.
+    pub(crate) fn note_name(&mut self, request: &StartRequest) {
+        let name = request.scheduling.as_ref().map(|it| &*it.name);
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return;
+        };
+        let about = About {
+            name: name.into(),
+            tenant: request.tenant.clone(),
+            ..About::default()
+        };
+        self.instances.note_about(&request.instance, about);
+        self.forget_old_names();
+    }
+
+    /// Workloads: what the instances on a node are.
+    pub(crate) fn workloads(&mut self, id: SessionId, workloads: Vec<Workload>) {
+        let Some(key) = self.peers.node_of(id) else {
+            return;
+        };
+        for workload in workloads {
+            let instance = &workload.instance;
+            // Of its own alone.
+            if self.cluster.placement(instance) != Some(key) {
+                continue;
+            }
+            let holder = self.instances.called(&workload.tenant, &workload.name);
+            let is_taken = holder.is_some_and(|other| other != instance && self.lives(other));
+            let about = About {
+                name: if is_taken { "".into() } else { workload.name },
+                tenant: workload.tenant,
+                program: workload.program,
+                since: self.now.checked_sub(workload.age),
+            };
+            self.instances.note_about(instance, about);
+        }
+        self.forget_old_names();
+    }
+
+    fn forget_old_names(&mut self) {
+        if self.instances.has_old_names() {
+            let cluster = &self.cluster;
+            self.instances
+                .forget_old_names(|instance| cluster.placement(instance).is_some());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What instances are, as the scheduler is told it once on a connection: what each is called, what it runs, and for how long
+//! it has been there. Of what STATS say again and again nothing.
+
+use std::time::Instant;
+
+use proto_frames::payload::cut::cut;
+use proto_frames::payload::{Start, Workload, Workloads};
+use serde::{Deserialize, Serialize};
+
+use super::instances::Instance;
+use super::{Agent, Message};
+
+/// Bytes of what is said of a program: as many as the scheduler shows.
+const MAX_PROGRAM_LEN: usize = 64;
+
+/// What an instance is called and runs, as its START said.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// Its name; empty for none.
+    pub name: String,
+    /// Its tenant; empty for none.
+    pub tenant: String,
+    /// The first words of its command, or its image.
+    pub program: String,
+}
+
+impl About {
+    pub(super) fn of(start: &Start) -> Self {
+        let name = start.scheduling.as_ref().map(|it| it.name.clone());
+        let mut program = String::new();
+        for word in &start.command {
+            if program.len() > MAX_PROGRAM_LEN {
+                break;
+            }
+            let gap = if program.is_empty() { "" } else { " " };
+            program = program + gap + &cut(word, MAX_PROGRAM_LEN);
+        }
+        if program.is_empty() {
+            program.clone_from(&start.docker_image);
+        }
+        Self {
+            name: name.unwrap_or_default(),
+            tenant: start.tenant_uuid.clone(),
+            program: cut(&program, MAX_PROGRAM_LEN).into_owned(),
+        }
+    }
+}
+
+impl Agent {
+    /// A connection begins, on which nothing of that was told.
+    pub(super) fn introduce_anew(&mut self) {
+        for instance in self.instances.values_mut() {
+            instance.is_introduced = false;
+        }
+    }
+
+    /// Tells what those are that a report has just listed for the first time on this connection.
+    pub(super) fn introduce(&mut self, now: Instant) {
+        if !self.records_ends() {
+            return;
+        }
+        let is_new = |instance: &&mut Instance| instance.is_live() && !instance.is_introduced;
+        let mut told = Vec::new();
+        for (id, instance) in &mut self.instances {
+            let Some(instance) = Some(instance).filter(is_new) else {
+                continue;
+            };
+            instance.is_introduced = true;
+            let About {
+                name,
+                tenant,
+                program,
+            } = instance.about.clone();
+            told.push(Workload {
+                instance_uuid: id.clone(),
+                name,
+                tenant_uuid: tenant,
+                program,
+                age_s: now.saturating_duration_since(instance.since).as_secs(),
+            });
+        }
+        if !told.is_empty() {
+            self.send(Message::Workloads(Workloads { instances: told }));
+        }
+    }
+}
