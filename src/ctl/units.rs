@@ -19,6 +19,9 @@ pub fn mebibytes(mib: i64) -> String {
 #[must_use]
 pub fn megabytes(mb: i64) -> String {
     const MIB: i128 = 1 << 20;
+    if mb < 0 {
+        return UNKNOWN.into();
+    }
     let mib = i128::from(mb) * 1_000_000 / MIB;
     mebibytes(i64::try_from(mib).unwrap_or(i64::MAX))
 }
