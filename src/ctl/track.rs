@@ -90,7 +90,13 @@ pub struct Tracker {
     open: usize,
     /// Whether events may have been missed, so that a listing is the news.
     is_reattached: bool,
+    /// How often those were listed as ended without an exit status whose end may still be told.
+    untold: HashMap<usize, u32>,
 }
+
+/// After so many looks at an instance that has ended without an exit status, nothing more is expected to be told of its end:
+/// that it failed to start is told once it is on the scheduler's disk. The looks take about a second.
+const UNTOLD_LOOKS: u32 = 5;
 
 impl Tracker {
     /// Tracks the instances of these requests until they are so far.
@@ -131,6 +137,7 @@ impl Tracker {
             all,
             index,
             is_reattached: false,
+            untold: HashMap::new(),
         };
         let is_open = |it: &&Tracked| !tracker.is_done(&it.stage);
         tracker.open = tracker.all.iter().filter(is_open).count();
@@ -166,6 +173,13 @@ impl Tracker {
             else {
                 continue;
             };
+            if view.exit_code.is_none() && !self.is_reattached {
+                let looks = self.untold.entry(at).or_default();
+                *looks += 1;
+                if *looks < UNTOLD_LOOKS {
+                    continue;
+                }
+            }
             if self.is_to_be_listed(&self.all[at].stage) {
                 self.all[at].node = node_of(view).or(self.all[at].node.take());
                 changed.extend(self.advance(at, stage_of(view)).cloned());
@@ -263,7 +277,7 @@ impl Tracker {
             }
             let has_answer = !matches!(tracked.stage, Stage::Sent | Stage::Waiting(_));
             let stage = match listed.get(tracked.instance_uuid.as_str()) {
-                None if absence == Absence::MayReturn => continue,
+                None if absence == Absence::MayReturn || self.untold.contains_key(&at) => continue,
                 None => Stage::Vanished,
                 Some(view) if is_running(view) => {
                     if self.is_reattached || tracked.node.is_none() {

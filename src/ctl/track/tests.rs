@@ -411,3 +411,28 @@ fn after_a_lost_connection_listings_say_what_was_missed() {
     assert_eq!(tracker.open().count(), 1);
     assert_eq!(tracker.all()[1].stage, Stage::Ended { exit_code: Some(3) });
 }
+
+#[test]
+fn an_end_without_a_status_is_taken_for_one_only_if_nothing_else_is_told() {
+    let ended = InstanceView {
+        age_s: 0,
+        ..view("i1", PlacementState::Ended, None)
+    };
+    let within = Duration::from_secs(60);
+    // It failed to start, which is told a moment later than it is listed.
+    let mut told = tracker(&["i1"], Until::Exited);
+    told.observe(&placed("i1", "a"));
+    assert_eq!(told.observe_ended(std::slice::from_ref(&ended), within), []);
+    assert_eq!(told.observe_listing(&[], Absence::Final, |_| true), []);
+    assert!(told.observe(&failed("i1")).is_some());
+    assert_eq!(told.exit(), Exit::Refused);
+    let mut untold = tracker(&["i1"], Until::Exited);
+    untold.observe(&placed("i1", "a"));
+    let mut looks = 0;
+    while !untold.is_settled() {
+        untold.observe_ended(std::slice::from_ref(&ended), within);
+        looks += 1;
+        assert!(looks <= UNTOLD_LOOKS, "it is taken in the end");
+    }
+    assert_eq!(untold.exit(), Exit::Unknown);
+}

@@ -34,7 +34,19 @@ impl Tracked {
             } => {
                 let detail = detail.as_ref().map(|detail| format!(": {detail}"));
                 let detail = detail.unwrap_or_default();
-                format!("failed{at}: {reason}{detail}{}", attempts(tried))
+                // The last may be this failure itself.
+                let is_this = |it: &AttemptFailed| {
+                    it.reason.as_str() == reason
+                        && self
+                            .node
+                            .as_ref()
+                            .is_some_and(|(uuid, _)| *uuid == it.node_uuid)
+                };
+                let before = match &tried[..] {
+                    [before @ .., last] if is_this(last) => before,
+                    all => all,
+                };
+                format!("failed{at}: {reason}{detail}{}", attempts(before))
             }
             Stage::Decided(decided) => decision(decided),
             Stage::Vanished => {
