@@ -105,6 +105,35 @@ impl Operation {
         }
     }
 
+    /// The nodes whose host names are not known.
+    #[must_use]
+    pub fn unnamed(&self) -> Vec<String> {
+        let (Progress::UnderWay(turn) | Progress::Done(turn)) = &self.progress else {
+            return Vec::new();
+        };
+        let places = [&turn.node, &turn.target].into_iter();
+        let unnamed = places.filter(|place| place.is_known() && place.hostname.is_empty());
+        unnamed.map(|place| place.node_uuid.clone()).collect()
+    }
+
+    /// Says the host name of a node.
+    pub fn name(&mut self, node_uuid: &str, hostname: &str) {
+        self.target = self.target.take().or_else(|| {
+            Some(Place {
+                node_uuid: node_uuid.to_owned(),
+                hostname: hostname.to_owned(),
+            })
+        });
+        let (Progress::UnderWay(turn) | Progress::Done(turn)) = &mut self.progress else {
+            return;
+        };
+        for place in [&mut turn.node, &mut turn.target] {
+            if place.node_uuid == node_uuid {
+                hostname.clone_into(&mut place.hostname);
+            }
+        }
+    }
+
     /// Takes an event in; whether there is news.
     pub fn observe(&mut self, event: &Event) -> bool {
         if self.is_over() {

@@ -178,7 +178,7 @@ async fn a_move_that_does_not_end_is_given_up_and_may_still_be_done() {
     .await;
     let ran = scheduler.ctl(&["migrate", "aa", "--timeout", "2s"]).await;
     assert_eq!(ran.code, Some(4), "{ran:?}");
-    let end = " to be000000; gave up waiting, it may still be done\n";
+    let end = " to node-b (be000000); gave up waiting, it may still be done\n";
     assert!(ran.out.ends_with(end), "{ran:?}");
     let line = ["migrate", "aa", "--timeout", "2s", "--json"];
     let ran = scheduler.ctl(&line).await;

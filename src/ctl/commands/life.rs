@@ -195,6 +195,12 @@ async fn follow(
                 look_at(context, operation).await?
             }
         };
+        for node in operation.unnamed() {
+            let listing = context.client.list(QueryKind::Nodes, Some(&node)).await?;
+            for view in listing.nodes.iter().filter(|view| view.node_uuid == node) {
+                operation.name(&node, &view.hostname);
+            }
+        }
         if is_news && !operation.is_over() && !context.json {
             context.out.line(&operation.line())?;
             context.out.flush()?;
