@@ -71,7 +71,7 @@ pub struct GlobalArgs {
     #[arg(long, global = true)]
     pub strict_files: bool,
     /// Longest time to wait, for example 5s or 10m [default: 10s to connect, 30s for an answer, 1h with --wait]
-    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = patience)]
     pub timeout: Option<Duration>,
     /// Print JSON for programs: one document, or one line per event with `watch`
     #[arg(long, global = true)]
@@ -215,7 +215,7 @@ pub struct SubmitArgs {
 #[command(next_help_heading = WORKLOAD)]
 pub struct ShapeArgs {
     /// Local disk, e.g. 512MiB or 10GiB, rounded up to whole GiB; a number alone is MiB
-    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = mebibytes::<i64>(0))]
+    #[arg(long, value_name = "SIZE", default_value_t = 0, allow_negative_numbers = true, value_parser = mebibytes::<i64>(0))]
     pub disk: i64,
     /// Tenant it belongs to
     #[arg(
@@ -245,10 +245,10 @@ pub struct RunArgs {
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
     /// Memory, e.g. 512MiB or 2GiB; a number alone is MiB
-    #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, value_parser = mebibytes::<i64>(1))]
+    #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = mebibytes::<i64>(1))]
     pub mem: i64,
     /// Virtual CPUs
-    #[arg(long, value_name = "N", help_heading = WORKLOAD, value_parser = at_least::<i64>(1))]
+    #[arg(long, value_name = "N", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = at_least::<i64>(1))]
     pub cpus: i64,
     /// Variable of the program's environment; repeatable
     #[arg(long, value_name = "NAME=VALUE", help_heading = WORKLOAD, value_parser = variable)]
@@ -291,10 +291,10 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     pub count: Option<u32>,
     /// Instead of a file: memory, e.g. 512MiB or 2GiB; a number alone is MiB
-    #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, value_parser = mebibytes::<i64>(0))]
+    #[arg(long, value_name = "SIZE", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = mebibytes::<i64>(0))]
     pub mem: Option<i64>,
     /// Instead of a file: virtual CPUs
-    #[arg(long, value_name = "N", help_heading = WORKLOAD, value_parser = at_least::<i64>(0))]
+    #[arg(long, value_name = "N", help_heading = WORKLOAD, allow_negative_numbers = true, value_parser = at_least::<i64>(0))]
     pub cpus: Option<i64>,
     /// Instead of a file: what else it is.
     #[command(flatten)]
@@ -400,6 +400,14 @@ fn instance_name(text: &str) -> Result<String, String> {
     Err(format!(
         "a name is 1 to {MAX_INSTANCE_NAME_LEN} letters, digits and . _ -, begins with a letter or digit, and is no UUID"
     ))
+}
+
+/// Reads how long to wait at most.
+fn patience(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be above 0".to_owned()),
+        patience => Ok(patience),
+    }
 }
 
 /// Reads `NAME=VALUE`.

@@ -3,6 +3,8 @@
 //! Mutual TLS 1.2 or 1.3, provider `aws-lc-rs`. Sessions are never resumed: resumption would skip the certificate check.
 //! What the checks are is in `verify`, reading PEM in [`pem`], the CA file in `anchors`.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -77,7 +79,7 @@ impl KeyFiles {
     /// # Errors
     /// [`TlsError::Exposed`], where files are strict.
     pub fn check(self, path: &Path, say: impl FnOnce(String)) -> Result<(), TlsError> {
-        let Some(mode) = private::open_to_others(path) else {
+        let Some(mode) = private::open_to_others(path).filter(|_| holds_key(path)) else {
             return Ok(());
         };
         if self == Self::Strict {
@@ -92,6 +94,21 @@ impl KeyFiles {
         ));
         Ok(())
     }
+}
+
+/// Most bytes of a file that are looked at for a key: chains and keys take a few KiB.
+const MAX_KEY_FILE_LEN: u64 = 1 << 20;
+
+/// Whether a file has a private key in it: of another, that others can read it is nobody's concern.
+fn holds_key(path: &Path) -> bool {
+    const MARK: &[u8] = b"PRIVATE KEY-----";
+    let mut contents = Vec::new();
+    let read = File::open(path).and_then(|file| {
+        let is_file = file.metadata()?.is_file();
+        let limit = if is_file { MAX_KEY_FILE_LEN } else { 0 };
+        file.take(limit).read_to_end(&mut contents)
+    });
+    read.is_ok() && contents.windows(MARK.len()).any(|part| part == MARK)
 }
 
 /// Reads certificate and private key from one PEM file, and checks that they belong together and are in time.

@@ -120,10 +120,15 @@ async fn certificates_that_will_not_do_say_why_and_what_would() {
             ["--cert", "/nonexistent/x.pem", "--cacert", &own_ca],
             "/nonexistent/x.pem: No such file or directory (os error 2); give --certs DIR or set CIAO_CERTS".to_owned(),
         ),
+        (
+            ["--cert", &own_ca, "--cacert", &own_ca],
+            format!("{own_ca}: no private key in it"),
+        ),
     ] {
         let args = [&["nodes"][..], &options].concat();
         let ran = scheduler.ctl(&args).await;
         assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(!ran.err.contains("warning"), "{ran:?}");
         assert!(ran.err.contains(&said), "{said}: {ran:?}");
     }
 }
@@ -165,6 +170,8 @@ async fn mistakes_on_the_command_line_say_what_to_write() {
         ),
         ("update i1 --cpus x", "must be a whole number"),
         ("load --rate 0", "must be at least 1"),
+        ("run --mem -5 --cpus 1 -- true", "must not be negative"),
+        ("nodes --timeout 0s", "must be above 0"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let ran = ran(&mut ciaoctl(&words)).await;

@@ -45,13 +45,13 @@ pub struct UpdateArgs {
     #[command(flatten)]
     pub life: LifeArgs,
     /// Memory it is to have, e.g. 512MiB or 2GiB; a number alone is MiB
-    #[arg(long = "mem", alias = "mem-mb", value_name = "SIZE", group = "change", value_parser = mebibytes::<i64>(1))]
+    #[arg(long = "mem", alias = "mem-mb", value_name = "SIZE", group = "change", allow_negative_numbers = true, value_parser = mebibytes::<i64>(1))]
     pub mem_mb: Option<i64>,
     /// Virtual CPUs it is to have
-    #[arg(long = "cpus", alias = "vcpus", value_name = "N", group = "change", value_parser = at_least::<i64>(1))]
+    #[arg(long = "cpus", alias = "vcpus", value_name = "N", group = "change", allow_negative_numbers = true, value_parser = at_least::<i64>(1))]
     pub vcpus: Option<i64>,
     /// Local disk it is to have, e.g. 512MiB or 10GiB; a number alone is MiB
-    #[arg(long = "disk", alias = "disk-mb", value_name = "SIZE", group = "change", value_parser = mebibytes::<i64>(0))]
+    #[arg(long = "disk", alias = "disk-mb", value_name = "SIZE", group = "change", allow_negative_numbers = true, value_parser = mebibytes::<i64>(0))]
     pub disk_mb: Option<i64>,
     /// So much of a further resource, e.g. gpu=1; those not named stay as they are; repeatable
     #[arg(long, value_name = "NAME=N", group = "change", value_parser = placement::amount)]

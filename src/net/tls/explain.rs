@@ -76,7 +76,9 @@ fn names(presented: &[String]) -> String {
         let inner = name
             .split_once('(')
             .and_then(|(_, rest)| rest.strip_suffix(')'));
-        inner.unwrap_or(name).trim_matches('"').to_owned()
+        let bare = inner.unwrap_or(name).trim_matches('"');
+        let address = bare.parse::<std::net::IpAddr>();
+        address.map_or_else(|_| bare.to_owned(), |address| address.to_string())
     };
     match presented {
         [] => "no name".to_owned(),
