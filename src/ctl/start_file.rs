@@ -103,6 +103,12 @@ impl StartFile {
     pub fn parse(name: String, bytes: Bytes) -> Result<Self, StartFileError> {
         // What else is wrong with it is said before a UUID is asked for.
         match Start::decode_template(&bytes) {
+            Ok(start) if start == Start::default() && is_empty(&bytes) => {
+                Err(StartFileError::NotAStart {
+                    name,
+                    reason: "`start:` has nothing under it".to_owned(),
+                })
+            }
             Ok(start) => Ok(Self { name, bytes, start }),
             Err(e) => Err(StartFileError::NotAStart {
                 name,
@@ -150,6 +156,13 @@ impl StartFile {
             payload,
         })
     }
+}
+
+/// Whether what stands under `start` of the first document is nothing.
+fn is_empty(payload: &Bytes) -> bool {
+    let document = first_document(payload, SMALL).unwrap_or_default();
+    let root: Result<serde_yaml::Value, _> = serde_yaml::from_slice(document);
+    root.is_ok_and(|root| root.get("start").is_none_or(serde_yaml::Value::is_null))
 }
 
 /// The payload with its first document written anew from what is in it, as this instance's; the others as they are.
@@ -339,12 +352,17 @@ mod tests {
             ("scheduling: {version: 9}", "start.scheduling.version, "),
             ("scheduling: {requires: [a = b]}", "did you mean `require`?"),
             ("restart: perhaps", "start.restart, "),
+            ("", "`start:` has nothing under it"),
         ] {
-            for text in [
-                format!("start:\n  {lines}\n"),
-                format!("start: {{{lines}}}\n"),
-                format!("start:\n  instance_uuid:\n  {lines}\n"),
-            ] {
+            let texts = match lines {
+                "" => vec!["start:\n".to_owned(), "start: ~\n".to_owned()],
+                _ => vec![
+                    format!("start:\n  {lines}\n"),
+                    format!("start: {{{lines}}}\n"),
+                    format!("start:\n  instance_uuid:\n  {lines}\n"),
+                ],
+            };
+            for text in texts {
                 let error = requests(&text, 1).unwrap_err().to_string();
                 assert!(error.contains(mistake), "{text}: {error}");
             }
