@@ -159,6 +159,21 @@ fn advise(error: &mut clap::Error) {
     }
 }
 
+/// An error with its causes, each that its text does not say already.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Says something on standard error, if that is there: a program whose standard error is gone or full goes on.
 pub fn complain(program: &str, what: impl Display) {
     let _ = writeln!(io::stderr(), "{program}: {what}");
@@ -166,7 +181,7 @@ pub fn complain(program: &str, what: impl Display) {
 
 #[cfg(test)]
 mod tests {
-    use super::{at_least, double_dashes, mebibytes, reported_disk};
+    use super::{at_least, double_dashes, mebibytes, reported_disk, with_causes};
 
     fn fixed(args: &[&str]) -> Vec<String> {
         double_dashes(args.iter().map(Into::into), &['h'])
@@ -227,6 +242,23 @@ mod tests {
         for (text, mb) in [("500000", 500_000), ("1GiB", 1073), ("1.5", 1)] {
             let read = reported_disk(text);
             assert_eq!(read, Ok(mb), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{text}")]
+        struct Failed {
+            text: &'static str,
+            source: std::io::Error,
+        }
+        for (text, told) in [
+            ("cannot read a: no such file", "cannot read a: no such file"),
+            ("cannot read a", "cannot read a: no such file"),
+        ] {
+            let source = std::io::Error::other("no such file");
+            assert_eq!(with_causes(&Failed { text, source }), told);
         }
     }
 

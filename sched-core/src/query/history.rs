@@ -36,7 +36,7 @@ impl Scheduler {
         result.outputs = outputs.map(output_row).collect();
         if result.history.is_empty() && result.outputs.is_empty() && from == 0 {
             result.error = Some(format!(
-                "no instance '{instance}' is known, nor was of late"
+                "no instance '{instance}' is known, or was recently"
             ));
         }
     }

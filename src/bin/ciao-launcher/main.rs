@@ -6,7 +6,7 @@ mod flags;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ciao_scheduler::flags::{complain, double_dashes, parse};
+use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
 use ciao_scheduler::launcher::{self, supervise};
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     match launch(parse(words, FAILED)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain("ciao-launcher", Printable::new(format_args!("{error:#}")));
+            complain("ciao-launcher", Printable::new(with_causes(error.as_ref())));
             ExitCode::FAILURE
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ciao_scheduler::dev::{DevConfig, MAX_NODES};
+use ciao_scheduler::flags::{at_least, duration};
 use ciao_scheduler::logging::LogFlags;
 use clap::Args;
 
@@ -18,13 +19,13 @@ pub(crate) struct DevFlags {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     start: Vec<PathBuf>,
     /// Instances of each START file
-    #[arg(long, value_name = "N", default_value = "1", requires = "start")]
+    #[arg(long, value_name = "N", default_value = "1", requires = "start", value_parser = count)]
     count: NonZeroU32,
     /// End once the STARTs have ended, with their output and an exit code that tells how they went
     #[arg(long, requires = "start")]
     once: bool,
     /// Longest time to wait for the STARTs to end
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     timeout: Duration,
     /// Launchers, each with an equal share of the machine, in zones a and b in turn
     #[arg(long, value_name = "N", default_value_t = DEFAULT_NODES, value_parser = nodes)]
@@ -55,8 +56,13 @@ impl From<DevFlags> for DevConfig {
     }
 }
 
+fn count(text: &str) -> Result<NonZeroU32, String> {
+    let number = at_least::<u32>(1)(text)?;
+    NonZeroU32::new(number).ok_or_else(|| "must be at least 1".to_owned())
+}
+
 fn nodes(text: &str) -> Result<NonZeroU32, String> {
-    let number: NonZeroU32 = text.parse().map_err(|error| format!("{error}"))?;
+    let number = count(text)?;
     if number.get() > MAX_NODES {
         return Err(format!("at most {MAX_NODES} launchers share one machine"));
     }

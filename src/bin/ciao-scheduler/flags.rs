@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ciao_scheduler::flags::{at_least, mebibytes};
+use ciao_scheduler::flags::{at_least, duration, mebibytes};
 use ciao_scheduler::logging::{Flag, LogFlags};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{DEFAULT_PORT, ServerConfig, ServerLimits, parse_ratio};
@@ -260,7 +260,7 @@ impl LimitFlags {
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn parse_wait(text: &str) -> Result<Duration, String> {
-    let wait = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let wait = duration(text)?;
     if wait > MAX_WAIT {
         return Err("expected at most a day".to_owned());
     }

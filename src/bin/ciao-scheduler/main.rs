@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ciao_scheduler::dev;
-use ciao_scheduler::flags::{complain, double_dashes, parse};
+use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination};
 use ciao_scheduler::printable::Printable;
@@ -36,7 +36,10 @@ fn main() -> ExitCode {
         SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
-        complain("ciao-scheduler", Printable::new(format_args!("{error:#}")));
+        complain(
+            "ciao-scheduler",
+            Printable::new(with_causes(error.as_ref())),
+        );
         ExitCode::FAILURE
     })
 }

@@ -28,6 +28,14 @@ pub enum Ending {
 }
 
 impl Ending {
+    fn done(self) -> &'static str {
+        match self {
+            Self::Delete => "deleted",
+            Self::Stop => "stopped",
+            Self::Forget => "forgotten",
+        }
+    }
+
     fn noun(self) -> &'static str {
         match self {
             Self::Delete => "deletion",
@@ -89,7 +97,15 @@ async fn selected(
     let listing = context.client.list(QueryKind::Instances, None).await?;
     let mut views = listing.instances;
     views.retain(|view| args.selector.iter().all(|it| is_met(it, view)));
-    if !args.yes && !views.is_empty() {
+    if views.is_empty() {
+        let none = match args.all {
+            true => "there is no instance",
+            false => "no instance is selected",
+        };
+        context.out.remark(&Printable::new(none))?;
+        return Ok(Vec::new());
+    }
+    if !args.yes {
         let mut hosts: Vec<&str> = views.iter().map(|view| view.hostname.as_str()).collect();
         hosts.retain(|host| !host.is_empty());
         hosts.sort_unstable();
@@ -310,9 +326,7 @@ impl Target {
     fn word(&self, ending: Ending) -> &'static str {
         match (&self.outcome, ending) {
             (Outcome::Sent | Outcome::Stopped, _) => "sent",
-            (Outcome::Gone, Ending::Delete) => "deleted",
-            (Outcome::Gone, Ending::Stop) => "stopped",
-            (Outcome::Gone, Ending::Forget) => "forgotten",
+            (Outcome::Gone, ending) => ending.done(),
             (Outcome::Deferred, _) => "deferred",
             (Outcome::Failed(_), _) => "failed",
         }
@@ -340,7 +354,7 @@ impl Target {
                     format!("{id} removal from the queue requested")
                 }
                 Outcome::Gone => format!("{id} removed from the queue"),
-                Outcome::Failed(reason) => format!("{id} not ended: {reason}"),
+                Outcome::Failed(reason) => format!("{id} not {}: {reason}", ending.done()),
             });
         }
         Printable::new(match &self.outcome {
@@ -348,7 +362,7 @@ impl Target {
                 format!("{id} {} requested on {host}", ending.noun())
             }
             Outcome::Gone => format!("{id} {} on {host}", self.word(ending)),
-            Outcome::Failed(reason) => format!("{id} not ended on {host}: {reason}"),
+            Outcome::Failed(reason) => format!("{id} not {} on {host}: {reason}", ending.done()),
         })
     }
 
