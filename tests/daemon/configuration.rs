@@ -4,7 +4,7 @@ use proto_frames::payload::{Configuration, Payload};
 use proto_frames::{Encoding, Kind, Role};
 
 use crate::boot::refused;
-use crate::site::Site;
+use crate::site::{Site, repository};
 
 const FIRST: &str = "\
 configure:
@@ -143,4 +143,19 @@ async fn a_configure_that_cannot_be_read_comes_back_and_changes_nothing() {
     }
     let later = site.connect(&daemon, Role::AGENT, Encoding::Native).await;
     assert_eq!(later.connected.payload, FIRST);
+}
+
+#[tokio::test]
+async fn the_smallest_configuration_that_switches_preemption_on_warns_of_nothing() {
+    let site = Site::new();
+    let text = "configure:\n  scheduler:\n    policy:\n      preemption: true\n";
+    let guide = std::fs::read_to_string(repository("docs/how-to/priorities.md")).unwrap();
+    assert!(guide.contains(text), "the guide shows another one");
+    std::fs::write(site.path("configuration.yaml"), text).unwrap();
+    let state_dir = site.path("state").display().to_string();
+    let daemon = site.start(&["-state-dir", &state_dir]).await;
+    let node = site.connect(&daemon, Role::AGENT, Encoding::Native).await;
+    assert_eq!(node.connected.payload, text);
+    let log = daemon.log();
+    assert!(log.iter().all(|line| !line.contains(" WARN ")), "{log:#?}");
 }
