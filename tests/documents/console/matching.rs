@@ -105,9 +105,17 @@ impl Names {
         true
     }
 
+    /// Keeps the longest form of both.
     fn note(&mut self, page: &str, run: &str) {
-        self.to_run.insert(page[..SHORT].into(), run.into());
-        self.to_page.insert(run[..SHORT].into(), page.into());
+        for (map, from, to) in [
+            (&mut self.to_run, page, run),
+            (&mut self.to_page, run, page),
+        ] {
+            let known = map.entry(from[..SHORT].into()).or_default();
+            if known.len() < to.len() {
+                *known = to.into();
+            }
+        }
     }
 
     /// A command of the page with the identifiers of the run: whole ones, and beginnings of at least four digits.

@@ -26,6 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const DIRECTORY: &str = "/tmp/ciao";
 const ADDRESS: &str = "127.0.0.1:8888";
 
+/// Width of the terminals: so wide that no identifier is cut.
+const COLUMNS: &str = "140";
+
 /// Commands that change nothing: asked again until they print what a page shows, because reports take their time.
 const ASKS: &[&str] = &[
     "cat ",
@@ -159,7 +162,7 @@ impl Cluster {
             .current_dir(self.home.path())
             .env("PATH", path)
             .env("HOME", self.home.path())
-            .env("COLUMNS", "80")
+            .env("COLUMNS", COLUMNS)
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
