@@ -11,6 +11,7 @@ mod heartbeat;
 mod http;
 mod hub;
 mod limits;
+mod measured;
 mod memory;
 mod node_file;
 mod notices;

@@ -16,6 +16,8 @@ mod events;
 mod hostile;
 #[path = "http/matrix.rs"]
 mod matrix;
+#[path = "http/metrics.rs"]
+mod metrics;
 #[path = "common/peer.rs"]
 mod peer;
 #[path = "http/reading.rs"]

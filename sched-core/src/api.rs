@@ -17,5 +17,6 @@ pub(crate) mod report;
 pub(crate) mod resources;
 pub(crate) mod rules;
 pub(crate) mod sent;
+pub(crate) mod tally;
 pub(crate) mod text;
 pub(crate) mod vm_types;

@@ -73,9 +73,13 @@ pub use api::rules::{
     Aggregate, CANDIDATES, CapacityRule, FilterRule, NodeName, NodeRule, OfferRules, PolicyRules,
     RuleError, Rules, TenantId, WeigherRule,
 };
+pub use api::tally::{Reasons, TIME_BOUNDS_MS, Times};
 pub use api::text::{MAX_TEXT_LEN, ShortText};
 pub use api::vm_types::{VmType, VmTypes};
 #[doc(hidden)]
 pub use peers::permissions::{needs_master, permitted};
-pub use query::{Glance, Heartbeat, HeartbeatNode, NodeCount, ResourceTotal, Totals, TotalsCursor};
+pub use query::{
+    Glance, Heartbeat, HeartbeatNode, NodeCount, QueueTotals, QueueTotalsCursor, ResourceTotal,
+    Totals, TotalsCursor,
+};
 pub use scheduler::{Counters, Scheduler};

@@ -6,6 +6,7 @@ mod history;
 mod instances;
 mod nodes;
 pub(crate) mod page;
+mod queue_totals;
 pub(crate) mod snapshot;
 mod totals;
 
@@ -25,6 +26,7 @@ use crate::cluster::index::ColumnId;
 use self::page::Allowance;
 
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
+pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};
 pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
 
 /// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.

@@ -10,6 +10,7 @@ use crate::api::config::Config;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
 use crate::api::sent::Sent;
+use crate::api::tally::{Reasons, Times};
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
@@ -76,6 +77,18 @@ pub struct Counters {
     pub pressures: u64,
     /// Instances moved away from such a node.
     pub relieved: u64,
+    /// Failures of STARTs that their senders were told of, by this scheduler or by launchers, by reason.
+    pub failures: Reasons,
+    /// STARTs that nodes did not start, whatever became of them then, by reason.
+    pub node_refusals: Reasons,
+    /// Nodes whose connection ended.
+    pub node_losses: u64,
+    /// Instances that were suspended for one of higher priority.
+    pub preempted_by_suspend: u64,
+    /// Instances that were stopped for one of higher priority.
+    pub preempted_by_stop: u64,
+    /// How long nodes took from the choice to listing the instance.
+    pub confirmed: Times,
 }
 
 impl Scheduler {

@@ -271,6 +271,17 @@ impl Identity {
         })
     }
 
+    /// Its file, and when it ends, seconds of Unix time.
+    #[must_use]
+    pub fn expiry(&self) -> (String, i64) {
+        let validity = identity::parse(&self.chain[0]).map(|x509| Validity::of(&x509));
+        let ends = validity.map_or(0, |validity| validity.not_after.as_secs());
+        (
+            file_name(&self.path),
+            i64::try_from(ends).unwrap_or(i64::MAX),
+        )
+    }
+
     /// What the certificate says of us.
     #[must_use]
     pub fn peer(&self) -> &PeerIdentity {
@@ -351,6 +362,12 @@ fn chain_verifier(
             reason,
         })?;
     Ok(verifier)
+}
+
+/// The last part of a path.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

@@ -18,7 +18,7 @@ use tracing::{debug, error, warn};
 use super::gate::{FirstByte, Gate, Seat};
 use super::handshake::{self, Acceptor, Established, HandshakeError};
 use super::http;
-use super::hub::{Hub, LISTENER, PeerState};
+use super::hub::{Came, Hub, LISTENER, PeerState};
 use super::limits::{ACCEPT_BACKLOG, MAX_ACCEPT_PAUSE, MIN_ACCEPT_PAUSE};
 use super::notices::{Class, Weight, Who};
 use super::session::Session;
@@ -212,6 +212,12 @@ async fn welcome_http(
 
 /// Says why a connection was not let in, if it was not.
 fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), HandshakeError>, String>) {
+    hub.note_handshake(match &welcomed {
+        Ok(Ok(())) => Came::In,
+        Ok(Err(HandshakeError::Closed)) => Came::Closed,
+        Ok(Err(HandshakeError::HadToLeave | HandshakeError::NoPlace(_))) => Came::TurnedAway,
+        Ok(Err(_)) | Err(_) => Came::Refused,
+    });
     match welcomed {
         Ok(Ok(())) => {}
         Ok(Err(error @ HandshakeError::Closed)) => {

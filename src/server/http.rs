@@ -21,6 +21,7 @@ mod commands;
 mod events;
 mod json;
 mod limits;
+mod metrics;
 mod openapi;
 mod probes;
 mod problem;

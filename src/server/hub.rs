@@ -3,9 +3,9 @@
 //! The lock is held while a batch of frames is handled and the resulting messages are queued, so that the order of the
 //! core's decisions is the order on every queue; never across an await. Writers are woken after it is released.
 
+mod connections;
 mod delivery;
 mod doors;
-mod holds;
 mod keeping;
 mod leaving;
 #[cfg(test)]
@@ -23,11 +23,13 @@ use parking_lot::Mutex;
 use proto_frames::{Role, Uuid};
 use tokio::sync::{Notify, watch};
 
+pub(super) use self::connections::Came;
+use self::connections::Handshakes;
 use self::delivery::Queue;
 pub(super) use self::doors::Door;
-pub(super) use self::holds::Holds;
 pub(super) use self::leaving::STORE_DEADLINE;
 use super::limits::ServerLimits;
+use super::measured::{Holds, Measured};
 use super::notices::{Class, Notices, Weight, Who};
 use super::store::Store;
 use super::tasks;
@@ -45,6 +47,9 @@ pub(super) struct Hub {
     doors: DashMap<SessionId, Arc<dyn Door>>,
     /// How long the scheduler's lock was held.
     pub(super) holds: Holds,
+    /// How long STARTs took from the core's taking them in until they were queued for a node.
+    pub(super) placements: Holds,
+    handshakes: Handshakes,
     last_session: AtomicU64,
     /// The scheduler's own UUID.
     pub(super) uuid: Uuid,
@@ -124,6 +129,8 @@ impl Hub {
             peers: DashMap::new(),
             doors: DashMap::new(),
             holds: Holds::default(),
+            placements: Holds::default(),
+            handshakes: Handshakes::default(),
             last_session: AtomicU64::new(0),
             uuid,
             limits,
@@ -302,6 +309,11 @@ impl Hub {
         if self.peers.capacity() > SHRINK_ABOVE && self.peers.len() < self.peers.capacity() / 8 {
             self.peers.shrink_to_fit();
         }
+    }
+
+    /// How long the store's transactions took.
+    pub(super) fn commits(&self) -> Measured {
+        self.store.get().map(Store::commits).unwrap_or_default()
     }
 
     /// Sessions that stand.

@@ -194,9 +194,9 @@ impl Server {
         if let Some(store) = store {
             hub.keep_in(store).map_err(in_state_dir)?;
         }
-        let http = http.map(|tls| http::Acceptor {
+        let http = http.map(|(tls, certificates)| http::Acceptor {
             tls: TlsAcceptor::from(tls),
-            door: HttpDoor::open(&hub),
+            door: HttpDoor::open(&hub, certificates),
         });
         Ok(Self {
             hub,
@@ -330,12 +330,15 @@ fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
     Ok(identity)
 }
 
+/// The HTTP door's TLS configuration; the files of the certificates in use, and when each ends, seconds of Unix time.
+type HttpTls = (Arc<rustls::ServerConfig>, Vec<(String, i64)>);
+
 /// Loads what the HTTP door presents. What browsers would refuse is said, with the command that mends it.
 fn load_http(
     config: &ServerConfig,
     identity: &Identity,
     anchors: &TrustAnchors,
-) -> Result<Arc<rustls::ServerConfig>, StartError> {
+) -> Result<HttpTls, StartError> {
     let own = match &config.http_cert {
         Some(path) => {
             config.key_files.check(path, |said| warn!("{said}"))?;
@@ -347,7 +350,9 @@ fn load_http(
     if let Some(problem) = tls::refused_by_browsers(shown, anchors) {
         warn!("{problem}");
     }
-    Ok(tls::http_config(shown, anchors)?)
+    let mut certificates = vec![identity.expiry(), anchors.expiry()];
+    certificates.extend(own.as_ref().map(Identity::expiry));
+    Ok((tls::http_config(shown, anchors)?, certificates))
 }
 
 fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError> {

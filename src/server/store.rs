@@ -29,6 +29,7 @@ use tracing::{info, warn};
 use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
 pub use self::writer::News;
 use self::writer::{Patience, Sink};
+use super::measured::{Holds, Measured};
 use super::tasks::{said, told};
 use sched_core::{Change, Record, RecordKey, Ticket};
 
@@ -146,6 +147,11 @@ impl Store {
         Ok(Self { shared })
     }
 
+    /// How long transactions took so far.
+    pub(super) fn commits(&self) -> Measured {
+        self.shared.commits.read()
+    }
+
     /// Takes a change in, to be written with the next transaction. Waits for nothing.
     pub fn push(&self, change: Change) {
         let mut state = self.shared.state.lock();
@@ -200,6 +206,8 @@ struct Shared {
     changed: Condvar,
     /// Why the writing thread has ended, if that was not asked of it.
     failure: watch::Sender<Option<String>>,
+    /// How long transactions took.
+    commits: Holds,
 }
 
 #[derive(Debug, Default)]

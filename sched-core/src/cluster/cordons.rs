@@ -257,6 +257,12 @@ impl Cordons {
     }
 
     /// Cordons a node; whether it is now.
+    /// Since when the node has been cordoned that is drained for longest, milliseconds of Unix time.
+    pub(crate) fn oldest_drain_ms(&self) -> Option<u64> {
+        let drained = self.by_node.values().filter(|it| it.drain.is_some());
+        drained.map(|it| it.since_ms).min()
+    }
+
     fn insert(&mut self, node: Uuid, since_ms: u64) -> bool {
         if self.by_node.len() >= MAX_CORDONS && !self.contains(node) {
             return false;

@@ -14,6 +14,7 @@ use std::time::Instant;
 use crate::api::ids::InstanceId;
 use crate::api::input::{InstanceReport, InstanceState};
 use crate::api::resources::{MAX_ADOPTED, Resources};
+use crate::api::tally::Times;
 use crate::cluster::columns::{Amounts, Columns};
 use crate::cluster::index::ColumnId;
 use crate::maps::Map;
@@ -29,6 +30,8 @@ pub(crate) struct StatsOutcome {
     pub(crate) failed: Vec<(InstanceId, Unconfirmed)>,
     /// Entries dropped after too many STATS without them; the START, if it never was confirmed.
     pub(crate) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
+    /// How long those took that are listed for the first time since their START.
+    pub(crate) confirmed: Times,
     /// What is new of instances that are looked after: the state they are listed with.
     pub(crate) listed: Vec<(InstanceId, InstanceState)>,
 }
@@ -373,6 +376,10 @@ impl Ledger {
             return false;
         };
         let is_first = entry.listed_in != stats_count;
+        if matches!(entry.phase, Phase::Placed(_) | Phase::InDoubt(_)) {
+            let took = now.saturating_duration_since(entry.since());
+            outcome.confirmed.note(took);
+        }
         let before = entry.claims(measured);
         self.unconfirmed -= usize::from(entry.unconfirmed().is_some());
         let latest = entry.repeated.or(entry.unconfirmed());

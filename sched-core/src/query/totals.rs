@@ -85,6 +85,8 @@ pub struct Glance {
     pub sessions: usize,
     /// Whether nodes that were connected before a restart are still coming back.
     pub is_recovering: bool,
+    /// When the drain began that has been going on for longest, milliseconds of Unix time.
+    pub oldest_drain_ms: Option<u64>,
 }
 
 impl Scheduler {
@@ -96,6 +98,7 @@ impl Scheduler {
             controllers: self.peers.controllers().len(),
             sessions: self.peers.len(),
             is_recovering: self.settling.is_open(),
+            oldest_drain_ms: self.cluster.cordons().oldest_drain_ms(),
         }
     }
 

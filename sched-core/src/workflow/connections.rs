@@ -187,6 +187,7 @@ impl Scheduler {
         departure: Departure,
         unsent: Vec<PlacedStart>,
     ) {
+        self.counters.node_losses += 1;
         let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
         let node = self.cluster.nodes().node(key);

@@ -206,10 +206,12 @@ impl Scheduler {
         for (victim, way) in &plan.victims {
             match way {
                 Way::Suspend => {
+                    self.counters.preempted_by_suspend += 1;
                     let by = By::Preemptor(instance.clone());
                     self.begin_suspending(victim, by, None, &cause);
                 }
                 Way::Stop => {
+                    self.counters.preempted_by_stop += 1;
                     let (by, due) = (instance.clone(), self.now + COMMAND_TIME);
                     self.turn(victim, Event::Preempted { by, due }, &cause);
                 }

@@ -153,6 +153,7 @@ impl Scheduler {
         let (entries, columns) = ledger.with_columns();
         let mut outcome = entries.apply_stats(report.instances, &rules, columns, now);
         drop(ledger);
+        self.counters.confirmed.add(&outcome.confirmed);
         let unknown = self.cluster.take_unknown(key);
         if unknown > 0 {
             let uuid = self.cluster.nodes().node(key).uuid();
@@ -237,6 +238,7 @@ impl Scheduler {
         let Some(key) = self.peers.node_of(id) else {
             return;
         };
+        self.counters.node_refusals.note(reason);
         // Original launchers do not name the instance of a START that they cannot read.
         let instance =
             instance.or_else(|| self.cluster.nodes().node(key).ledger().only_unconfirmed());
@@ -269,6 +271,7 @@ impl Scheduler {
         if *reason == StartFailureReason::FullComputeNode {
             self.note_full_again(key);
         }
+        self.counters.failures.note(reason);
         if let Some(sender) = sender {
             self.copy_to_operator(sender, Topic::Failures, &parcel);
         }

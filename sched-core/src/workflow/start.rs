@@ -354,6 +354,7 @@ impl Scheduler {
 
     pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: StartFailure) {
         self.counters.failed += 1;
+        self.counters.failures.note(&full.reason);
         let (reason, why) = (&full.reason, full.detail.as_deref().unwrap_or_default());
         let instance = InstanceId::new(&full.instance_uuid);
         self.notice(Notice::Failed(instance, format!("{reason}: {why}")));

@@ -13,7 +13,7 @@ use x509_parser::prelude::X509Certificate;
 use crate::net::identity::{self, IdentityError};
 use crate::net::tls::error::TlsError;
 use crate::net::tls::verify::ChainVerifier;
-use crate::net::tls::{Validity, pem};
+use crate::net::tls::{Validity, file_name, pem};
 
 /// The certificates that may sign peers' certificates.
 #[derive(Debug, Clone)]
@@ -90,6 +90,20 @@ impl TrustAnchors {
     #[must_use]
     pub fn server_names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Their file, and when the first of them ends, seconds of Unix time.
+    #[must_use]
+    pub fn expiry(&self) -> (String, i64) {
+        let ends = self
+            .anchors
+            .iter()
+            .map(|it| it.validity.not_after.as_secs());
+        let first = ends.min().unwrap_or_default();
+        (
+            file_name(&self.path),
+            i64::try_from(first).unwrap_or(i64::MAX),
+        )
     }
 
     /// Whether servers' certificates may be signed by all of them, as OpenSSL sees it.

@@ -12,7 +12,7 @@ use sched_model::query::MAX_LIMIT;
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
-use super::{commands, events, openapi, probes, read, starts, status};
+use super::{commands, events, metrics, openapi, probes, read, starts, status};
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -428,6 +428,13 @@ pub(super) static ROUTES: &[Route] = &[
         &[],
         (None, NODE),
         handler!(commands::restore),
+    ),
+    get(
+        "/metrics",
+        "Metrics, in the OpenMetrics text format.",
+        &[],
+        Content::Other(metrics::MEDIA_TYPE),
+        handler!(metrics::metrics),
     ),
     Route {
         access: Access::Anybody,

@@ -60,6 +60,8 @@ pub(super) struct App {
     pub(super) waiting: Arc<Semaphore>,
     /// When the scheduler began.
     pub(super) started: Instant,
+    /// Certificates in use, and when each ends, seconds of Unix time.
+    pub(super) certificates: Vec<(String, i64)>,
     /// The viewer's session that hears events.
     events: SessionId,
 }
@@ -88,7 +90,7 @@ impl std::fmt::Debug for Acceptor {
 
 impl HttpDoor {
     /// Opens the door.
-    pub(in crate::server) fn open(hub: &Arc<Hub>) -> Arc<Self> {
+    pub(in crate::server) fn open(hub: &Arc<Hub>, certificates: Vec<(String, i64)>) -> Arc<Self> {
         let ring = Ring::new();
         let events = hub.open_door(
             (hub.uuid, Role::VIEWER),
@@ -101,6 +103,7 @@ impl HttpDoor {
             posted: Mutex::default(),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             started: Instant::now(),
+            certificates,
             events,
         });
         let router = router(&app);

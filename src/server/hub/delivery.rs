@@ -38,6 +38,11 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    /// Whether the peer takes nothing of what is queued for it.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
     /// What the core is to be told of a queue of `bytes`. Once more than clear, it is clear only when half of the
     /// high-water mark is left; a peer that reads again after a stall is given nothing more until then.
     fn next(&self, bytes: usize, high_water: usize) -> Backlog {
@@ -123,6 +128,9 @@ impl Hub {
             }
             return;
         };
+        if matches!(message, Message::Start(_)) {
+            self.placements.note(turn.now.elapsed());
+        }
         let cost = wire::cost(&message);
         let charge = self.charge(turn, &peer, &message, cost);
         match peer.outbox.push(message, cost, charge) {

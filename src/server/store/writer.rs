@@ -4,7 +4,7 @@
 //! counts as on disk before.
 
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
@@ -106,8 +106,10 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
         loop {
             // Looked at before the last try, so that there is one after all that is to be written is known.
             let is_closing = self.shared.is_closing();
+            let begun = Instant::now();
             match self.sink.write(&batch) {
                 Ok(()) => {
+                    self.shared.commits.note(begun.elapsed());
                     self.accept();
                     return Some(ticket);
                 }

@@ -1,0 +1,75 @@
+//! `GET /metrics`: what there is and what was done, in numbers. Gathered for each scrape: counters from where they are kept,
+//! sums in steps between which others are served. No label names an instance, a tenant or a node, so that there are as many
+//! series with a hundred thousand nodes as with ten.
+
+mod encode;
+mod process;
+
+use std::fmt::Write as _;
+
+use axum::http::StatusCode;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use proto_frames::payload::StoreState;
+
+use self::encode::Gathered;
+use super::call::{Answer, Call, text_response};
+use super::problem::Problem;
+use super::serve::App;
+use sched_core::{QueueTotals, QueueTotalsCursor};
+
+/// The OpenMetrics text format.
+pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// GET /metrics.
+pub(super) async fn metrics(call: Call) -> Answer {
+    let gathered = call.app.gather().await;
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(gathered));
+    let mut text = String::new();
+    if encode(&mut text, &registry).is_err() {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        let mut detail = String::from("the metrics cannot be written");
+        let _ = write!(detail, " after {} bytes", text.len());
+        return Err(Problem::new(status, "internal_error", detail));
+    }
+    Ok(text_response(StatusCode::OK, MEDIA_TYPE, text))
+}
+
+impl App {
+    async fn gather(&self) -> Gathered {
+        let (_, totals) = self.totals().await;
+        let mut queue = QueueTotals::default();
+        let mut next = Some(QueueTotalsCursor::default());
+        while let Some(from) = next {
+            next = self.hub.read_now(|scheduler, now| {
+                scheduler.add_queue_totals(now, from, &totals, &mut queue)
+            });
+            tokio::task::yield_now().await;
+        }
+        let (counters, glance, store) = self.hub.read_now(|scheduler, now| {
+            (
+                scheduler.counters(),
+                scheduler.glance(),
+                scheduler.store(now),
+            )
+        });
+        let (queued_bytes, stalled) = self.hub.queue_totals();
+        Gathered {
+            totals,
+            queue,
+            counters,
+            glance,
+            is_durable: store.state == StoreState::Written,
+            queued_bytes,
+            stalled,
+            holds: self.hub.holds.read(),
+            placements: self.hub.placements.read(),
+            commits: self.hub.commits(),
+            handshakes: self.hub.handshakes(),
+            certificates: self.certificates.clone(),
+            process: process::read(),
+            is_leaving: self.hub.is_shutting_down(),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The metrics by name: each with its meaning, its labels and where its numbers come from.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use proto_frames::Role;
+
+use super::process::Process;
+use crate::server::measured::Measured;
+use sched_core::{
+    Counters, Glance, NodeCount, QueueTotals, ResourceTotal, TIME_BOUNDS_MS, Times, Totals,
+};
+
+/// Everything that one scrape tells.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) totals: Totals,
+    pub(super) queue: QueueTotals,
+    pub(super) counters: Counters,
+    pub(super) glance: Glance,
+    pub(super) is_durable: bool,
+    /// Bytes queued for peers, by role.
+    pub(super) queued_bytes: [(&'static str, u64); 4],
+    pub(super) stalled: u64,
+    pub(super) holds: Measured,
+    pub(super) placements: Measured,
+    pub(super) commits: Measured,
+    pub(super) handshakes: [(&'static str, u64); 4],
+    pub(super) certificates: Vec<(String, i64)>,
+    pub(super) process: Process,
+    pub(super) is_leaving: bool,
+}
+
+/// The roles of nodes, by the label that they have.
+const NODE_ROLES: [(&str, Role); 3] = [
+    ("compute", Role::AGENT),
+    ("network", Role::NETAGENT),
+    ("both", Role(Role::AGENT.0 | Role::NETAGENT.0)),
+];
+
+/// The statuses of nodes: all series are there from the start.
+const STATUSES: [&str; 7] = [
+    "CONNECTED",
+    "READY",
+    "FULL",
+    "OFFLINE",
+    "MAINTENANCE",
+    "LOST",
+    "EXPECTED",
+];
+
+/// Writes metrics one after the other.
+struct Writer<'a>(DescriptorEncoder<'a>);
+
+type Written = Result<(), fmt::Error>;
+
+impl Writer<'_> {
+    fn metric(
+        &mut self,
+        (name, help): (&'static str, &'static str),
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'_>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, kind)
+    }
+
+    fn counter(&mut self, named: (&'static str, &'static str), value: u64) -> Written {
+        let counter = ConstCounter::new(value);
+        counter.encode(self.metric(named, MetricType::Counter)?)
+    }
+
+    fn seconds_total(&mut self, (name, help): (&'static str, &'static str), value: f64) -> Written {
+        let counter = ConstCounter::new(value);
+        let unit = Unit::Seconds;
+        let name = name.trim_end_matches("_seconds");
+        let encoder = self
+            .0
+            .encode_descriptor(name, help, Some(&unit), MetricType::Counter)?;
+        counter.encode(encoder)
+    }
+
+    fn gauge(&mut self, named: (&'static str, &'static str), value: f64) -> Written {
+        let gauge = ConstGauge::new(value);
+        gauge.encode(self.metric(named, MetricType::Gauge)?)
+    }
+
+    fn counters<'v>(
+        &mut self,
+        named: (&'static str, &'static str),
+        label: &'static str,
+        values: impl IntoIterator<Item = (&'v str, u64)>,
+    ) -> Written {
+        let mut encoder = self.metric(named, MetricType::Counter)?;
+        for (word, value) in values {
+            let labels = [(label, word)];
+            ConstCounter::new(value).encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'v>(
+        &mut self,
+        named: (&'static str, &'static str),
+        label: &'static str,
+        values: impl IntoIterator<Item = (&'v str, f64)>,
+    ) -> Written {
+        let mut encoder = self.metric(named, MetricType::Gauge)?;
+        for (word, value) in values {
+            let labels = [(label, word)];
+            ConstGauge::new(value).encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn histogram(&mut self, named: (&'static str, &'static str), of: &Measured) -> Written {
+        let mut encoder = self.metric(named, MetricType::Histogram)?;
+        let bounds = of.bounds_s.iter().copied().chain([f64::MAX]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(of.counts.iter().copied()).collect();
+        let count = of.counts.iter().sum();
+        type NoLabels = [(&'static str, &'static str); 0];
+        encoder.encode_histogram::<NoLabels>(of.sum_s, count, &buckets, None)
+    }
+}
+
+fn measured(times: &Times) -> Measured {
+    Measured {
+        bounds_s: TIME_BOUNDS_MS.iter().map(|ms| *ms as f64 / 1e3).collect(),
+        counts: times.counts.to_vec(),
+        sum_s: times.sum_us as f64 / 1e6,
+    }
+}
+
+impl Collector for Gathered {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Written {
+        let mut out = Writer(encoder);
+        self.starts(&mut out)?;
+        self.queue(&mut out)?;
+        self.nodes(&mut out)?;
+        self.resources(&mut out)?;
+        self.server(&mut out)?;
+        self.process(&mut out)
+    }
+}
+
+impl Gathered {
+    fn starts(&self, out: &mut Writer<'_>) -> Written {
+        let counters = &self.counters;
+        out.counter(
+            ("ciao_starts", "STARTs that came in and were not refused"),
+            counters.starts,
+        )?;
+        let placements = (
+            "ciao_placements",
+            "STARTs given to a node, repeated ones included",
+        );
+        out.counter(placements, counters.placed)?;
+        let failures = (
+            "ciao_start_failures",
+            "Failures of STARTs that their senders were told of",
+        );
+        out.counters(failures, "reason", counters.failures.counts())?;
+        let duration = (
+            "ciao_placement_duration_seconds",
+            "From when a START was handed to the scheduler's core until it was queued for its node; without the time that it \
+             waited for room",
+        );
+        out.histogram(duration, &self.placements)?;
+        let confirm = (
+            "ciao_start_confirm_seconds",
+            "From the choice of a node until it lists the instance",
+        );
+        out.histogram(confirm, &measured(&counters.confirmed))?;
+        let attempts = (
+            "ciao_attempts",
+            "How tries to start an instance on a node ended",
+        );
+        let ends = [
+            ("confirmed", counters.confirmed.count()),
+            ("refused", counters.node_refusals.total()),
+        ];
+        out.counters(attempts, "result", ends)?;
+        let preemptions = (
+            "ciao_preemptions",
+            "Instances that lost their room to one of higher priority",
+        );
+        let how = [
+            ("suspend", counters.preempted_by_suspend),
+            ("stop", counters.preempted_by_stop),
+        ];
+        out.counters(preemptions, "how", how)
+    }
+
+    fn queue(&self, out: &mut Writer<'_>) -> Written {
+        out.gauge(
+            ("ciao_queue_length", "Instances that wait for room"),
+            self.glance.queued as f64,
+        )?;
+        let oldest = (
+            "ciao_queue_oldest_seconds",
+            "How long the instance has waited that came first of those that wait",
+        );
+        out.gauge(oldest, self.queue.oldest.as_secs_f64())?;
+        let blocked = (
+            "ciao_queue_blocked",
+            "Instances that wait, by the first of these that no node has enough of; or because they wait for one node, or \
+             for other reasons of placement",
+        );
+        let values = self
+            .queue
+            .blocked()
+            .map(|(word, count)| (word, count as f64));
+        out.gauges(blocked, "reason", values)
+    }
+
+    fn nodes(&self, out: &mut Writer<'_>) -> Written {
+        let named = ("ciao_nodes", "Nodes by role and status");
+        let mut encoder = out.metric(named, MetricType::Gauge)?;
+        for (label, role) in NODE_ROLES {
+            for status in STATUSES {
+                let count = self.totals.nodes.get(&NodeCount { role, status });
+                let labels = [("role", label), ("status", status)];
+                let gauge = ConstGauge::new(count.copied().unwrap_or_default());
+                gauge.encode(encoder.encode_family(&labels)?)?;
+            }
+        }
+        let losses = ("ciao_node_losses", "Nodes whose connection ended");
+        out.counter(losses, self.counters.node_losses)?;
+        let in_doubt = (
+            "ciao_in_doubt",
+            "Instances that were written to nodes which were lost before they confirmed them",
+        );
+        out.gauge(in_doubt, self.totals.in_doubt as f64)?;
+        let refusals = ("ciao_node_refusals", "STARTs that nodes did not start");
+        out.counters(refusals, "reason", self.counters.node_refusals.counts())?;
+        let drain = (
+            "ciao_drain_oldest_seconds",
+            "How long the node has been cordoned that is being drained for longest",
+        );
+        let now_ms = crate::server::restore::unix_ms();
+        let since = self.glance.oldest_drain_ms;
+        let oldest_ms = since.map_or(0, |since| now_ms.saturating_sub(since));
+        out.gauge(drain, oldest_ms as f64 / 1e3)
+    }
+
+    fn resources(&self, out: &mut Writer<'_>) -> Written {
+        let totals = &self.totals;
+        let plain = [
+            ("memory_mib", totals.mem),
+            ("vcpus", totals.vcpus),
+            ("disk_mib", totals.disk),
+        ];
+        let none = [("other", ResourceTotal::default())];
+        let has_other = totals.custom.contains_key("other");
+        let none = none.into_iter().filter(|_| !has_other);
+        let custom = totals.custom.iter().map(|(name, it)| (name.as_str(), *it));
+        let all: Vec<(&str, ResourceTotal)> = plain.into_iter().chain(custom).chain(none).collect();
+        let mut put = |named, of: fn(&ResourceTotal) -> i64| {
+            let values = all.iter().map(|(name, it)| (*name, of(it) as f64));
+            out.gauges(named, "resource", values)
+        };
+        put(
+            (
+                "ciao_capacity",
+                "What connected nodes could offer if nothing ran on them",
+            ),
+            |it| it.capacity,
+        )?;
+        put(("ciao_claimed", "What instances on them asked for"), |it| {
+            it.claimed
+        })?;
+        put(
+            (
+                "ciao_used",
+                "What is in use by their own reports; of vcpus the load",
+            ),
+            |it| it.used,
+        )?;
+        put(
+            ("ciao_largest_free", "The most that is free on one node"),
+            |it| it.largest_free,
+        )
+    }
+
+    fn server(&self, out: &mut Writer<'_>) -> Written {
+        let holds = (
+            "ciao_lock_hold_seconds",
+            "How long the core's lock was held, each time",
+        );
+        out.histogram(holds, &self.holds)?;
+        let queued = ("ciao_peer_queue_bytes", "Bytes queued for peers");
+        let bytes = self.queued_bytes.map(|(role, bytes)| (role, bytes as f64));
+        out.gauges(queued, "role", bytes)?;
+        out.gauge(
+            (
+                "ciao_peers_stalled",
+                "Peers that take nothing of what is queued for them",
+            ),
+            self.stalled as f64,
+        )?;
+        let counters = &self.counters;
+        let refused = [
+            ("not_permitted", counters.refused),
+            ("malformed", counters.malformed),
+            ("unknown", counters.unknown),
+            ("foreign", counters.foreign),
+        ];
+        out.counters(
+            (
+                "ciao_frames_refused",
+                "Frames, or what they said, that were not taken",
+            ),
+            "why",
+            refused,
+        )?;
+        let handshakes = ("ciao_handshakes", "Connections by how far they came");
+        out.counters(handshakes, "result", self.handshakes)?;
+        let commits = (
+            "ciao_store_commit_seconds",
+            "How long transactions of the state directory took",
+        );
+        out.histogram(commits, &self.commits)?;
+        let durable = (
+            "ciao_store_durable",
+            "Whether what has to survive a restart is written",
+        );
+        out.gauge(durable, f64::from(u8::from(self.is_durable)))?;
+        let expiry = (
+            "ciao_certificate_expiry_timestamp_seconds",
+            "When certificates in use end, Unix time",
+        );
+        let files = self
+            .certificates
+            .iter()
+            .map(|(file, at)| (file.as_str(), *at as f64));
+        out.gauges(expiry, "file", files)?;
+        let leader = ("ciao_is_leader", "Whether this scheduler decides");
+        out.gauge(leader, f64::from(u8::from(!self.is_leaving)))?;
+        let build = ("ciao_build_info", "The version of the scheduler");
+        out.gauges(build, "version", [(env!("CARGO_PKG_VERSION"), 1.0)])
+    }
+
+    fn process(&self, out: &mut Writer<'_>) -> Written {
+        let process = &self.process;
+        let cpu = (
+            "process_cpu_seconds",
+            "Processor time of the process, user and system",
+        );
+        out.seconds_total(cpu, process.cpu_s)?;
+        let resident = (
+            "process_resident_memory_bytes",
+            "Resident memory of the process",
+        );
+        out.gauge(resident, process.resident as f64)?;
+        let whole = (
+            "process_virtual_memory_bytes",
+            "Virtual memory of the process",
+        );
+        out.gauge(whole, process.virtual_memory as f64)?;
+        out.gauge(
+            ("process_open_fds", "Open files of the process"),
+            process.files as f64,
+        )?;
+        out.gauge(
+            ("process_max_fds", "Open files that the process may have"),
+            process.max_files as f64,
+        )?;
+        out.gauge(
+            ("process_threads", "Threads of the process"),
+            process.threads as f64,
+        )
+    }
+}
