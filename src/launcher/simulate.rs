@@ -265,6 +265,7 @@ mod tests {
             stage: Stage::Starting,
             unheard: false,
             ends: Vec::new(),
+            about: Default::default(),
         }));
         machine.perform(Order::Spawn(Box::new(Workload {
             instance: "a".to_owned(),

@@ -54,16 +54,16 @@ impl QueueTotals {
 
     fn add(&mut self, waiter: &Waiter, largest: &Totals) {
         self.waiting += 1;
-        let asked = waiter.asked;
+        let asked = waiter.asked();
         let of = if asked.mem_mib > largest.mem.largest_free {
             &mut self.memory
         } else if asked.vcpus > largest.vcpus.largest_free {
             &mut self.vcpus
         } else if asked.disk_mib > largest.disk.largest_free {
             &mut self.disk
-        } else if waiter.purpose == Purpose::Resume {
+        } else if waiter.purpose() == Purpose::Resume {
             &mut self.resume
-        } else if waiter.place != Place::Anywhere {
+        } else if waiter.place() != Place::Anywhere {
             &mut self.pinned
         } else {
             &mut self.placement
@@ -88,11 +88,11 @@ impl Scheduler {
         let mut last = None;
         for waiter in self.queue.iter_after(pool, after).take(WAITERS_PER_STEP) {
             sum.add(waiter, totals);
-            if let Some(kept) = self.instances.get(&waiter.instance) {
+            if let Some(kept) = self.instances.get(waiter.instance()) {
                 let waited = now.saturating_duration_since(kept.arrived());
                 sum.oldest = sum.oldest.max(waited);
             }
-            last = Some((waiter.priority, waiter.order));
+            last = Some((waiter.priority(), waiter.order()));
         }
         match last {
             Some(_) => Some(QueueTotalsCursor {

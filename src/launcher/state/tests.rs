@@ -20,6 +20,7 @@ fn record(instance: &str, stage: Stage) -> Record {
         stage,
         unheard: false,
         ends: Vec::new(),
+        about: Default::default(),
     }
 }
 
