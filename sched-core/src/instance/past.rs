@@ -2,7 +2,7 @@
 //! restarts; the oldest are forgotten first, by number and by bytes, because launchers' words are in them.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use sched_model::{LifeState, Uuid};
@@ -11,6 +11,7 @@ use super::history::{History, HistoryEvent};
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::api::text::ShortText;
+use crate::maps::Map;
 
 /// Instances that are gone and still known; the oldest are forgotten first.
 pub(crate) const MAX_PAST: usize = 4096;
@@ -47,12 +48,22 @@ enum Story {
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// In order of numbers.
-    runs: VecDeque<(u64, Run)>,
+    runs: VecDeque<Noted>,
+    /// The latest run of each instance; each run has the one before it.
+    latest: Map<InstanceId, u64>,
     /// The latest number given.
     last: u64,
     bytes: usize,
     /// Those that changed and are not noted in the journal.
     changed: Vec<u64>,
+}
+
+/// A run with its number, and with that of the run of the same instance before it: one that may be forgotten by now.
+#[derive(Debug)]
+struct Noted {
+    number: u64,
+    before: Option<u64>,
+    run: Run,
 }
 
 impl Run {
@@ -134,12 +145,12 @@ impl Run {
         self.exit_code
     }
 
-    /// The number of its end on that node; `None` = its launcher has not numbered it.
+    /// The number of its end on that node, where its launcher numbers them.
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// Notes the number of its end on its node, and how it ended where that is known: its exit status, or minus a signal.
+    /// Notes how it ended: the number of its end, and its exit status, or minus a signal, if that is known.
     pub(crate) fn set_end(&mut self, end: u64, exit_code: Option<i64>) {
         self.end = Some(end);
         self.exit_code = exit_code.or(self.exit_code);
@@ -193,8 +204,14 @@ impl Past {
     pub(super) fn note(&mut self, run: Run) {
         self.last += 1;
         self.bytes += run.bytes();
-        self.runs.push_back((self.last, run));
-        self.changed.push(self.last);
+        let number = self.last;
+        let before = self.latest.insert(run.instance.clone(), number);
+        self.runs.push_back(Noted {
+            number,
+            before,
+            run,
+        });
+        self.changed.push(number);
         self.forget_oldest();
     }
 
@@ -206,30 +223,73 @@ impl Past {
         }
     }
 
-    /// The runs that ended on a node by a number of their end there.
-    pub(super) fn ends_on(&self, node: Uuid) -> BTreeSet<(&InstanceId, u64)> {
-        let runs = self.runs.iter().filter(|(_, run)| run.node == Some(node));
-        runs.filter_map(|(_, run)| Some((&run.instance, run.end?)))
-            .collect()
-    }
-
     /// Takes up what was remembered before a restart.
     pub(super) fn restore(&mut self, number: u64, run: Run) {
         self.last = self.last.max(number);
         self.bytes += run.bytes();
-        let at = self.runs.partition_point(|(other, _)| *other < number);
-        self.runs.insert(at, (number, run));
+        let before = self.link(number, &run.instance);
+        let at = self.runs.partition_point(|noted| noted.number < number);
+        self.runs.insert(
+            at,
+            Noted {
+                number,
+                before,
+                run,
+            },
+        );
         self.forget_oldest();
+    }
+
+    /// Puts a number among those of an instance's runs; the one before it.
+    fn link(&mut self, number: u64, instance: &InstanceId) -> Option<u64> {
+        let mut after = match self.latest.get_mut(instance) {
+            None => return self.latest.insert(instance.clone(), number),
+            Some(latest) if *latest < number => return Some(std::mem::replace(latest, number)),
+            Some(latest) => *latest,
+        };
+        loop {
+            let noted = self.position(after).and_then(|at| self.runs.get_mut(at))?;
+            match noted.before.filter(|before| *before > number) {
+                Some(before) => after = before,
+                None => return noted.before.replace(number),
+            }
+        }
     }
 
     fn forget_oldest(&mut self) {
         while self.runs.len() > MAX_PAST || self.bytes > MAX_PAST_BYTES {
-            let Some((number, oldest)) = self.runs.pop_front() else {
+            let Some(Noted { number, run, .. }) = self.runs.pop_front() else {
                 return;
             };
-            self.bytes -= oldest.bytes();
+            self.bytes -= run.bytes();
             self.changed.push(number);
+            if self.latest.get(&run.instance) == Some(&number) {
+                self.latest.swap_remove(&run.instance);
+            }
         }
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        let at = self
+            .runs
+            .binary_search_by_key(&number, |noted| noted.number);
+        at.ok()
+    }
+
+    /// The runs of an instance, the latest first.
+    fn runs_of(&self, instance: &InstanceId) -> impl Iterator<Item = &Run> {
+        let mut next = self.latest.get(instance).copied();
+        std::iter::from_fn(move || {
+            let noted = self.runs.get(self.position(next?)?)?;
+            next = noted.before;
+            Some(&noted.run)
+        })
+    }
+
+    /// Whether the run of an instance is known that ended on a node by this number.
+    pub(super) fn knows(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
+        let mut runs = self.runs_of(instance);
+        runs.any(|run| run.node == Some(node) && run.end == Some(end))
     }
 
     /// The latest number given.
@@ -244,18 +304,18 @@ impl Past {
         instance: &InstanceId,
         change: impl FnOnce(&mut Run),
     ) -> bool {
-        if number == self.last {
-            return false;
-        }
-        let noted = self.runs.iter_mut().rev();
-        let mut noted = noted.take_while(|(other, _)| *other > number);
-        let Some((number, run)) = noted.find(|(_, run)| run.instance == *instance) else {
+        let latest = self.latest.get(instance);
+        let Some(number) = latest.copied().filter(|latest| *latest > number) else {
             return false;
         };
+        let Some(noted) = self.position(number).and_then(|at| self.runs.get_mut(at)) else {
+            return false;
+        };
+        let run = &mut noted.run;
         self.bytes -= run.bytes();
         change(run);
         self.bytes += run.bytes();
-        self.changed.push(*number);
+        self.changed.push(number);
         true
     }
 
@@ -265,24 +325,23 @@ impl Past {
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Run> {
-        let at = self.runs.binary_search_by_key(&number, |(other, _)| *other);
-        Some(&self.runs.get(at.ok()?)?.1)
+        Some(&self.runs.get(self.position(number)?)?.run)
     }
 
     /// Those after a number, oldest first.
     pub(super) fn iter_after(&self, number: u64) -> impl Iterator<Item = (u64, &Run)> {
-        let from = self.runs.partition_point(|(other, _)| *other <= number);
-        self.runs.range(from..).map(|(number, run)| (*number, run))
+        let from = self.runs.partition_point(|noted| noted.number <= number);
+        let noted = self.runs.range(from..);
+        noted.map(|noted| (noted.number, &noted.run))
     }
 
-    /// What became of one, as often as it was there; at the end of each run, that.
+    /// What became of one, as often as it was there, oldest first; at the end of each run, that.
     pub(super) fn of(
         &self,
         instance: &InstanceId,
     ) -> impl Iterator<Item = (Cow<'_, HistoryEvent>, Option<&Run>)> {
-        let runs = self.runs.iter().map(|(_, run)| run);
-        let runs = runs.filter(move |run| run.instance == *instance);
-        runs.flat_map(|run| {
+        let runs: Vec<&Run> = self.runs_of(instance).collect();
+        runs.into_iter().rev().flat_map(|run| {
             let last = run.events().count().saturating_sub(1);
             let events = run.events().enumerate();
             events.map(move |(at, event)| (event, (at == last).then_some(run)))
@@ -338,23 +397,18 @@ mod tests {
         let mut past = Past::default();
         let node = Uuid::from_u128(7);
         for number in 0..MAX_PAST as u64 + 10 {
-            let name = if number.is_multiple_of(2) {
-                "even"
-            } else {
-                "odd"
-            };
-            let mut run = run(name, 1, 0);
+            let name = ["even", "odd"][usize::from(!number.is_multiple_of(2))];
+            let mut run = run(name, 1, 1);
             run.set_node(node, ShortText::default());
             run.set_end(number, None);
             past.note(run);
         }
         let even = InstanceId::new("even");
-        let found = past.of(&even).map(|(_, run)| run.and_then(|run| run.end));
+        let found = past.of(&even).map(|(_, run)| run.and_then(Run::end));
         let expected = (10..MAX_PAST as u64 + 10).filter(|it| it.is_multiple_of(2));
         assert!(found.eq(expected.map(Some)));
-        let ends = past.ends_on(node);
-        assert!(ends.contains(&(&even, 10)) && !ends.contains(&(&even, 11)));
-        assert!(!ends.contains(&(&even, 8)), "it is forgotten");
+        assert!(past.knows(&even, node, 10) && !past.knows(&even, node, 11));
+        assert!(!past.knows(&even, node, 8), "it is forgotten");
         let last = past.last();
         past.learn(run("new", 1, 1));
         assert_eq!(
@@ -362,6 +416,10 @@ mod tests {
             last,
             "what is known here is not forgotten for it"
         );
+        for _ in 0..MAX_PAST {
+            past.note(run("other", 1, 1));
+        }
+        assert_eq!((past.of(&even).count(), past.latest.len()), (0, 1));
     }
 
     #[test]
@@ -373,7 +431,7 @@ mod tests {
         assert!(!past.amend(before, &instance, |_| unreachable!()));
         past.note(run("a", 1, 1));
         assert!(past.amend(before, &instance, |run| {
-            run.set_end(1, Some(3));
+            run.set_end(41, Some(3));
             run.set_node(Uuid::nil(), "node".into());
         }));
         assert_eq!(past.size(), (2, 3 + "node".len()));
@@ -416,5 +474,13 @@ mod tests {
         assert_eq!(numbers(2).collect::<Vec<_>>(), [5, 9, 10]);
         let name = |number| past.get(number).map(|run| run.instance().to_string());
         assert_eq!([name(5), name(3)], [Some("5".to_owned()), None]);
+        for number in [20, 12, 16, 14, 30] {
+            let mut run = run("one", 1, 1);
+            run.set_end(number, None);
+            past.restore(number, run);
+        }
+        let one = InstanceId::new("one");
+        let ends = past.of(&one).filter_map(|(_, run)| run?.end());
+        assert_eq!(ends.collect::<Vec<_>>(), [12, 14, 16, 20, 30]);
     }
 }

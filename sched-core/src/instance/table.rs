@@ -326,9 +326,9 @@ impl Instances {
         self.names.len()
     }
 
-    /// The runs that ended on a node, with the number of their end there.
-    pub(crate) fn ends_on(&self, node: Uuid) -> BTreeSet<(&InstanceId, u64)> {
-        self.past.ends_on(node)
+    /// Whether the run of an instance is known that ended on a node by this number.
+    pub(crate) fn knows_run(&self, instance: &InstanceId, node: Uuid, end: u64) -> bool {
+        self.past.knows(instance, node, end)
     }
 
     /// Notes a run that only its node remembered, if there is room.

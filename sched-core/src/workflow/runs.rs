@@ -109,10 +109,8 @@ impl Scheduler {
     }
 
     fn learn_runs(&mut self, node: Uuid, hostname: &ShortText, kept: &[KeptRun]) {
-        let known = self.instances.ends_on(node);
-        let unknown = kept
-            .iter()
-            .filter(|run| !known.contains(&(&run.instance, run.seq)));
+        let is_known = |run: &&KeptRun| self.instances.knows_run(&run.instance, node, run.seq);
+        let unknown = kept.iter().filter(|run| !is_known(run));
         let learnt: Vec<Run> = unknown
             .map(|run| {
                 let at = self.instant_of(run.at_ms).min(self.now);
