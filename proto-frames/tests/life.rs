@@ -61,6 +61,10 @@ fn commands_are_written_as_documented() {
         },
         "update:\n  instance_uuid: a\n  workload_agent_uuid: \"\"\n  mem_mb: 512\n  disk_mb: 0\n  resources:\n    gpu: 0\n  priority: 7\n  move: true\n"
     );
+}
+
+#[test]
+fn what_nodes_count_and_suffer_is_written_as_documented() {
     written!(
         NodeCapacity NodeCapacity {
             cpu_ratio: Ratio::new(16.0).unwrap(),

@@ -126,8 +126,11 @@ impl Kept {
 /// What ended instances take, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
-    sizes: Mutex<BTreeMap<PathBuf, (SystemTime, Size, Option<Over>)>>,
+    sizes: Mutex<BTreeMap<PathBuf, Known>>,
 }
+
+/// What is known of one: as of which change of its directory, what it takes, and how its end was told, if it was.
+type Known = (SystemTime, Size, Option<Over>);
 
 /// What one takes, in bytes; `None` = more files than are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

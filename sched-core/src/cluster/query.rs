@@ -58,7 +58,7 @@ impl Query {
     }
 
     /// The same for an instance that is not to be: one of a dry run.
-    pub(crate) fn as_trial(mut self, number: u32) -> Self {
+    pub(crate) fn on_trial(mut self, number: u32) -> Self {
         self.trial = Some(InstanceId::Trial(number));
         self
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_query_does_not_change_the_start_it_is_about() {
         let start = start(None);
-        let query = Query::of(&start).avoiding([Uuid::nil()]).as_trial(3);
+        let query = Query::of(&start).avoiding([Uuid::nil()]).on_trial(3);
         assert!(query.avoids(Uuid::nil()));
         assert_eq!(*query.instance(), InstanceId::Trial(3));
         assert!(query.is_like(&Query::of(&start).avoiding([Uuid::nil()])));

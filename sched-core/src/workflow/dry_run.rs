@@ -82,7 +82,7 @@ impl Scheduler {
                 break;
             }
             work += 1 + self.members_of(request);
-            let trial = Query::of(request).as_trial(number);
+            let trial = Query::of(request).on_trial(number);
             let found = self.choose(&trial);
             work += self.placement.looked_at();
             let Some(key) = found else {

@@ -37,7 +37,7 @@ impl Scheduler {
                 misfits.push((instance, why));
                 continue;
             }
-            let trial = self.query_on(key, &instance, None).as_trial(number);
+            let trial = self.query_on(key, &instance, None).on_trial(number);
             let found = self.choose_ready(&trial);
             work += 1 + self.placement.looked_at();
             match found {
