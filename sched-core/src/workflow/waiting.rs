@@ -355,7 +355,7 @@ impl Scheduler {
             State::Suspended {
                 by: By::Preemptor(_),
                 ..
-            } => self.cluster.nodes().node(key).takes_work() && self.resume_evicted(instance, key),
+            } => self.resume_evicted(instance, key),
             _ => self.serve_start(instance),
         }
     }

@@ -1,5 +1,6 @@
 //! STARTs that fit nowhere take the room of lower priorities: who makes way, how, and what becomes of whom.
 
+use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
 use sched_core::SessionId;
 
@@ -51,6 +52,23 @@ fn a_lower_priority_is_suspended_for_its_vcpus_and_resumed_when_they_are_free() 
             "low running"
         ]
     );
+}
+
+#[test]
+fn on_a_node_that_calls_itself_full_one_that_was_preempted_goes_on_before_who_came_later() {
+    let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
+    world.start_as(controller, cpus("later", 4, 10).waiting(600));
+    world.start_as(controller, cpus("high", 4, 90));
+    world.suspended(node, "low");
+    world.stats(node, vec![frozen("low"), running("high", 0)]);
+    // It has no vcpus left, and will say so until its next report.
+    world.status(node, Kind::FULL);
+    world.look_away();
+    world.stopped(node, "high");
+    assert_eq!(world.orders(node), ["resume low"]);
+    world.resumed(node, "low");
+    world.stopped(node, "low");
+    assert_eq!(world.orders(node), ["start later"]);
 }
 
 #[test]
@@ -325,7 +343,7 @@ fn one_deleted_while_it_is_suspended_is_deleted_there_and_not_resumed() {
     assert_eq!(world.orders(node), ["delete low"]);
     world.stopped(node, "high");
     assert_eq!(world.orders(node), [""; 0]);
-    world.gone(node, proto_frames::Kind::INSTANCE_DELETED, "low");
+    world.gone(node, Kind::INSTANCE_DELETED, "low");
     world.look_away();
     world.start_as(controller, cpus("next", 4, 0));
     assert_eq!(world.orders(node), ["start next"]);
@@ -340,7 +358,7 @@ fn a_victim_that_is_deleted_or_ends_is_out_of_the_way() {
     world.stopped(node, "a");
     world.delete(controller, "b", node);
     assert_eq!(world.orders(node), ["delete b"]);
-    world.gone(node, proto_frames::Kind::INSTANCE_DELETED, "b");
+    world.gone(node, Kind::INSTANCE_DELETED, "b");
     assert_eq!(world.orders(node), ["start high"]);
 }
 
