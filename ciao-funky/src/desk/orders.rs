@@ -1,0 +1,224 @@
+//! What clients want: new tasks, migrations, lists.
+
+use std::path::PathBuf;
+
+use ciao_scheduler::printable::Printable;
+use proto_frames::payload::Migrate;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::binaries::Binaries;
+use crate::command::{Extras, Priority};
+use crate::desk::{Accepted, Answer, Desk, MAX_TASKS, Order, Source};
+use crate::list;
+use crate::session::Ask;
+use crate::store::Change;
+use crate::task::{Binary, Outcome, Record, arguments};
+
+/// Copies made at a time: a disk is no faster for more.
+const COPIES: usize = 4;
+
+/// Who may copy.
+static COPYING: Semaphore = Semaphore::const_new(COPIES);
+
+/// A new task whose files were copied, or could not be.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    id: u32,
+    names: Vec<String>,
+    files: Result<Vec<Binary>, String>,
+    priority: Priority,
+    extras: Extras,
+    answer: Answer,
+}
+
+impl Desk {
+    pub(super) fn order(&mut self, order: Order) {
+        match order {
+            Order::New {
+                source,
+                priority,
+                extras,
+                answer,
+            } => self.begin(source, priority, extras, answer),
+            Order::Migrate { task, node, answer } => match self.migration(task, node) {
+                Ok((migrate, session)) => {
+                    let (told, hears) = oneshot::channel();
+                    let asked = session.send(Ask::Migrate {
+                        migrate,
+                        answer: told,
+                    });
+                    let asked = asked.map_err(drop);
+                    tokio::spawn(async move {
+                        let done = match (asked, hears.await) {
+                            (Ok(()), Ok(done)) => done,
+                            _ => Err("the scheduler is not reachable".to_owned()),
+                        };
+                        let text = format!("task {task} moves to node {node}");
+                        let _ = answer.send(done.map(|()| Accepted::Text(text)));
+                    });
+                }
+                Err(why) => drop(answer.send(Err(why))),
+            },
+            Order::List { json, answer } => {
+                let text = if json {
+                    list::json(self.tasks.values(), &self.nodes)
+                } else {
+                    list::text(self.tasks.values(), &self.nodes, self.cut_off())
+                };
+                let _ = answer.send(Ok(Accepted::Text(text)));
+            }
+        }
+    }
+
+    /// Why there is no session, if there is none.
+    fn cut_off(&self) -> Option<&str> {
+        self.session.is_none().then_some(&*self.down)
+    }
+
+    /// A task gets its number, and its files are copied.
+    fn begin(&mut self, source: Source, priority: Priority, extras: Extras, answer: Answer) {
+        let refused = match arguments(&extras.args, &self.settings.shape) {
+            Err(error) => Some(error.to_string()),
+            Ok(_) if self.living() >= MAX_TASKS => {
+                Some(format!("there are {MAX_TASKS} tasks already"))
+            }
+            Ok(_) if self.next_task == u32::MAX => Some("there are no numbers left".to_owned()),
+            Ok(_) => None,
+        };
+        if let Some(why) = refused {
+            if let Source::Stored(files) = source {
+                files.iter().for_each(|it| self.binaries.release(it));
+            }
+            let _ = answer.send(Err(why));
+            return;
+        }
+        let id = self.next_task;
+        self.next_task += 1;
+        match source {
+            Source::Stored(files) => self.take_copy(Copied {
+                id,
+                names: Vec::new(),
+                files: Ok(files),
+                priority,
+                extras,
+                answer,
+            }),
+            Source::Paths(paths) => {
+                let (binaries, copies) = (self.binaries.clone(), self.copies.clone());
+                tokio::spawn(async move {
+                    let names = paths.iter().map(|it| it.display().to_string()).collect();
+                    let copied = Copied {
+                        id,
+                        names,
+                        files: copy(binaries, paths).await,
+                        priority,
+                        extras,
+                        answer,
+                    };
+                    // Without a desk there is no task.
+                    let _ = copies.send(copied).await;
+                });
+            }
+        }
+    }
+
+    /// The files of a new task are there, or are not.
+    pub(super) fn take_copy(&mut self, copied: Copied) {
+        let id = copied.id;
+        let (files, outcome) = match copied.files {
+            Ok(files) => (files, None),
+            Err(detail) => {
+                let nothing = |name| Binary {
+                    name,
+                    sha256: String::new(),
+                    bytes: 0,
+                };
+                let files = copied.names.into_iter().map(nothing).collect();
+                let outcome = Outcome {
+                    succeeded: false,
+                    detail,
+                };
+                (files, Some(outcome))
+            }
+        };
+        let record = Record {
+            id,
+            instance: self.new_instance(),
+            priority: copied.priority,
+            files,
+            frequencies: copied.extras.frequencies,
+            args: copied.extras.args,
+            outcome,
+        };
+        match &record.outcome {
+            None => self.accepting.push((record, copied.answer)),
+            Some(outcome) => {
+                // As the original, which finds out when it is the task's turn: the task had a number, and failed.
+                let why = format!("task {id} failed: {}", Printable::new(&outcome.detail));
+                self.say(format_args!("Task with id {id} failed"));
+                if !self.is_unwritten {
+                    self.changes.push(Change::Task(Box::new(record.clone())));
+                }
+                self.insert(record, false);
+                self.forget_old();
+                let _ = copied.answer.send(Err(why));
+            }
+        }
+    }
+
+    /// What has to be asked for a migration, and where.
+    fn migration(
+        &self,
+        id: u32,
+        node: u32,
+    ) -> Result<(Migrate, &tokio::sync::mpsc::UnboundedSender<Ask>), String> {
+        let task = self
+            .tasks
+            .get(&id)
+            .ok_or(format!("there is no task {id}"))?;
+        let target = self
+            .nodes
+            .get(node)
+            .ok_or(format!("there is no node {node}"))?;
+        if task.is_over() {
+            return Err(format!("task {id} has ended: {}", task.word()));
+        }
+        let Some(session) = &self.session else {
+            return Err(format!("the scheduler is not reachable: {}", self.down));
+        };
+        if !task.is_sent {
+            return Err(format!(
+                "task {id} is not with the scheduler: {}",
+                task.held_back
+            ));
+        }
+        if task.node().is_some_and(|(uuid, _)| *uuid == target.uuid) {
+            return Err(format!("task {id} is on node {node} already"));
+        }
+        let migrate = Migrate {
+            instance_uuid: task.record.instance.clone(),
+            target_node_uuid: target.uuid.clone(),
+            ..Migrate::default()
+        };
+        Ok((migrate, session))
+    }
+}
+
+/// Copies all or none of these.
+async fn copy(binaries: Binaries, paths: Vec<PathBuf>) -> Result<Vec<Binary>, String> {
+    let _permit = COPYING.acquire().await;
+    let copying = tokio::task::spawn_blocking(move || {
+        let mut files = Vec::new();
+        for path in paths {
+            match binaries.copy(&path) {
+                Ok(file) => files.push(file),
+                Err(error) => {
+                    files.iter().for_each(|it| binaries.release(it));
+                    return Err(error.to_string());
+                }
+            }
+        }
+        Ok(files)
+    });
+    copying.await.unwrap_or_else(|error| Err(error.to_string()))
+}

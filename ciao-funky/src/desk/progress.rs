@@ -1,0 +1,250 @@
+//! What the scheduler says: how far tasks are, how they ended, which nodes there are.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ciao_scheduler::ctl::event::Event;
+use ciao_scheduler::ctl::track::{Absence, Stage};
+use proto_frames::payload::{CommandFailure, InstanceView, LifeState, NodeType};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::desk::{Desk, MAX_ENDED};
+use crate::nodes::{is_compute, vcpus_for_one};
+use crate::session::{Heard, Look};
+use crate::store::Change;
+use crate::task::{After, Outcome, Task, after_failure};
+
+impl Desk {
+    pub(super) fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Up(session) => {
+                info!("connected with the scheduler");
+                self.session = Some(session);
+                self.back_by = Instant::now() + self.settings.return_time;
+                let open = self
+                    .tasks
+                    .values_mut()
+                    .filter(|it| it.is_sent && !it.is_over());
+                open.for_each(|task| task.tracker().reattach());
+                self.submit_unsent();
+            }
+            Heard::Down(why) => {
+                warn!("not connected with the scheduler; tasks are accepted and sent later: {why}");
+                self.session = None;
+                self.down = why;
+                self.nodes.forget_statuses();
+            }
+            Heard::Event(event) => self.event(&event),
+            Heard::Look(look) => self.look(&look),
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::NodeConnected(node) if node.node_type == NodeType::Compute => {
+                self.see_node(&node.node_uuid, "", "CONNECTED");
+            }
+            Event::NodeDisconnected(node) => {
+                if let Some(number) = self.nodes.known(&node.node_uuid) {
+                    self.nodes.note(&node.node_uuid, "", "LOST");
+                    self.say(format_args!("Node with id {number} went down"));
+                }
+            }
+            _ => {}
+        }
+        let id = event
+            .instance_uuid()
+            .and_then(|it| self.by_instance.get(it));
+        let Some(&id) = id else { return };
+        if let Event::CommandFailure(failure) = event {
+            self.say_failed(id, failure);
+        }
+        if let Some(task) = self.tasks.get_mut(&id)
+            && task.tracker().observe(event).is_some()
+        {
+            self.settle(id);
+        }
+    }
+
+    fn say_failed(&self, id: u32, failure: &CommandFailure) {
+        let (reason, detail) = (failure.reason.as_str(), &failure.detail);
+        self.say(format_args!(
+            "Migration of task {id} failed: {reason}: {detail}"
+        ));
+    }
+
+    fn look(&mut self, look: &Look) {
+        for node in look.nodes.iter().filter(|node| is_compute(node)) {
+            self.see_node(&node.node_uuid, &node.hostname, &node.status);
+        }
+        if self.settings.vcpus.is_none() {
+            let most = vcpus_for_one(&look.nodes, &look.instances);
+            if let Some(most) = most.filter(|most| Some(*most) != self.vcpus) {
+                info!("each task asks for {most} vcpus, so that no node runs two");
+                self.vcpus = Some(most);
+            }
+        }
+        let absence = match Instant::now() < self.back_by {
+            true => Absence::MayReturn,
+            false => Absence::Final,
+        };
+        let listed = by_instance(&look.instances);
+        let ended = by_instance(&look.ended);
+        let open = self
+            .tasks
+            .iter_mut()
+            .filter(|(_, it)| it.is_sent && !it.is_over());
+        let mut changed = Vec::new();
+        for (id, task) in open {
+            if observe(task, &listed, &ended, absence) {
+                changed.push(*id);
+            }
+        }
+        changed.into_iter().for_each(|id| self.settle(id));
+        self.submit_unsent();
+    }
+
+    /// Gives a node a number, and notes how it is.
+    fn see_node(&mut self, uuid: &str, hostname: &str, status: &str) {
+        let Some((_, change)) = self.nodes.number(uuid) else {
+            return;
+        };
+        self.changes.extend(change);
+        self.nodes.note(uuid, hostname, status);
+    }
+
+    /// Does what follows from how far a task is now.
+    fn settle(&mut self, id: u32) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        match task.stage().clone() {
+            Stage::Placed | Stage::Running => self.say_placed(id),
+            Stage::Held {
+                state: LifeState::Suspended,
+                ..
+            }
+            | Stage::Waiting(_) => task.is_told = false,
+            Stage::Sent | Stage::Held { .. } | Stage::Decided(_) => {}
+            Stage::Ended { exit_code } => {
+                let outcome = Outcome {
+                    succeeded: exit_code == Some(0),
+                    detail: match exit_code {
+                        Some(code) if code < 0 => {
+                            format!("ended by signal {}", code.unsigned_abs())
+                        }
+                        Some(code) => format!("exit status {code}"),
+                        None => "how it ended is not known".to_owned(),
+                    },
+                };
+                self.finish(id, outcome);
+            }
+            Stage::Failed { reason, detail, .. } => {
+                let detail = detail.unwrap_or_default();
+                if after_failure(&reason) == After::TryAgain {
+                    warn!("task {id} waits here, the cluster cannot take it: {reason}: {detail}");
+                    task.begin_again();
+                    task.held_back = format!("{reason}: {detail}");
+                    self.unsent.insert(id);
+                    self.retry.insert(id);
+                } else {
+                    let detail = format!("{reason}: {detail}");
+                    self.finish(
+                        id,
+                        Outcome {
+                            succeeded: false,
+                            detail,
+                        },
+                    );
+                }
+            }
+            Stage::Vanished => {
+                warn!(
+                    "task {id} is not known to the scheduler, also not by a node that is back: it is sent"
+                );
+                task.begin_again();
+                self.unsent.insert(id);
+                self.submit(id);
+            }
+        }
+    }
+
+    fn say_placed(&mut self, id: u32) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let Some((uuid, hostname)) = task.node().cloned() else {
+            return;
+        };
+        if task.is_told && task.told_node.as_ref() == Some(&uuid) {
+            return;
+        }
+        task.is_told = true;
+        task.told_node = Some(uuid.clone());
+        let Some((node, change)) = self.nodes.number(&uuid) else {
+            return;
+        };
+        self.changes.extend(change);
+        if !hostname.is_empty() {
+            let status = self.nodes.get(node).map_or("", |it| &*it.status).to_owned();
+            self.nodes.note(&uuid, &hostname, &status);
+        }
+        self.say(format_args!("task {id} node {node}"));
+    }
+
+    /// A task has ended.
+    fn finish(&mut self, id: u32, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let how = match outcome.succeeded {
+            true => "terminated successfully",
+            false => "failed",
+        };
+        info!("task {id}: {}", outcome.detail);
+        task.record.outcome = Some(outcome);
+        self.by_instance.remove(&task.record.instance);
+        self.changes
+            .push(Change::Task(Box::new(task.record.clone())));
+        self.releases.extend(task.record.files.iter().cloned());
+        self.ended.push_back(id);
+        self.say(format_args!("Task with id {id} {how}"));
+        self.forget_old();
+    }
+
+    /// Forgets the oldest of those that have ended, if they are too many.
+    pub(super) fn forget_old(&mut self) {
+        while self.ended.len() > MAX_ENDED {
+            let Some(id) = self.ended.pop_front() else {
+                return;
+            };
+            self.tasks.remove(&id);
+            if !self.is_unwritten {
+                self.changes.push(Change::Forget(id));
+            }
+        }
+    }
+}
+
+type Views<'a> = HashMap<&'a str, &'a InstanceView>;
+
+/// Takes in what is listed of a task; whether that is news.
+fn observe(task: &mut Task, listed: &Views<'_>, ended: &Views<'_>, absence: Absence) -> bool {
+    let instance = task.record.instance.clone();
+    let one = |views: &Views<'_>| views.get(&*instance).map(|&it| it.clone());
+    let (listed, ended) = (one(listed), one(ended));
+    let tracker = task.tracker();
+    let mut news = Vec::new();
+    if listed.is_none() {
+        // Its UUID is its alone: however long ago it ended, it is this one.
+        news.extend(tracker.observe_ended(ended.as_slice(), Duration::MAX));
+    }
+    news.extend(tracker.observe_listing(listed.as_slice(), absence, |_| true));
+    !news.is_empty()
+}
+
+/// The latest of each.
+fn by_instance(views: &[InstanceView]) -> Views<'_> {
+    views.iter().map(|it| (&*it.instance_uuid, it)).collect()
+}

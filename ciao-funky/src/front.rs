@@ -1,0 +1,191 @@
+//! Funky's socket: one command a connection, ended by close, half-close or a line end, and one reply, for those who read it.
+//!
+//! One task reads all connections, so that commands get their numbers in the order in which they were written: what one
+//! program wrote before the next one connected comes before that one's.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use crate::command::{Command, MAX_COMMAND};
+use crate::desk::{Order, Source};
+use crate::socket::Socket;
+
+/// Connections at a time, until they have their reply; others wait to be accepted. Below the number of files that a program
+/// may have open.
+const MAX_CONNECTIONS: usize = 512;
+
+/// Longest time until a command is there: it is a few hundred bytes from the same machine.
+const COMMAND_TIME: Duration = Duration::from_secs(10);
+
+/// Longest time until a reply is taken.
+const REPLY_TIME: Duration = Duration::from_secs(10);
+
+/// Pause where no connection can be accepted, as for want of open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who may give commands: the user that this program runs as, root, and these.
+#[derive(Debug, Clone)]
+pub(crate) struct Allowed {
+    uids: Vec<u32>,
+}
+
+impl Allowed {
+    /// These beside root and the user that this program runs as.
+    pub(crate) fn these(others: &[u32]) -> Self {
+        let own = [rustix::process::geteuid().as_raw(), 0];
+        Self {
+            uids: own.iter().chain(others).copied().collect(),
+        }
+    }
+}
+
+/// A connection, with its place among those that there may be at a time.
+struct Client {
+    stream: UnixStream,
+    _place: OwnedSemaphorePermit,
+}
+
+/// A connection and what was read from it.
+type Received = (Client, Result<Command, String>);
+
+/// Takes commands in and hands them to the desk, until that is gone.
+pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<Order>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut open = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            // Commands that have come, before connections that have.
+            biased;
+            Some((client, command)) = open.next(), if !open.is_empty() => {
+                if hand_over(client, command, &desk).await.is_err() {
+                    return;
+                }
+            }
+            accepted = accept(&socket, &places) => match accepted {
+                Ok(client) => match check_peer(&client.stream, &allowed) {
+                    Ok(()) => open.push(receive(client)),
+                    Err(why) => {
+                        warn!("a connection at the socket is refused: {why}");
+                        tokio::spawn(reply(client, format!("error: {why}")));
+                    }
+                },
+                Err(error) => {
+                    warn!("cannot accept a connection at the socket: {error}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            () = desk.closed() => return,
+        }
+    }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(socket: &Socket, places: &Arc<Semaphore>) -> io::Result<Client> {
+    let place = Arc::clone(places).acquire_owned().await;
+    let place = place.map_err(io::Error::other)?;
+    let (stream, _) = socket.listener.accept().await?;
+    Ok(Client {
+        stream,
+        _place: place,
+    })
+}
+
+/// Whether the other end's user may give commands.
+fn check_peer(stream: &UnixStream, allowed: &Allowed) -> Result<(), String> {
+    // SO_PEERCRED: what the kernel noted when the connection was made.
+    let peer = stream.peer_cred().map_err(|error| error.to_string())?.uid();
+    if allowed.uids.contains(&peer) {
+        return Ok(());
+    }
+    Err(format!(
+        "user {peer} may not give commands here (-allow-uid)"
+    ))
+}
+
+async fn receive(mut client: Client) -> Received {
+    let mut bytes = Vec::new();
+    let read = timeout(COMMAND_TIME, read_command(&mut client.stream, &mut bytes)).await;
+    let command = match read {
+        Err(_) => Err(format!(
+            "no whole command within {} s",
+            COMMAND_TIME.as_secs()
+        )),
+        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok(())) if bytes.len() > MAX_COMMAND => {
+            Err(format!("the command is longer than {MAX_COMMAND} bytes"))
+        }
+        Ok(Ok(())) => Command::parse(&bytes).map_err(|error| error.to_string()),
+    };
+    (client, command)
+}
+
+/// Reads to the first line end, the end of the connection, or one byte more than a command may have.
+async fn read_command(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let room = MAX_COMMAND + 1 - bytes.len();
+        let before = bytes.len();
+        match (&mut *stream).take(room as u64).read_buf(bytes).await {
+            Ok(0) => return Ok(()),
+            Ok(_) if bytes.len() > MAX_COMMAND || bytes[before..].contains(&b'\n') => return Ok(()),
+            Ok(_) => {}
+            // Whoever closes with something unread resets the connection: what was written counts.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Gives a command to the desk; an error if there is none any more.
+async fn hand_over(
+    client: Client,
+    command: Result<Command, String>,
+    desk: &mpsc::Sender<Order>,
+) -> Result<(), mpsc::error::SendError<Order>> {
+    let (answer, answered) = oneshot::channel();
+    let order = match command {
+        Err(why) => {
+            debug!("a command at the socket is refused: {why}");
+            tokio::spawn(reply(client, format!("error: {why}")));
+            return Ok(());
+        }
+        Ok(Command::New(new)) => Order::New {
+            source: Source::Paths(new.files),
+            priority: new.priority,
+            extras: new.extras,
+            answer,
+        },
+        Ok(Command::Migrate { task, node }) => Order::Migrate { task, node, answer },
+        Ok(Command::List { json }) => Order::List { json, answer },
+    };
+    desk.send(order).await?;
+    tokio::spawn(async move {
+        let text = match answered.await {
+            Ok(Ok(accepted)) => accepted.to_string(),
+            Ok(Err(why)) => format!("error: {why}"),
+            Err(_) => "error: this program is about to end".to_owned(),
+        };
+        reply(client, text).await;
+    });
+    Ok(())
+}
+
+/// Writes the reply to who reads it; that somebody has gone without is as good.
+async fn reply(mut client: Client, text: String) {
+    let stream = &mut client.stream;
+    let line = format!("{text}\n");
+    let written = timeout(REPLY_TIME, async {
+        stream.write_all(line.as_bytes()).await?;
+        stream.shutdown().await
+    });
+    if let Ok(Err(error)) = written.await {
+        debug!("a reply was not read: {error}");
+    }
+}

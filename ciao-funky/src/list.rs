@@ -1,0 +1,125 @@
+//! What `ciao-funky ps` prints.
+
+use std::fmt::Write as _;
+
+use ciao_scheduler::printable::Printable;
+use serde_json::{Value, json};
+
+use crate::nodes::Nodes;
+use crate::task::Task;
+
+/// Characters of a text in a table.
+const SHOWN: usize = 100;
+
+/// Tasks and nodes as two tables, for people.
+pub(crate) fn text<'a>(
+    tasks: impl Iterator<Item = &'a Task>,
+    nodes: &Nodes,
+    cut_off: Option<&str>,
+) -> String {
+    let mut rows = vec![
+        [
+            "TASK", "STATE", "PRIORITY", "NODE", "INSTANCE", "PROGRAM", "DETAIL",
+        ]
+        .map(str::to_owned),
+    ];
+    rows.extend(tasks.map(|task| {
+        [
+            task.record.id.to_string(),
+            task.word().to_owned(),
+            task.record.priority.number().to_string(),
+            node_number(task, nodes).map_or_else(|| "-".to_owned(), |it| it.to_string()),
+            task.record.instance.clone(),
+            task.record
+                .files
+                .first()
+                .map_or_else(String::new, |it| shown(&it.name)),
+            shown(&task.detail()),
+        ]
+    }));
+    let mut text = String::new();
+    if let Some(why) = cut_off {
+        // Writing to a text does not fail, here and below.
+        let _ = writeln!(
+            text,
+            "the scheduler is not reachable: {}",
+            Printable::new(why)
+        );
+    }
+    table(&mut text, &rows);
+    let mut rows = vec![["NODE", "STATUS", "HOSTNAME", "UUID"].map(str::to_owned)];
+    rows.extend(nodes.iter().map(|(number, node)| {
+        let status = match &*node.status {
+            "" => "-",
+            status => status,
+        };
+        [
+            number.to_string(),
+            status.to_owned(),
+            shown(&node.hostname),
+            node.uuid.clone(),
+        ]
+    }));
+    text.push('\n');
+    table(&mut text, &rows);
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The same as one line of JSON, for programs.
+pub(crate) fn json<'a>(tasks: impl Iterator<Item = &'a Task>, nodes: &Nodes) -> String {
+    let tasks: Vec<Value> = tasks
+        .map(|task| {
+            let names: Vec<&str> = task.record.files.iter().map(|it| &*it.name).collect();
+            json!({
+                "task": task.record.id,
+                "state": task.word(),
+                "priority": task.record.priority.number(),
+                "node": node_number(task, nodes),
+                "instance": task.record.instance,
+                "files": names,
+                "args": task.record.args,
+                "detail": task.detail(),
+            })
+        })
+        .collect();
+    let nodes: Vec<Value> = nodes
+        .iter()
+        .map(|(number, node)| {
+            json!({"node": number, "status": node.status, "hostname": node.hostname, "uuid": node.uuid})
+        })
+        .collect();
+    json!({"tasks": tasks, "nodes": nodes}).to_string()
+}
+
+fn node_number(task: &Task, nodes: &Nodes) -> Option<u32> {
+    let (uuid, _) = task.node()?;
+    nodes.known(uuid)
+}
+
+/// A text that others chose, fit for a table.
+fn shown(text: &str) -> String {
+    let text = Printable::new(text);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// Columns as wide as their widest entry, two blanks between them.
+fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}

@@ -1,0 +1,161 @@
+//! `ciao-funky`: the front of Funky's scheduler (its socket, its upload) before a ciao-scheduler.
+//!
+//! An ordinary client: it speaks SSNTP with the scheduler, as an operator. [`desk`] decides; [`front`] and [`upload`] bring
+//! it what clients want, [`session`] what the scheduler says; [`store`] and [`binaries`] keep tasks and their files.
+
+mod binaries;
+mod command;
+mod desk;
+mod flags;
+mod front;
+mod list;
+mod nodes;
+mod output;
+mod ps;
+mod session;
+mod socket;
+mod store;
+mod task;
+mod upload;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use ciao_scheduler::ctl::commands::client_config;
+use ciao_scheduler::flags::double_dashes;
+use ciao_scheduler::logging::{self, Destination};
+use ciao_scheduler::net::tls::KeyFiles;
+use ciao_scheduler::printable::Printable;
+use ciao_scheduler::shutdown::{self, OnHangup};
+use clap::Parser as _;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::binaries::{Binaries, Limits};
+use crate::command::words;
+use crate::desk::Desk;
+use crate::flags::{Cli, Command};
+use crate::front::Allowed;
+use crate::output::Output;
+use crate::socket::Socket;
+use crate::store::Store;
+use crate::task::Shape;
+
+/// Orders, and news of the scheduler, that wait for the desk; who brings more waits.
+const BACKLOG: usize = 1024;
+
+/// Mode of the socket: its owner's alone.
+const PRIVATE_SOCKET: u32 = 0o600;
+
+/// Mode of the socket where others may use it: who they are is asked of the kernel.
+const SHARED_SOCKET: u32 = 0o666;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(double_dashes(std::env::args_os(), &['h', 'V']));
+    let done = match cli.command {
+        Some(Command::Ps) => ps::run(&cli.socket, cli.global.json),
+        None => serve(cli),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ciao-funky: {}", Printable::new(format_args!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn serve(cli: Cli) -> anyhow::Result<()> {
+    let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
+    let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
+    let client = client_config(&cli.global);
+    KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| warn!("{said}"))?;
+    let settings = settings(&cli)?;
+
+    let directory = std::path::absolute(&cli.serve.state_dir)?;
+    let (store, kept) = Store::open(&directory)?;
+    let limits = Limits {
+        file: cli.serve.max_binary,
+        all: cli.serve.max_binaries,
+    };
+    let living = kept.tasks.iter().filter(|task| task.outcome.is_none());
+    let used = living.flat_map(|task| &task.files);
+    let binaries = directory.join("binaries");
+    let binaries =
+        Binaries::open(&binaries, limits, used).with_context(|| binaries.display().to_string())?;
+
+    let allowed = Allowed::these(&cli.serve.allow_uid);
+    let mode = if cli.serve.allow_uid.is_empty() {
+        PRIVATE_SOCKET
+    } else {
+        SHARED_SOCKET
+    };
+    let socket = Socket::bind(&cli.socket, mode)?;
+    let uploads = listen(&cli.serve.upload).await?;
+
+    let output = Output::open()?;
+    output.line(format_args!(
+        "Listening commands at {}",
+        cli.socket.display()
+    ));
+    if let Some(uploads) = &uploads {
+        output.line(format_args!(
+            "Listening uploads at {}",
+            uploads.local_addr()?
+        ));
+    }
+
+    let session = session::Settings {
+        client,
+        family: desk::prefix(kept.family),
+        everybody: settings.vcpus.is_none(),
+    };
+    let (orders, ordered) = mpsc::channel(BACKLOG);
+    let (hear, heard) = mpsc::channel(BACKLOG);
+    let shape = settings.shape.clone();
+    let (desk, copied) = Desk::new(settings, (store, kept), binaries.clone(), output);
+    let front = tokio::spawn(front::serve(socket, allowed, orders.clone()));
+    tokio::spawn(session::run(session, hear));
+    if let Some(uploads) = uploads {
+        tokio::spawn(upload::serve(uploads, binaries, shape, orders));
+    }
+    let stopped = desk.run(ordered, heard, copied, stop).await;
+    // It ends once the desk is gone, and takes the socket's file with it.
+    front.await.context("the socket's part failed")?;
+    stopped
+}
+
+/// How tasks are run, as the flags say.
+fn settings(cli: &Cli) -> anyhow::Result<desk::Settings> {
+    let monitor = words(&cli.serve.monitor).context("-monitor")?;
+    if !monitor.is_empty() && !monitor.iter().any(|word| word.contains("{}")) {
+        bail!("-monitor: nothing stands for the task's file: write {{}} where it is to be");
+    }
+    Ok(desk::Settings {
+        shape: Shape {
+            mem_mb: cli.serve.mem,
+            tenant: cli.serve.tenant.clone(),
+            monitor,
+            one_argument: cli.serve.one_argument,
+        },
+        vcpus: (!cli.serve.one_task_per_node).then_some(cli.serve.cpus),
+        return_time: cli.serve.return_time,
+    })
+}
+
+async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
+    if address == "off" {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot take uploads at {address} (-upload)"))?;
+    if !listener.local_addr()?.ip().is_loopback() {
+        warn!(
+            "uploads at {address} can be reached from other machines, and whoever reaches it may run programs"
+        );
+    }
+    Ok(Some(listener))
+}

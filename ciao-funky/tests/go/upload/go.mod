@@ -1,0 +1,3 @@
+module ciao-project.org/ciao-funky/upload
+
+go 1.21

@@ -1,0 +1,11 @@
+//! `ciao-funky` as its clients see it: the built program before a real scheduler and real launchers.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[path = "../../../tests/common/certs.rs"]
+mod certs;
+mod defects;
+mod hostile;
+mod restarts;
+mod uploads;
+mod world;
