@@ -7,6 +7,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::ahead::Ahead;
+
 /// A connection whose state can be asked for.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin {
     /// What it would do at once.
@@ -40,9 +42,16 @@ impl Readiness {
     }
 }
 
-impl<S: AsFd + AsyncRead + AsyncWrite + Unpin> Socket for tokio_rustls::server::TlsStream<S> {
+impl<S: AsFd + AsyncRead + AsyncWrite + Unpin> Socket
+    for tokio_rustls::server::TlsStream<Ahead<S>>
+{
     fn readiness(&self) -> Readiness {
-        Readiness::of(self.get_ref().0)
+        let ahead = self.get_ref().0;
+        let kernel = Readiness::of(ahead);
+        Readiness {
+            readable: kernel.readable || ahead.has_rest(),
+            ..kernel
+        }
     }
 }
 

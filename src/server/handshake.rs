@@ -22,6 +22,7 @@ use super::limits::{
     MAX_WAIT_FOR_PLACE, PRESSED_FIRST_BYTE, PRESSED_HANDSHAKE, PRESSED_SILENCE, ServerLimits,
 };
 use super::timed::{Heard, Timed};
+use crate::net::ahead::Ahead;
 use crate::net::closing::{CLOSE_QUIET, close};
 use crate::net::identity::{IdentityError, PeerIdentity};
 use crate::net::tls::explain;
@@ -41,7 +42,7 @@ const NODE_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 /// A peer past its handshake.
 #[derive(Debug)]
 pub(super) struct Established {
-    pub(super) stream: TlsStream<Timed>,
+    pub(super) stream: TlsStream<Ahead<Timed>>,
     pub(super) hello: Hello,
     /// The subject of its certificate.
     pub(super) subject: String,
@@ -119,7 +120,7 @@ pub(super) async fn admit_tls(
     tcp: TcpStream,
     (tls, limits): (&TlsAcceptor, &ServerLimits),
     seat: &mut Seat,
-) -> Result<(TlsStream<Timed>, PeerIdentity), HandshakeError> {
+) -> Result<(TlsStream<Ahead<Timed>>, PeerIdentity), HandshakeError> {
     let establish = async |tcp: Timed| {
         let mut stream = accept_tls(tcp, tls, limits).await?;
         let identity = identity_of(&stream)?;
@@ -227,7 +228,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
         Ok((hello, identity.subject))
     }) {
         Ok((hello, subject)) => {
-            stream.get_mut().0.end_of_handshake();
+            stream.get_mut().0.get_mut().end_of_handshake();
             Ok(Established {
                 stream,
                 hello,
@@ -248,14 +249,14 @@ async fn accept_tls(
     tcp: Timed,
     tls: &TlsAcceptor,
     limits: &ServerLimits,
-) -> Result<TlsStream<Timed>, HandshakeError> {
-    timeout(limits.tls_deadline, tls.accept(tcp))
+) -> Result<TlsStream<Ahead<Timed>>, HandshakeError> {
+    timeout(limits.tls_deadline, tls.accept(Ahead::new(tcp)))
         .await
         .map_err(|_| HandshakeError::TlsTimeout(limits.tls_deadline))?
         .map_err(|error| HandshakeError::Tls(explain(&error)))
 }
 
-fn identity_of(stream: &TlsStream<Timed>) -> Result<PeerIdentity, HandshakeError> {
+fn identity_of(stream: &TlsStream<Ahead<Timed>>) -> Result<PeerIdentity, HandshakeError> {
     let (_, tls) = stream.get_ref();
     let leaf = tls.peer_certificates().and_then(<[_]>::first);
     let leaf =
@@ -268,7 +269,7 @@ fn encoder_kind(decoder: &Decoder) -> Encoding {
 }
 
 async fn read_connect(
-    stream: &mut TlsStream<Timed>,
+    stream: &mut TlsStream<Ahead<Timed>>,
     decoder: &mut Decoder,
     incoming: &mut BytesMut,
 ) -> Result<Connect, HandshakeError> {
@@ -327,7 +328,11 @@ fn check(
 }
 
 /// Tells the peer whether trying again may help, and closes.
-async fn refuse(stream: &mut TlsStream<Timed>, mut encoder: Encoder, error: &HandshakeError) {
+async fn refuse(
+    stream: &mut TlsStream<Ahead<Timed>>,
+    mut encoder: Encoder,
+    error: &HandshakeError,
+) {
     let kind = match error {
         HandshakeError::Malformed(_)
         | HandshakeError::NotConnect(_)

@@ -24,10 +24,10 @@ const FAILURES: usize = 50;
 /// Further STATS of each; with all the rest more than each launcher's budget.
 const REPORTS: usize = 200;
 
-/// What the daemon may keep of it, in KiB: 4 MiB for the controller's queue, a batch of 16 KiB of each launcher, as much
-/// again for what memory costs beside its contents, and 1 KiB for each instance that it gets to know. The launchers'
-/// budgets are 50 MiB, and cost twice that.
-const MOST_KIB: usize = 2 * (4 * 1024 + 16 * LAUNCHERS) + LAUNCHERS * INSTANCES;
+/// What the daemon may keep of it, in KiB: 4 MiB for the controller's queue, a batch of 16 KiB of each launcher and as much
+/// read ahead of it, as much again for what memory costs beside its contents, and 1 KiB for each instance that it gets to
+/// know. The launchers' budgets are 50 MiB, and cost twice that.
+const MOST_KIB: usize = 2 * (4 * 1024 + 2 * 16 * LAUNCHERS) + LAUNCHERS * INSTANCES;
 
 fn stats(node: Uuid, hostname: &str, instances: impl Iterator<Item = u128>) -> Bytes {
     let stat = |number| InstanceStat {

@@ -34,6 +34,7 @@ use super::progress::Progress;
 use super::ring::Ring;
 use super::routes::{Access, ROUTES, Route};
 use super::starts::Posted;
+use crate::net::ahead::Ahead;
 use crate::net::identity::PeerIdentity;
 use crate::server::hub::Hub;
 use crate::server::tasks::caught;
@@ -283,7 +284,7 @@ impl Acceptor {
     /// Serves a connection to its end.
     pub(in crate::server) async fn serve(
         self,
-        stream: TlsStream<Timed>,
+        stream: TlsStream<Ahead<Timed>>,
         identity: PeerIdentity,
         from: SocketAddr,
         place: OwnedSemaphorePermit,
