@@ -33,6 +33,7 @@ fn decimal(text: &[u8]) -> Option<i128> {
 }
 
 /// The number in the common form that a text begins with, and how many bytes of it that is.
+#[inline]
 pub(super) fn leading_decimal(text: &[u8]) -> Option<(i64, usize)> {
     /// So many digits fit any 64-bit number.
     const MAX_DIGITS: usize = 18;

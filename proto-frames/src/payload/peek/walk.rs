@@ -78,6 +78,16 @@ enum Next {
     End,
 }
 
+/// A line of the kind that most are.
+struct Usual<'a> {
+    /// `None` = an empty list.
+    found: Option<Found<'a>>,
+    /// Bytes that are counted as those of texts and flow style are.
+    extra: usize,
+    /// Where the next line begins.
+    next: usize,
+}
+
 /// An open mapping or list.
 #[derive(Clone, Copy)]
 struct Level {
@@ -164,6 +174,22 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
 
     /// Reads the line that begins there; says where the next one begins.
     fn line(&mut self, payload: &'a [u8], start: usize) -> Option<Next> {
+        if let Some(top) = self.levels[..self.depth].last_mut()
+            && let LevelKind::Record(fields) = top.kind
+            && let Some(field) = fields.get(top.next)
+            && let Some(bit) = bit_of(top.next)
+            && top.seen & bit == 0
+            && self.pending.is_none()
+            && let Some(usual) = usual_line(payload, start, top.column, field)
+        {
+            top.seen |= bit;
+            top.next += 1;
+            self.extra += usual.extra;
+            if let Some(found) = usual.found {
+                self.deliver(field.key, found)?;
+            }
+            return Some(Next::Line(usual.next));
+        }
         let spaces = payload[start..]
             .iter()
             .take_while(|byte| **byte == b' ')
@@ -253,6 +279,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     }
 
     /// Reads what stands behind a key and its colon.
+    #[inline]
     fn behind_key(&mut self, slot: Slot<'a>, payload: &'a [u8], at: usize) -> Option<usize> {
         match payload.get(at) {
             None | Some(b'\n') => self.empty_value(slot).map(|()| at + 1),
@@ -285,6 +312,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     }
 
     /// Makes the innermost level the mapping whose keys stand in this column.
+    #[inline]
     fn begin_key(&mut self, column: usize, behind: Behind) -> Option<()> {
         if behind == Behind::Dash {
             let top = self.top()?;
@@ -390,6 +418,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     }
 
     /// A key with its value on the same line.
+    #[inline]
     fn value(&mut self, slot: Slot<'a>, payload: &'a [u8], start: usize) -> Option<usize> {
         if let Shape::Int { min, max } = slot.shape
             && let Some((value, len)) = scalar::leading_decimal(payload.get(start..)?)
@@ -420,6 +449,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
     }
 
     /// A scalar that is text.
+    #[inline]
     fn text(&mut self, key: &'a str, shape: &'static Shape, text: &'a [u8]) -> Option<()> {
         let found = match shape {
             Shape::Text => Found::Text(text),
@@ -437,6 +467,7 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         self.deliver(key, found)
     }
 
+    #[inline]
     fn deliver(&mut self, key: &'a str, found: Found<'a>) -> Option<()> {
         let outer = if self.depth > 1 {
             self.levels[self.depth - 2].name
@@ -456,6 +487,40 @@ impl<'a, 's, S: Sink<'a>> Walker<'s, S> {
         self.depth += 1;
         Some(())
     }
+}
+
+/// Looks whether the line that begins there is of the kind that most are: this key in this column, with a number, a word,
+/// or nothing in quotes or brackets, as the key takes. `None` of any other line.
+#[inline]
+fn usual_line<'a>(
+    payload: &'a [u8],
+    start: usize,
+    column: usize,
+    field: &'static Field,
+) -> Option<Usual<'a>> {
+    let (indent, rest) = payload.get(start..)?.split_at_checked(column)?;
+    if indent.iter().any(|byte| *byte != b' ') {
+        return None;
+    }
+    let value = rest
+        .strip_prefix(field.key.as_bytes())?
+        .strip_prefix(b": ")?;
+    let (found, len, extra) = match (&field.shape, value) {
+        (Shape::Text, [b'"', b'"', ..]) => (Some(Found::Text(b"")), 2, 2),
+        (Shape::Text, _) => {
+            let (word, _) = word_line(value, 0)?;
+            (Some(Found::Text(word)), word.len(), 0)
+        }
+        (Shape::Int { min, max }, _) => {
+            let (number, len) = scalar::leading_decimal(value)?;
+            let is_within = (*min..=*max).contains(&number.into());
+            (Some(is_within.then_some(Found::Int(number))?), len, 0)
+        }
+        (Shape::List(_), [b'[', b']', ..]) => (None, 2, 2),
+        _ => return None,
+    };
+    let next = payload.len() - value.len() + len + 1;
+    ends_line(value, len).then_some(Usual { found, extra, next })
 }
 
 /// Whether this key stands there, with its colon.

@@ -1,7 +1,7 @@
 //! Cuts instances out of a STATS as it came, without rewriting it.
 
 use bytes::Bytes;
-use memchr::memchr;
+use memchr::memchr_iter;
 
 use super::stats::plain_stats;
 
@@ -33,16 +33,18 @@ pub fn plain_stats_without(payload: &[u8], rows: &[u32]) -> Option<Bytes> {
         next_row: 0,
         kept: 0,
     };
+    let mut end = payload.len();
     let mut begin = 0;
+    let mut breaks = memchr_iter(b'\n', payload).map(|at| at + 1);
     while begin < payload.len() {
-        let len = memchr(b'\n', &payload[begin..]);
-        let end = len.map_or(payload.len(), |len| begin + len + 1);
-        if cut.line(begin, end) == Next::End {
+        let next = breaks.next().unwrap_or(payload.len());
+        if !cut.is_within(begin) && cut.line(begin, next) == Next::End {
+            end = begin;
             break;
         }
-        begin = end;
+        begin = next;
     }
-    cut.finish(begin)
+    cut.finish(end)
 }
 
 #[derive(PartialEq, Eq)]
@@ -78,6 +80,13 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
+    /// Whether a line is one of those that stand under a key or an instance, and goes where that goes.
+    #[inline]
+    fn is_within(&self, begin: usize) -> bool {
+        let may_be_item = matches!(self.within, Within::Instances(column) if column != Some(0));
+        self.payload[begin] == b' ' && !may_be_item
+    }
+
     fn line(&mut self, begin: usize, end: usize) -> Next {
         let line = &self.payload[begin..end];
         let spaces = line.iter().take_while(|byte| **byte == b' ').count();

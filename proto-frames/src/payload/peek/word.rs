@@ -13,6 +13,7 @@ pub(super) enum Scalar<'a> {
 }
 
 /// The word without quotes that is the rest of a line, and where the next line begins.
+#[inline]
 pub(super) fn word_line(payload: &[u8], start: usize) -> Option<(&[u8], usize)> {
     let rest = payload.get(start..)?;
     let word = &rest[..word_len(rest)];
@@ -63,6 +64,7 @@ pub(super) fn flow_key(rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether nothing but the line's end stands there.
+#[inline]
 pub(super) fn ends_line(rest: &[u8], at: usize) -> bool {
     matches!(rest.get(at), None | Some(b'\n'))
 }
@@ -108,6 +110,7 @@ fn is_null(word: &[u8]) -> bool {
 
 /// Whether YAML takes the word for a plain scalar of one line: it neither begins like something else nor looks like a
 /// key.
+#[inline]
 pub(super) fn is_plain(word: &[u8]) -> bool {
     match word {
         [b'-', _, ..]
@@ -120,6 +123,7 @@ pub(super) fn is_plain(word: &[u8]) -> bool {
 }
 
 /// Bytes at the beginning that are unremarkable in any scalar, in quotes and outside.
+#[inline]
 pub(super) fn word_len(bytes: &[u8]) -> usize {
     len_of(bytes, is_word_byte)
 }
