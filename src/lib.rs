@@ -18,3 +18,6 @@ pub mod printable;
 mod private;
 pub mod server;
 pub mod shutdown;
+
+/// What `--version` says: the version, then of an optimised build its commit, and the profile.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("CIAO_BUILD"), ")");

@@ -36,7 +36,7 @@ Exit codes: 0 done; 1 failed; 2 wrong command line; 3 a certificate does not ver
 
 /// Makes, checks and shows the certificates of SSNTP peers.
 #[derive(Debug, Parser)]
-#[command(name = "ciao-cert", version, after_help = EXAMPLES)]
+#[command(name = "ciao-cert", version = ciao_scheduler::VERSION, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     /// Make the trust anchor: the CA certificate, which is also the scheduler's own.
     #[arg(long, alias = "server", conflicts_with_all = ["anchor_cert", "all", "dump"])]

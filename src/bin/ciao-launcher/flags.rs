@@ -35,7 +35,7 @@ const LAUNCHER_ROLES: Role = Role(Role::AGENT.0 | Role::NETAGENT.0);
 
 /// Runs workloads on this node for a scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "ciao-launcher", version, args_override_self = true)]
+#[command(name = "ciao-launcher", version = ciao_scheduler::VERSION, args_override_self = true)]
 pub(crate) struct Cli {
     /// Certificate and private key of this node, one PEM file
     #[arg(

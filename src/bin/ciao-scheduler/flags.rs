@@ -29,7 +29,7 @@ pub(crate) const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
 #[derive(Debug, Parser)]
 #[command(
     name = "ciao-scheduler",
-    version,
+    version = ciao_scheduler::VERSION,
     args_conflicts_with_subcommands = true,
     args_override_self = true
 )]

@@ -18,7 +18,7 @@ use clap_complete::Shell;
 ///
 /// Connects as an operator, beside any running controller and without ever becoming master.
 #[derive(Debug, Parser)]
-#[command(name = "ciaoctl", version, after_help = Exit::help(), propagate_version = true)]
+#[command(name = "ciaoctl", version = ciao_scheduler::VERSION, after_help = Exit::help(), propagate_version = true)]
 struct Cli {
     /// Options of every command.
     #[command(flatten)]
