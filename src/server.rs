@@ -12,7 +12,6 @@ mod http;
 mod hub;
 mod limits;
 mod measured;
-mod memory;
 mod node_file;
 mod notices;
 mod profile;

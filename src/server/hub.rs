@@ -71,8 +71,6 @@ pub(super) struct Hub {
     store: OnceLock<Store>,
     /// Why the daemon cannot go on, once that is so.
     failure: watch::Sender<Option<String>>,
-    /// Sessions that have ended and ticks that were due, so far: after either, memory may have become free.
-    frees: AtomicU64,
 }
 
 /// The roles of those who hear what they subscribe to and are no controllers.
@@ -143,7 +141,6 @@ impl Hub {
             twins: Mutex::default(),
             store: OnceLock::new(),
             failure: watch::Sender::new(None),
-            frees: AtomicU64::new(0),
         }
     }
 
@@ -248,7 +245,6 @@ impl Hub {
 
     fn tick(&self) {
         self.handle([Input::Tick], None);
-        self.frees.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Logs a line about a connection, or counts it.
@@ -297,14 +293,8 @@ impl Hub {
         tasks::told(self.failure.subscribe())
     }
 
-    /// How often something large was freed so far.
-    pub(super) fn frees(&self) -> u64 {
-        self.frees.load(Ordering::Relaxed)
-    }
-
     /// Gives back the table's memory after many peers have left.
     fn shrink(&self) {
-        self.frees.fetch_add(1, Ordering::Relaxed);
         const SHRINK_ABOVE: usize = 4096;
         if self.peers.capacity() > SHRINK_ABOVE && self.peers.len() < self.peers.capacity() / 8 {
             self.peers.shrink_to_fit();

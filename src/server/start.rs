@@ -26,7 +26,7 @@ use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
-use super::{configuration, heartbeat, memory, node_file};
+use super::{configuration, heartbeat, node_file};
 use crate::net::tls::{self, Identity, TlsError, TrustAnchors};
 use sched_core::{self, KnownNode, Scheduler};
 
@@ -274,7 +274,6 @@ impl Server {
         let notes = hub();
         let sum_up = async move { notes.notices().sum_up().await };
         tasks.spawn("sum up the log", sum_up);
-        tasks.spawn("give memory back", memory::give_back(hub()));
         if self.heartbeat {
             tasks.spawn("heartbeat", heartbeat::beat(hub()));
         }
