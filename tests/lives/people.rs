@@ -26,7 +26,9 @@ async fn instances_the_queue_and_histories_are_shown_and_commands_show_their_ste
     assert!(ran.out.contains(" suspended on node-a"), "{ran:?}");
     let listed = cluster.ctl("instances").await;
     let columns = row(&listed, &id);
-    assert_eq!(columns[1..4], ["suspended", "exit_paused", "node-a"]);
+    // Its program, which is several words, comes before that.
+    let state = ["suspended", "exit_paused", "node-a"];
+    assert!(columns.windows(3).any(|it| it == state), "{listed:?}");
     let ran = cluster.ctl(&format!("resume {id}")).await;
     assert!(ran.out.contains("resuming on node-a"), "{ran:?}");
     let ran = cluster.ctl(&format!("update {id} --vcpus 3")).await;
@@ -51,7 +53,7 @@ async fn instances_the_queue_and_histories_are_shown_and_commands_show_their_ste
     assert!(queue.out.contains("cordoned"), "{queue:?}");
     let listed = cluster.ctl("instances").await;
     let columns = row(&listed, &waiting);
-    assert_eq!(columns[1], "waiting");
+    assert!(columns.contains(&"waiting"), "{listed:?}");
     assert!(listed.out.contains("short of vcpus"), "{listed:?}");
     assert!(row(&listed, &id).contains(&"60"), "{listed:?}");
 
