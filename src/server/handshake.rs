@@ -124,7 +124,7 @@ pub(super) async fn admit_tls(
     let establish = async |tcp: Timed| {
         let mut stream = accept_tls(tcp, tls, limits).await?;
         let identity = identity_of(&stream)?;
-        stream.get_mut().0.end_of_handshake();
+        stream.get_mut().0.get_mut().end_of_handshake();
         Ok((stream, identity))
     };
     admit_to(tcp, limits, seat, establish).await

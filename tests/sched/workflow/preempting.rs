@@ -462,7 +462,7 @@ fn nodes_that_take_no_work_or_do_not_suit_are_left_alone() {
     pinned.hostname = Some("elsewhere".into());
     world.start_as(controller, pinned);
     assert_eq!(world.failures(controller).len(), 1);
-    world.status(node, proto_frames::Kind::MAINTENANCE);
+    world.status(node, Kind::MAINTENANCE);
     world.look_away();
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(world.failures(controller).len(), 1);
