@@ -357,7 +357,7 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         12
         let text = table(&[instance("11112222-3333")], STYLE);
         assert_eq!(
             text.lines().nth(1).unwrap(),
-            "11112222  running  active    node-a  4cb19522  1.0 GiB / 8.0 GiB      - / -      2         -         -  2h 10m"
+            "11112222  -     -        running  active    node-a  4cb19522  1.0 GiB / 8.0 GiB      - / -      2         -         -  2h 10m"
         );
         let json = document(&[instance("11112222-3333")]);
         assert_eq!(json["instances"][0]["disk_mb"], Value::Null);

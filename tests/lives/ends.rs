@@ -123,7 +123,7 @@ async fn an_exit_status_survives_a_restart_of_the_scheduler_for_who_waits_and_wh
     assert_eq!(ran.code, Some(6), "{ran:?}");
     assert!(ran.out.contains("exit status 7"), "{ran:?}");
     let ran = cluster.ctl(&format!("history {id}")).await;
-    assert!(ran.out.contains("exit status 7"), "{ran:?}");
+    assert!(ran.out.contains("exited, status 7"), "{ran:?}");
     let ran = cluster.ctl("instances --all").await;
     assert!(ran.out.contains("exit status 7"), "{ran:?}");
 }

@@ -32,7 +32,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub thaw: bool,
     /// What it is called and runs. Records of earlier launchers lack it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
     /// How far it is.
     pub stage: Stage,

@@ -26,6 +26,11 @@ pub struct About {
 }
 
 impl About {
+    /// Whether nothing is known of it.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     pub(super) fn of(start: &Start) -> Self {
         let name = start.scheduling.as_ref().map(|it| it.name.clone());
         let mut program = String::new();
