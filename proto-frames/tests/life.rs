@@ -78,13 +78,13 @@ fn what_nodes_count_and_suffer_is_written_as_documented() {
     );
     written!(
         NodePressure NodePressure {
-            node_uuid: text("n"),
+            node_uuid: text("h1"),
             hostname: text("host"),
             state: PressureState::Moved,
             instance_uuid: text("a"),
             ..NodePressure::default()
         },
-        "node_pressure:\n  node_uuid: n\n  hostname: host\n  state: moved\n  instance_uuid: a\n"
+        "node_pressure:\n  node_uuid: h1\n  hostname: host\n  state: moved\n  instance_uuid: a\n"
     );
     written!(
         Workloads Workloads {
