@@ -78,7 +78,10 @@ async fn instances_show_their_life_beside_what_waits() {
     let header = ran.out.lines().next().unwrap();
     assert!(header.ends_with("PRIORITY  ATTEMPTS  AGE  WHY"), "{header}");
     let line = ran.out.lines().nth(2).unwrap();
-    assert!(line.starts_with("bb000000  -     -        waiting  "), "{line}");
+    assert!(
+        line.starts_with("bb000000  -     -        waiting  "),
+        "{line}"
+    );
     assert!(line.ends_with("  2 nodes short of memory"), "{line}");
 }
 
