@@ -257,7 +257,7 @@ pub enum Order {
     /// by itself, also when this launcher does not run any more. Of several orders the latest counts.
     ExtendLease(Instant),
     /// Remember this across restarts, replacing what was remembered of the same instance.
-    Persist(Record),
+    Persist(Box<Record>),
     /// Forget the instance and everything kept of it.
     Forget(String),
     /// Remember across restarts whether the node is evacuated.

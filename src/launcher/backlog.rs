@@ -31,7 +31,7 @@ pub(crate) struct Backlog {
 /// What is to be written about an instance.
 #[derive(Debug)]
 enum Change {
-    Save(Record),
+    Save(Box<Record>),
     Forget,
 }
 
@@ -82,7 +82,7 @@ impl Backlog {
     }
 
     /// Remembers an instance.
-    pub(crate) fn save(&mut self, now: Instant, record: Record) {
+    pub(crate) fn save(&mut self, now: Instant, record: Box<Record>) {
         let instance = record.instance.clone();
         self.change(now, instance, Change::Save(record));
     }

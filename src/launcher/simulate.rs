@@ -128,7 +128,7 @@ impl Simulated {
             }),
             // Its workloads end with the launcher, which ends them in time.
             Order::ExtendLease(_) => {}
-            Order::Persist(record) => self.note(record),
+            Order::Persist(record) => self.note(*record),
             Order::Forget(id) => {
                 self.live.remove(&id);
             }
@@ -254,7 +254,7 @@ mod tests {
             vcpus: 1,
             ..Demand::default()
         };
-        machine.perform(Order::Persist(Record {
+        machine.perform(Order::Persist(Box::new(Record {
             instance: "a".to_owned(),
             demand,
             group: String::new(),
@@ -266,7 +266,7 @@ mod tests {
             unheard: false,
             ends: Vec::new(),
             about: Default::default(),
-        }));
+        })));
         machine.perform(Order::Spawn(Box::new(Workload {
             instance: "a".to_owned(),
             tenant: String::new(),

@@ -256,7 +256,7 @@ impl World {
                     machine.ended.remove(&named(&record.instance));
                 }
                 machine.follow(&record);
-                machine.records.insert(record.instance.clone(), record);
+                machine.records.insert(record.instance.clone(), *record);
             }
             Order::Forget(id) => {
                 let instance = named(&id);

@@ -205,7 +205,7 @@ impl Agent {
             unheard: !instance.ends.is_empty(),
             ends: self.ends.of(&instance.ends).cloned().collect(),
         };
-        self.order(Order::Persist(record));
+        self.order(Order::Persist(Box::new(record)));
     }
 
     /// Drops the instance here and in the state directory.

@@ -185,7 +185,7 @@ impl World {
                     self.agent.handle(self.now, Input::Sampled { host, usage });
                 }
                 Action::Machine(Order::Persist(record)) => {
-                    self.records.insert(record.instance.clone(), record);
+                    self.records.insert(record.instance.clone(), *record);
                 }
                 Action::Machine(Order::PersistMaintenance(maintenance)) => {
                     self.maintenance = maintenance
