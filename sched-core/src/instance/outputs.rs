@@ -10,7 +10,7 @@ use crate::api::text::ShortText;
 use crate::maps::Map;
 
 /// Runs whose output is known; the ones that were told of first are forgotten first. Four times as many as runs themselves
-/// are remembered ([`super::past::MAX_PAST`]): one that moved has left output on several nodes.
+/// are remembered (`MAX_PAST` of `instance::past`): one that moved has left output on several nodes.
 pub const MAX_OUTPUTS: usize = 16_384;
 
 /// The output of one run.
