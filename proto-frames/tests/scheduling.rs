@@ -102,6 +102,7 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "relocate",
             "on_node_loss",
             "image",
+            "name",
             "dry_run",
             "count",
         ]
