@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn prints_names_and_unknown_bits() {
         assert_eq!((Role::AGENT | Role::NETAGENT).to_string(), "AGENT|NETAGENT");
-        assert_eq!(Role(0x182).to_string(), "CONTROLLER|0x180");
+        assert_eq!(Role(0x302).to_string(), "CONTROLLER|0x300");
         assert_eq!(Role(0).to_string(), "NONE");
     }
 }
