@@ -58,9 +58,9 @@ pub fn printers(data: &[u8]) {
             rows(&result.instances.into_iter().map(Queued).collect::<Vec<_>>());
         }
         Event::StartFailure(failure) => {
-            shows_all(&reasons_table(&failure.reasons));
+            shows_all(&reasons_table(&failure.reasons, None));
             let name = failure.instance_uuid.clone();
-            shows_all(&Explanation::of_failure(name, 1, *failure).text());
+            shows_all(&Explanation::of_failure(name, 1, *failure).text(None));
         }
         Event::Decided(decision) => {
             let name = decision.instance_uuid.clone();
@@ -69,7 +69,7 @@ pub fn printers(data: &[u8]) {
                 node: None,
                 decision: *decision,
             };
-            shows_all(&explanation.text());
+            shows_all(&explanation.text(None));
             shows_json(&explanation.json());
         }
         _ => {}
@@ -79,7 +79,14 @@ pub fn printers(data: &[u8]) {
 /// Rows in every form in which they are listed, and names of which several fit.
 fn rows<R: Row>(rows: &[R]) {
     for (headers, full_ids) in [(true, false), (false, true)] {
-        let lines = table(rows, Style { headers, full_ids });
+        let lines = table(
+            rows,
+            Style {
+                headers,
+                full_ids,
+                width: None,
+            },
+        );
         assert_eq!(
             lines.len(),
             rows.len() + usize::from(headers),
