@@ -46,6 +46,7 @@ mod slots;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod together;
 mod tree;
 mod waiter;
 mod woken;
@@ -61,6 +62,7 @@ use self::preemptions::Preemptions;
 use self::search::{Round, Sought, Walk, Whom};
 use self::slots::Slots;
 use self::sweep::Sweep;
+use self::together::Together;
 use self::woken::Woken;
 
 use crate::api::ids::{InstanceId, NodeKey};
@@ -209,6 +211,7 @@ pub(crate) struct Queue {
     woken: Woken,
     sweep: Sweep,
     preemptions: Preemptions,
+    together: Together,
 }
 
 /// A waiter, and where it is kept.

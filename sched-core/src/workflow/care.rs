@@ -130,9 +130,26 @@ impl Scheduler {
 
     /// Finds a node for an instance that is on none: it is given to one, made room for, waits, or has failed.
     pub(crate) fn seek(&mut self, instance: &InstanceId, cause: &Cause) {
-        if self.on(instance, Event::Sought).is_none() {
+        if self.on(instance, Event::Sought).is_none()
+            || self.queue.add_to_collected(instance, cause)
+        {
             return;
         }
+        self.place_sought(instance, cause);
+    }
+
+    /// Places those that a report has placed again, in the order of the queue.
+    pub(crate) fn place_collected(&mut self) {
+        let mut collected = self.queue.take_collected();
+        self.put_in_order(&mut collected, |(instance, _)| instance);
+        for (instance, cause) in collected {
+            if let Some(State::Seeking { .. }) = self.state_of(&instance) {
+                self.place_sought(&instance, &cause);
+            }
+        }
+    }
+
+    fn place_sought(&mut self, instance: &InstanceId, cause: &Cause) {
         let Some(query) = self.query_of(instance) else {
             return self.let_go(instance, &Cause::StartForgotten);
         };

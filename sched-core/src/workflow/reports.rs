@@ -96,13 +96,20 @@ impl Scheduler {
         }
     }
 
+    /// STATS from a launcher. Whatever of it has instances placed again, they are placed once all of it is known.
     pub(crate) fn stats(
         &mut self,
         now: Instant,
         id: SessionId,
         parcel: Parcel,
-        mut report: StatsReport,
+        report: StatsReport,
     ) {
+        self.queue.collect();
+        self.take_stats(now, id, parcel, report);
+        self.place_collected();
+    }
+
+    fn take_stats(&mut self, now: Instant, id: SessionId, parcel: Parcel, mut report: StatsReport) {
         let extras = report.extras.as_mut();
         self.note_process(now, id, extras.and_then(|extras| extras.incarnation.take()));
         self.take_ends(now, id, &mut report);

@@ -8,7 +8,7 @@ use sched_core::{
     Message, Report, SessionId, StatsReport,
 };
 
-use crate::support::durability::leased;
+use crate::support::durability::{leased, leased_ready};
 use crate::support::requests::Asking;
 use crate::support::sending::{kind_in, parcel};
 use crate::support::world::{World, config, id, node_uuid, request, running};
@@ -408,4 +408,34 @@ fn a_failure_that_comes_after_its_node_was_given_up_is_not_a_second_one() {
     let reason = StartFailureReason::ImageFailure;
     world.ends(node, 0, vec![failed(1, "a", reason)], vec![]);
     assert_eq!(world.heard(controller), ["end 1"], "that it is gone");
+}
+
+/// What is placed again where one STATS says that "low" was cut off and either says so of "high" as well or does not
+/// list it any more, and another node has room for one of them.
+fn placed_again(ended: Vec<EndReport>) -> Vec<(String, SessionId)> {
+    let (mut world, controller) = World::new().with_controller();
+    let node = leased(&mut world, 1, 200);
+    for (name, priority) in [("low", 20), ("high", 80)] {
+        let start = request(name, 60).restarting().priority(priority);
+        assert_eq!(world.place_as(controller, start), Some(node));
+    }
+    let both = || vec![running("low", 0), running("high", 0)];
+    world.ends(node, 2, vec![], both());
+    leased_ready(&mut world, node, 0);
+    leased(&mut world, 2, 100);
+    world.look_away();
+    world.ends(node, 2, ended, vec![]);
+    world.placements()
+}
+
+#[test]
+fn what_one_report_has_placed_again_is_placed_in_the_order_of_priority() {
+    let cut_off = |seq, name| EndReport {
+        how: EndHow::CutOff,
+        exit_code: None,
+        ..end(seq, name)
+    };
+    let placed = placed_again(vec![cut_off(1, "low"), cut_off(2, "high")]);
+    assert_eq!(placed.len(), 1);
+    assert_eq!(placed[0].0, "high");
 }
