@@ -34,19 +34,17 @@ impl Scheduler {
 
     /// Lets in what waited at the door, higher priorities first, and goes on with what was not begun.
     pub(crate) fn disk_is_back(&mut self) {
+        // Those that wait may preempt again as well, and go first where their place in the order is before.
+        if !self.queue.is_empty() {
+            let nodes = self.cluster.nodes().iter_from(0);
+            let nodes: Vec<_> = nodes.map(|(key, _)| key).collect();
+            nodes.into_iter().for_each(|key| self.wake(key));
+        }
         let mut held = self.journal.take_held();
         held.sort_by_key(|start| self.rank_of(&start.request));
         for start in held {
+            self.serve_before(&start.request);
             self.let_in(self.now, start);
-        }
-        if !self.queue.is_empty() {
-            let nodes: Vec<_> = self
-                .cluster
-                .nodes()
-                .iter_from(0)
-                .map(|(key, _)| key)
-                .collect();
-            nodes.into_iter().for_each(|key| self.wake(key));
         }
     }
 

@@ -277,6 +277,22 @@ fn starts_at_the_door_go_in_when_the_disk_is_back_the_most_urgent_first() {
 }
 
 #[test]
+fn a_start_at_the_door_preempts_nothing_before_one_of_higher_priority_that_waits() {
+    let (mut world, controller, node) = ruled(100, 0, preempting());
+    let start = request("taken", 100).waiting(0).priority(20);
+    assert_eq!(world.place_as(controller, start), Some(node));
+    // While "taken" is on its way it cannot be preempted.
+    world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
+    world.disk_refuses();
+    world.stats(node, vec![running("taken", 1)]);
+    world.start_as(controller, request("later", 100).waiting(600).priority(50));
+    world.look_away();
+    world.disk_writes();
+    world.gone(node, Kind::INSTANCE_STOPPED, "taken");
+    assert_eq!(world.placements(), [("urgent".to_owned(), node)]);
+}
+
+#[test]
 fn as_many_wait_at_the_door_as_may() {
     let (mut world, controller, _) = world(100, 0);
     let mut world = {
