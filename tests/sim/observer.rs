@@ -132,7 +132,9 @@ impl World {
             }
             // The room it goes to is claimed for it when the move begins, and it goes there once it has stopped. Who
             // came to wait meanwhile, of whatever priority, came too late for that room.
-            (LifeState::Migrating, _, Some(to)) => has_room.insert(instance, to) == Some(to),
+            (LifeState::Migrating | LifeState::Updated, _, Some(to)) => {
+                has_room.insert(instance, to) == Some(to)
+            }
             // Where it ends on its node while a START of it is on its way there, its room stays claimed for that START.
             // Whoever has lost its room waits before it is given any while others wait.
             (
@@ -210,8 +212,9 @@ impl World {
             let node = nodes
                 .iter()
                 .find(|it| names::machine_of(&it.node_uuid) == Some(machine));
-            // On a node that calls itself full victims may have what one asks for and another does not.
-            let node = node.filter(|node| node.status == "READY");
+            // On a node that calls itself full victims may have what one asks for and another does not; on one that is
+            // cordoned a suspended instance may be resumed, and none that waits may start.
+            let node = node.filter(|node| node.status == "READY" && !node.cordoned);
             let (Some(row), Some(node)) = (row, node) else {
                 continue;
             };

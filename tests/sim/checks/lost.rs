@@ -78,9 +78,15 @@ impl Lost {
             return;
         }
         self.forgotten.remove(&instance);
-        self.states.insert(instance, state.clone());
-        // What only has a node to go to is in memory alone, and no one has been told of it.
-        if *state != LifeState::Placing {
+        let was_placing = self.states.insert(instance, state.clone()) == Some(LifeState::Placing);
+        // What only has a node to go to is in memory alone, and no one has been told of it; also where that node is lost
+        // or it is deleted before its node has said that it has it.
+        let is_promised = match state {
+            LifeState::Placing => false,
+            LifeState::Stopping | LifeState::Lost => !was_placing,
+            _ => true,
+        };
+        if is_promised {
             self.alive.insert(instance);
         }
     }
