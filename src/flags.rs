@@ -73,13 +73,13 @@ pub fn mebibytes<N: TryFrom<i64>>(min: i64) -> impl Fn(&str) -> Result<N, String
     }
 }
 
-/// Reads an amount of disk as nodes report theirs, in units of 10⁶ bytes: a number alone is that, one with a unit is
-/// converted and rounded down.
+/// Reads an amount of disk, a number alone in MiB, and gives it in the unit in which nodes report theirs, 10⁶ bytes,
+/// rounded down.
 ///
 /// # Errors
 /// How to write it.
 pub fn reported_disk(text: &str) -> Result<i64, String> {
-    match bytes(text, MEGABYTE)? / MEGABYTE {
+    match bytes(text, MIB)? / MEGABYTE {
         0 => Err("must be at least 1".to_owned()),
         mb => i64::try_from(mb).map_err(|_| "too large".to_owned()),
     }
@@ -239,7 +239,7 @@ mod tests {
             assert!(error.contains(said), "{text}: {error}");
         }
         assert_eq!(mebibytes::<u8>(0)("256").unwrap_err(), "too large");
-        for (text, mb) in [("500000", 500_000), ("1GiB", 1073), ("1.5", 1)] {
+        for (text, mb) in [("500000", 524_288), ("1GiB", 1073), ("1.5", 1)] {
             let read = reported_disk(text);
             assert_eq!(read, Ok(mb), "{text}");
         }

@@ -117,6 +117,9 @@ pub enum ExpressionProblem {
     /// Behind the key there is none of the operators.
     #[error("expected one of = != < <= > >= in, not in, exists, not exists")]
     NoOperator,
+    /// Behind the key there is `==`.
+    #[error("there is no operator '=='; write '='")]
+    DoubleEquals,
     /// Behind `not` there is neither `in` nor `exists`.
     #[error("expected 'in' or 'exists' after 'not'")]
     HalfOperator,

@@ -48,7 +48,6 @@ mod tests {
         };
         for (text, expected) in [
             ("host = node-1", true),
-            ("host == node-1", true),
             ("host != node-1", false),
             ("host in (node-1, node-2)", true),
             ("state = running", true),

@@ -74,8 +74,10 @@ pub enum ShareError {
     },
     /// More disk than there is.
     #[error(
-        "--disk {asked}: the file system of the state directory has {has} times 10^6 bytes; give at most that, or leave \
-         --disk out for all of it"
+        "--disk {}MiB: the file system of the state directory has {} MiB; give at most that, or leave --disk out for all \
+         of it",
+        as_mebibytes(*asked),
+        as_mebibytes(*has)
     )]
     Disk {
         /// Asked for, in 10⁶ bytes.
@@ -83,6 +85,11 @@ pub enum ShareError {
         /// There, in 10⁶ bytes.
         has: i64,
     },
+}
+
+/// An amount of disk in MiB that was given in the unit in which nodes report theirs, 10⁶ bytes.
+fn as_mebibytes(megabytes: i64) -> i128 {
+    (i128::from(megabytes) * 1_000_000).div_euclid(1 << 20)
 }
 
 impl Share {

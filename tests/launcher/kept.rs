@@ -81,7 +81,8 @@ async fn what_began_again_keeps_what_it_left_and_what_was_deleted_after_its_end_
 #[tokio::test]
 async fn what_is_kept_has_a_limit_and_counts_as_used_disk() {
     const MB: usize = 1_000_000;
-    let flags = ["-keep-output-bytes=3000000", "-disk=100"];
+    // A number alone is in MiB: 95 are 99.6 times 10^6 bytes.
+    let flags = ["-keep-output-bytes=3000000", "-disk=95"];
     let (world, _launcher, mut peer) = World::connected(&flags).await;
     for id in ["first", "second"] {
         begin(&world, &mut peer, id, 2 * MB).await;
@@ -93,7 +94,7 @@ async fn what_is_kept_has_a_limit_and_counts_as_used_disk() {
     loop {
         let ready = peer.next(&[Kind::READY]).await;
         let ready = Ready::decode(&ready.payload).unwrap();
-        if (96..=98).contains(&ready.disk_available_mb) {
+        if (95..=97).contains(&ready.disk_available_mb) {
             break;
         }
     }

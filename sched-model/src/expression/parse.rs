@@ -53,9 +53,12 @@ impl<'a> Rest<'a> {
             .into_iter()
             .find(|symbol| self.left().starts_with(symbol))
         {
+            if symbol == "==" {
+                return Err(self.error(Problem::DoubleEquals));
+            }
             self.at += symbol.len();
             return Ok(match symbol {
-                "=" | "==" => Test::Equal(self.value(symbol)?),
+                "=" => Test::Equal(self.value(symbol)?),
                 "!=" => Test::NotEqual(self.value(symbol)?),
                 "<" => Test::Less(self.number(symbol)?),
                 "<=" => Test::AtMost(self.number(symbol)?),

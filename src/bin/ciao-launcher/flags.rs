@@ -106,7 +106,7 @@ pub(crate) struct Cli {
     /// Hand out no more processors than this
     #[arg(long, value_name = "N", value_parser = at_least::<i64>(1))]
     pub(crate) cpus: Option<i64>,
-    /// Hand out no more disk than this, e.g. 10GiB; a number alone is in units of 10^6 bytes, as nodes report disk
+    /// Hand out no more disk than this, e.g. 10GiB; a number alone is MiB. Nodes report disk in units of 10^6 bytes
     #[arg(long, value_name = "SIZE", value_parser = reported_disk)]
     pub(crate) disk: Option<i64>,
     /// Vcpus to hand out for each processor, where the scheduler does not say
