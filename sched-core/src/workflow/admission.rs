@@ -122,7 +122,7 @@ impl Scheduler {
     }
 
     /// The same for a START, which may also ask for a name that another has.
-    fn known_of(&self, request: &StartRequest) -> Known {
+    pub(crate) fn known_of(&self, request: &StartRequest) -> Known {
         match (self.known(&request.instance), self.has_its_name(request)) {
             (Known::Nowhere, Some(other)) => Known::NameTaken(other.clone()),
             (known, _) => known,

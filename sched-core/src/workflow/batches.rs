@@ -125,6 +125,11 @@ impl Batches {
         self.complete_since
     }
 
+    /// Whether a START of this instance waits.
+    pub(crate) fn has(&self, instance: &InstanceId) -> bool {
+        self.instances.contains_key(instance)
+    }
+
     /// The START of an instance that waits, and its batch.
     pub(crate) fn waiting(&self, instance: &InstanceId) -> Option<(&BatchId, &PlacedStart)> {
         let id = self.instances.get(instance)?;
@@ -325,6 +330,12 @@ impl Scheduler {
             let problem =
                 format!("start.scheduling.batch.id: the instance waits in batch '{other}'");
             return self.refuse_start(&start, problem);
+        }
+        match self.known_of(&start.request) {
+            Known::Nowhere => self.note_name(&start.request),
+            known @ Known::NameTaken(_) => return self.answer_known(known, start),
+            // Answered once the batch is complete.
+            _ => {}
         }
         let instance = instance.clone();
         // The same START again while the first one waits for nodes: the newer takes its place.

@@ -17,9 +17,12 @@ impl Scheduler {
         (*holder != request.instance && self.lives(holder)).then_some(holder)
     }
 
-    /// Whether an instance is placed, or waits to be.
+    /// Whether an instance is placed, or waits to be: for room, for nodes that come back, or for the rest of its batch.
     fn lives(&self, instance: &InstanceId) -> bool {
-        self.instances.contains(instance) || self.cluster.placement(instance).is_some()
+        self.instances.contains(instance)
+            || self.cluster.placement(instance).is_some()
+            || self.settling.has(instance)
+            || self.batches.has(instance)
     }
 
     /// Notes what the instance of a START is called that is let in.

@@ -144,6 +144,11 @@ impl Settling {
         Some(start)
     }
 
+    /// Whether a START of this instance waits.
+    pub(crate) fn has(&self, instance: &InstanceId) -> bool {
+        self.instances.contains(instance)
+    }
+
     /// The instances of the STARTs that wait.
     pub(crate) fn instances(&self) -> impl Iterator<Item = &InstanceId> {
         self.instances.iter()

@@ -10,7 +10,7 @@ use proto_frames::payload::{
     StartFailureReason,
 };
 use sched_core::{
-    Capabilities, Command, Message, NodeExtras, Report, SessionId, TenantId, Workload,
+    Capabilities, Command, Message, NodeExtras, Report, SessionId, StartRequest, TenantId, Workload,
 };
 
 use crate::support::preemption::{cpus, frozen};
@@ -369,4 +369,34 @@ fn a_name_is_that_of_one_living_instance_of_a_tenant() {
     assert_eq!((&*d.name, &*d.program), ("", "sleep 9"));
     assert!(d.age_s >= 60);
     assert_eq!(names(&world.seen("web")).len(), 2);
+}
+
+/// A START that asks for the name "web".
+fn web(instance: &str, mem: i64) -> StartRequest {
+    request(instance, mem).placed_as(|asked| asked.name = "web".into())
+}
+
+#[test]
+fn a_start_that_waits_for_nodes_to_come_back_holds_its_name() {
+    let mut world = World::expecting(2);
+    let controller = world.controller();
+    world.start_as(controller, web("a", 10));
+    world.start_as(controller, web("b", 10));
+    let failed = one_failure("b", StartFailureReason::InvalidData);
+    assert_eq!(world.failures(controller), failed);
+    let node = world.node_with(1, 100);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+}
+
+#[test]
+fn a_start_that_waits_for_its_batch_holds_its_name() {
+    let (mut world, controller) = World::new().with_controller();
+    let of_batch = |instance: &str| web(instance, 10).of_batch("b1", 2);
+    world.start_as(controller, of_batch("a"));
+    for other in [of_batch("b"), web("c", 10)] {
+        let name = other.instance.to_string();
+        world.start_as(controller, other);
+        let failed = one_failure(&name, StartFailureReason::InvalidData);
+        assert_eq!(world.failures(controller), failed);
+    }
 }
