@@ -506,9 +506,13 @@ beef0000  b       READY   AGENT  138 GiB / 160 GiB  238 GiB / 466 GiB         12
         assert!(text.ends_with("  to beef0000\n"), "{text}");
 
         let expected = "\
-POSITION  INSTANCE  PRIORITY   MEMORY  DISK  VCPUS  ATTEMPTS  TIME LEFT     AGE  WHY
-       1  11112222        50  8.0 GiB     -      2         2        30s  2h 10m  2 nodes short of memory
+POSITION  INSTANCE  NAME  PRIORITY   MEMORY  DISK  VCPUS  ATTEMPTS  TIME LEFT     AGE  WHY
+       1  11112222  web         50  8.0 GiB     -      2         2        30s  2h 10m  2 nodes short of memory
 ";
+        let waiting = InstanceView {
+            name: "web".into(),
+            ..waiting
+        };
         assert_eq!(table(&[Queued(waiting)], STYLE), expected);
         assert_eq!(document(&[Queued(moving)])["queue"][0]["life"], "migrating");
     }

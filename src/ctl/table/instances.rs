@@ -204,6 +204,7 @@ impl Row for Queued {
     const COLUMNS: Columns = &[
         Column::amount("POSITION"),
         Column::text("INSTANCE"),
+        Column::text("NAME").dropped(1),
         Column::amount("PRIORITY"),
         Column::amount("MEMORY").dropped(2),
         Column::amount("DISK").dropped(5),
@@ -224,6 +225,7 @@ impl Row for Queued {
         vec![
             or_unknown(position.unwrap_or_default()),
             id(&view.instance_uuid),
+            or_unknown(view.name.clone()),
             priority(view),
             mebibytes(view.mem_mb),
             mebibytes(view.disk_mb),
