@@ -115,7 +115,7 @@ pub enum StartError {
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another process has it, '--listen ADDR:PORT' takes a different one"
+            "; another process listens there: give another port (--listen or --http, with dev --port)"
         }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
         _ => "",

@@ -44,6 +44,13 @@ pub(crate) const MAX_ENTRIES_PER_NODE: usize = 256;
 /// Waiting STARTs for which a node is looked at when more of what runs there could make way: the first in order.
 const PREEMPTORS_TRIED: usize = 4;
 
+/// Waiting STARTs of higher priority to which a node is offered before anything on it is preempted for another START.
+/// With more of them waiting, one that stands behind these may be passed by; each costs one look at the node.
+const OFFERED_BEFORE: usize = 64;
+
+/// Nodes that may go to others in this way before a START gives up.
+const OFFERS_PER_START: usize = 4;
+
 /// How long a START waits for those that make way for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
 pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
 
@@ -61,10 +68,41 @@ impl Scheduler {
         let slots = (from..table.slot_count()).chain(0..from.min(table.slot_count()));
         let nodes = slots.filter_map(|slot| table.node(u32::try_from(slot).ok()?));
         let nodes: Vec<NodeKey> = nodes.take(MAX_NODES_LOOKED_AT).collect();
-        self.preempt_on(&nodes, instance, query)
+        if self.journal.is_in_trouble() {
+            return false;
+        }
+        for _ in 0..OFFERS_PER_START {
+            count_group(&mut self.cluster, query);
+            let Some((key, plan)) = self.cheapest_plan(&nodes, instance, query) else {
+                return false;
+            };
+            if !self.preempt_for_earlier(key, query) {
+                return self.evict(instance, key, plan);
+            }
+        }
+        false
     }
 
-    /// The same on one of these nodes.
+    /// Makes room on a node for one that waits and stands before what a query is for in the order; whether there is one.
+    fn preempt_for_earlier(&mut self, key: NodeKey, query: &Query) -> bool {
+        let rank = self.rank_of_query(query);
+        let waiting = self.queue.iter_after(query.pool(), None);
+        let earlier = waiting.take_while(|waiter| waiter.rank() < rank);
+        let starts = earlier.filter(|waiter| waiter.purpose() == Purpose::Start);
+        let first = starts.take(OFFERED_BEFORE).map(|it| it.instance().clone());
+        let first: Vec<InstanceId> = first.collect();
+        self.preempt_for_first(key, first)
+    }
+
+    /// Makes room on a node for the first of these for which that can be done; whether there is one.
+    fn preempt_for_first(&mut self, key: NodeKey, waiting: Vec<InstanceId>) -> bool {
+        waiting.into_iter().any(|instance| {
+            let query = self.query_of(&instance);
+            query.is_some_and(|query| self.preempt_on(&[key], &instance, &query))
+        })
+    }
+
+    /// Makes room for an instance on one of these nodes, whatever else waits; whether it is being made.
     fn preempt_on(&mut self, nodes: &[NodeKey], instance: &InstanceId, query: &Query) -> bool {
         // Nothing is stopped for what could not start then.
         if self.journal.is_in_trouble() {
@@ -394,17 +432,10 @@ impl Scheduler {
             }
             let waiting = self.queue.iter_after(pool, None);
             let starts = waiting.filter(|waiter| waiter.purpose() == Purpose::Start);
-            let first: Vec<InstanceId> = starts
-                .take(PREEMPTORS_TRIED)
-                .map(|waiter| waiter.instance().clone())
-                .collect();
-            for instance in first {
-                let Some(query) = self.query_of(&instance) else {
-                    continue;
-                };
-                if self.preempt_on(&[key], &instance, &query) {
-                    return true;
-                }
+            let first = starts.take(PREEMPTORS_TRIED);
+            let first = first.map(|waiter| waiter.instance().clone()).collect();
+            if self.preempt_for_first(key, first) {
+                return true;
             }
         }
         false

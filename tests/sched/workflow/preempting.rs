@@ -22,6 +22,27 @@ fn without_the_policy_nobody_makes_way() {
 }
 
 #[test]
+fn nothing_is_preempted_for_a_start_that_would_do_for_one_of_higher_priority_that_waits() {
+    let mut world = World::with_preemption();
+    let controller = world.controller();
+    let large = world.node_with(1, 1000);
+    world.run_on(controller, large, vec![sized("urgent", 1000, 99)]);
+    let node = world.node_with(2, 100);
+    world.start_as(controller, sized("low", 100, 10));
+    // While "low" is on its way it cannot be preempted: all of these wait, most for the room of the other node.
+    for number in 0..10 {
+        let name = format!("large-{number}");
+        world.start_as(controller, sized(&name, 1000, 95).waiting(600));
+    }
+    world.start_as(controller, sized("first", 100, 90).waiting(600));
+    world.stats(node, vec![running("low", 0)]);
+    world.look_away();
+    world.start_as(controller, sized("second", 100, 50).waiting(600));
+    world.gone(node, Kind::INSTANCE_STOPPED, "low");
+    assert_eq!(world.placements(), [("first".to_owned(), node)]);
+}
+
+#[test]
 fn a_lower_priority_is_suspended_for_its_vcpus_and_resumed_when_they_are_free() {
     let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
 
