@@ -3,7 +3,7 @@
 //! `choice` and `naive` are the same question to the same table, asked of this scheduler's index and of a loop over a
 //! vector of nodes as the original runs it; `choice_custom` and `choice_allowed` ask for a custom resource as well, or
 //! of half of the nodes only, and `candidates` for the first 64 that fit. `start` and `ready` go through [`Scheduler::handle`], with claim, ledger
-//! and the message for the node; `why_not` is a START that fits nowhere where the reasons have to be counted anew, which
+//! and the message for the node; `why_not` is a START that fits nowhere where the reasons have to be counted again, which
 //! happens at most once in 100 ms for one shape of request.
 
 use std::hint::black_box;
@@ -49,7 +49,7 @@ enum Mix {
     NextFits,
     /// Only the last has room, and it was used last: the search goes round.
     LastFits,
-    /// Nobody has room.
+    /// No node has room.
     NothingFits,
     /// In turn memory without disk and disk without memory, so that every range of nodes looks promising; the last
     /// has both.

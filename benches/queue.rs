@@ -78,7 +78,7 @@ fn of_many_shapes() -> BenchQueue {
     queue
 }
 
-/// Room for whoever asks for no more memory and no more disk than this.
+/// Room for all that ask for no more memory and no more disk than this.
 fn free(mem_mib: i64, disk_mib: i64) -> Resources {
     Resources {
         mem_mib,

@@ -142,7 +142,7 @@ pub(crate) struct Desk {
     accepting: Vec<(Record, Answer)>,
     /// Not in use any more once written.
     releases: Vec<Binary>,
-    /// Whether the last write failed: then what is nobody's promise is not noted, so that what waits for the disk has a
+    /// Whether the last write failed: then what was promised to no client is not noted, so that what waits for the disk has a
     /// bound.
     is_unwritten: bool,
     /// Copies on their way.
@@ -246,7 +246,7 @@ impl Desk {
                     "cannot write down what has changed, and accept no tasks until then: {error}"
                 );
                 self.is_unwritten = true;
-                // What has happened stays to be written; what nobody was promised is not.
+                // What has happened stays to be written; what was promised to no client is not.
                 self.changes.truncate(changed);
                 for (record, answer) in accepting {
                     let files = record.files.iter();
@@ -263,7 +263,7 @@ impl Desk {
         self.insert(record, false);
         self.submit(id);
         let notice = self.tasks.get(&id).map(|it| it.held_back.clone());
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = answer.send(Ok(Accepted::Queued {
             task: id,
             notice: notice.unwrap_or_default(),

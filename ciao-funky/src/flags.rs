@@ -50,7 +50,7 @@ pub(crate) struct ServeFlags {
     /// Where to keep tasks and their files; each ciao-funky needs its own
     #[arg(long, value_name = "DIR", default_value = "/var/lib/ciao/funky")]
     pub(crate) state_dir: PathBuf,
-    /// Where POST /upload is answered; off = nowhere. Whoever reaches it may run programs
+    /// Where POST /upload is answered; off = nowhere. Every client that reaches it may run programs
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) upload: String,
     /// A user, by number, who may give commands beside root and the user this program runs as; may be repeated

@@ -136,7 +136,7 @@ async fn read_command(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Resul
             Ok(0) => return Ok(()),
             Ok(_) if bytes.len() > MAX_COMMAND || bytes[before..].contains(&b'\n') => return Ok(()),
             Ok(_) => {}
-            // Whoever closes with something unread resets the connection: what was written counts.
+            // A client that closes with something unread resets the connection: what was written counts.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error),
         }

@@ -154,7 +154,7 @@ async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
         .with_context(|| format!("cannot take uploads at {address} (-upload)"))?;
     if !listener.local_addr()?.ip().is_loopback() {
         warn!(
-            "uploads at {address} can be reached from other machines, and whoever reaches it may run programs"
+            "uploads at {address} can be reached from other machines, and every client that reaches it may run programs"
         );
     }
     Ok(Some(listener))

@@ -26,7 +26,7 @@ impl Output {
             .spawn(move || {
                 let mut out = io::stdout().lock();
                 for line in written {
-                    // That nobody reads it is no reason to end.
+                    // A reader that is gone is no reason to end.
                     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
                 }
             })?;

@@ -29,7 +29,7 @@ pub(crate) fn run(socket: &Path, json: bool) -> anyhow::Result<()> {
         bail!("{}", why.trim_end());
     }
     match std::io::stdout().lock().write_all(answer.as_bytes()) {
-        // Whoever read it has had enough.
+        // The reader has closed its end.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }

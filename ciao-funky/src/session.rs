@@ -172,7 +172,7 @@ impl Session<'_> {
         let done = self.client.order(&Order::Migrate(migrate)).await;
         let closed = matches!(done, Err(ClientError::Closed(_)));
         let told = done.as_ref().map(drop).map_err(ToString::to_string);
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = answer.send(told);
         if closed { done } else { Ok(()) }
     }

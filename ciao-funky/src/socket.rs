@@ -1,4 +1,4 @@
-//! Funky's socket as a file: taken where nobody listens, never from somebody who does, and its owner's alone.
+//! Funky's socket as a file: taken over where no process listens, never from one that does, and its owner's alone.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;

@@ -80,7 +80,7 @@ pub(crate) struct Task {
     pub(crate) told_node: Option<String>,
     /// Whether people were told that it runs there, since it last did not.
     pub(crate) is_told: bool,
-    /// Why it is with nobody but us at present; empty where it is not.
+    /// Why the scheduler does not have it yet; empty where it has.
     pub(crate) held_back: String,
 }
 

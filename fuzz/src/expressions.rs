@@ -33,7 +33,7 @@ fn is_whole(text: &str, expression: &Expression) {
     assert!(expression.test().words().len() <= MAX_VALUES);
 }
 
-/// The same expression written out anew is read as the same.
+/// The same expression written out again is read as the same.
 fn prints_as_it_is(expression: &Expression) {
     let key = expression.key();
     let word = |word: &proto_frames::payload::Word| match word.number() {

@@ -26,7 +26,7 @@ pub struct Spec {
     pub hosts: Vec<String>,
     /// IP addresses.
     pub ips: Vec<IpAddr>,
-    /// E-mail addresses; nobody checks them, the original's tool puts one in.
+    /// E-mail addresses; they are not checked, the original's tool puts one in.
     pub emails: Vec<String>,
     /// The only part of the subject. `None`: the anchor's own, and [`DEFAULT_ORGANIZATION`] for an anchor.
     pub organization: Option<String>,

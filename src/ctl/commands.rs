@@ -101,7 +101,7 @@ impl CommandError {
             Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
             Self::Interrupted(_) => Exit::Interrupted,
-            // Whoever read the output has had enough: nothing went wrong.
+            // The reader has closed its end: nothing went wrong.
             Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Output(_) => Exit::Output,
         }

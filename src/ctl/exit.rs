@@ -13,7 +13,7 @@ pub enum Exit {
     Refused = 1,
     /// The command line or a START file cannot be used.
     Usage = 2,
-    /// No usable connection: nobody listens, a certificate is not accepted, the connection was lost.
+    /// No usable connection: no process listens, a certificate is not accepted, the connection was lost.
     Connection = 3,
     /// An answer, or what is waited for, did not come in time; or a move or drain ran out of its own.
     Timeout = 4,

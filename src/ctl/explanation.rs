@@ -226,7 +226,7 @@ fn row(reason: &Reason) -> Vec<String> {
         Some(amount) => with_unit(reason, amount),
         None => UNKNOWN.to_owned(),
     };
-    // Where nobody has any of it, nobody is near.
+    // Where no node has any of it, none is near.
     let has_any = reason.capacity != Some(0);
     let nearest = match (&*reason.hostname, &*reason.node_uuid) {
         ("", uuid) if has_any && !uuid.is_empty() => short(uuid).to_owned(),

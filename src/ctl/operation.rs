@@ -335,7 +335,7 @@ impl Operation {
         Printable::new(format_args!("{} {what}", self.instance_uuid))
     }
 
-    /// What goes on when nobody waits for it any more, and how to undo it.
+    /// What goes on when it is not waited for any more, and how to undo it.
     #[must_use]
     pub fn aftermath(&self) -> String {
         let id = &self.instance_uuid;

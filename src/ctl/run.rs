@@ -55,7 +55,7 @@ fn prepare(global: &GlobalArgs) -> Result<Runtime, CommandError> {
 /// With `--strict-files`: others can.
 pub fn check_key(file: &Path, global: &GlobalArgs) -> Result<(), CommandError> {
     let warn = |said| {
-        // With standard error gone, nobody reads warnings.
+        // With standard error gone, warnings have no reader.
         let _ = writeln!(io::stderr(), "ciaoctl: warning: {said}");
     };
     let checked = KeyFiles::new(global.strict_files).check(file, warn);

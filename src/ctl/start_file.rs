@@ -1,6 +1,6 @@
 //! START files: read as bytes, sent as bytes. The only things ever put in are an instance's UUID and, for a dry run, what
 //! makes it one; they are put into the text, so that whatever else the file says arrives as its author wrote it. Where its
-//! style has no plain place for them, as JSON, its first document is written anew with everything that is in it.
+//! style has no plain place for them, as JSON, its first document is written again with everything that is in it.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -165,7 +165,7 @@ fn is_empty(payload: &Bytes) -> bool {
     root.is_ok_and(|root| root.get("start").is_none_or(serde_yaml::Value::is_null))
 }
 
-/// The payload with its first document written anew from what is in it, as this instance's; the others as they are.
+/// The payload with its first document written again from what is in it, as this instance's; the others as they are.
 fn named_anew(payload: &Bytes, instance_uuid: &str) -> Option<Bytes> {
     let document = first_document(payload, SMALL).ok()?;
     let mut root: serde_yaml::Value = serde_yaml::from_slice(document).ok()?;
@@ -188,7 +188,7 @@ pub struct DryRun {
 impl DryRun {
     /// The payload that asks about the placement of this START instead of starting it.
     ///
-    /// Where there is no safe place in its text, its first document is written anew, without comments and what this
+    /// Where there is no safe place in its text, its first document is written again, without comments and what this
     /// program does not know of; what follows it always stays as it is.
     ///
     /// # Errors

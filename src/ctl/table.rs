@@ -331,7 +331,7 @@ beef0000  b       READY   138 GiB / 160 GiB         120  3 (1 new)
             let is_whole = text.contains("short of memory");
             assert_eq!(is_whole, width == 200, "{width}:\n{text}");
         }
-        // What nobody could do without is never left out.
+        // Columns without a number are never left out.
         let text = table(&nodes, narrow(5));
         assert!(text.starts_with("NODE      HOST    STATUS\n"), "{text}");
     }

@@ -10,7 +10,7 @@ use proto_frames::Uuid;
 /// Readable by its owner alone: it holds private keys.
 const PRIVATE: u32 = 0o700;
 
-/// A directory; removed in the end if nobody asked for it by name.
+/// A directory; removed in the end unless it was asked for by name.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -67,7 +67,7 @@ impl Drop for Directory {
             && let Err(error) = std::fs::remove_dir_all(&self.path)
         {
             let path = self.path.display();
-            // With standard error gone there is nobody to tell.
+            // With standard error gone the failure cannot be reported.
             let _ = writeln!(
                 io::stderr(),
                 "ciao-scheduler: cannot remove {path}: {error}"

@@ -158,7 +158,7 @@ pub enum Input {
     Exited {
         /// Which.
         instance: String,
-        /// Its exit code, -n where signal n ended it; `None` = nobody knows.
+        /// Its exit code, -n where signal n ended it; `None` = not known.
         code: Option<i32>,
     },
     /// The answer to [`Order::Freeze`].

@@ -302,7 +302,7 @@ fn hand_on(base: &Path, controller: &str) -> bool {
     is_handed_on()
 }
 
-/// The launcher's own cgroup, where it was given away to it. The root is nobody's to give.
+/// The launcher's own cgroup, where it was given away to it. The root is never delegated.
 fn own() -> Option<PathBuf> {
     let group = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;

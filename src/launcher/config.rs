@@ -111,7 +111,7 @@ pub enum MachineConfig {
     },
 }
 
-/// Why a launcher ended though nobody asked it to.
+/// Why a launcher ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum LauncherError {
     /// Its state directory cannot be used.

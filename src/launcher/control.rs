@@ -147,8 +147,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = InstanceDir(root.path().join("x".repeat(200)));
         std::fs::create_dir(&dir.0).unwrap();
-        let nobody = ask(&dir, Request::Freeze).await.unwrap_err();
-        assert!(nobody.contains("cannot ask"), "{nobody}");
+        let unheard = ask(&dir, Request::Freeze).await.unwrap_err();
+        assert!(unheard.contains("cannot ask"), "{unheard}");
         let desk = Desk::open(&dir).unwrap();
         let limits = Limits {
             mem_mb: 1,

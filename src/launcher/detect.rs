@@ -28,7 +28,7 @@ const CONTROLLER_3D: u32 = 0x0302;
 /// PCI base class and subclass of processing accelerators.
 const ACCELERATOR: u32 = 0x1200;
 
-/// Trade marks in processors' names, which nobody wants to write in an expression.
+/// Trade marks in processors' names, which are a nuisance in an expression.
 const TRADE_MARKS: [&str; 4] = ["(R)", "(r)", "(TM)", "(tm)"];
 
 /// What the machine is; `root` is `/` but in tests.

@@ -107,7 +107,7 @@ pub(crate) enum Supervision {
 /// How an instance ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
-    /// The program ran and ended with this code, -n where signal n ended it; `None` = nobody knows.
+    /// The program ran and ended with this code, -n where signal n ended it; `None` = not known.
     Exited(Option<i32>),
     /// The program never ran.
     NeverRan(Obstacle),
@@ -120,7 +120,7 @@ pub(crate) struct Over {
     pub(crate) instance: String,
     /// The number of its end.
     pub(crate) seq: u64,
-    /// Its exit code, -n where signal n ended it; `None` = nobody knows.
+    /// Its exit code, -n where signal n ended it; `None` = not known.
     pub(crate) code: Option<i32>,
     /// When that was told, milliseconds of Unix time.
     pub(crate) at_ms: i64,

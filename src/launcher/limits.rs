@@ -27,7 +27,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Memory in bytes, with what nobody counts.
+    /// Memory in bytes, with what is not counted.
     pub(crate) fn memory_bytes(self) -> u64 {
         let mib = u64::try_from(self.mem_mb.saturating_add(MEMORY_SLACK_MIB)).unwrap_or(0);
         mib.saturating_mul(MIB)

@@ -2,7 +2,7 @@
 //! the instance ended; until then the launcher lists it, and its room is not given to another.
 //!
 //! A living supervisor knows all processes of its instance: each descends from it, and it is their reaper. When it is
-//! killed they are the children of whoever reaps next, and have to be found by what they cannot have shed:
+//! killed they are the children of the next subreaper, and have to be found by what they cannot have shed:
 //!
 //! | found by | so not found are processes that |
 //! |---|---|
@@ -93,7 +93,7 @@ pub(crate) fn adopt() {
 
 /// Starts a supervisor.
 pub(crate) fn spawn_supervisor(command: &mut Command) -> io::Result<Child> {
-    // Nobody sees it before it is known for what it is.
+    // No process sees it before it is known for what it is.
     let mut supervisors = SUPERVISORS.lock();
     let child = command.spawn()?;
     supervisors.extend(i32::try_from(child.id()));
@@ -294,7 +294,7 @@ fn find(clues: &[Clues]) -> Vec<Vec<ProcStat>> {
     let sessions = sessions(clues, &processes);
     let variables = by(clues, |clues| Some(clues.variable.as_slice()));
     let marks = by(clues, |clues| clues.mark);
-    // Of which instance, where more than one supervisor was killed: nobody knows, but that it is of one of them.
+    // Of which instance, where more than one supervisor was killed: that is not known, but that it is of one of them is.
     let adopts = ADOPTS.get() == Some(&true);
     let is_adopted = |it: &ProcStat| adopts && it.ppid == me && Some(it.session) != my_session;
     let mut owners: BTreeMap<i32, Vec<usize>> = BTreeMap::new();

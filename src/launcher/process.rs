@@ -41,7 +41,7 @@ mod starting;
 /// Supervisors being started at a time: enough to use the machine, few enough that a burst of STARTs does not choke it.
 const STARTS_AT_ONCE: usize = 8;
 
-/// Ends, starts and samples that wait to be taken in; whoever has more to say waits.
+/// Ends, starts and samples that wait to be taken in; a task that has more to report waits.
 const EVENT_QUEUE_LEN: usize = 256;
 
 /// The variables a workload inherits from its launcher, where they are set there; nothing else gets through. Its
@@ -349,7 +349,7 @@ impl Processes {
                     })
                 }
             };
-            // Nobody listens any more only when the launcher has ended.
+            // The receiver is gone only when the launcher has ended.
             let _ = events.send(event).await;
         });
     }
@@ -544,7 +544,7 @@ fn inherited() -> impl Iterator<Item = (String, String)> {
 /// The running process that this is, if it still runs.
 fn open(process: &ProcessId) -> Option<Supervisor> {
     let pidfd = open_pid(process.pid).ok()?;
-    // Only after opening: whoever has this pid and that start time now had it then.
+    // Only after opening: the process that has this pid and that start time now had it then.
     process.is_there().then(|| Supervisor {
         pid: process.pid,
         pidfd: Arc::new(pidfd),

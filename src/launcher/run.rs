@@ -157,7 +157,7 @@ fn check_shares(config: &Config, nodes: &[Uuid]) -> Result<(), LauncherError> {
     }
 }
 
-/// The lease that the nodes take: none where nobody can renew it.
+/// The lease that the nodes take: none where it cannot be renewed.
 fn lease(config: &Config) -> Option<Duration> {
     config.lease.filter(|_| config.encoding == Encoding::Native)
 }
@@ -339,7 +339,7 @@ impl Node {
         }
     }
 
-    /// When more frames have been written than were known to be; never where nobody wants to know.
+    /// When more frames have been written than were known to be; never where it is not asked for.
     fn writes(&self) -> impl Future<Output = u64> + use<> {
         let watched = match &self.connection {
             Connection::Up { link, written, .. } if self.agent.waits_for_writes() => {

@@ -113,7 +113,7 @@ const ENDS_PER_START_BITS: u32 = 32;
 /// of some instances.
 const PROBE_BYTES: usize = 256 * 1024;
 
-/// An opened state directory; nobody else has it open.
+/// An opened state directory; no other process has it open.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     root: PathBuf,
@@ -136,7 +136,7 @@ impl StateDir {
     pub(crate) fn open(root: &Path, uuid: Option<Uuid>) -> Result<Self, StateError> {
         let unusable = |source| unusable(root, source);
         let mut writing = Writing::default();
-        // Instances' environments and outputs are nobody else's business.
+        // Instances' environments and outputs are private.
         match private::open_directory(root, is_own) {
             Ok(remarks) => remarks.iter().for_each(|remark| warn!("{remark}")),
             Err(source) if is_storage_fault(&source) && !root.exists() => {

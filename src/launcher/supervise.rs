@@ -12,7 +12,7 @@
 //! (`control`). A workload under the node's lease is killed when that is over (`lease`), whatever has
 //! become of the launcher. It never outlives the workload and has no other duty but keeping the output file within its
 //! limit (`output`). Its loop does nothing that takes the longer the more a workload makes of it, but for a look at the
-//! processes there are: while it did, nobody would obey.
+//! processes there are: while it did, no command would be carried out.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

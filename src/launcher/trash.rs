@@ -53,7 +53,7 @@ struct Shared {
     /// What distinguishes names given by this launcher from those of earlier ones.
     epoch: u128,
     named: AtomicU64,
-    /// Nobody needs it any more: the launcher has ended.
+    /// It is not needed any more: the launcher has ended.
     is_over: AtomicBool,
 }
 

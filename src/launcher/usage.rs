@@ -100,7 +100,7 @@ fn pages_to_mib(pages: i64) -> i64 {
 }
 
 /// Disk that instances use, as it was found out last. To find it out takes as long as workloads and their file systems make
-/// it take, so that nobody waits for it.
+/// it take, so that no task waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Disks {
     known: Mutex<BTreeMap<PathBuf, i64>>,

@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_is_refused_before_anything_is_connected() {
-        // TEST-NET-1 is nobody's.
+        // TEST-NET-1 belongs to no network.
         let error = Spread::plan(
             Some(&sources("192.0.2.1")),
             1,

@@ -188,7 +188,7 @@ impl Backoff {
         bound.mul_f64(self.scale * (0.1 + 0.9 * random.f64()))
     }
 
-    /// A connection stood: begin anew.
+    /// A connection stood: begin with the first again.
     pub fn reset(&mut self) {
         self.round = 0;
     }

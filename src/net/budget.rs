@@ -99,7 +99,7 @@ impl Budget {
             return Poll::Ready(());
         }
         let mut reader = self.reader.lock();
-        // Looked at again under the lock: whoever frees the last byte, or drops the last hold, after this sees the waker.
+        // Looked at again under the lock: a task that frees the last byte, or drops the last hold, after this sees the waker.
         if self.is_free() {
             return Poll::Ready(());
         }

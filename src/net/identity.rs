@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// The URI in a certificate's alternative names that binds it to a UUID begins so (RFC 9562).
 const UUID_URN: &str = "urn:uuid:";
 
-/// Why a certificate names nobody.
+/// Why a certificate names no peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -101,7 +101,7 @@ pub(crate) fn parse(certificate: &[u8]) -> Result<X509Certificate<'_>, IdentityE
     }
 }
 
-/// No limit on roles, those included that nobody knows yet.
+/// No limit on roles, those included that are not defined yet.
 const EVERY_ROLE: Role = Role(u32::MAX);
 
 /// Every role the extended key usage grants; may be none.

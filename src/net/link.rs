@@ -55,7 +55,7 @@ pub struct LinkReceiver {
 #[error("connection lost: {0}")]
 pub struct LinkClosed(pub String);
 
-/// The users' common hold on the queues: when the last lets go, the connection is closed.
+/// The users' common hold on the queues: when the last is dropped, the connection is closed.
 #[derive(Debug)]
 struct Held(Arc<Queues>);
 

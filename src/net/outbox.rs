@@ -23,7 +23,7 @@ const STALLED_QUEUE: usize = 16 * 1024 * 1024;
 /// read from, each in its turn.
 pub const STALLED_RATE: usize = 6 * 1024 * 1024;
 
-/// The queue of one peer. Bounded by its senders' budgets, and by holding senders once it is long: whoever fills it is no
+/// The queue of one peer. Bounded by its senders' budgets, and by holding senders once it is long: a sender that fills it is no
 /// longer read from.
 #[derive(Debug)]
 pub struct Outbox<M> {
@@ -36,7 +36,7 @@ pub struct Outbox<M> {
 struct State<M> {
     queue: VecDeque<Queued<M>>,
     bytes: usize,
-    /// Bytes of queued messages that are charged to nobody.
+    /// Bytes of queued messages that are charged to no sender.
     uncharged: usize,
     released: Option<Released>,
     /// Senders that wait for the queue, each once, in the order in which they are read again.
@@ -52,7 +52,7 @@ struct State<M> {
 pub enum Others {
     /// Others, who read: senders are not held on its account.
     Read,
-    /// Nobody who reads: senders are held where they would fill its queue at once.
+    /// A peer that does not read: senders are held where they would fill its queue at once.
     None,
 }
 
@@ -102,7 +102,7 @@ pub(super) enum Turn {
 pub struct Pushed {
     /// Bytes queued now.
     pub bytes: usize,
-    /// Those of them that are charged to nobody.
+    /// Those of them that are charged to no sender.
     pub uncharged: usize,
     /// The writer, if it sleeps: to be woken once no lock is held.
     pub writer: Option<Waker>,
@@ -167,7 +167,7 @@ impl<M> Outbox<M> {
         self.set_phase(Phase::Finishing);
     }
 
-    /// Ends the connection at once and hands out what nobody has begun to write; but a first message that is to be kept
+    /// Ends the connection at once and hands out what has not begun to be written; but a first message that is to be kept
     /// is still written before.
     pub fn shut_behind(&self, is_to_keep: impl FnOnce(&M) -> bool) -> Vec<M> {
         let mut state = self.state.lock();
@@ -189,16 +189,16 @@ impl<M> Outbox<M> {
         unsent.into_iter().map(|queued| queued.message).collect()
     }
 
-    /// Ends the connection at once and hands out what nobody has begun to write.
+    /// Ends the connection at once and hands out what has not begun to be written.
     pub fn shut(&self) -> Vec<M> {
         self.set_phase(Phase::Shut);
         self.take_all()
     }
 
     /// Gives back what the queued messages hold of their senders' budgets, and what later ones would, until
-    /// [`Self::keep_charges`]: the peer has stopped reading, and nobody else is to wait for it. The oldest `limit`
+    /// [`Self::keep_charges`]: the peer has stopped reading, and no sender is to wait for it. The oldest `limit`
     /// bytes at most; what the peer caused itself stays charged. Senders are held only if no others read, and beyond
-    /// `STALLED_QUEUE` and what [`Self::allow_more`] adds. Returns how many bytes are charged to nobody now.
+    /// `STALLED_QUEUE` and what [`Self::allow_more`] adds. Returns how many bytes are charged to no sender now.
     pub fn release_charges(&self, limit: usize, others: Others) -> usize {
         let mut state = self.state.lock();
         let mut uncharged = state.uncharged;
@@ -527,7 +527,7 @@ mod tests {
             assert_eq!(free(), expected);
         }
         push(&outbox, &senders[0], 1);
-        assert_eq!(free(), [false, true, true, false], "nobody is overtaken");
+        assert_eq!(free(), [false, true, true, false], "none is overtaken");
         take(&outbox, usize::MAX);
         assert_eq!(free(), [true; 4]);
     }
@@ -566,7 +566,7 @@ mod tests {
         assert_eq!(free(), [true, false, false]);
         outbox.allow_more(2 * REPORT_BATCH);
         assert_eq!(free(), [true; 3]);
-        // Nobody waits for what is queued.
+        // No task waits for what is queued.
         assert!(senders.iter().all(|sender| sender.used() == 0));
     }
 

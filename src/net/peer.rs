@@ -505,7 +505,7 @@ where
         };
         if since + due(self.write.flow) <= now {
             if self.stream.readiness().writable {
-                // It does take bytes, and this side has not come to writing them: the time begins anew.
+                // It does take bytes, and this side has not come to writing them: the time begins again.
                 since = now;
                 self.write.waiting_since = Some(now);
                 self.write.progress_mark = self.write.written;

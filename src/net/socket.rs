@@ -1,5 +1,5 @@
 //! What the kernel says of a connection at this moment. The runtime says it later: it asks the kernel between tasks, and
-//! the task then waits behind others. Whoever judges a peer by what it takes and sends asks here first.
+//! the task then waits behind others. Code that judges a peer by what it takes and sends asks here first.
 
 use std::os::fd::AsFd;
 

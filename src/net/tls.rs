@@ -99,7 +99,7 @@ impl KeyFiles {
 /// Most bytes of a file that are looked at for a key: chains and keys take a few KiB.
 const MAX_KEY_FILE_LEN: u64 = 1 << 20;
 
-/// Whether a file has a private key in it: of another, that others can read it is nobody's concern.
+/// Whether a file has a private key in it: of another, that others can read it is no concern.
 fn holds_key(path: &Path) -> bool {
     const MARK: &[u8] = b"PRIVATE KEY-----";
     let mut contents = Vec::new();

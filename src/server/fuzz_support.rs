@@ -14,7 +14,7 @@ pub fn rules(configuration: &[u8]) -> Result<Option<Rules>, Mistake> {
     rules_file::read(configuration)
 }
 
-/// The keys in a cluster configuration that nobody knows.
+/// The keys in a cluster configuration that are unknown.
 #[must_use]
 pub fn unknown_keys(configuration: &[u8]) -> Vec<String> {
     rules_file::unknown_keys(configuration)

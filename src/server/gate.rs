@@ -1,17 +1,17 @@
 //! Which accepted connections may do their handshake, and which have to leave so that others can.
 //!
-//! Whoever reaches the port can open connections, with or without a certificate. So that those that do not get on with
-//! their handshake keep nobody out:
+//! Any host that reaches the port can open connections, with or without a certificate. So that those that do not get on with
+//! their handshake keep no other out:
 //!
 //! - A connection takes none of the places for handshakes until its peer has sent a byte; it waits, which costs little.
 //! - No source has more than a share of the places, and the next place goes to the source that has the fewest.
 //! - Those that wait are limited as well. If there are more, one of the source that has most of them is turned away: its
 //!   oldest that has sent nothing, else its oldest. So a source cannot crowd out another. Of sources that have as many,
 //!   it is the one that has waited longest.
-//! - Under pressure, that is while somebody waits in vain, deadlines are short ([`super::limits`]). Seats tell.
+//! - Under pressure, that is while a connection waits for a place, deadlines are short ([`super::limits`]). Seats tell.
 //!
 //! Many launchers behind one address are not slowed down by that: its share is as many handshakes as one machine can do
-//! at once, what waits is in order of arrival, and nobody is turned away who gets on with it.
+//! at once, what waits is in order of arrival, and no connection is turned away that gets on with it.
 
 #[cfg(test)]
 mod tests;
@@ -156,7 +156,7 @@ impl Seat {
         let mut pressure = self.gate.pressure.subscribe();
         async move {
             if pressure.wait_for(|is_there| *is_there).await.is_err() {
-                // There is nobody left who could press.
+                // No connection is left that could press.
                 std::future::pending().await
             }
         }

@@ -204,7 +204,7 @@ async fn establish(tcp: Timed, acceptor: &Acceptor) -> Result<Established, Hands
         require_binding,
     } = acceptor;
     let mut stream = accept_tls(tcp, tls, limits).await?;
-    // Whoever TLS let in is told in its own encoding if its certificate will not do, which its CONNECT shows first.
+    // A peer that TLS let in is told in its own encoding if its certificate will not do, which its CONNECT shows first.
     let identity = identity_of(&stream);
     let mut decoder = Decoder::server(Limits {
         max_payload_len: limits.max_payload,

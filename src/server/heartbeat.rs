@@ -36,7 +36,7 @@ pub(super) async fn beat(hub: Arc<Hub>) {
     }
 }
 
-/// Where standard error is gone there is nobody to read it, which harms nothing else.
+/// Where standard error is gone there is no reader, which harms nothing else.
 fn say(time: &str, text: &str) {
     let _ = writeln!(std::io::stderr(), "{time} {text}");
 }

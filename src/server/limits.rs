@@ -64,10 +64,10 @@ pub const CONTROLLER_BUDGET: usize = 4 * 1024 * 1024;
 pub const LAUNCHER_BUDGET: usize = 256 * 1024;
 
 /// Bytes that may be queued for an operator because of what others do: some 40 000 placements. They are charged to
-/// nobody, so that nobody waits for an operator; one that is further behind is disconnected.
+/// nobody, so that no peer waits for an operator; one that is further behind is disconnected.
 pub const MAX_UNCHARGED_OPERATOR: usize = 16 * 1024 * 1024;
 
-/// Bytes that may be queued for a controller that has stalled, charged to nobody any more, and answers that nobody in
+/// Bytes that may be queued for a controller that has stalled, charged to no sender any more, and answers that no one in
 /// particular caused. Beyond it is disconnected. 150 000 nodes lost at once, or 1 000 STATS of 200 instances.
 pub const MAX_UNCHARGED_CONTROLLER: usize = 64 * 1024 * 1024;
 

@@ -1,4 +1,4 @@
-//! What the store holds on its way to the core: opened at start, its STARTs read anew. How it is kept is `store`'s part.
+//! What the store holds on its way to the core: opened at start, its STARTs read again. How it is kept is `store`'s part.
 
 use std::io;
 use std::path::Path;

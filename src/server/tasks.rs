@@ -1,4 +1,4 @@
-//! The daemon's tasks, watched: one that ends though nobody asked it to takes the daemon down with an error, because
+//! The daemon's tasks, watched: one that ends without being asked to takes the daemon down with an error, because
 //! without it the daemon would only look alive.
 //!
 //! Tasks of single connections are not among them: a panic there ends that connection alone ([`caught`]).
@@ -86,7 +86,7 @@ pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String
     .await
 }
 
-/// Waits until somebody says why something has failed; for ever if there is nobody left who could.
+/// Waits until a task says why something has failed; for ever if no task is left that could.
 pub(crate) async fn told(mut failure: watch::Receiver<Option<String>>) -> String {
     let said = failure.wait_for(Option::is_some).await;
     match said.ok().and_then(|why| why.clone()) {

@@ -71,7 +71,7 @@ async fn what_listens_and_is_no_scheduler_is_told_from_one() {
         let answering = tokio::spawn(async move {
             loop {
                 let (mut stream, _) = other.accept().await.unwrap();
-                // Whoever has hung up already hears nothing.
+                // A client that has hung up already hears nothing.
                 let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1024]).await;
                 let _ = stream.write_all(says.as_bytes()).await;
             }

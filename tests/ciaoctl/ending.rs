@@ -230,7 +230,7 @@ async fn all_or_those_selected_are_deleted_once_it_is_sure_that_they_are_meant()
         let scheduler = Scheduler::playing(answer_queries).await;
         for command in ["delete", "stop"] {
             let args = [&[command][..], options].concat();
-            // There is nobody to ask.
+            // There is no terminal to ask at.
             let ran = scheduler.ctl(&args).await;
             if expected.is_empty() {
                 assert_eq!((ran.code, &*ran.out), (Some(0), ""), "{ran:?}");

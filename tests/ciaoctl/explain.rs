@@ -319,11 +319,11 @@ async fn each_file_is_explained_and_the_standard_input_too() {
 
 #[tokio::test]
 async fn a_bad_expression_is_refused_with_its_column_before_anybody_is_asked() {
-    let nobody = "127.0.0.1:9";
+    let unused = "127.0.0.1:9";
     let line = [
         "run",
         "--server",
-        nobody,
+        unused,
         "--mem",
         "1",
         "--cpus",
@@ -341,7 +341,7 @@ async fn a_bad_expression_is_refused_with_its_column_before_anybody_is_asked() {
     let file = directory.path().join("a.yaml");
     std::fs::write(&file, "start:\n  scheduling:\n    require: [zone =]\n").unwrap();
     let file = file.display().to_string();
-    let ran = Ran::from(output(ciaoctl(&["explain", "--server", nobody, &file])).await);
+    let ran = Ran::from(output(ciaoctl(&["explain", "--server", unused, &file])).await);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("start.scheduling.require[0]"), "{ran:?}");
     assert!(ran.err.contains("column 7"), "{ran:?}");
@@ -349,7 +349,7 @@ async fn a_bad_expression_is_refused_with_its_column_before_anybody_is_asked() {
     let line = [
         "run",
         "--server",
-        nobody,
+        unused,
         "--mem",
         "1",
         "--cpus",

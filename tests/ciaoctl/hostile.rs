@@ -190,7 +190,7 @@ fn events() -> Vec<(Kind, Vec<u8>)> {
     ]
 }
 
-/// The characters in a program's output that are orders to whoever reads it; line ends are its own.
+/// The characters in a program's output that are orders to a terminal; line ends are its own.
 fn orders(text: &str) -> Vec<char> {
     let is_order = |c: &char| {
         *c != '\n' && (c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2028}'))

@@ -14,7 +14,7 @@ use crate::scheduler::{Peers, Ran, Scheduler, answer, ciaoctl, instance, node};
 use crate::site::{Site, output};
 use crate::words::{instance as instance_number, start_of};
 
-/// Forwards launchers' STATS to whoever drives, and STARTs to the launchers in turn, except that `fate` decides otherwise.
+/// Forwards launchers' STATS to the driver, and STARTs to the launchers in turn, except that `fate` decides otherwise.
 fn broker(
     fate: impl Fn(usize) -> Fate + Send + 'static,
 ) -> impl FnMut(&mut Peers, usize, &Frame) + Send + 'static {
@@ -48,7 +48,7 @@ fn broker(
     }
 }
 
-/// Says that nobody else is there.
+/// Says that no other client or node is connected.
 fn vacant(peers: &Peers, from: usize, query: &Frame) {
     peers.send(from, Kind::QUERY_RESULT, answer(query, &[], &[], 10));
 }
@@ -201,7 +201,7 @@ async fn launchers_that_are_cut_are_told_from_those_that_stay() {
     assert_eq!(
         ran.code,
         Some(1),
-        "nobody said that the dead launcher's STARTs failed: {ran:?}"
+        "no report that the dead launcher's STARTs failed: {ran:?}"
     );
     let json = ran.json();
     for (key, value) in [

@@ -266,7 +266,7 @@ impl Inbound {
     }
 }
 
-/// Writes CONNECTED, then whatever is queued, until the queue is let go.
+/// Writes CONNECTED, then whatever is queued, until the queue is dropped.
 async fn write(
     mut writer: WriteHalf<TlsStream<TcpStream>>,
     encoding: Encoding,

@@ -21,7 +21,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::site::{Daemon, Site, within};
 
-/// A frame type that the protocol does not have: the scheduler answers InvalidFrameType to whoever sends it.
+/// A frame type that the protocol does not have: the scheduler answers InvalidFrameType to its sender.
 pub(crate) const NO_SUCH_TYPE: Kind = Kind::new(9, 0);
 
 /// What a peer that does not read lets the kernel take in for it, in bytes: little, so that the scheduler notices soon,
@@ -297,7 +297,7 @@ impl Peer {
     }
 
     /// Waits until the scheduler has handled everything sent so far, and makes sure that it has sent nothing to this
-    /// peer meanwhile: the answer to a frame of a type that nobody knows must be the next thing that comes.
+    /// peer meanwhile: the answer to a frame of an unknown type must be the next thing that comes.
     pub(crate) async fn nothing_else(&mut self) {
         self.send(NO_SUCH_TYPE, "").await;
         self.expect(Kind::INVALID_FRAME_TYPE).await;

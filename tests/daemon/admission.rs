@@ -125,11 +125,11 @@ async fn a_role_that_the_certificate_does_not_grant_is_refused_for_good() {
 async fn role_0_is_refused() {
     let (site, daemon) = Site::running().await;
     for encoding in ENCODINGS {
-        let nobody = Dialer {
+        let stranger = Dialer {
             role: Role::default(),
             ..site.dialer(&daemon, Role::AGENT, encoding)
         };
-        assert_eq!(nobody.refusal().await, Kind::CONNECTION_ABORTED);
+        assert_eq!(stranger.refusal().await, Kind::CONNECTION_ABORTED);
     }
 }
 

@@ -35,7 +35,7 @@ async fn a_certificate_without_the_schedulers_role_is_refused() {
 #[tokio::test]
 async fn peers_that_never_close_their_side_do_not_hold_up_the_end() {
     let site = Site::new();
-    // Nobody's side is waited for until here: the end would come with the drain's deadline, and a warning.
+    // Neither side is waited for until here: the end would come with the drain's deadline, and a warning.
     let mut daemon = site.start(&["--stall-time", "60s"]).await;
     let mut controller = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
     let mut node = site.connect(&daemon, Role::AGENT, Encoding::Gob).await;

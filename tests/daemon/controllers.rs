@@ -259,15 +259,15 @@ async fn what_cannot_be_read_is_answered_in_the_words_of_its_kind() {
 async fn commands_for_a_node_that_is_not_there_are_answered() {
     let (site, daemon) = Site::running().await;
     let mut gob = site.connect(&daemon, Role::CONTROLLER, Encoding::Gob).await;
-    let nobody = proto_frames::Uuid::from_u128(0xdead);
-    gob.send(Kind::DELETE, delete(instance(1), nobody)).await;
+    let unknown = proto_frames::Uuid::from_u128(0xdead);
+    gob.send(Kind::DELETE, delete(instance(1), unknown)).await;
     let failure = gob.expect(Kind::DELETE_FAILURE).await;
     assert!(
         failure
             .payload
             .ends_with(b"reason: no_instance\n".as_slice())
     );
-    gob.send(Kind::ATTACH_VOLUME, attach_volume(instance(1), nobody))
+    gob.send(Kind::ATTACH_VOLUME, attach_volume(instance(1), unknown))
         .await;
     let failure = gob.expect(Kind::ATTACH_VOLUME_FAILURE).await;
     assert!(
@@ -278,7 +278,7 @@ async fn commands_for_a_node_that_is_not_there_are_answered() {
     gob.nothing_else().await;
 
     let mut operator = site.operator(&daemon).await;
-    let payload = format!("evacuate:\n  workload_agent_uuid: {nobody}\n");
+    let payload = format!("evacuate:\n  workload_agent_uuid: {unknown}\n");
     operator.send(Kind::EVACUATE, payload).await;
     assert_eq!(
         operator.expect_refused().await.reason,

@@ -1,4 +1,4 @@
-//! What a launcher says of an instance that another node has reaches nobody: neither a controller that speaks gob, as the
+//! What a launcher says of an instance that another node has reaches no controller: neither one that speaks gob, as the
 //! original's do, nor a native one, nor an operator.
 
 use bytes::Bytes;

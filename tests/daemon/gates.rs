@@ -11,7 +11,7 @@ use crate::site::{Daemon, Site, within};
 /// The first byte of a TLS record that holds a handshake message.
 const RECORD_OF_HANDSHAKE: u8 = 22;
 
-/// Longer than any test: whoever is let in was not let in because time passed.
+/// Longer than any test: what is let in was not let in because time passed.
 const NEVER: [&str; 4] = ["--tls-deadline", "1h", "--connect-deadline", "1h"];
 
 fn flags<'a>(limits: &[&'a str]) -> Vec<&'a str> {

@@ -1,4 +1,4 @@
-//! Peers that send nothing, too much, or nonsense: they are cut off, and nobody else notices.
+//! Peers that send nothing, too much, or nonsense: they are cut off, and no other peer notices.
 
 use proto_frames::payload::{Payload, Standing, StartFailure};
 use proto_frames::{Encoding, Kind, Role};
@@ -247,7 +247,7 @@ async fn more_connections_than_allowed_wait_until_there_is_room() {
         async move { dialer.connect().await }
     });
     still_works(&mut master, &mut node, 1).await;
-    assert!(!third.is_finished(), "nobody is turned away, nobody let in");
+    assert!(!third.is_finished(), "none is turned away, none let in");
     let gone = node.uuid;
     node.close().await;
     let third = within(third).await.unwrap();

@@ -1,4 +1,4 @@
-//! Files that are nobody else's business: the state directory, and private keys.
+//! Files that are private: the state directory, and private keys.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

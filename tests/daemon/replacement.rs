@@ -1,4 +1,4 @@
-//! One live session per UUID and role: a newer connection takes the older one's place, and nobody else notices.
+//! One live session per UUID and role: a newer connection takes the older one's place, and no other peer notices.
 
 use std::collections::HashSet;
 

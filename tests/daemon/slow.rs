@@ -1,4 +1,4 @@
-//! Peers that do not read: they delay nobody else, memory stays bounded, and nothing is lost by it.
+//! Peers that do not read: they delay no other, memory stays bounded, and nothing is lost by it.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Peers whose texts are made to be obeyed: by a terminal that shows the log, by whoever reads it line by line, and by
+//! Peers whose texts are made to be obeyed: by a terminal that shows the log, by what reads it line by line, and by
 //! programs that take identifiers from a list.
 
 use proto_frames::Kind;

@@ -36,7 +36,7 @@ async fn a_start_as_json_reaches_its_launcher_as_block_yaml_and_is_answered_once
         assert_eq!(start.command[2], "echo \"[{\" # yes");
         assert!(
             text.contains("unknown:"),
-            "what nobody here knows is kept: {text}"
+            "what is not known here is kept: {text}"
         );
         node.stats(&[start.instance_uuid.parse().unwrap()]).await;
     });

@@ -1,4 +1,4 @@
-//! Hostile HTTP: each ends in a clear error, nobody else is held up, and the daemon goes on.
+//! Hostile HTTP: each ends in a clear error, no other is held up, and the daemon goes on.
 
 use proto_frames::Role;
 use tokio::io::AsyncWriteExt;

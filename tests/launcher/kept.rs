@@ -42,7 +42,7 @@ async fn what_is_stopped_deleted_or_evacuated_leaves_its_output_and_working_dire
         peer.answer().await;
         assert!(has_all(&world, &format!("{id}.1"), id));
     }
-    // It comes back, as after it made way for another.
+    // It comes back, as after it was preempted.
     begin(&world, &mut peer, "moved", 10).await;
     begin(&world, &mut peer, "evacuated", 10).await;
     let evacuate = Evacuate {

@@ -1,4 +1,4 @@
-//! Instances that may be started elsewhere when their node is lost: they end when the lease does, whoever is there to see
+//! Instances that may be started elsewhere when their node is lost: they end when the lease does, whichever process is left to see
 //! to it.
 
 use std::process::{Command, Stdio};
@@ -133,7 +133,7 @@ async fn a_supervisor_that_was_stopped_when_the_lease_ended_kills_when_it_goes_o
         tokio::time::Instant::now() > over
     })
     .await;
-    assert!(runs(under), "nobody was there");
+    assert!(runs(under), "no process was left");
     kill_process(supervisor, Signal::CONT).unwrap();
     until("its end", || !runs(under)).await;
 }
@@ -208,7 +208,7 @@ async fn a_workload_with_more_output_than_can_be_copied_in_time_ends_with_its_le
     let (world, launcher, mut peer) = World::connected(&[LEASE]).await;
     peer.renews = true;
     peer.reports(1).await;
-    // Nobody ever reads from the pipe, which stands where the older output would.
+    // Nothing ever reads from the pipe, which stands where the older output would.
     let script = "cd $CIAO_INSTANCE_DIR; mkfifo output.log.1; echo $$ > pid; \
         truncate -s 10G output.log; exec sleep 1000";
     peer.start(&leased("a", script)).await;

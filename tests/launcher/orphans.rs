@@ -18,7 +18,7 @@ const FAMILY: &str = "env -i sh -c 'echo $$; exec sleep 1000' & \
 const DAEMON: &str =
     "exec env -i setsid bash -c 'echo $$; exec 60>&- >/dev/null 2>&1; sleep 1000' & wait";
 
-/// Processes that a test that fails leaves to nobody.
+/// Processes that a failed test leaves behind.
 struct Family(Vec<Pid>);
 
 impl Family {

@@ -73,7 +73,7 @@ impl Volume {
         fs::remove_file(self.ballast()).unwrap();
     }
 
-    /// Has nothing be written by whoever opens a file from now on, until [`Volume::make_writable`].
+    /// Refuses writes to files that are opened from now on, until [`Volume::make_writable`].
     pub(crate) fn make_read_only(&self) {
         self.mounted("mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"");
     }

@@ -22,7 +22,7 @@ async fn what_was_queued_before_the_close_arrives_although_the_scheduler_is_talk
     let sender = link.sender.clone();
     drop(link);
     let script = async {
-        // Bytes that nobody will read: a socket closed over them would be reset, and take the last frames with it.
+        // Bytes that will not be read: a socket closed over them would be reset, and take the last frames with it.
         accepted.send(Message::Frame(numbered(0, 64 * 1024))).await;
         for i in 0..COUNT {
             assert_eq!(number(&accepted.frame().await), i);

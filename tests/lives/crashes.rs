@@ -74,7 +74,7 @@ async fn a_torn_store_is_set_aside_and_the_scheduler_starts_with_what_runs() {
     let warned = cluster.scheduler().logged("store.redb.damaged-").await;
     assert!(warned.contains("WARN"), "{warned}");
     cluster.until(&id, "running").await;
-    assert_eq!(cluster.queue().await, [""; 0], "nobody knows of it");
+    assert_eq!(cluster.queue().await, [""; 0], "no one knows of it");
     program.runs(1).await;
     let kept = std::fs::read_dir(cluster.site.path("state")).unwrap();
     let kept = kept.filter_map(|entry| entry.unwrap().file_name().into_string().ok());

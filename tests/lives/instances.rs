@@ -1,4 +1,4 @@
-//! What is known of an instance: that it is there already, what became of it, and that nobody here started it.
+//! What is known of an instance: that it is there already, what became of it, and that it was not started here.
 
 use proto_frames::Kind;
 use proto_frames::payload::{Payload, StartFailure, Topic};

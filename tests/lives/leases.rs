@@ -19,7 +19,7 @@ async fn what_a_dead_launcher_had_under_its_lease_ends_there_and_then_runs_elsew
     let (process, from) = leased.runs(1).await;
     let (spared, _) = plain.runs(1).await;
     cluster.kill_launcher("node-a").await;
-    // Its supervisor ends it; nobody else is there to do so. The lock that it holds tells if it is started too early.
+    // Its supervisor ends it; no other process is there to do so. The lock that it holds tells if it is started too early.
     let (_, to) = leased.runs(2).await;
     assert!(!runs(process));
     assert_ne!(from, to);

@@ -311,7 +311,7 @@ async fn rik_figures_and_ends_reach_every_controller_with_the_workers_identity()
             }
         }
     }
-    // Nobody asked for its end.
+    // Its end was not asked for.
     kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
     for controller in &mut controllers {
         let frame = controller.skip_to(Kind::INSTANCE_STOPPED).await;

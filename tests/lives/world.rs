@@ -69,7 +69,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The process that looks after an instance, by its files.
+/// The supervisor of an instance, by its files.
 fn supervisor_in(instance: &Path) -> Option<Pid> {
     let text = std::fs::read(instance.join("process.json")).ok()?;
     let file: serde_json::Value = serde_json::from_slice(&text).ok()?;
@@ -401,7 +401,7 @@ impl Look {
     }
 }
 
-/// Waits for a condition that needs nobody to be asked.
+/// Waits for a condition that needs no query.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let mut look = Look::new();
     while !condition() {

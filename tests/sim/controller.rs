@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// A controller connects anew without having lost its connection, which the scheduler ends then.
+    /// A controller connects again without having lost its connection, which the scheduler ends then.
     pub(crate) fn controller_connects_twice(&mut self, number: usize) {
         if self.controllers[number].link().is_some() {
             let link = self.open(Peer::Controller(number));

@@ -39,7 +39,7 @@ pub(crate) enum Fact {
         machine: usize,
         is_alive: bool,
     },
-    /// A frame that told a controller of this was lost, or there was nobody to be told.
+    /// A frame that told a controller of this was lost, or there was none to be told.
     Unheard { instance: u32 },
     /// The scheduler told the end of an instance on a machine that has this number there; of which, if that can be read.
     Told {
@@ -57,7 +57,7 @@ pub(crate) enum Fact {
     },
     /// The scheduler told that an instance waits in its queue.
     Queued { instance: u32 },
-    /// An instance that the scheduler looks after has come to another state.
+    /// An instance that the scheduler manages has come to another state.
     Turned { instance: u32, state: LifeState },
     /// The scheduler gave room to an instance, to be started or resumed, while others waited: what it asks for; how much
     /// room there was, without what it now holds; and who still waits that may run anywhere.

@@ -45,7 +45,7 @@ pub(crate) struct Lies {
     about: BTreeMap<u64, u32>,
     /// Those that were about another's instance when the scheduler got them.
     foreign: BTreeSet<u64>,
-    /// Those that were about an instance which nobody had, and so may be told, whenever they are said again.
+    /// Those that were about an instance which no node had, and so may be told, whenever they are said again.
     told: BTreeSet<u64>,
 }
 
@@ -204,7 +204,7 @@ impl World {
     }
 
     /// What a liar's frame is about, as the scheduler has it before it gets it. Whether it is to get it: what a launcher
-    /// lists that nobody has is its own from then on, and no lie.
+    /// lists that no node has is its own from then on, and no lie.
     pub(crate) fn see_lie(&mut self, frame: &Frame) -> bool {
         for lie in marks(&frame.payload) {
             let Some(&instance) = self.lies.about.get(&lie) else {

@@ -90,7 +90,7 @@ pub(crate) enum Pace {
     Runs,
     /// Frozen: it keeps its memory, and its vcpus are free for others.
     Frozen,
-    /// It was frozen, and goes on only to end: nobody took back its vcpus for that.
+    /// It was frozen, and goes on only to end: its vcpus were not claimed again for that.
     Ends,
 }
 
@@ -405,7 +405,7 @@ impl World {
         self.tell_launcher(at, exited);
     }
 
-    /// Everything on a machine ends at once, and nobody knows how.
+    /// Everything on a machine ends at once, and it is not known how.
     pub(crate) fn reboot(&mut self, at: usize) {
         self.note(format_args!("machine {at} reboots"));
         self.launcher_crashes(at);

@@ -9,7 +9,7 @@
 //! runs; at last everything is deleted, and nothing may be left anywhere. How to run more seeds, or one: see [`seeds`].
 //!
 //! To add an operation: a verb of [`world::World`], beside those of its subject, and a line in `plan::OPERATIONS`.
-//! To add a check: a file in `checks`, and its line in `checks::all`; what it has to see that nobody tells yet is a
+//! To add a check: a file in `checks`, and its line in `checks::all`; what it has to see that is not told yet is a
 //! [`facts::Fact`].
 
 mod agenda;

@@ -136,7 +136,7 @@ impl World {
                 has_room.insert(instance, to) == Some(to)
             }
             // Where it ends on its node while a START of it is on its way there, its room stays claimed for that START.
-            // Whoever has lost its room waits before it is given any while others wait.
+            // An instance that has lost its room waits before it is given any while others wait.
             (
                 LifeState::Running
                 | LifeState::Suspending
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// One that waits to be started and may run anywhere: of others nobody but the core can say whether room was theirs.
+    /// One that waits to be started and may run anywhere: of others only the core can say whether room was theirs.
     pub(crate) fn waiting(&self, row: &InstanceView) -> Option<Waiting> {
         let instance = names::instance_of(&row.instance_uuid)?;
         let is_tried = row.attempts.is_some_and(|attempts| attempts > 0);

@@ -57,7 +57,7 @@ pub(crate) fn run(seed: u64, measure: Measure) -> Sums {
 
 /// Lets everything come to rest.
 fn rest(world: &mut World, checks: &mut Checks) -> u64 {
-    /// What is under way may lead to more: an instance that made way makes others make way.
+    /// What is under way may lead to more: an instance that was preempted preempts others.
     const ROUNDS: usize = 3;
     let mut steps = pass(world, checks, world.settings.time_to_settle());
     for _ in 0..ROUNDS {
@@ -90,7 +90,7 @@ fn pass(world: &mut World, checks: &mut Checks, time: Duration) -> u64 {
 
 impl World {
     /// How long moves that are under way may still take: an UPDATE does not say how long its own may. And instances that
-    /// others make way for, which are on no machine meanwhile.
+    /// others are preempted for, which are on no machine meanwhile.
     fn time_under_way(&mut self) -> Duration {
         let under_way = self.under_way().into_iter();
         let longest = under_way.filter_map(|row| row.deadline_ms).max();

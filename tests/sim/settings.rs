@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     pub(crate) stop_grace: Duration,
     /// Whether the scheduler has a state directory.
     pub(crate) is_durable: bool,
-    /// Whether lower priorities make way.
+    /// Whether lower priorities are preempted.
     pub(crate) preemption: bool,
     /// Whether every instance may be moved.
     pub(crate) relocation: bool,

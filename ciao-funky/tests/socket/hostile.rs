@@ -1,4 +1,4 @@
-//! Clients that do what none should: clear errors, and nobody else notices.
+//! Clients that do what none should: clear errors, and no effect on others.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn a_command_may_come_in_pieces_and_end_in_three_ways() {
     for (n, end) in ["\n", "\nNew: ignored", ""].into_iter().enumerate() {
         let mut stream = world.connect().await;
         for byte in format!("New: {task} priority: 0 args: x y{end}").bytes() {
-            // What follows the line end may find nobody there any more.
+            // What follows the line end may find the connection closed.
             if stream.write_all(&[byte]).await.is_err() {
                 break;
             }

@@ -164,13 +164,13 @@ async fn ps_prints_what_there_is() {
     let json = ps(&["-json"]).await.stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["nodes"][0]["node"], 1);
-    let nobody = world.socket();
+    let unused = world.socket();
     world.stop_funky().await;
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_ciao-funky"));
     let refused = command
         .arg("ps")
         .arg("-socket")
-        .arg(nobody)
+        .arg(unused)
         .output()
         .await
         .unwrap();

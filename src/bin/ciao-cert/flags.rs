@@ -49,7 +49,7 @@ pub(crate) struct Cli {
         conflicts_with = "dump"
     )]
     pub(crate) anchor_cert: Option<PathBuf>,
-    /// Make the certificate of the anchor in this file anew, for the same key, names and roles: what it has signed stays
+    /// Replace the certificate of the anchor in this file by a new one for the same key, names and roles: what it has signed stays
     /// valid. Peers need the new CA file where the scheduler presents the anchor.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["anchor", "anchor_cert", "all", "dump", "node", "role", "host", "ip", "email", "organization", "uuid", "original_shape", "certificates"])]
     pub(crate) renew: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub(crate) struct Cli {
     /// Days the certificate is valid, but no longer than its anchor.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub(crate) days: u32,
-    /// Bind the certificate to this UUID: only the peer with this UUID may use it, and nobody else may claim the UUID.
+    /// Bind the certificate to this UUID: only the peer with this UUID may use it, and no other peer may claim the UUID.
     #[arg(long, value_name = "UUID")]
     pub(crate) uuid: Option<Uuid>,
     /// Kind of private key.

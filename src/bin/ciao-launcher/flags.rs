@@ -27,7 +27,7 @@ const MAX_COUNT: u32 = 50_000;
 /// Fewest reports in the time of a lease: two may be lost, or late.
 const MIN_LEASE_REPORTS: u32 = 3;
 
-/// Reports in the time of a lease that nobody chose, as with the default interval.
+/// Reports in the time of a lease that was not chosen, as with the default interval.
 const DEFAULT_LEASE_REPORTS: u32 = 5;
 
 /// Roles that a launcher can have.

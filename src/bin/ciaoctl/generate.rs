@@ -77,7 +77,7 @@ fn generate(
     })
 }
 
-/// Sees that nobody else is there: simulated nodes have room for everything and carry nothing out.
+/// Sees that no other client or node is connected: simulated nodes have room for everything and carry nothing out.
 async fn check_vacant(target: &LoadTarget, global: &GlobalArgs) -> Result<(), GenerateError> {
     let config = ClientConfig {
         cert: cert_file(&target.certs, "Controller"),

@@ -11,7 +11,7 @@ const MAX_ANSWER_LEN: u64 = 64;
 /// Says what is about to happen and asks whether it is to, where there is somebody to ask.
 ///
 /// # Errors
-/// [`CommandError::Usage`]: it is not to, or there is nobody to ask.
+/// [`CommandError::Usage`]: it is not to, or there is no terminal to ask at.
 pub(super) async fn confirm(context: &mut Context<'_>, what: &str) -> Result<(), CommandError> {
     if !std::io::stdin().is_terminal() {
         let advice = format!("{what}; say --yes if that is meant");

@@ -315,7 +315,7 @@ impl Target {
         }
     }
 
-    /// The node that is asked. What waits has none: a DELETE must name one all the same, so that it names nobody's.
+    /// The node that is asked. What waits has none: a DELETE must name one all the same, so that it names the node of none.
     fn asked_node(&self) -> String {
         if self.node_uuid.is_empty() {
             return Uuid::nil().to_string();

@@ -254,7 +254,7 @@ pub fn request(name: String, start: Start) -> Result<StartRequest, CommandError>
         ..start
     };
     let payload = start.encode();
-    // Without the place: it is one in a text that nobody wrote.
+    // Without the place: it is one in a text that was generated.
     Start::decode(&payload)
         .map_err(|error| CommandError::Usage(format!("{}: {}", error.key, error.fault)))?;
     Ok(StartRequest {

@@ -11,7 +11,7 @@ use crate::ctl::exit::Exit;
 use crate::ctl::hosts::Hosts;
 use crate::printable::Printable;
 
-/// Prints events until the connection ends, nobody reads on, or `--count` of them were printed.
+/// Prints events until the connection ends, the reader is gone, or `--count` of them were printed.
 ///
 /// # Errors
 /// [`CommandError`].

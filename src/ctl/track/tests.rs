@@ -141,7 +141,7 @@ fn an_instance_that_the_scheduler_forgot_has_vanished() {
     assert_eq!(
         changed.len(),
         1,
-        "i2 was not placed yet, so nobody need know it"
+        "i2 was not placed yet, so no one need know it"
     );
     assert_eq!(changed[0].stage, Stage::Vanished);
     assert!(

@@ -7,9 +7,9 @@
 //! scheduler                                                               41 and 42 are heard ── on disk
 //! ```
 //! Each end has a number, and stands in the record of its instance until EndsRecorded names that number or a later one. On
-//! a connection they are told in the order of their numbers, so that whoever has heard of one has heard of all before it:
+//! a connection they are told in the order of their numbers, so that a scheduler that has heard of one has heard of all before it:
 //! at once in a frame of its own (InstanceStopped, InstanceDeleted, StartFailure) where nothing older is left to tell, and
-//! in every STATS until it is on record. Whoever hears of one number twice has heard of one end.
+//! in every STATS until it is on record. A number that is heard twice is one end.
 //!
 //! A scheduler that does not say in CONNECTED that it records ends gets the frames alone, without numbers. An end counts as
 //! told to it once the socket has taken its frame and a report after it ([`super::Input::Written`]).
@@ -47,7 +47,7 @@ const MAX_UNWRITTEN_REPORTS: usize = 64;
 /// What the ends on a node are numbered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbering {
-    /// Whose numbers they are: kept with the node's state, and drawn anew where that was lost.
+    /// Whose numbers they are: kept with the node's state, and drawn again where that was lost.
     pub incarnation: Uuid,
     /// The number before the first: above all that launchers with the same incarnation gave before.
     pub after: u64,
@@ -336,7 +336,7 @@ impl Agent {
         is_up && !self.records_ends() && self.ends.len() > 0
     }
 
-    /// Lets go of ends that need not be told any more, and of instances of which nothing else is left.
+    /// Forgets ends that need not be reported any more, and of instances of which nothing else is left.
     fn recorded(&mut self, numbers: &[u64]) {
         for seq in numbers {
             let Some(unrecorded) = self.ends.unrecorded.remove(seq) else {
@@ -385,7 +385,7 @@ pub(super) struct Reported {
     pub(super) rows: Vec<InstanceEnd>,
 }
 
-/// The frame that tells an end. A START's failure is told as such only once: whoever was told of the instance by a STATS
+/// The frame that tells an end. A START's failure is told as such only once: a scheduler that was told of the instance by a STATS
 /// in between hears that it is gone.
 fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
     let instance_uuid = instance.to_owned();

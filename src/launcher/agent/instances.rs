@@ -67,7 +67,7 @@ pub(super) enum State {
     Suspending,
     /// Frozen.
     Suspended,
-    /// Being let go on.
+    /// Being continued.
     Resuming,
     /// To end.
     Stopping {
@@ -252,7 +252,7 @@ impl Agent {
         }
     }
 
-    /// The failure is an end like any other: whoever gave the START hears of it also where this connection is lost.
+    /// The failure is an end like any other: the sender of the START hears of it also where this connection is lost.
     fn could_not_start(&mut self, now: Instant, id: &str, failure: StartFailure) {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = State::Gone {

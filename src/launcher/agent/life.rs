@@ -226,7 +226,7 @@ impl Agent {
         self.report_soon(now);
     }
 
-    /// Has what a launcher before this one began with the instance done again: nobody knows whether it was.
+    /// Has what a launcher before this one began with the instance done again: it is not known whether it was.
     pub(super) fn take_up_change(&mut self, id: &str) {
         let Some(instance) = self.instances.get(id) else {
             return;

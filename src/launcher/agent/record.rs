@@ -167,7 +167,7 @@ impl Agent {
             Found::NeverRan => self.exited(now, &id, None),
             Found::Ended(code) => self.exited(now, &id, *code),
             Found::Running => match record.stage {
-                // Again: nobody knows whether its processes were asked before.
+                // Again: it is not known whether its processes were asked before.
                 Stage::Stopping(outcome) => self.terminate(now, &id, outcome),
                 _ => {
                     self.persist(&id);

@@ -82,7 +82,7 @@ fn enter(working_dir: &Path, dir: &InstanceDir) -> Result<(), Obstacle> {
     std::env::set_current_dir(working_dir).map_err(failed)
 }
 
-/// Has this process end with its supervisor, so that nothing runs on that nobody watches.
+/// Has this process end with its supervisor, so that nothing runs on unwatched.
 fn end_with_supervisor(dir: &InstanceDir) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot follow the supervisor: {error}");
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;

@@ -1,7 +1,7 @@
 //! The output file of a workload, kept within its limit beside the loop that obeys.
 //!
 //! What a workload makes of the file is its own affair: it may be sparse and terabytes long, grow while it is copied, be
-//! replaced by a pipe that nobody reads. So the copy is made in a thread of its own, is never longer than
+//! replaced by a pipe without a reader. So the copy is made in a thread of its own, is never longer than
 //! [`MAX_OUTPUT_BYTES`], and opens nothing that could block.
 //!
 //! The file is copied and then truncated, not renamed: the workload holds it open, and writes on at the new end because it
@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 
 use super::super::files::{InstanceDir, careful};
 
-/// Size at which the output file becomes the older output and starts anew: with the older one and what comes between
+/// Size at which the output file becomes the older output and starts again: with the older one and what comes between
 /// two looks, an instance's output takes little more than twice this.
 pub const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -41,7 +41,7 @@ impl Output {
         }
     }
 
-    /// As [`Output::limit`], once nobody writes any more and nobody has to be obeyed; returns when it is done.
+    /// As [`Output::limit`], once there is no writer any more and no command to carry out; returns when it is done.
     pub(super) fn finish(mut self) {
         let copy = self.copy.take();
         copy.into_iter().for_each(|copy| drop(copy.join()));

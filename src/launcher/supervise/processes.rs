@@ -1,4 +1,4 @@
-//! Every process of an instance at once, seen from its supervisor: stopped, let go on, limited, killed.
+//! Every process of an instance at once, seen from its supervisor: stopped, continued, limited, killed.
 //!
 //! With a cgroup the kernel does it. Without, it is done process by process, again and again until a look finds nothing
 //! left to do: a process that forks while it is looked for has a child that the next look finds. A process that has been
@@ -90,7 +90,7 @@ impl Processes {
         signal_each(Signal::KILL);
     }
 
-    /// Lets go of what was made for them; they are gone.
+    /// Removes what was made for them; they are gone.
     pub(super) async fn gone(&self) {
         if let Some(group) = &self.group {
             group.remove().await;

@@ -60,7 +60,7 @@ struct State {
 enum Receiver {
     #[default]
     Listening,
-    /// What is received from now on interests nobody.
+    /// What is received from now on is dropped.
     Gone,
 }
 
@@ -232,7 +232,7 @@ impl Pumped {
 }
 
 impl Drop for Pumped {
-    /// A link whose task was cut short, by a panic for one, has ended as well: nobody waits for it for ever.
+    /// A link whose task was cut short, by a panic for one, has ended as well: no task waits for it for ever.
     fn drop(&mut self) {
         self.end("internal error: its task has ended".to_owned());
     }

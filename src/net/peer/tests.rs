@@ -92,7 +92,7 @@ async fn a_peer_that_reads_a_byte_now_and_then_is_given_up_and_stalls_once() {
 }
 
 impl Socket for DuplexStream {
-    /// Whoever polls it is told at once: there is never more to know.
+    /// A poll is answered at once: there is never more to know.
     fn readiness(&self) -> Readiness {
         Readiness::default()
     }

@@ -142,7 +142,7 @@ impl ChainVerifier {
 }
 
 impl ClientCertVerifier for PeerVerifier {
-    /// None: with hints, a client whose certificate does not match them sends none at all, and nobody learns why it
+    /// None: with hints, a client whose certificate does not match them sends none at all, and neither side learns why it
     /// was refused.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]

@@ -2,7 +2,7 @@
 //! read.
 //!
 //! A launcher that adds to a long queue is not read from until that queue is shorter ([`crate::net::outbox::LONG_QUEUE`]).
-//! Nobody waits for a listener. What is queued for an operator because of what others do is charged to nobody, what is
+//! No peer waits for a listener. What is queued for an operator because of what others do is charged to no sender, what is
 //! queued for a launcher or controller that has stalled no longer. Memory is bounded all the same: by disconnecting
 //! operators and controllers beyond a number of uncharged bytes, and by leaving charges beyond it with launchers, on
 //! which nothing is placed meanwhile.
@@ -69,7 +69,7 @@ impl PeerState {
         self.role.intersects(LISTENER) && !self.role.contains(Role::CONTROLLER)
     }
 
-    /// Bytes that may be queued for it charged to nobody, and whether it is disconnected beyond that.
+    /// Bytes that may be queued for it and are charged to no sender, and whether it is disconnected beyond that.
     fn max_uncharged(&self) -> (usize, bool) {
         if self.is_listener() {
             (MAX_UNCHARGED_OPERATOR, true)
@@ -149,7 +149,7 @@ impl Hub {
         }
     }
 
-    /// Whose reading waits until this message has left: its causer's, or nobody's.
+    /// Whose reading waits until this message has left: its causer's, or no peer's.
     fn charge(
         &self,
         turn: &Turn<'_>,
@@ -329,7 +329,7 @@ impl Hub {
     }
 
     /// Whether what a peer does not read is read by others: a controller's reports by other controllers, and what is
-    /// meant for a node or an operator by nobody, but no burst of many senders is.
+    /// charged to no sender and meant for a node or an operator, but no burst of many senders is.
     fn others_than(&self, peer: &PeerState) -> Others {
         let reads = |other: &PeerState| {
             other.role.contains(Role::CONTROLLER)
@@ -379,7 +379,7 @@ impl Hub {
     }
 }
 
-/// Why a peer is disconnected for which too much waits: so many bytes that are charged to nobody.
+/// Why a peer is disconnected for which too much waits: so many bytes that are charged to no sender.
 enum TooMuch {
     /// Its connection takes nothing.
     Stalled(usize),

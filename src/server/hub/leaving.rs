@@ -57,7 +57,7 @@ impl Hub {
         self.close_store(STORE_DEADLINE).await;
     }
 
-    /// Nobody is read from, nothing is placed any more, and what is queued for nodes is finished.
+    /// No peer is read from, nothing is placed any more, and what is queued for nodes is finished.
     pub(in crate::server) fn begin_shutdown(&self) {
         self.turn(None, |turn, scheduler| {
             self.shutting_down.store(true, Ordering::SeqCst);

@@ -301,7 +301,7 @@ fn a_node_that_trickles_does_not_collect_bytes_without_bound() {
             count += 1;
         }
         node.flow(&hub, Flow::Stalled);
-        assert!(master.may_be_read(), "a stalled node holds nobody back");
+        assert!(master.may_be_read(), "a stalled node holds no peer back");
         node.flow(&hub, Flow::Moving);
     }
     let queued = node.state.outbox.bytes();

@@ -35,7 +35,7 @@ pub(super) const MAX_NAMED: usize = 16_384;
 /// Whom a line is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) enum Who {
-    /// Nobody in particular.
+    /// No peer in particular.
     Nobody,
     /// A peer that is, or was, connected.
     Peer(Uuid),

@@ -66,7 +66,7 @@ fn contents(directory: &Path) -> Vec<(RecordKey, Record)> {
     Opened::open(directory).unwrap().records
 }
 
-/// A store that tells nobody of its commits.
+/// A store whose commits are not reported.
 fn open(directory: &Path) -> Store {
     Opened::open(directory).unwrap().start(|_| {}).unwrap()
 }
@@ -179,7 +179,7 @@ fn two_processes_do_not_share_a_store() {
 #[test]
 fn a_store_that_the_system_does_not_let_be_used_stops_the_start() {
     let directory = tempfile::tempdir().unwrap();
-    // Nobody, not even the superuser, opens a directory as a file.
+    // No process, not even the superuser's, opens a directory as a file.
     std::fs::create_dir(directory.path().join(STORE_FILE)).unwrap();
     let error = Opened::open(directory.path()).unwrap_err();
     assert!(error.to_string().starts_with("store.redb: "), "{error}");

@@ -2,7 +2,7 @@
 //! UPDATE. One of which nothing has changed leaves as the very bytes that came. Likewise a DELETE that goes to another node
 //! than it names.
 //!
-//! Original launchers and unknown keys are why the text is edited rather than written anew from what was read. By its
+//! Original launchers and unknown keys are why the text is edited rather than written again from what was read. By its
 //! looks first ([`crate::edit`]), which leaves every other byte alone; what reads back as something else is written from
 //! the parsed document instead, with everything that is in it.
 
@@ -110,7 +110,7 @@ fn in_whole_gib(disk_mib: i64) -> i64 {
     disk_mib / MIB_PER_GIB + i64::from(disk_mib % MIB_PER_GIB > 0)
 }
 
-/// Names that are asked for no more stay with 0: that they were there is no reason to write the document anew.
+/// Names that are asked for no more stay with 0: that they were there is no reason to write the document again.
 fn set_resources(scheduling: &mut Option<Scheduling>, demand: &Demand) {
     if demand.resources.is_empty() && scheduling.is_none() {
         return;
@@ -153,7 +153,7 @@ fn by_looks(payload: &Bytes, before: &Start, wanted: &Start) -> Option<Bytes> {
     Some(text)
 }
 
-/// The first document written anew from what is in it, with what is wanted; the others as they are.
+/// The first document written again from what is in it, with what is wanted; the others as they are.
 fn by_value(payload: &Bytes, wanted: &Start) -> Option<Bytes> {
     let document = first_document(payload, SMALL).ok()?;
     let mut root: Value = serde_yaml::from_slice(document).ok()?;

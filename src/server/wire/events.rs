@@ -42,7 +42,7 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
     })
 }
 
-/// What a launcher said, carried on. It was read once before it came here; what cannot be read is told to nobody.
+/// What a launcher said, carried on. It was read once before it came here; what cannot be read is dropped.
 fn carried<V: EventVisitor>(frame: &Frame, visitor: V) -> Option<V::Out> {
     let payload = &frame.payload[..];
     Some(match frame.kind {

@@ -77,7 +77,7 @@ fn controllers_know(world: &World, runs: &Runs) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a controller knows what runs. Of an instance that was started anew while its node was lost, which is its
+/// Whether a controller knows what runs. Of an instance that was started again while its node was lost, which is its
 /// controller's decision, two copies may run: the controllers are told of the one that the scheduler takes for it, as of
 /// any instance that a node lists and another has.
 fn is_told(listed: &BTreeSet<(usize, u32)>, run: &BTreeSet<(usize, u32)>) -> bool {

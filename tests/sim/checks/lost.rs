@@ -15,9 +15,9 @@ use crate::world::World;
 /// said than what launchers said, and the end that the last of them told is told again by the next scheduler.
 #[derive(Default)]
 pub(super) struct Lost {
-    /// Instances that were listed, or told to wait, and of whose end nobody has been told since.
+    /// Instances that were listed, or told to wait, and of whose end no one has been told since.
     alive: BTreeSet<u32>,
-    /// How the scheduler says that those are that it looks after.
+    /// How the scheduler says that those are that it manages.
     states: BTreeMap<u32, LifeState>,
     /// Those that a crash has forgotten; the next scheduler tells their ends.
     forgotten: BTreeSet<u32>,
@@ -63,7 +63,7 @@ impl Check for Lost {
             .find(|&&it| !runs(it) && !waiting.contains(&it))
         {
             Some(instance) => Err(format!(
-                "{instance} was there, is gone, and nobody was told"
+                "{instance} was there, is gone, and no one was told"
             )),
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Whoever waits for room has its turn: higher priorities first, and of one priority those that came first.
+//! The queue is served in its order: higher priorities first, and of one priority those that came first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::observer;
 use crate::work::Amounts;
 use crate::world::World;
 
-/// Held against each other are those alone that may run anywhere: of others nobody but the core can say whether a room was
+/// Held against each other are those alone that may run anywhere: of others only the core can say whether a room was
 /// theirs. Among those of one priority only those count that ask for the same: a small one may go first where a big one
 /// does not fit, and the big one has the room reserved in the end.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(super) struct Order {
 
 impl Check for Order {
     fn name(&self) -> &'static str {
-        "whoever waits has its turn"
+        "the queue is served in order"
     }
 
     fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
@@ -110,7 +110,7 @@ impl Order {
 }
 
 #[test]
-fn who_is_given_room_is_held_against_who_waits() {
+fn what_is_given_room_is_held_against_what_waits() {
     let room = Amounts {
         mem: 10,
         vcpus: 2,
@@ -147,7 +147,7 @@ fn who_is_given_room_is_held_against_who_waits() {
 }
 
 #[test]
-fn of_what_ended_and_is_on_disk_nobody_says_when_it_came() {
+fn of_what_ended_and_is_on_disk_it_is_not_known_when_it_came() {
     let mut order = Order::default();
     let asked = Amounts::default();
     let turned = |instance, state| Fact::Turned { instance, state };

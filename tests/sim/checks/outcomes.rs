@@ -38,7 +38,7 @@ struct Book {
     placed: u32,
     began: u32,
     gone: u32,
-    /// Whether it may begin more than once for one START: it is looked after, and moves, makes way or is restarted.
+    /// Whether it may begin more than once for one START: it is managed, and moves, is preempted or is restarted.
     is_kept: bool,
     /// Whether a START was taken in of which nothing has come yet.
     is_open: bool,
@@ -139,7 +139,7 @@ impl Check for Outcomes {
                 return Err(format!("nothing came of {instance}: {book:?}"));
             }
             let came = book.failed + book.began + book.gone;
-            // Who lost the frame that said so has lost it; a scheduler tells nobody twice.
+            // Who lost the frame that said so has lost it; a scheduler tells no one twice.
             let is_known = self.heard.contains(instance) || self.unheard.contains(instance);
             // A time of waiting may be over at any moment, also just before this one.
             let came_at = self.came.get(instance);

@@ -65,7 +65,7 @@ impl World {
             unsent.len()
         ));
         for message in &unsent {
-            // It may be passed on, or said anew; what is heard is known from who hears it.
+            // It may be passed on, or said again; what is heard is known from who hears it.
             self.unheard(peer, &told(message));
         }
         self.lose_session(link);

@@ -1,5 +1,5 @@
 // An upload server with the wire habits of Funky's own: it knows nothing but the socket. A file is saved with the mode
-// that temporary files have, which nobody may run; the client has its answer before the scheduler has the task; and the
+// that temporary files have, which may not be executed; the client has its answer before the scheduler has the task; and the
 // socket gets one command without a line end and is closed without a look at what it may say.
 package main
 

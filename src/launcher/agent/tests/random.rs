@@ -124,7 +124,7 @@ impl Life {
         if self.leases.bool() {
             self.world.lease = Some(LEASES[self.leases.usize(..LEASES.len())]);
         }
-        // What the supervisors were just told happens; nobody hears that it has.
+        // What the supervisors were just told happens; no report of it leaves.
         while !self.unanswered.is_empty() {
             let pending = self.unanswered.remove(0);
             self.does(&pending);
@@ -256,7 +256,7 @@ impl Life {
         self.world.handle(input);
     }
 
-    /// Whether it was done before a restart, of which nobody heard: then it can be done again.
+    /// Whether it was done before a restart, of which no report left: then it can be done again.
     fn is_done(&self, pending: &Unanswered) -> bool {
         let is_so =
             |id: &String, of: &dyn Fn(&Process) -> bool| self.processes.get(id).is_some_and(of);

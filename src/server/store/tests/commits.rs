@@ -220,5 +220,5 @@ async fn a_writing_thread_that_panics_is_noticed() {
     orders.send(Ok(())).unwrap();
     let why = tokio::time::timeout(LONG, store.failure()).await;
     assert_eq!(why.expect("it is noticed"), "it panicked: injected");
-    assert!(store.close(LONG), "nobody waits for it");
+    assert!(store.close(LONG), "no caller waits for it");
 }
