@@ -144,8 +144,9 @@ impl Scheduler {
                 continue;
             }
             let lack = self.lack(key, &asked);
-            if lack.is_covered() && !self.cluster.nodes().node(key).is_on_offer() {
-                // It calls itself full for another reason, which nobody's making way is known to change.
+            // It fits as it is, and the queue gives it the room; or its node calls itself full for another reason, which is
+            // not known to change when something on it is preempted.
+            if lack.is_covered() {
                 continue;
             }
             let Some(plan) = cheapest(&lack, self.victims_on(key, priority, &mut left)) else {
