@@ -1,5 +1,7 @@
 //! Logs of all programs: glog's flags, as the original's deployments use them, mapped onto `tracing`.
 
+mod fields;
+
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -16,6 +18,7 @@ use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use self::fields::EventFirst;
 use crate::printable::{Printable, is_unprintable};
 
 /// Daily log files kept.
@@ -169,16 +172,21 @@ pub fn init(
     let (writer, logs) = file.unzip();
     tracing_subscriber::registry()
         .with(filter)
-        .with(writer.map(|writer| fmt::layer().with_ansi(false).with_writer(OneLine(writer))))
+        .with(writer.map(|writer| {
+            let layer = fmt::layer().with_ansi(false).with_writer(OneLine(writer));
+            layer.fmt_fields(EventFirst)
+        }))
         .with(
             fmt::layer()
                 .with_ansi(false)
                 .with_writer(OneLine(io::stderr))
+                .fmt_fields(EventFirst)
                 .with_filter(stderr_level),
         )
         .try_init()?;
     if let Some((directory, error)) = failed {
         tracing::warn!(
+            event = "log_directory_unusable",
             "cannot log to {}: {error}: logging to standard error",
             directory.display()
         );
@@ -194,8 +202,8 @@ pub fn init(
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     match backtrace.status() {
-        BacktraceStatus::Captured => tracing::error!("{panic}\n{backtrace}"),
-        _ => tracing::error!("{panic}"),
+        BacktraceStatus::Captured => tracing::error!(event = "panic", "{panic}\n{backtrace}"),
+        _ => tracing::error!(event = "panic", "{panic}"),
     }
 }
 
@@ -334,7 +342,7 @@ mod tests {
     use tracing_subscriber::fmt;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    use super::{LogFlags, OneLine, filter, one_line, written_to};
+    use super::{EventFirst, LogFlags, OneLine, filter, one_line, written_to};
 
     /// A log file whose writer panics.
     struct Defective;
@@ -374,11 +382,12 @@ mod tests {
         let writer = kept.clone();
         let layer = fmt::layer()
             .with_ansi(false)
-            .with_writer(OneLine(move || writer.clone()));
+            .with_writer(OneLine(move || writer.clone()))
+            .fmt_fields(EventFirst);
         let subscriber = tracing_subscriber::registry().with(layer);
         let evil = "a\u{1b}[2J\nforged\r\u{9b}\u{202e}";
         tracing::subscriber::with_default(subscriber, || {
-            tracing::warn!(shown = %evil, debugged = ?evil, plain = evil, "{evil}");
+            tracing::warn!(event = "tested", shown = %evil, debugged = ?evil, plain = evil, "{evil}");
         });
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.matches('\n').count(), 1, "{text}");
@@ -387,6 +396,7 @@ mod tests {
             !text.trim_end().contains(crate::printable::is_unprintable),
             "{text}"
         );
+        assert!(text.contains("tests: event=tested a"), "{text}");
         assert!(text.contains("shown=") && text.contains("forged"), "{text}");
         assert_eq!(*one_line(b"as it is\n"), *b"as it is\n");
     }

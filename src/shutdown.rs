@@ -29,7 +29,7 @@ pub fn requested(on_hangup: OnHangup) -> io::Result<impl Future<Output = ()> + S
                 _ = interrupt.recv() => return,
                 _ = hangup.recv() => match on_hangup {
                     OnHangup::Stop => return,
-                    OnHangup::Ignore => info!(
+                    OnHangup::Ignore => info!(event = "sighup_ignored",
                         "SIGHUP is ignored: files are not reloaded while the program runs; restart it to use changed ones"
                     ),
                 },

@@ -227,7 +227,11 @@ impl Binaries {
         if entry.uses == 0 {
             held.remove(&binary.sha256);
             if let Err(error) = std::fs::remove_file(self.path(binary)) {
-                tracing::warn!("{}: cannot remove it: {error}", self.path(binary).display());
+                tracing::warn!(
+                    event = "binary_not_removed",
+                    "{}: cannot remove it: {error}",
+                    self.path(binary).display()
+                );
             }
         }
     }

@@ -243,6 +243,7 @@ impl Desk {
             }
             Err(error) => {
                 warn!(
+                    event = "desk_not_written",
                     "cannot write down what has changed, and accept no tasks until then: {error}"
                 );
                 self.is_unwritten = true;
@@ -343,7 +344,7 @@ impl Desk {
 
     /// Tells people, as the original's primary does on its output.
     fn say(&self, text: impl fmt::Display) {
-        info!("{text}");
+        info!(event = "task_changed", "{text}");
         self.output.line(&text);
     }
 }

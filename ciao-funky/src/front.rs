@@ -73,12 +73,12 @@ pub(crate) async fn serve(socket: Socket, allowed: Allowed, desk: mpsc::Sender<O
                 Ok(client) => match check_peer(&client.stream, &allowed) {
                     Ok(()) => open.push(receive(client)),
                     Err(why) => {
-                        warn!("a connection at the socket is refused: {why}");
+                        warn!(event = "socket_client_refused", "a connection at the socket is refused: {why}");
                         tokio::spawn(reply(client, format!("error: {why}")));
                     }
                 },
                 Err(error) => {
-                    warn!("cannot accept a connection at the socket: {error}");
+                    warn!(event = "accept_failed", "cannot accept a connection at the socket: {error}");
                     sleep(ACCEPT_PAUSE).await;
                 }
             },

@@ -71,7 +71,9 @@ async fn serve(cli: Cli) -> anyhow::Result<()> {
     let _logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
     let stop = shutdown::requested(OnHangup::Ignore).context("cannot listen for signals")?;
     let client = client_config(&cli.global);
-    KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| warn!("{said}"))?;
+    KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {
+        warn!(event = "key_file_open_to_others", "{said}")
+    })?;
     let settings = settings(&cli)?;
 
     let directory = std::path::absolute(&cli.serve.state_dir)?;
@@ -154,6 +156,7 @@ async fn listen(address: &str) -> anyhow::Result<Option<TcpListener>> {
         .with_context(|| format!("cannot take uploads at {address} (-upload)"))?;
     if !listener.local_addr()?.ip().is_loopback() {
         warn!(
+            event = "uploads_reachable",
             "uploads at {address} can be reached from other machines, and every client that reaches it may run programs"
         );
     }

@@ -130,7 +130,7 @@ pub(crate) async fn serve(
 ) {
     let address = match listener.local_addr() {
         Ok(address) => address,
-        Err(error) => return warn!("no uploads: {error}"),
+        Err(error) => return warn!(event = "uploads_off", "no uploads: {error}"),
     };
     let shared = Shared {
         binaries,
@@ -160,7 +160,7 @@ pub(crate) async fn serve(
                     });
                 }
                 Err(error) => {
-                    warn!("cannot accept a connection for an upload: {error}");
+                    warn!(event = "accept_failed", "cannot accept a connection for an upload: {error}");
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -185,7 +185,11 @@ async fn upload(State(shared): State<Shared>, headers: HeaderMap, form: Multipar
     match is_done.unwrap_or(Err(UploadError::Late)) {
         Ok(response) => response,
         Err(error) => {
-            info!("an upload is refused: {}", Printable::new(&error));
+            info!(
+                event = "upload_refused",
+                "an upload is refused: {}",
+                Printable::new(&error)
+            );
             (error.status(), format!("{}\n", Printable::new(&error))).into_response()
         }
     }

@@ -230,7 +230,10 @@ impl Cluster {
         let _ = self.stop.send(true);
         while let Some(ended) = self.launchers.join_next().await {
             if let Ok(Err(error)) = ended {
-                tracing::warn!("a launcher ended with an error: {error}");
+                tracing::warn!(
+                    event = "launcher_failed",
+                    "a launcher ended with an error: {error}"
+                );
             }
         }
         drop(self.stop);

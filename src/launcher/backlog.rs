@@ -109,7 +109,7 @@ impl Backlog {
     /// As [`Backlog::failed`], in words.
     pub(crate) fn note(&mut self, now: Instant, reason: String) {
         if self.fault.is_none() {
-            error!(
+            error!(event = "state_not_written",
                 path = %self.state.root().display(),
                 reason,
                 "the state directory cannot be written: no START is taken until it can; what runs goes on, and is \
@@ -125,7 +125,10 @@ impl Backlog {
         match self.write_all() {
             Ok(()) => {
                 self.fault = None;
-                info!("the state directory can be written again; all is in it");
+                info!(
+                    event = "state_written_again",
+                    "the state directory can be written again; all is in it"
+                );
             }
             Err(error) => {
                 if is_full(&error) {

@@ -74,7 +74,7 @@ pub(crate) fn find(chosen: Option<&Path>) -> Result<Option<Tree>, CgroupError> {
         None => own().and_then(|path| match Tree::of_own(&path) {
             Ok(tree) => Some(tree),
             Err(error) => {
-                info!(%error, "own cgroup cannot be used");
+                info!(event = "cgroup_unusable", %error, "own cgroup cannot be used");
                 None
             }
         }),
@@ -84,9 +84,10 @@ pub(crate) fn find(chosen: Option<&Path>) -> Result<Option<Tree>, CgroupError> {
             let memory = if tree.memory { "cgroup" } else { "rlimit" };
             let cpu = if tree.cpu { "cgroup" } else { "not limited" };
             let path = tree.base.display();
-            info!(cgroup = %path, memory, cpu, freezer = "cgroup", "instances have cgroups of their own");
+            info!(event = "cgroup_used", cgroup = %path, memory, cpu, freezer = "cgroup", "instances have cgroups of their own");
         }
         None => info!(
+            event = "cgroup_unusable",
             memory = "rlimit",
             cpu = "not limited",
             freezer = "SIGSTOP",

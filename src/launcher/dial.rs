@@ -88,7 +88,7 @@ impl Dialler {
                 true => "; is ciao-scheduler there? (-server)",
                 false => "",
             };
-            warn!(node = %self.hello.uuid, "cannot connect: {error}{advice}");
+            warn!(event = "connect_failed", node = %self.hello.uuid, "cannot connect: {error}{advice}");
         })
         .await
     }

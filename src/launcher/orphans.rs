@@ -78,13 +78,13 @@ pub(crate) fn adopt() {
         let me = getpid();
         let has_children = || ProcStat::all().values().any(|it| it.ppid == me.as_raw_pid());
         if me == Pid::INIT || has_children() {
-            info!("what killed supervisors leave behind is not adopted, but found by its marks");
+            info!(event = "orphans_not_adopted", "what killed supervisors leave behind is not adopted, but found by its marks");
             return false;
         }
         match set_child_subreaper(Some(me)) {
             Ok(()) => true,
             Err(error) => {
-                warn!(%error, "cannot adopt what killed supervisors leave behind; it is found by its marks");
+                warn!(event = "orphans_not_adopted", %error, "cannot adopt what killed supervisors leave behind; it is found by its marks");
                 false
             }
         }
@@ -139,7 +139,7 @@ pub(crate) async fn end(dir: InstanceDir) {
         // Looks at every process of the machine.
         let left = tokio::task::spawn_blocking(move || kill(&place)).await;
         let left = left.unwrap_or_else(|error| {
-            error!(%error, "processes cannot be looked for");
+            error!(event = "orphans_not_searched", %error, "processes cannot be looked for");
             Left {
                 known: 0,
                 unknown: true,
@@ -153,16 +153,16 @@ pub(crate) async fn end(dir: InstanceDir) {
             let is_first = said.replace(Instant::now()).is_none();
             let (dir, processes) = (dir.0.display(), left.known);
             if is_first {
-                warn!(%dir, processes, "killing processes whose supervisor is gone");
+                warn!(event = "orphans_killed", %dir, processes, "killing processes whose supervisor is gone");
             } else {
-                warn!(%dir, processes, unknown = left.unknown, "processes of an instance cannot be killed; it is listed until they are gone");
+                warn!(event = "orphans_not_killed", %dir, processes, unknown = left.unknown, "processes of an instance cannot be killed; it is listed until they are gone");
             }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     if said.is_some() {
-        info!(dir = %dir.0.display(), took = ?began.elapsed(), "nothing is left of the instance");
+        info!(event = "orphans_gone", dir = %dir.0.display(), took = ?began.elapsed(), "nothing is left of the instance");
     }
     remove_group(dir).await;
 }
@@ -216,7 +216,7 @@ fn kill(dir: &InstanceDir) -> Left {
         }
         known += 1;
         if let Err(error) = process.signal(Signal::KILL) {
-            warn!(dir = %dir.0.display(), pid = process.pid, %error, "cannot kill a process");
+            warn!(event = "orphans_not_killed", dir = %dir.0.display(), pid = process.pid, %error, "cannot kill a process");
         }
     }
     let unknown = known == 0 && clues.tell_of_more();

@@ -387,7 +387,9 @@ impl Processes {
         match pidfd_send_signal(&supervisor.pidfd, signal) {
             // It has ended; that will be told.
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => error!(instance = id, %error, "cannot signal a supervisor"),
+            Err(error) => {
+                error!(event = "supervisor_not_signalled", instance = id, %error, "cannot signal a supervisor")
+            }
         }
     }
 
@@ -400,7 +402,7 @@ impl Processes {
         self.supervisors.insert(id.to_owned(), supervisor.clone());
         tokio::spawn(async move {
             if let Err(error) = until_ended(supervisor.pidfd).await {
-                error!(instance, %error, "cannot watch a supervisor");
+                error!(event = "supervisor_not_watched", instance, %error, "cannot watch a supervisor");
                 return;
             }
             if let Some(mut child) = child {
@@ -437,7 +439,7 @@ impl Processes {
         let dir = self.state().instance(id);
         let supervision = || {
             read_json(&dir.supervision()).unwrap_or_else(|error| {
-                warn!(instance = id, %error, "process file cannot be read");
+                warn!(event = "process_file_unreadable", instance = id, %error, "process file cannot be read");
                 None
             })
         };
@@ -447,7 +449,9 @@ impl Processes {
             match create_json(&dir.supervision(), &Supervision::Abandoned) {
                 Ok(true) => return Some(Found::NeverRan),
                 Ok(false) => known = supervision(),
-                Err(error) => warn!(instance = id, %error, "cannot give up an instance"),
+                Err(error) => {
+                    warn!(event = "instance_not_given_up", instance = id, %error, "cannot give up an instance")
+                }
             }
         }
         match known {

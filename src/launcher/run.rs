@@ -63,7 +63,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     loop {
         tokio::select! {
             () = &mut shutdown, if !*end.borrow() => {
-                info!("shutting down");
+                info!(event = "shutdown_begun", "shutting down");
                 let _ = end.send(true);
             }
             node = nodes.join_next() => match node {
@@ -82,7 +82,7 @@ fn raise_open_files_limit() {
         maximum: limit.maximum,
     };
     if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        warn!(%error, "cannot raise the limit of open files");
+        warn!(event = "file_limit_not_raised", %error, "cannot raise the limit of open files");
     }
 }
 
@@ -109,7 +109,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
             let lease_until = processes.lease_until();
             let recovered = processes.recover();
             let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
-            info!(%uuid, hostname, instances = recovered.len(), "launcher starts");
+            info!(event = "launcher_started", %uuid, hostname, instances = recovered.len(), "launcher starts");
             let mut node = Node::new(
                 config,
                 uuid,
@@ -126,7 +126,11 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<Node>, L
         }
         MachineConfig::Simulated { simulation, uuids } => {
             check_shares(config, uuids)?;
-            info!(nodes = uuids.len(), "made-up launchers start");
+            info!(
+                event = "launcher_started",
+                nodes = uuids.len(),
+                "made-up launchers start"
+            );
             let name = config.hostname.as_deref().unwrap_or("simulated");
             let node = |(number, uuid): (usize, &Uuid)| {
                 let machine = Machine::Simulated(Simulated::new(*simulation));
@@ -293,7 +297,9 @@ impl Node {
                     self.take(woken);
                 }
                 Ok(Err(error)) => return Err(error),
-                Err(_) => warn!(node = %self.uuid, "not everything ended in time; leaving it"),
+                Err(_) => {
+                    warn!(event = "shutdown_incomplete", node = %self.uuid, "not everything ended in time; leaving it")
+                }
             }
         }
     }
@@ -385,7 +391,7 @@ impl Node {
                 None => debug!(node = %self.uuid, kind = %frame.kind, "frame ignored"),
             },
             Woken::Connected(link) => {
-                info!(node = %self.uuid, scheduler = %link.connected.source, "connected");
+                info!(event = "scheduler_connected", node = %self.uuid, scheduler = %link.connected.source, "connected");
                 let connected = Input::Connected {
                     configuration: link.connected.payload.clone(),
                     records_ends: link.connected.records_ends()
@@ -399,7 +405,7 @@ impl Node {
                 self.agent.handle(now, connected);
             }
             Woken::Lost(reason) => {
-                warn!(node = %self.uuid, %reason, "disconnected");
+                warn!(event = "scheduler_disconnected", node = %self.uuid, %reason, "disconnected");
                 if let Connection::Up { since, .. } = &self.connection {
                     self.dialler.lost(now - *since);
                 }

@@ -138,7 +138,9 @@ impl StateDir {
         let mut writing = Writing::default();
         // Instances' environments and outputs are private.
         match private::open_directory(root, is_own) {
-            Ok(remarks) => remarks.iter().for_each(|remark| warn!("{remark}")),
+            Ok(remarks) => remarks
+                .iter()
+                .for_each(|remark| warn!(event = "state_file_open_to_others", "{remark}")),
             Err(source) if is_storage_fault(&source) && !root.exists() => {
                 let path = root.to_owned();
                 return Err(StateError::NoUuid { path, source });
@@ -275,7 +277,7 @@ impl StateDir {
                 None => self.trash.take(&path),
             };
             if let Err(error) = done {
-                warn!(path = %path.display(), %error, "cannot be put in its place");
+                warn!(event = "state_file_not_replaced", path = %path.display(), %error, "cannot be put in its place");
             }
         }
         for path in entries(&self.root.join("instances")) {
@@ -283,7 +285,7 @@ impl StateDir {
             let is_gone = fs::symlink_metadata(record)
                 .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
             if is_gone && let Err(error) = self.trash.take(&path) {
-                warn!(path = %path.display(), %error, "cannot be deleted");
+                warn!(event = "state_file_not_deleted", path = %path.display(), %error, "cannot be deleted");
             }
         }
     }
@@ -525,7 +527,7 @@ fn records_in(root: &Path) -> Vec<Record> {
             match read_json::<Record>(&dir.record()) {
                 Ok(record) => record,
                 Err(error) => {
-                    warn!(path = %dir.record().display(), %error, "instance record cannot be read; ignored");
+                    warn!(event = "instance_record_unreadable", path = %dir.record().display(), %error, "instance record cannot be read; ignored");
                     None
                 }
             }

@@ -165,7 +165,7 @@ impl Deleter {
             // It could not be made: nothing is in it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
             Err(error) => {
-                warn!(path = %self.shared.dir.display(), %error, "trash cannot be read");
+                warn!(event = "trash_unreadable", path = %self.shared.dir.display(), %error, "trash cannot be read");
                 return false;
             }
         };
@@ -182,7 +182,7 @@ impl Deleter {
                 Err(_) if self.shared.is_over() => return false,
                 Err(error) => {
                     if self.stuck.is_empty() {
-                        warn!(path = %path.display(), %error, "cannot be deleted; the next launcher tries again");
+                        warn!(event = "trash_not_deleted", path = %path.display(), %error, "cannot be deleted; the next launcher tries again");
                     } else {
                         debug!(path = %path.display(), %error, "cannot be deleted");
                     }

@@ -103,7 +103,10 @@ pub(super) async fn accept(listeners: Vec<Listener>, hub: Arc<Hub>, ways: Ways, 
         let (tcp, from, speaks) = match poll_fn(|cx| poll_accept(&listeners, first, cx)).await {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!("cannot accept connections, next try in {pause:?}: {error}");
+                warn!(
+                    event = "accept_failed",
+                    "cannot accept connections, next try in {pause:?}: {error}"
+                );
                 sleep(pause).await;
                 pause = (pause * 2).min(MAX_ACCEPT_PAUSE);
                 continue;
@@ -231,7 +234,10 @@ fn note_refusal(hub: &Hub, from: SocketAddr, welcomed: Result<Result<(), Handsha
             let line = format_args!("refused {}", handshake::describe(&error, from));
             hub.note(class, Who::Address(from.ip()), weight, line);
         }
-        Err(why) => error!("internal error: the handshake with {from} has ended: {why}"),
+        Err(why) => error!(
+            event = "internal_error",
+            "internal error: the handshake with {from} has ended: {why}"
+        ),
     }
 }
 
@@ -298,7 +304,10 @@ fn serve(
             Ok(Ok(())) => {}
             Ok(Err(why)) => {
                 let (role, uuid) = (state.role, state.uuid);
-                error!("internal error: {role} {uuid}: its session has ended: {why}");
+                error!(
+                    event = "internal_error",
+                    "internal error: {role} {uuid}: its session has ended: {why}"
+                );
             }
             Err(why) => hub.fail(format!("{} {}: {why}", state.role, state.uuid)),
         }

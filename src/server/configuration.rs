@@ -33,6 +33,7 @@ pub(super) fn load(given: Option<&str>) -> Result<ClusterConfiguration, StartErr
         Ok(payload) => payload,
         Err(Unreadable::File(why)) if given.is_none() && why.kind() == ErrorKind::NotFound => {
             warn!(
+                event = "configuration_unusable",
                 "cluster configuration {uri}: {why}: default placement, and peers are sent no configuration"
             );
             return Ok(ClusterConfiguration::default());
@@ -41,7 +42,10 @@ pub(super) fn load(given: Option<&str>) -> Result<ClusterConfiguration, StartErr
     };
     let rules = rules_file::read(&payload).map_err(in_uri)?;
     for key in rules_file::unknown_keys(&payload) {
-        warn!("cluster configuration {uri}: {key} is not known, and ignored");
+        warn!(
+            event = "configuration_key_unknown",
+            "cluster configuration {uri}: {key} is not known, and ignored"
+        );
     }
     let unusable = |error: PayloadError| {
         in_uri(Mistake {
@@ -100,6 +104,7 @@ fn for_original_peers(
         return Configuration::with_defaults(payload);
     }
     info!(
+        event = "configuration_value_missing",
         "cluster configuration {uri}: no value for {}: the original's launchers and controllers are sent no \
          configuration; this project's need none of these keys",
         missing.join(", ")

@@ -57,7 +57,7 @@ impl Notices {
         let admission = self.limiter.lock().admit(class, who, weight, &line, now);
         write_sums(&admission.sums);
         match admission.line {
-            Some(line) => write(weight, &line),
+            Some(line) => write(class, weight, &line),
             None => self.counted.notify_one(),
         }
     }
@@ -90,14 +90,14 @@ impl Notices {
 
 fn write_sums(sums: &[Summed]) {
     for sum in sums {
-        write(sum.weight, &sum.text);
+        write(sum.class, sum.weight, &sum.text);
     }
 }
 
-fn write(weight: Weight, line: &str) {
+fn write(class: Class, weight: Weight, line: &str) {
     match weight {
-        Weight::Warning => warn!("{line}"),
-        Weight::News => info!("{line}"),
+        Weight::Warning => warn!(event = class.as_str(), "{line}"),
+        Weight::News => info!(event = class.as_str(), "{line}"),
     }
 }
 

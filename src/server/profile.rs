@@ -61,7 +61,11 @@ impl Profile {
         self.file
             .write_all(&profile.write_to_bytes().map_err(io::Error::other)?)?;
         self.file.sync_all()?;
-        tracing::info!("CPU profile written to {}", self.path.display());
+        tracing::info!(
+            event = "profile_written",
+            "CPU profile written to {}",
+            self.path.display()
+        );
         Ok(())
     }
 }
@@ -72,7 +76,7 @@ fn sample() -> io::Result<ProfilerGuard<'static>> {
         .blocklist(&["libc", "libgcc", "pthread", "vdso"])
         .build()
         .map_err(io::Error::other)?;
-    tracing::info!("CPU profile is taken from now on");
+    tracing::info!(event = "profile_begun", "CPU profile is taken from now on");
     Ok(guard)
 }
 

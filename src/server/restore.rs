@@ -47,7 +47,10 @@ fn start(name: &str, payload: bytes::Bytes, sender: proto_frames::Uuid) -> Optio
     wire::kept(payload, sender)
         .inspect_err(|why| {
             let detail = &why.detail;
-            warn!("the START of {name} cannot be read any more: {detail}");
+            warn!(
+                event = "start_unreadable",
+                "the START of {name} cannot be read any more: {detail}"
+            );
         })
         .ok()
 }

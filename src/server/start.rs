@@ -308,17 +308,21 @@ fn say_what_is_known(scheduler: &sched_core::Config, has_state_dir: bool) {
     if count > 0 {
         let time = scheduler.settle_time;
         info!(
+            event = "nodes_expected",
             "nodes connected before the restart: {count}; STARTs that fit nowhere wait for them, at most {time:?}"
         );
     }
     if !has_state_dir {
-        info!("no --state-dir: state is in memory only, and ends with the process");
+        info!(
+            event = "state_in_memory",
+            "no --state-dir: state is in memory only, and ends with the process"
+        );
     }
 }
 
 /// Loads the scheduler's certificate, which must be one.
 fn load_own(config: &ServerConfig) -> Result<Identity, StartError> {
-    let warn = |said| warn!("{said}");
+    let warn = |said| warn!(event = "key_file_open_to_others", "{said}");
     config.key_files.check(&config.cert, warn)?;
     let identity = tls::load_identity(&config.cert)?;
     let granted = identity.peer().roles;
@@ -340,14 +344,16 @@ fn load_http(
 ) -> Result<HttpTls, StartError> {
     let own = match &config.http_cert {
         Some(path) => {
-            config.key_files.check(path, |said| warn!("{said}"))?;
+            config.key_files.check(path, |said| {
+                warn!(event = "key_file_open_to_others", "{said}")
+            })?;
             Some(tls::load_identity(path)?)
         }
         None => None,
     };
     let shown = own.as_ref().unwrap_or(identity);
     if let Some(problem) = tls::refused_by_browsers(shown, anchors) {
-        warn!("{problem}");
+        warn!(event = "certificate_problem", "{problem}");
     }
     let mut certificates = vec![identity.expiry(), anchors.expiry()];
     certificates.extend(own.as_ref().map(Identity::expiry));
@@ -394,7 +400,10 @@ pub(super) fn raise_open_files() {
             maximum: limit.maximum,
         },
     ) {
-        warn!("cannot raise the limit of open files: {error}");
+        warn!(
+            event = "file_limit_not_raised",
+            "cannot raise the limit of open files: {error}"
+        );
     }
 }
 

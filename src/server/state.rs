@@ -44,7 +44,7 @@ impl StateDir {
     /// Opens the directory, making it if need be.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         for remark in private::open_directory(path, is_own)? {
-            warn!("{remark}");
+            warn!(event = "state_file_open_to_others", "{remark}");
         }
         Ok(Self {
             path: path.to_owned(),
@@ -57,7 +57,11 @@ impl StateDir {
         match std::fs::read_to_string(&path) {
             Ok(text) => match Uuid::try_parse(text.trim()) {
                 Ok(uuid) => return Ok(uuid),
-                Err(_) => warn!("{} holds no UUID: making a new one", path.display()),
+                Err(_) => warn!(
+                    event = "uuid_unreadable",
+                    "{} holds no UUID: making a new one",
+                    path.display()
+                ),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -75,7 +79,11 @@ impl StateDir {
             return Vec::new();
         }
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
-            warn!("{}: {error}: not waiting for earlier nodes", path.display());
+            warn!(
+                event = "nodes_unreadable",
+                "{}: {error}: not waiting for earlier nodes",
+                path.display()
+            );
             String::new()
         });
         text.lines().filter_map(read_node).collect()
@@ -107,12 +115,19 @@ pub(super) async fn keep_nodes(hub: Arc<Hub>, directory: StateDir) {
         let (count, directory) = (nodes.len(), directory.clone());
         match tokio::task::spawn_blocking(move || directory.save_nodes(&nodes)).await {
             Ok(Ok(())) => {
-                info!("{} remembered", counted(count, "node"));
+                info!(
+                    event = "nodes_remembered",
+                    "{} remembered",
+                    counted(count, "node")
+                );
                 has_failed = false;
             }
             Ok(Err(error)) => {
                 if !has_failed {
-                    warn!("cannot remember the nodes: {error}: tried again until it can");
+                    warn!(
+                        event = "nodes_not_remembered",
+                        "cannot remember the nodes: {error}: tried again until it can"
+                    );
                 }
                 has_failed = true;
                 continue;

@@ -69,6 +69,7 @@ impl Opened {
         let opened = match file::open(&path, IfAbsent::Make) {
             Err(OpenError::Unusable(why)) => {
                 warn!(
+                    event = "store_unusable",
                     "{}: {why}: queued and suspended instances, batches and cordons from before the restart are lost; \
                      running ones are learned from their launchers",
                     path.display()
@@ -77,7 +78,11 @@ impl Opened {
                     let why = format!("{STORE_FILE}: {why}; it cannot be set aside: {error}");
                     io::Error::new(error.kind(), why)
                 })?;
-                warn!("the unusable store was kept as {}", aside.display());
+                warn!(
+                    event = "store_set_aside",
+                    "the unusable store was kept as {}",
+                    aside.display()
+                );
                 file::open(&path, IfAbsent::Make)
             }
             opened => opened,
@@ -104,19 +109,30 @@ impl file::Found {
     fn into_opened(self, path: &Path) -> Opened {
         let path = path.display();
         if let Some(version) = self.upgraded_from {
-            info!("{path}: converted from format {version}");
+            info!(
+                event = "store_converted",
+                "{path}: converted from format {version}"
+            );
         }
         if self.rolled_back {
             warn!(
+                event = "store_truncated",
                 "{path}: the last transaction was not whole, as after a crash while it was written: it is left out"
             );
         }
         if !self.unreadable.is_empty() {
             let count = self.unreadable.len();
             let named = self.unreadable[..count.min(MAX_NAMED)].join("; ");
-            warn!("{path}: {count} records cannot be read and are left out: {named}");
+            warn!(
+                event = "store_records_unreadable",
+                "{path}: {count} records cannot be read and are left out: {named}"
+            );
         }
-        info!("{path}: {} records found", self.records.len());
+        info!(
+            event = "store_opened",
+            "{path}: {} records found",
+            self.records.len()
+        );
         Opened {
             file: self.file,
             refused: self.refused,

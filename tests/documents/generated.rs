@@ -55,7 +55,7 @@ fn the_exit_codes_of_the_client_are_those_it_has() {
 }
 
 /// Compares the generated part of a page, or writes it.
-fn hold(page: &str, generated: &str) {
+pub(crate) fn hold(page: &str, generated: &str) {
     let old = text(page);
     let parts = old.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;

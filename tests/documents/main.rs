@@ -11,6 +11,7 @@ mod examples;
 mod generated;
 mod help;
 mod links;
+mod log_events;
 mod readme;
 mod reference;
 

@@ -19,7 +19,10 @@ impl Desk {
     pub(super) fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Up(session) => {
-                info!("connected with the scheduler");
+                info!(
+                    event = "scheduler_connected",
+                    "connected with the scheduler"
+                );
                 self.session = Some(session);
                 self.back_by = Instant::now() + self.settings.return_time;
                 let open = self
@@ -30,7 +33,10 @@ impl Desk {
                 self.submit_unsent();
             }
             Heard::Down(why) => {
-                warn!("not connected with the scheduler; tasks are accepted and sent later: {why}");
+                warn!(
+                    event = "scheduler_disconnected",
+                    "not connected with the scheduler; tasks are accepted and sent later: {why}"
+                );
                 self.session = None;
                 self.down = why;
                 self.nodes.forget_statuses();
@@ -81,7 +87,10 @@ impl Desk {
         if self.settings.vcpus.is_none() {
             let most = vcpus_for_one(&look.nodes, &look.instances);
             if let Some(most) = most.filter(|most| Some(*most) != self.vcpus) {
-                info!("each task asks for {most} vcpus, so that no node runs two");
+                info!(
+                    event = "tasks_one_per_node",
+                    "each task asks for {most} vcpus, so that no node runs two"
+                );
                 self.vcpus = Some(most);
             }
         }
@@ -143,7 +152,10 @@ impl Desk {
             Stage::Failed { reason, detail, .. } => {
                 let detail = detail.unwrap_or_default();
                 if after_failure(&reason) == After::TryAgain {
-                    warn!("task {id} waits here, the cluster cannot take it: {reason}: {detail}");
+                    warn!(
+                        event = "task_not_accepted",
+                        "task {id} waits here, the cluster cannot take it: {reason}: {detail}"
+                    );
                     task.begin_again();
                     task.held_back = format!("{reason}: {detail}");
                     self.unsent.insert(id);
@@ -161,6 +173,7 @@ impl Desk {
             }
             Stage::Vanished => {
                 warn!(
+                    event = "task_sent_again",
                     "task {id} is not known to the scheduler, also not by a node that is back: it is sent"
                 );
                 task.begin_again();
@@ -202,7 +215,7 @@ impl Desk {
             true => "terminated successfully",
             false => "failed",
         };
-        info!("task {id}: {}", outcome.detail);
+        info!(event = "task_ended", "task {id}: {}", outcome.detail);
         task.record.outcome = Some(outcome);
         self.by_instance.remove(&task.record.instance);
         self.changes

@@ -166,7 +166,10 @@ fn fill<T>(said: &mut BTreeMap<String, T>, found: BTreeMap<String, T>, max: usiz
             continue;
         }
         if said.len() == max {
-            warn!(name, max, "found on the machine and not reported: too many");
+            warn!(
+                event = "feature_not_reported",
+                name, max, "found on the machine and not reported: too many"
+            );
             continue;
         }
         said.insert(name, value);

@@ -257,7 +257,9 @@ impl Cli {
     /// [`CliError`].
     pub(crate) fn config(self) -> Result<Config, CliError> {
         let key_files = KeyFiles::new(self.strict_files);
-        key_files.check(&self.cert, |said| warn!("{said}"))?;
+        key_files.check(&self.cert, |said| {
+            warn!(event = "key_file_open_to_others", "{said}")
+        })?;
         let identity = tls::load_identity(&self.cert)?;
         let anchors = tls::load_anchors(&self.cacert)?;
         let role = self.role(identity.peer().roles)?;

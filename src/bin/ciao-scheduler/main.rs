@@ -62,10 +62,18 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
         // Its words name their cause already.
         let server = Server::bind(flags.server_config()).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
-            info!("scheduler {} listens on {address}", server.uuid());
+            info!(
+                event = "listening",
+                "scheduler {} listens on {address}",
+                server.uuid()
+            );
         }
         for address in server.http_addrs()? {
-            info!("scheduler {} serves HTTP on {address}", server.uuid());
+            info!(
+                event = "listening_http",
+                "scheduler {} serves HTTP on {address}",
+                server.uuid()
+            );
         }
         if let Some(profile) = &mut profile {
             profile.begin().context("cannot start the profiler")?;
@@ -74,7 +82,7 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
             served = server.run(stop) => served?,
             () = logs.writer_ended() => anyhow::bail!("internal error: the log's writer has ended"),
         }
-        info!("stopped");
+        info!(event = "stopped", "stopped");
         anyhow::Ok(())
     })?;
     profile.map_or(Ok(()), |profile| {

@@ -80,23 +80,30 @@ impl Agent {
             Command::Delete(delete) => self.delete(now, delete),
             Command::Evacuate(evacuate) => match evacuate {
                 Ok(evacuate) if evacuate.mode != EvacuateMode::default() => warn!(
+                    event = "command_ignored",
                     mode = evacuate.mode.as_str(),
                     "EVACUATE with a mode is for schedulers; ignored"
                 ),
                 Ok(evacuate) if self.is_me(&evacuate.workload_agent_uuid) => self.evacuate(now),
                 Ok(evacuate) => warn!(
+                    event = "command_ignored",
                     node = evacuate.workload_agent_uuid,
                     "EVACUATE for another node ignored"
                 ),
-                Err(error) => warn!(%error, "unreadable EVACUATE ignored"),
+                Err(error) => {
+                    warn!(event = "command_unreadable", %error, "unreadable EVACUATE ignored")
+                }
             },
             Command::Restore(restore) => match restore {
                 Ok(restore) if self.is_me(&restore.workload_agent_uuid) => self.restore(now),
                 Ok(restore) => warn!(
+                    event = "command_ignored",
                     node = restore.workload_agent_uuid,
                     "Restore for another node ignored"
                 ),
-                Err(error) => warn!(%error, "unreadable Restore ignored"),
+                Err(error) => {
+                    warn!(event = "command_unreadable", %error, "unreadable Restore ignored")
+                }
             },
             Command::AttachVolume(attach) => self.attach_volume(attach),
             Command::Suspend(suspend) => self.suspend(now, suspend),
@@ -105,12 +112,15 @@ impl Agent {
             Command::Migrate(migrate) => self.migrate(migrate),
             Command::LeaseRenewed(renewed) => self.lease_renewed(now, renewed),
             Command::Refused(Ok(it)) => warn!(
+                event = "node_report_refused",
                 reason = it.reason.as_str(),
                 "the scheduler takes {} from this node in part or not at all: {}",
                 it.name,
                 it.detail
             ),
-            Command::Refused(Err(error)) => warn!(%error, "unreadable CommandRefused ignored"),
+            Command::Refused(Err(error)) => {
+                warn!(event = "command_unreadable", %error, "unreadable CommandRefused ignored")
+            }
             Command::Capacity(told) => self.capacity_told(now, told),
             Command::EndsRecorded(recorded) => self.ends_recorded(now, recorded),
         }
@@ -129,7 +139,7 @@ impl Agent {
                 }
             },
             Err(error) => {
-                warn!(%error, "unreadable START refused");
+                warn!(event = "command_unreadable", %error, "unreadable START refused");
                 let reason = match error.kind() {
                     PayloadErrorKind::InvalidPayload => StartFailureReason::InvalidPayload,
                     PayloadErrorKind::InvalidData => StartFailureReason::InvalidData,
@@ -222,7 +232,7 @@ impl Agent {
         let delete = match delete {
             Ok(delete) => delete,
             Err(error) => {
-                warn!(%error, "unreadable DELETE refused");
+                warn!(event = "command_unreadable", %error, "unreadable DELETE refused");
                 let reason = match error.kind() {
                     PayloadErrorKind::InvalidPayload => DeleteFailureReason::InvalidPayload,
                     PayloadErrorKind::InvalidData => DeleteFailureReason::InvalidData,
@@ -234,6 +244,7 @@ impl Agent {
         let agent = delete.workload_agent_uuid.as_str();
         if !agent.is_empty() && !self.is_me(agent) {
             warn!(
+                event = "command_refused",
                 instance = id,
                 node = agent,
                 "DELETE for another node refused"
@@ -291,7 +302,7 @@ impl Agent {
                 (attach.instance_uuid, attach.volume_uuid, reason)
             }
             Err(error) => {
-                warn!(%error, "unreadable AttachVolume refused");
+                warn!(event = "command_unreadable", %error, "unreadable AttachVolume refused");
                 let reason = match error.kind() {
                     PayloadErrorKind::InvalidPayload => AttachVolumeFailureReason::InvalidPayload,
                     PayloadErrorKind::InvalidData => AttachVolumeFailureReason::InvalidData,

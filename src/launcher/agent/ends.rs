@@ -305,7 +305,9 @@ impl Agent {
     ) {
         let recorded = match recorded {
             Ok(recorded) => recorded,
-            Err(error) => return warn!(%error, "unreadable EndsRecorded ignored"),
+            Err(error) => {
+                return warn!(event = "command_unreadable", %error, "unreadable EndsRecorded ignored");
+            }
         };
         if recorded.incarnation.parse() != Ok(self.ends.numbering.incarnation) {
             return;

@@ -135,7 +135,9 @@ impl Agent {
     ) {
         let seq = match renewed {
             Ok(renewed) => renewed.seq,
-            Err(error) => return warn!(%error, "unreadable LeaseRenewed ignored"),
+            Err(error) => {
+                return warn!(event = "command_unreadable", %error, "unreadable LeaseRenewed ignored");
+            }
         };
         let (Some(length), Some(made)) = (self.settings.lease, self.lease.answered(seq)) else {
             return;
@@ -170,6 +172,7 @@ impl Agent {
         let ids = self.ids(Instance::is_under_lease);
         if !ids.is_empty() {
             warn!(
+                event = "lease_over",
                 instances = ids.len(),
                 "the lease is over; instances that may be started elsewhere are killed"
             );

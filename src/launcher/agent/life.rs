@@ -118,7 +118,10 @@ impl Agent {
                 self.persist(id);
             }
             (Err(detail), None) => {
-                warn!("instance {id} could not be frozen, and not be thawed either: {detail}");
+                warn!(
+                    event = "instance_not_thawed",
+                    "instance {id} could not be frozen, and not be thawed either: {detail}"
+                );
                 instance.thaws_left = None;
                 self.enter(now, id, State::Suspended);
                 self.tell(id, LifeState::Suspended);
@@ -285,7 +288,7 @@ impl Agent {
     ) -> Option<T> {
         payload
             .inspect_err(|error| {
-                warn!(%error, command = command.as_str(), "unreadable command refused");
+                warn!(event = "command_unreadable", %error, command = command.as_str(), "unreadable command refused");
                 let refusal = (Reason::InvalidData, error.to_string());
                 self.refuse(command.clone(), "", refusal);
             })

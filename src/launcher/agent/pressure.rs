@@ -64,10 +64,13 @@ impl Agent {
         } = pressure;
         match self.fault() {
             Some(fault) => warn!(
-                stalled_percent,
-                swap_percent, "no more work is taken: {fault}"
+                event = "pressure_begun",
+                stalled_percent, swap_percent, "no more work is taken: {fault}"
             ),
-            None => info!(stalled_percent, swap_percent, "work is taken again"),
+            None => info!(
+                event = "pressure_over",
+                stalled_percent, swap_percent, "work is taken again"
+            ),
         }
     }
 

@@ -38,7 +38,7 @@ impl Limits {
                 disk: cluster.launcher.disk_limit,
             },
             Err(error) => {
-                warn!(%error, "cluster configuration cannot be read; defaults are used");
+                warn!(event = "configuration_unreadable", %error, "cluster configuration cannot be read; defaults are used");
                 Self::default()
             }
         }
@@ -142,7 +142,9 @@ impl Agent {
     ) {
         let told = match told {
             Ok(told) => told,
-            Err(error) => return warn!(%error, "unreadable NodeCapacity ignored"),
+            Err(error) => {
+                return warn!(event = "command_unreadable", %error, "unreadable NodeCapacity ignored");
+            }
         };
         let reserved = [
             told.reserved_mem_mb,
@@ -150,7 +152,10 @@ impl Agent {
             told.reserved_cpus,
         ];
         if reserved.into_iter().any(|amount| amount < 0) {
-            return warn!("NodeCapacity ignored: it reserves less than nothing");
+            return warn!(
+                event = "capacity_ignored",
+                "NodeCapacity ignored: it reserves less than nothing"
+            );
         }
         self.limits = Limits {
             mem: told.mem_limit,
@@ -158,6 +163,7 @@ impl Agent {
         };
         if self.capacity.as_ref() != Some(&*told) {
             info!(
+                event = "capacity_changed",
                 cpu_ratio = told.cpu_ratio.value(),
                 mem_ratio = told.mem_ratio.value(),
                 disk_ratio = told.disk_ratio.value(),

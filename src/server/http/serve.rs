@@ -187,7 +187,7 @@ async fn respond(
         Ok(call) => match caught((route.handler)(call)).await {
             Ok(answer) => answer.unwrap_or_else(Problem::into_response),
             Err(why) => {
-                tracing::error!("internal error: {route:?}: {why}");
+                tracing::error!(event = "internal_error", "internal error: {route:?}: {why}");
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 Problem::new(
                     status,

@@ -27,7 +27,7 @@ impl Hub {
             }
         })?;
         if self.store.set(store).is_err() {
-            error!("there is a store already");
+            error!(event = "internal_error", "there is a store already");
         }
         Ok(())
     }
@@ -36,7 +36,10 @@ impl Hub {
     pub(super) fn persist(&self, change: Change) {
         match self.store.get() {
             Some(store) => store.push(change),
-            None => error!("a change to be kept, and no store: {:?}", change.ticket),
+            None => error!(
+                event = "internal_error",
+                "a change to be kept, and no store: {:?}", change.ticket
+            ),
         }
     }
 
@@ -57,7 +60,10 @@ impl Hub {
         let hub = Arc::clone(self);
         let flush = move || hub.store.get().is_none_or(|store| store.flush(time));
         if !tokio::task::spawn_blocking(flush).await.unwrap_or(false) {
-            warn!("the store was not written: the disk takes no writes, or not within {time:?}");
+            warn!(
+                event = "store_not_written",
+                "the store was not written: the disk takes no writes, or not within {time:?}"
+            );
         }
     }
 
@@ -66,7 +72,10 @@ impl Hub {
         let hub = Arc::clone(self);
         let close = move || hub.store.get().is_none_or(|store| store.close(time));
         if !tokio::task::spawn_blocking(close).await.unwrap_or(false) {
-            warn!("the store was not written and closed within {time:?}: what is missing is lost");
+            warn!(
+                event = "store_not_written",
+                "the store was not written and closed within {time:?}: what is missing is lost"
+            );
         }
     }
 }

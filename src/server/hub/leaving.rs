@@ -52,7 +52,10 @@ impl Hub {
             late += self.peers.iter().filter(|peer| !peer.is_node()).count();
         }
         if late > 0 {
-            warn!("{late} of {peers} peers did not take what was queued within {deadline:?}");
+            warn!(
+                event = "peers_not_drained",
+                "{late} of {peers} peers did not take what was queued within {deadline:?}"
+            );
         }
         self.close_store(STORE_DEADLINE).await;
     }

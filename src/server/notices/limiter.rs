@@ -115,6 +115,38 @@ impl Class {
         )
     }
 
+    /// What the field `event` of its lines says.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "peer_connected",
+            Self::Left => "peer_left",
+            Self::Ended => "peer_connection_failed",
+            Self::Cut => "peer_cut_off",
+            Self::Refused => "peer_refused",
+            Self::TurnedAway => "connection_turned_away",
+            Self::Twins => "uuid_used_twice",
+            Self::Lost => "node_lost",
+            Self::Pressure => "node_pressure",
+            Self::Master => "master_changed",
+            Self::Command => "command_received",
+            Self::Stalled => "peer_stalled",
+            Self::NotPermitted => "frame_not_permitted",
+            Self::UnknownKind => "frame_kind_unknown",
+            Self::Malformed => "frame_malformed",
+            Self::NoSuchPeer => "peer_not_connected",
+            Self::Failed => "start_failed",
+            Self::NotBound => "uuid_not_bound",
+            Self::Dropped => "claim_dropped",
+            Self::ClaimsUnknown => "claims_unknown",
+            Self::Unmatched => "failure_unmatched",
+            Self::Batch => "batch_given_up",
+            Self::Configuration => "configuration_ignored",
+            Self::Defect => "transition_refused",
+            Self::Restored => "state_restored",
+            Self::Disk => "store_state_changed",
+        }
+    }
+
     /// What a number of them is.
     const fn words(self) -> &'static str {
         match self {
@@ -172,6 +204,7 @@ pub(in crate::server) enum Weight {
 /// A sum of lines that were not written, as one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Summed {
+    pub(super) class: Class,
     pub(super) weight: Weight,
     pub(super) text: String,
 }
@@ -293,6 +326,7 @@ impl Counted {
         let mut line = |sum: &Sum, of: &dyn Display| {
             let (count, first) = (sum.count, &sum.first);
             lines.push(Summed {
+                class,
                 weight: sum.weight,
                 text: format!("{count} more {words}{of}, the first: {first}"),
             });
@@ -331,14 +365,22 @@ impl Counted {
             if text.len() > begin.len() {
                 if text.len() + name.len() > MAX_LINE_LEN {
                     let full = std::mem::replace(&mut text, begin.clone());
-                    lines.push(Summed { weight, text: full });
+                    lines.push(Summed {
+                        class,
+                        weight,
+                        text: full,
+                    });
                 } else {
                     text.push_str(", ");
                 }
             }
             text.push_str(&name);
         }
-        lines.push(Summed { weight, text });
+        lines.push(Summed {
+            class,
+            weight,
+            text,
+        });
     }
 }
 

@@ -118,6 +118,7 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
             self.shared.failed(ticket);
             if is_closing {
                 error!(
+                    event = "store_not_written",
                     "the store is closed without its last {} records, which the disk did not take; what was written \
                      before is read at the next start",
                     batch.len()
@@ -138,6 +139,7 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
         (self.tell)(News::Disk(DiskState::Refuses(why.into())));
         // After the core knows: who reads it finds things as it says.
         error!(
+            event = "store_not_written",
             "cannot write the store: {why}: what is in it stays, and what waits for it is written as soon as the disk \
              takes it; until then nothing is taken in that has to survive a restart"
         );
@@ -146,7 +148,10 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
     fn accept(&mut self) {
         if self.refused.take().is_some() {
             (self.tell)(News::Disk(DiskState::Writes));
-            info!("the store is written again: all that waited for it is on disk");
+            info!(
+                event = "store_written_again",
+                "the store is written again: all that waited for it is on disk"
+            );
         }
     }
 }

@@ -147,7 +147,11 @@ fn configure(payload: &Bytes) -> Read {
     let rules = rules_file::read(payload).map_err(Unusable::Configuration)?;
     let missing = configuration.missing_values();
     if !missing.is_empty() {
-        tracing::warn!("a CONFIGURE has no value for {}", missing.join(", "));
+        tracing::warn!(
+            event = "configuration_value_missing",
+            "a CONFIGURE has no value for {}",
+            missing.join(", ")
+        );
     }
     Ok(Command::Configure(Box::new(NewConfiguration {
         original: Configuration::with_defaults(payload)?,
