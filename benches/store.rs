@@ -96,6 +96,7 @@ fn push(store: &Store, ticket: u64) {
         what: what.into(),
         node: Some(Uuid::from_u128(7)),
         detail: "".into(),
+        ..Event::default()
     };
     let record = InstanceRecord {
         payload: Some(Bytes::from_static(&[b'-'; 300])),

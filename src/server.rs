@@ -32,6 +32,7 @@ mod tasks;
 mod timed;
 mod twins;
 mod wire;
+mod words;
 
 pub use configuration::DEFAULT_URI;
 pub use limits::{

@@ -25,12 +25,17 @@ pub use api::action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, RefusedConnect, StartChanges,
     StatsWithout, TargetedCommand,
 };
+pub use api::cause::Cause;
 pub use api::command::{Command, Target};
 pub use api::config::{
     Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_SETTLING, MAX_SETTLING_BYTES, MEASURED_WINDOW, MISSED_STATS, SETTLE_TIME,
 };
+pub use api::declined::{Objection, Refusal};
 pub use api::disk::{DISK_PATIENCE, DiskSilence, DiskState};
+pub use api::explained::{
+    DrainCauses, DrainEnd, DrainStanding, Explained, QueryProblem, RowCauses,
+};
 pub use api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 pub use api::input::{
     Available, Backlog, Capabilities, ClusterConfiguration, ConfigurationFlags, Departure, Dialect,
@@ -38,6 +43,7 @@ pub use api::input::{
     Malformed, NewConfiguration, NodeExtras, NodeReport, StartRequest, StatsReport, Unknown,
 };
 pub use api::known_node::KnownNode;
+pub use api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};
 pub use api::parcel::{Parcel, Sealed, Tag};
 pub use api::refused::{RefusalCause, Refused};
 pub use api::report::{KeptRun, KeptRuns, Report, Workload};

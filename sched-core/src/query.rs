@@ -15,10 +15,12 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use sched_model::query::MAX_LIMIT;
-use sched_model::{ControllerView, Query, QueryKind, QueryResult, Role, Standing};
+use sched_model::{ControllerView, InstanceView, Query, QueryKind, QueryResult, Role, Standing};
 
 use crate::Scheduler;
 use crate::api::action::Message;
+use crate::api::cause::Cause;
+use crate::api::explained::{Explained, QueryProblem, RowCauses};
 use crate::api::ids::SessionId;
 use crate::cluster::columns::Columns;
 use crate::cluster::index::ColumnId;
@@ -32,6 +34,18 @@ pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
 /// What the YAML around a label or resource takes, in bytes: indentation, colon, dash, line ends.
 const ENTRY_LEN: usize = 24;
 
+/// A page of rows, without the sentences in them.
+type Page = Explained<QueryResult, RowCauses>;
+
+/// An instance's row, and why it waits or ended.
+type InstanceRow = Explained<InstanceView>;
+
+/// Adds a row to a page.
+fn push_row(row: InstanceRow, rows: &mut Vec<InstanceView>, causes: &mut Vec<Cause>) {
+    rows.push(row.payload);
+    causes.push(row.cause);
+}
+
 impl Scheduler {
     pub(crate) fn query(&mut self, now: Instant, id: SessionId, query: &Query) {
         let result = self.look_up(now, query);
@@ -40,12 +54,12 @@ impl Scheduler {
 
     /// The answer to a query at this moment: one page. What bounds the time it takes is in `page`.
     #[must_use]
-    pub fn look_up(&self, now: Instant, query: &Query) -> QueryResult {
-        let mut result = QueryResult {
+    pub fn look_up(&self, now: Instant, query: &Query) -> Page {
+        let mut result = Page::from(QueryResult {
             id: query.id,
             what: query.what.clone(),
             ..QueryResult::default()
-        };
+        });
         match &query.what {
             QueryKind::Nodes => self.query_nodes(now, query, &mut result),
             QueryKind::Instances => self.query_instances(now, query, &mut result),
@@ -57,20 +71,21 @@ impl Scheduler {
             QueryKind::History => self.query_history(query, &mut result),
             QueryKind::Ended => self.query_ended(query, &mut result),
             QueryKind::Other(what) => {
-                let known = QueryKind::KNOWN.join(", ");
-                result.error = Some(format!("query.what is '{what}': expected one of {known}"));
+                let what = what.as_str().into();
+                result.cause.problem = Some(QueryProblem::UnknownKind(what));
             }
         }
         result
     }
 
-    fn query_nodes(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+    fn query_nodes(&self, now: Instant, query: &Query, result: &mut Page) {
         let Some(from) = start_of(query, result) else {
             return;
         };
         let pattern = query.matching.as_deref().unwrap_or_default();
         let mut allowance = Allowance::new(limit(query));
-        let next = self.node_page(now, from, pattern, &mut allowance, &mut result.nodes);
+        let nodes = (&mut result.payload.nodes, &mut result.cause.drains);
+        let next = self.node_page(now, from, pattern, &mut allowance, nodes);
         result.next = next.map(|cursor| cursor.to_string());
     }
 
@@ -143,15 +158,13 @@ fn limit(query: &Query) -> usize {
 
 /// Where a page begins, as an earlier one's `next` said; else at the start. `None` if no page said that, which is the
 /// answer then.
-fn start_of<C: FromStr + Default>(query: &Query, result: &mut QueryResult) -> Option<C> {
+fn start_of<C: FromStr + Default>(query: &Query, result: &mut Page) -> Option<C> {
     let Some(after) = query.after.as_deref() else {
         return Some(C::default());
     };
     let cursor = after.parse().ok();
     if cursor.is_none() {
-        result.error = Some(format!(
-            "query.after is '{after}', which no earlier page gave as its next"
-        ));
+        result.cause.problem = Some(QueryProblem::UnknownCursor(after.into()));
     }
     cursor
 }

@@ -6,8 +6,8 @@ use proto_frames::payload::CommandRefused;
 use proto_frames::{Encoder, Frame, Kind, Uuid};
 
 use super::notices::Words;
-use super::wire;
-use sched_core::{Input, Message, Notice, Parcel, Refused, RestoredStart, Sent, SessionId};
+use super::{wire, words};
+use sched_core::{Action, Input, Message, Notice, Parcel, Refused, RestoredStart, Sent, SessionId};
 
 /// What the core is told of a peer's frame, as a session reads it.
 #[must_use]
@@ -48,6 +48,11 @@ pub fn refused(refused: &Refused) -> CommandRefused {
 #[must_use]
 pub fn kept(payload: Bytes, sender: Uuid) -> Option<RestoredStart> {
     wire::kept(payload, sender).ok()
+}
+
+/// Writes the sentences for people into what the core wants done.
+pub fn word(action: &mut Action) {
+    words::word(action);
 }
 
 /// The line in the log that a notice is.

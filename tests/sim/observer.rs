@@ -76,7 +76,7 @@ impl World {
     /// The scheduler says something to the operator.
     pub(crate) fn observed(&mut self, message: Message) {
         match message {
-            Message::QueryResult(rows) => self.observer.answer = Some(*rows),
+            Message::QueryResult(rows) => self.observer.answer = Some(rows.payload),
             Message::InstanceState(event) => self.turned(&event),
             Message::InstanceQueued(event) => {
                 if let Some(instance) = names::instance_of(&event.instance_uuid) {

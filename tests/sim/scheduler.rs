@@ -276,7 +276,8 @@ impl World {
     }
 
     fn take_actions(&mut self) {
-        while let Some(action) = self.core.as_mut().and_then(Scheduler::poll_action) {
+        while let Some(mut action) = self.core.as_mut().and_then(Scheduler::poll_action) {
+            sim_support::word(&mut action);
             self.act_on(action);
         }
     }
@@ -368,8 +369,8 @@ impl World {
                     self.facts.push(Fact::Placed { instance, machine });
                 }
             }
-            Notice::Failed(id, _) => {
-                if let Some(instance) = names::instance_of(&id.to_string()) {
+            Notice::Failed(failure) => {
+                if let Some(instance) = names::instance_of(&failure.instance_uuid) {
                     self.see_failure(instance);
                 }
             }

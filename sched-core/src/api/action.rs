@@ -16,6 +16,7 @@ use sched_model::{Role, Uuid};
 
 use crate::api::command::Target;
 use crate::api::disk::DiskSilence;
+use crate::api::explained::{DrainCauses, Explained, RowCauses};
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::StartRequest;
 use crate::api::known_node::KnownNode;
@@ -79,9 +80,9 @@ pub enum Message {
     /// A STATS, carried on without some of the instances that it lists.
     StatsWithout(Arc<StatsWithout>),
     /// A START failed; for its sender alone.
-    StartFailure(Box<StartFailure>),
+    StartFailure(Box<Explained<StartFailure>>),
     /// A START failed; one of the copies for everybody who is to hear of it.
-    StartFailureCopy(Box<StartFailure>),
+    StartFailureCopy(Box<Explained<StartFailure>>),
     /// A DELETE failed.
     DeleteFailure(DeleteFailure),
     /// An AttachVolume failed.
@@ -109,17 +110,17 @@ pub enum Message {
     /// An instance has left its node and waits (original controllers only, which know no other word for it).
     InstanceStopped(InstanceId),
     /// A START waits for room (native encoding only).
-    InstanceQueued(Box<InstanceQueued>),
+    InstanceQueued(Box<Explained<InstanceQueued>>),
     /// What became of an instance that is looked after (native encoding only).
-    InstanceState(Box<InstanceStateEvent>),
+    InstanceState(Box<Explained<InstanceStateEvent>>),
     /// How far a drain is (native encoding only).
-    DrainProgress(Box<DrainProgress>),
+    DrainProgress(Box<Explained<DrainProgress, DrainCauses>>),
     /// A node is short of memory, or something has happened about that.
     NodePressure(Box<NodePressure>),
     /// Part of what a controller that becomes master has to know (native encoding only).
-    Snapshot(Box<Snapshot>),
+    Snapshot(Box<Explained<Snapshot, RowCauses>>),
     /// A command for an instance failed after it was taken in (native encoding only).
-    CommandFailure(Box<CommandFailure>),
+    CommandFailure(Box<Explained<CommandFailure>>),
     /// A command for a launcher that announced that it can carry it out (native encoding only).
     Order(Box<Order>),
     /// Ends that a launcher told are on record (native encoding only).
@@ -129,9 +130,9 @@ pub enum Message {
     /// A launcher's lease is extended (native encoding only).
     LeaseRenewed(LeaseRenewed),
     /// The answer to a dry run (native encoding only).
-    PlacementDecision(Box<PlacementDecision>),
+    PlacementDecision(Box<Explained<PlacementDecision>>),
     /// The answer to a query (native encoding only).
-    QueryResult(Box<QueryResult>),
+    QueryResult(Box<Explained<QueryResult, RowCauses>>),
 }
 
 /// A START on its way to a node.
@@ -310,7 +311,7 @@ pub enum Notice {
     /// A START was given to a node.
     Placed(InstanceId, Uuid),
     /// A START failed here.
-    Failed(InstanceId, String),
+    Failed(Box<Explained<StartFailure>>),
     /// So many instances were taken up from before the restart.
     Restored(usize),
     /// A peer's certificate is bound to its UUID, which is not remembered because too many are.

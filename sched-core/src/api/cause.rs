@@ -1,165 +1,155 @@
-//! Why something became of an instance: as data, for its history and those who are told.
+//! Why something became of an instance, or of a command: as data, for its history and those who are told. The sentences
+//! are the server's.
 
-use std::fmt;
+use std::sync::Arc;
 
 use sched_model::{StartFailureReason, Uuid};
 
+use crate::api::declined::{Objection, Refusal};
 use crate::api::ids::InstanceId;
+use crate::api::no_fit::NoFit;
 use crate::api::text::ShortText;
 
-macro_rules! causes {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)* --- $($(#[$of_data:meta])* $with:ident($($data:ty),*),)*) => {
-        /// Why an instance came to a state.
-        #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub(crate) enum Cause {
-            /// Its state says it all.
-            #[default]
-            Plain,
-            $($(#[$doc])* $name,)*
-            $($(#[$of_data])* $with($($data),*),)*
-        }
-
-        impl Cause {
-            /// The words of a cause without data; `None` for another.
-            fn plain(&self) -> Option<&'static str> {
-                Some(match self {
-                    Self::Plain => "",
-                    $(Self::$name => $text,)*
-                    $(Self::$with(..) => return None,)*
-                })
-            }
-        }
-    };
-}
-
-causes! {
+/// Why an instance came to a state, or a command came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Cause {
+    /// Its state says it all.
+    #[default]
+    Plain,
     /// It was not the scheduler's doing.
-    NotFromHere = "not from here",
+    NotFromHere,
     /// A cut-off node had not resumed it.
-    CutOffBeforeResumed = "its node was cut off before it resumed it",
+    CutOffBeforeResumed,
     /// Its launcher did not suspend or resume it in time.
-    NotDoneInTime = "its launcher did not do so in time",
+    NotDoneInTime,
     /// Its preemptor needs its room no longer.
-    RoomNotNeeded = "its room is no longer needed for another",
+    RoomNotNeeded,
     /// Its node is drained.
-    NodeDrained = "its node is drained",
+    NodeDrained,
     /// Its node guards itself against a shortage of memory.
-    NodeShortOfMemory = "its node is short of memory",
+    NodeShortOfMemory,
     /// It cannot be started again.
-    StartUnknown = "its START is not known",
+    StartUnknown,
     /// It cannot be started again any more.
-    StartForgotten = "its START is not known any more",
+    StartForgotten,
     /// Its START was kept, and is refused now.
-    StartUnreadable = "its START cannot be read any more",
+    StartUnreadable,
     /// A node has room.
-    RoomFound = "there is room",
+    RoomFound,
     /// Its node has room for it again.
-    RoomAgain = "there is room again",
+    RoomAgain,
     /// Its victims have left.
-    RoomFreed = "its room is free",
+    RoomFreed,
     /// Victims did not leave in time.
-    VictimsLate = "the others did not make way in time",
+    VictimsLate,
     /// It was moved to a node that has no room yet.
-    WaitsForOneNode = "it waits for one node, as it was asked for",
+    WaitsForOneNode,
     /// A command said so.
-    Asked = "as it was asked for",
+    Asked,
     /// A command said so of what was so already.
-    StaysAsAsked = "to stay so, as it was asked for",
+    StaysAsAsked,
     /// Its launcher is told to ship it.
-    ShipsIt = "its node ships it",
+    ShipsIt,
     /// Its launcher is told to stop it, to start it elsewhere.
-    StopsIt = "it stops on its node",
+    StopsIt,
     /// The target of its move has it.
-    Moved = "it has moved",
+    Moved,
     /// Its node has it no longer.
-    LeftNode = "it has left its node",
+    LeftNode,
     /// Its state is on the target of its move.
-    Shipped = "it was shipped",
+    Shipped,
     /// Its launcher says so.
-    NotStopped = "its launcher could not stop it",
+    NotStopped,
     /// Its move was undone.
-    NotLeftInTime = "it did not leave its node in time",
+    NotLeftInTime,
     /// Its node's connection has ended.
-    NodeLost = "its node is lost",
+    NodeLost,
     /// Its node had not been told of it.
-    NodeLostUntold = "its node was lost before it was told",
+    NodeLostUntold,
     /// Its node had not been told to stop it.
-    NodeLostBeforeStop = "its node was lost before it was told to stop it",
+    NodeLostBeforeStop,
     /// It is stopped now that its node is back.
-    DeletedWhileLost = "deleted while its node was lost",
+    DeletedWhileLost,
     /// It is stopped once its node is back.
-    DeletedLost = "deleted while its node is lost",
+    DeletedLost,
     /// Its node has returned and lists it.
-    NodeBack = "its node is back",
+    NodeBack,
     /// Its node has returned and does not list it.
-    NodeBackWithout = "its node is back without it",
+    NodeBackWithout,
     /// The lease of its lost node is over.
-    NodeHasStoppedIt = "its node is lost, and has stopped it by now",
+    NodeHasStoppedIt,
     /// A node lists it that was not known to have it.
-    Found = "a node has it",
+    Found,
     /// Its launcher has changed it.
-    Changed = "it was changed",
+    Changed,
     /// Its launcher is told to change it.
-    Changing = "its node changes what it has",
+    Changing,
     /// An UPDATE said so.
-    PriorityChanged = "its priority has changed",
+    PriorityChanged,
     /// An UPDATE said so.
-    DemandChanged = "what it asks for has changed",
+    DemandChanged,
     /// An UPDATE is carried out.
-    HasItsDemand = "it has what it is to have",
+    HasItsDemand,
     /// It moves to be changed.
-    NoRoomToChange = "its node cannot give it what it is to have",
+    NoRoomToChange,
     /// Its launcher did not say that it changed it.
-    NotChangedInTime = "its launcher did not change it in time",
+    NotChangedInTime,
     /// It moves to be resumed.
-    NoVcpusHere = "its node has no vcpus for it, and another has",
+    NoVcpusHere,
     /// It ended.
-    Ended = "ended",
+    Ended,
     /// Its node has told of its end although nobody here knew of it.
-    KeptByNode = "ended, as its node remembers",
+    KeptByNode,
     /// Its end and its new start were reported together.
-    EndedAndBegan = "ended, and began again since",
+    EndedAndBegan,
     /// Its node does not list it any more, and has not said how it ended.
-    NotListed = "its node no longer lists it",
+    NotListed,
     /// What its history begins with, if it is not managed.
-    KnownSince = "known since then",
+    KnownSince,
     /// An operator does not wait for its node.
-    Forgotten = "forgotten by an operator while its node is lost",
+    Forgotten,
     /// It was stopped.
-    Stopped = "stopped",
+    Stopped,
     /// It was deleted.
-    Deleted = "deleted",
+    Deleted,
     /// A DELETE ends its move.
-    BeingDeleted = "it is being deleted",
+    BeingDeleted,
     /// It ended while its START is on its way.
-    StartedAgain = "it ended, and a START of it is on its way to its node",
+    StartedAgain,
     /// What its launcher was told comes to nothing.
-    EndedOnNode = "it has ended on its node",
+    EndedOnNode,
     /// Its node does not list what it was given.
-    NodeWithoutIt = "its node does not have it",
+    NodeWithoutIt,
     /// Its node did late what it was told.
-    EndedAfterAll = "its node has ended it after all",
+    EndedAfterAll,
     /// Its node lists it no longer.
-    LostByNode = "its node lost it",
+    LostByNode,
     /// Its launcher did not say that it stopped it.
-    NotStoppedInTime = "it did not stop in time",
+    NotStoppedInTime,
     /// Its launcher says that it runs.
-    NotSuspended = "it was not suspended",
+    NotSuspended,
     /// It could not be resumed for long.
-    TriedOnAll = "it is tried on all nodes again",
+    TriedOnAll,
     /// A new START replaces it.
-    Restarted = "started again by a new START",
+    Restarted,
     /// Time has passed since nodes refused it.
-    RefusalsOver = "nodes that refused it may take it by now",
+    RefusalsOver,
     /// The lease of its node is over, as its launcher says.
-    CutOff = "its node was cut off, and has stopped it",
+    CutOff,
     /// Its launcher did what it was told.
-    EndedAsTold = "its node has ended it, as it was told",
+    EndedAsTold,
     /// It can be neither shipped nor started again.
-    CannotBeShipped = "it cannot be shipped as it is, and how to start it again is not known",
+    CannotBeShipped,
     /// It ended while it was to move.
-    EndedBeforeMove = "it ended before it moved",
-    ---
+    EndedBeforeMove,
+    /// Its node is lost since then.
+    KnownSinceNodeLost,
+    /// Its node was given it, and has not listed it yet.
+    GivenUnlisted,
+    /// Its node lists it since then.
+    ListedSince,
+    /// It waits for vcpus, and what it was suspended for is gone.
+    PreemptorGone,
     /// It has made way for a preemptor.
     MadeWay(InstanceId),
     /// It is to make way for a preemptor.
@@ -168,6 +158,8 @@ causes! {
     VictimLeaves(InstanceId),
     /// So many victims are to make way for it.
     VictimsLeave(usize),
+    /// It waits until so many victims have left.
+    VictimsToLeave(usize),
     /// A victim did not make way for it.
     VictimStays(InstanceId),
     /// This node refused it once more as full.
@@ -186,20 +178,56 @@ causes! {
     CannotShip(Box<str>),
     /// Its launcher could not change it, and why.
     CannotChange(Box<str>),
+    /// A START was not placed.
+    Refused(Box<Refusal>),
+    /// A command was not carried out.
+    Declined(Box<Objection>),
+    /// No node fits.
+    NoFit(Arc<NoFit>),
+    /// No node fits; why was not counted, because too many different STARTs fail at once.
+    NotCounted,
+    /// The disk takes no writes, for this reason of the system's; `None` if it has not answered.
+    NotRecorded(Option<Box<str>>),
+    /// Its instance waits here already, and this.
+    WaitsAnd(Box<Cause>),
+    /// This, and so many wait already, which is as many as may.
+    AndQueueFull(Box<Cause>, usize),
+    /// So many of a batch of so many fit, and of the next this.
+    OfBatch(usize, usize, Box<Cause>),
+    /// So many of so many fit, and of the next this.
+    OfSeveral(u32, u32, Box<Cause>),
     /// Something else, in words: what a record of before a restart says, why no node fits, what a launcher says.
     Said(Box<str>),
 }
 
 impl Cause {
-    /// Bytes of others' texts in it.
+    /// Bytes that it has on the heap, mostly of others' texts.
     pub(crate) fn text_len(&self) -> usize {
         match self {
             Self::CannotSuspend(text)
             | Self::CannotResume(text)
             | Self::CannotShip(text)
             | Self::CannotChange(text)
-            | Self::Said(text) => text.len(),
+            | Self::Said(text)
+            | Self::NotRecorded(Some(text)) => text.len(),
+            Self::Refused(refusal) => size_of::<Refusal>() + refusal.text_len(),
+            Self::Declined(objection) => size_of::<Objection>() + objection.text_len(),
+            Self::NoFit(no_fit) => no_fit.len(),
+            Self::WaitsAnd(cause)
+            | Self::AndQueueFull(cause, _)
+            | Self::OfBatch(_, _, cause)
+            | Self::OfSeveral(_, _, cause) => size_of::<Self>() + cause.text_len(),
             _ => 0,
+        }
+    }
+
+    /// About how long it is in words.
+    pub(crate) fn words_len(&self) -> usize {
+        /// The longest sentence of the server's own, and the names in it.
+        const SENTENCE: usize = 128;
+        match self {
+            Self::Plain => 0,
+            cause => SENTENCE + cause.text_len(),
         }
     }
 
@@ -212,13 +240,21 @@ impl Cause {
             Self::CannotShip(text) => Self::CannotShip(cut(text)),
             Self::CannotChange(text) => Self::CannotChange(cut(text)),
             Self::Said(text) => Self::Said(cut(text)),
+            Self::NoFit(no_fit) if no_fit.is_too_long() => Self::NoFit(Arc::new(no_fit.cut())),
             plain => plain.clone(),
         }
     }
+}
 
-    /// Its words, cut where they are too long.
-    pub(crate) fn text(&self) -> ShortText {
-        self.to_string().into()
+impl From<Refusal> for Cause {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+}
+
+impl From<Objection> for Cause {
+    fn from(objection: Objection) -> Self {
+        Self::Declined(Box::new(objection))
     }
 }
 
@@ -232,57 +268,16 @@ impl From<&str> for Cause {
     }
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(words) = self.plain() {
-            return f.write_str(words);
-        }
-        match self {
-            Self::MadeWay(preemptor) => write!(f, "made way for {preemptor}"),
-            Self::MakesWay(preemptor) => write!(f, "makes way for {preemptor}"),
-            Self::VictimLeaves(victim) => write!(f, "{victim} makes way for it"),
-            Self::VictimsLeave(count) => write!(f, "{count} instances make way for it"),
-            Self::VictimStays(victim) => write!(f, "{victim} did not make way"),
-            Self::StillFull(node) => write!(f, "node {node} is still full"),
-            Self::TargetGone(node) => write!(f, "node {node} is not connected any more"),
-            Self::TargetLost(node) => write!(f, "node {node} is lost"),
-            Self::NotStarted(node, reason) => {
-                write!(f, "node {node} could not start it: {reason}")
-            }
-            Self::CannotSuspend(why) => write!(f, "its launcher could not suspend it: {why}"),
-            Self::CannotResume(why) => write!(f, "its launcher could not resume it: {why}"),
-            Self::CannotShip(why) => write!(f, "its launcher could not ship it: {why}"),
-            Self::CannotChange(why) => write!(f, "its launcher could not change it: {why}"),
-            Self::Said(text) => f.write_str(text),
-            _ => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Cause, InstanceId, ShortText};
-
-    #[test]
-    fn what_a_record_says_is_said_again() {
-        for cause in [
-            Cause::Plain,
-            Cause::NodeDrained,
-            Cause::MadeWay(InstanceId::new("high")),
-            Cause::VictimsLeave(3),
-            Cause::CannotShip("no route".into()),
-        ] {
-            let recorded = cause.text();
-            assert_eq!(Cause::from(&*recorded).text(), recorded);
-        }
-        assert_eq!(Cause::from(""), Cause::Plain);
-    }
+    use super::{Cause, ShortText};
 
     #[test]
     fn what_is_kept_of_a_long_text_is_as_much_as_of_the_whole() {
-        let long = Cause::CannotSuspend("x".repeat(5000).into());
-        let words = ShortText::new(&long.to_string());
-        assert_eq!((long.kept().text(), long.text()), (words.clone(), words));
-        assert!(long.kept().text_len() < 5000);
+        let long = "x".repeat(5000);
+        let kept = Cause::CannotSuspend(long.as_str().into()).kept();
+        let short = Box::<str>::from(ShortText::new(&long));
+        assert_eq!(kept, Cause::CannotSuspend(short));
+        assert!(kept.text_len() < 5000);
     }
 }

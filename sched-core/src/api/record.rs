@@ -12,6 +12,7 @@ use bytes::Bytes;
 use sched_model::Uuid;
 use serde::{Deserialize, Serialize};
 
+use crate::api::cause::Cause;
 use crate::api::input::StartRequest;
 use crate::api::parcel::Parcel;
 use crate::api::resources::Resources;
@@ -190,8 +191,11 @@ pub struct Event {
     /// The node it has to do with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Uuid>,
-    /// More, for people; may be empty.
+    /// More, for people; may be empty. The server words it from the cause before it is kept.
     pub detail: Box<str>,
+    /// Why; only on the way to the server.
+    #[serde(skip)]
+    pub cause: Cause,
 }
 
 /// Amounts an instance asks for, in place of those of its START.

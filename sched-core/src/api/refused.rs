@@ -3,6 +3,7 @@
 use sched_model::RefusalReason;
 use sched_model::Role;
 
+use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::api::sent::Sent;
 use crate::api::text::ShortText;
@@ -51,7 +52,7 @@ pub enum RefusalCause {
     /// Part of it does not count.
     LeftOut(ShortText),
     /// What it changes cannot be recorded.
-    NotRecorded(Box<str>),
+    NotRecorded(Box<Cause>),
     /// Only an instance whose node is lost can be forgotten.
     NotOnLostNode,
 }
@@ -86,8 +87,8 @@ impl RefusalCause {
             | Self::NodeConnected(text)
             | Self::AgentNotConnected(text)
             | Self::NotANode(text)
-            | Self::NotDrained(text)
-            | Self::NotRecorded(text) => text.len(),
+            | Self::NotDrained(text) => text.len(),
+            Self::NotRecorded(cause) => cause.words_len(),
             Self::NotPermitted(_)
             | Self::Backup
             | Self::TooLong { .. }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sched_model::Uuid;
 use sched_model::evacuate::DEFAULT_PARALLEL;
 
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::text::ShortText;
 use crate::cluster::Cluster;
 
 /// Nodes that may be cordoned at once, connected or not: as many as the largest cluster this is built for has.
@@ -63,7 +63,7 @@ pub(crate) struct Drain {
 #[derive(Debug, Clone)]
 pub(crate) struct Misfitted {
     /// For people.
-    pub(crate) detail: ShortText,
+    pub(crate) why: Cause,
     /// Whether waiting alone does not help.
     pub(crate) is_lasting: bool,
     /// The look at which it was tried.
@@ -75,8 +75,8 @@ pub(crate) struct Misfitted {
 pub(crate) enum Moved {
     /// It still is on its way.
     NotYet,
-    /// It is where it was, in these words; it is not tried again before there is reason to think that it goes better.
-    Back(ShortText),
+    /// It is where it was, for this reason; it is not tried again before there is reason to think that it goes better.
+    Back(Cause),
     /// It is gone from there, or in another state.
     Away,
 }
@@ -170,9 +170,9 @@ impl Drain {
         self.under_way.retain(|instance| match moved(instance) {
             Moved::NotYet => true,
             Moved::Away => false,
-            Moved::Back(detail) => {
+            Moved::Back(why) => {
                 let misfit = Misfitted {
-                    detail,
+                    why,
                     is_lasting: false,
                     look,
                 };

@@ -6,7 +6,9 @@ use std::time::Instant;
 use sched_model::{StartFailure, StoreState, StoreView};
 
 use crate::api::action::PlacedStart;
+use crate::api::cause::Cause;
 use crate::api::disk::{DISK_PATIENCE, DiskState};
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::journal::Journal;
 use crate::timers::earlier;
@@ -59,7 +61,7 @@ pub(crate) struct Unwritten {
 struct Failed {
     ticket: u64,
     sender: SessionId,
-    failure: StartFailure,
+    failure: Explained<StartFailure>,
 }
 
 /// The disk itself.
@@ -70,13 +72,9 @@ impl Journal {
     }
 
     /// What is said of the trouble to those whom it concerns.
-    pub(crate) fn trouble_detail(&self) -> String {
+    pub(crate) fn trouble_cause(&self) -> Cause {
         let trouble = self.disk.trouble.as_ref();
-        let why = trouble.map_or(Trouble::SILENT, Trouble::why);
-        format!(
-            "the scheduler cannot record it, so that it would be lost in a restart: its state directory takes no \
-             writes: {why}"
-        )
+        Cause::NotRecorded(trouble.and_then(|it| it.why.clone()))
     }
 
     /// The disk takes writes no longer, or again.
@@ -199,8 +197,8 @@ impl Journal {
         &mut self,
         instance: &InstanceId,
         sender: SessionId,
-        failure: StartFailure,
-    ) -> Option<StartFailure> {
+        failure: Explained<StartFailure>,
+    ) -> Option<Explained<StartFailure>> {
         let is_new = |(_, it): &(Instant, Unwritten)| it.instance == *instance;
         if !self.is_recorded(instance) || self.disk.unwritten.iter().any(is_new) {
             return Some(failure);
@@ -215,7 +213,7 @@ impl Journal {
     }
 
     /// A failure that is on disk by now, and to whom it is told.
-    pub(crate) fn take_failure(&mut self) -> Option<(SessionId, StartFailure)> {
+    pub(crate) fn take_failure(&mut self) -> Option<(SessionId, Explained<StartFailure>)> {
         let first = self.has_failure().then(|| self.disk.failed.pop_front())?;
         first.map(|first| (first.sender, first.failure))
     }

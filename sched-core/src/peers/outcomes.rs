@@ -11,6 +11,7 @@ use sched_model::Uuid;
 use sched_model::{CommandFailure, DeleteFailure, StartFailure};
 
 use crate::api::action::Message;
+use crate::api::explained::Explained;
 use crate::api::ids::InstanceId;
 use crate::api::refused::Refused;
 use crate::peers::Peers;
@@ -29,13 +30,13 @@ pub const MAX_REPLAY_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     /// A START failed.
-    StartFailed(Box<StartFailure>),
+    StartFailed(Box<Explained<StartFailure>>),
     /// A START waits for room; how it waits now is looked up when it is told again.
     Queued(InstanceId),
     /// A DELETE failed.
     DeleteFailed(DeleteFailure),
     /// Another command on an instance failed.
-    CommandFailed(Box<CommandFailure>),
+    CommandFailed(Box<Explained<CommandFailure>>),
     /// A command was refused.
     Refused(Box<Refused>),
 }
@@ -61,13 +62,15 @@ impl Outcome {
     fn of(message: &Message) -> Option<Self> {
         match message {
             Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
-                Some(Self::StartFailed(failure.clone()))
+                Some(Self::StartFailed(Box::new(failure.unworded())))
             }
             Message::InstanceQueued(event) => {
                 Some(Self::Queued(InstanceId::new(&event.instance_uuid)))
             }
             Message::DeleteFailure(failure) => Some(Self::DeleteFailed(failure.clone())),
-            Message::CommandFailure(failure) => Some(Self::CommandFailed(failure.clone())),
+            Message::CommandFailure(failure) => {
+                Some(Self::CommandFailed(Box::new(failure.unworded())))
+            }
             Message::CommandRefused(refused) => Some(Self::Refused(refused.clone())),
             _ => None,
         }
@@ -101,12 +104,16 @@ impl Outcome {
                 let detail = failure.detail.as_ref().map_or(0, String::len);
                 failure.instance_uuid.len()
                     + detail
+                    + failure.cause.words_len()
                     + reasons.sum::<usize>()
                     + attempts.sum::<usize>()
             }
             Self::Queued(_) => 0,
             Self::DeleteFailed(failure) => failure.instance_uuid.len() + failure.node_uuid.len(),
-            Self::CommandFailed(failure) => failure.instance_uuid.len() + failure.detail.len(),
+            Self::CommandFailed(failure) => {
+                let said = failure.detail.len() + failure.cause.words_len();
+                failure.instance_uuid.len() + said
+            }
             Self::Refused(refused) => refused.cause.text_len(),
         };
         2 * PART + texts

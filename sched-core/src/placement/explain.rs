@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use sched_model::Reason;
 
 use self::tally::Tally;
+use crate::api::cause::Cause;
 use crate::cluster::Cluster;
 use crate::cluster::query::Query;
 use crate::placement::Placement;
@@ -27,8 +28,8 @@ const MAX_WALKED: usize = 50_000;
 /// Why a START was not placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Explanation {
-    /// For people.
-    pub(crate) text: String,
+    /// Why, as far as it is not counted in the reasons.
+    pub(crate) cause: Cause,
     /// For programs; empty where it is not about nodes.
     pub(crate) reasons: Vec<Reason>,
     /// Whether it fits no node as they are, however long one waits.
@@ -36,18 +37,16 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    /// One that is only words.
-    pub(crate) fn of(text: &str) -> Self {
+    /// One that has nothing for programs.
+    pub(crate) fn of(cause: Cause) -> Self {
         Self {
-            text: text.to_owned(),
+            cause,
             ..Self::default()
         }
     }
 
     fn not_counted() -> Self {
-        Self::of(
-            "no node fits; why was not counted, because too many different STARTs fail at once",
-        )
+        Self::of(Cause::NotCounted)
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 
 use sched_model::ReasonKind;
 
+use crate::api::no_fit::Lack;
 use crate::api::rules::FilterRule;
 use crate::cluster::labels::{LabelIndex, Mask};
 use crate::cluster::table::Slot;
@@ -44,7 +45,7 @@ pub(crate) trait Filter: Debug + Send {
     /// Whether this node may run it.
     ///
     /// # Errors
-    /// Why not; see [`Filter::describe`].
+    /// Why not; see [`Filter::lack`].
     fn admits(&self, node: &Candidate<'_>, asked: &Asked<'_>) -> Result<(), Miss>;
 
     /// Narrows the search to where [`Filter::admits`] may say yes. Need not rule out everything: every node that is
@@ -56,8 +57,8 @@ pub(crate) trait Filter: Debug + Send {
         ReasonKind::Other(self.name().to_owned())
     }
 
-    /// A miss in words that follow "12 nodes": what they lack, or are.
-    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String;
+    /// What nodes lack for a miss; the server has the words for it.
+    fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack;
 
     /// What of its kind a miss was, for programs: the expression, the id of the group, the label; empty where the kind
     /// says it all.

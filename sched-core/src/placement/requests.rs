@@ -3,6 +3,7 @@
 
 use sched_model::Expression;
 
+use crate::api::declined::Refusal;
 use crate::api::input::StartRequest;
 use crate::cluster::facts;
 use crate::placement::Placement;
@@ -11,43 +12,33 @@ impl Placement {
     /// Checks what a START says about its placement; `is_native`: whether its sender can be sent what native peers are.
     ///
     /// # Errors
-    /// The key, what is wrong with it, and what to do.
+    /// What is wrong with it.
     pub(crate) fn check(
         &self,
         request: &StartRequest,
         is_native: impl Fn() -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let Some(scheduling) = request.scheduling.as_deref() else {
             return Ok(());
         };
         for (at, key) in scheduling.must_understand.iter().enumerate() {
             if !self.policy.understands(key) {
-                return Err(format!(
-                    "start.scheduling.must_understand[{at}]: '{key}' has no effect here: \
-                     this scheduler or its policy has it switched off"
-                ));
+                return Err(Refusal::NotUnderstood(at, key.as_str().into()));
             }
         }
         check_facts("require", &scheduling.require)?;
         check_facts("prefer", &scheduling.prefer)?;
         if scheduling.dry_run && !is_native() {
-            return Err(
-                "start.scheduling.dry_run: the answer is a frame that only the native encoding has; \
-                 nothing was started"
-                    .to_owned(),
-            );
+            return Err(Refusal::DryRunOfOriginal);
         }
         if scheduling.dry_run && scheduling.batch.is_some() {
-            return Err(
-                "start.scheduling.dry_run: not with batch; 'count' asks for several of one kind"
-                    .to_owned(),
-            );
+            return Err(Refusal::DryRunOfBatch);
         }
         Ok(())
     }
 }
 
-fn check_facts(key: &str, expressions: &[Expression]) -> Result<(), String> {
+fn check_facts(key: &'static str, expressions: &[Expression]) -> Result<(), Refusal> {
     let unknown = |expression: &&Expression| {
         facts::is_fact(expression.key()) && !facts::is_known(expression.key())
     };
@@ -56,11 +47,12 @@ fn check_facts(key: &str, expressions: &[Expression]) -> Result<(), String> {
         .enumerate()
         .find(|(_, expression)| unknown(expression))
     {
-        Some((at, expression)) => Err(format!(
-            "start.scheduling.{key}[{at}]: there is no fact '{}'; there are {}",
-            expression.key(),
-            facts::names()
-        )),
+        Some((at, expression)) => Err(Refusal::NoSuchFact {
+            key,
+            at,
+            name: expression.key().into(),
+            known: facts::names().into(),
+        }),
         None => Ok(()),
     }
 }

@@ -1,11 +1,13 @@
 //! What became of one instance: of one that is looked after, or was, every turn that is still remembered; of a plain one
 //! what its entry says. And all runs that are over.
 
-use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, QueryResult, Uuid};
+use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, Uuid};
 
 use super::page::Allowance;
-use super::{limit, start_of};
+use super::{InstanceRow, Page, limit, push_row, start_of};
 use crate::Scheduler;
+use crate::api::cause::Cause;
+use crate::api::explained::QueryProblem;
 use crate::api::ids::InstanceId;
 use crate::cluster::ledger::Phase;
 use crate::cluster::node::Presence;
@@ -13,7 +15,7 @@ use crate::instance::{HistoryEvent, Output, Run};
 
 impl Scheduler {
     /// The cursor is how many rows were shown. Where the oldest are forgotten meanwhile, as many are passed over.
-    pub(super) fn query_history(&self, query: &Query, result: &mut QueryResult) {
+    pub(super) fn query_history(&self, query: &Query, result: &mut Page) {
         let instance = InstanceId::new(query.matching.as_deref().unwrap_or_default());
         let Some(from) = start_of::<usize>(query, result) else {
             return;
@@ -25,19 +27,20 @@ impl Scheduler {
                 return;
             }
             allowance.look();
-            let row = self.history_row(&event, run);
-            allowance.take_row(row.detail.len());
-            result.history.push(row);
+            allowance.take_row(event.cause.words_len());
+            result.history.push(self.history_row(&event, run));
+            result.cause.history.push(event.cause.clone());
         }
         if !self.instances.contains(&instance) {
-            result.history.extend(self.plain_history(&instance));
+            if let Some((row, cause)) = self.plain_history(&instance) {
+                result.history.push(row);
+                result.cause.history.push(cause);
+            }
         }
         let outputs = self.instances.outputs(&instance).take(MAX_OUTPUT_ROWS);
         result.outputs = outputs.map(output_row).collect();
         if result.history.is_empty() && result.outputs.is_empty() && from == 0 {
-            result.error = Some(format!(
-                "no instance '{instance}' is known, or was recently"
-            ));
+            result.cause.problem = Some(QueryProblem::UnknownInstance(instance));
         }
     }
 
@@ -47,13 +50,13 @@ impl Scheduler {
             at_ms: ms(self.unix_ms(event.at)),
             what: event.what.as_str().to_owned(),
             node_uuid: uuid_text(event.node.or(run.and_then(Run::node))),
-            detail: event.cause.text().into(),
+            detail: String::new(),
             exit_code: run.and_then(Run::exit_code),
         }
     }
 
     /// Runs that are over, oldest first. The cursor is the number of the last one shown.
-    pub(super) fn query_ended(&self, query: &Query, result: &mut QueryResult) {
+    pub(super) fn query_ended(&self, query: &Query, result: &mut Page) {
         let pattern = query.matching.as_deref().unwrap_or_default();
         let Some(from) = start_of::<u64>(query, result) else {
             return;
@@ -73,20 +76,24 @@ impl Scheduler {
                 || run.instance().starts_with(pattern)
             {
                 let row = self.with_about(run.instance(), self.ended_row(run));
-                allowance.take_row(row.waits_for.len() + row.hostname.len());
-                result.instances.push(row);
+                allowance.take_row(row.cause.words_len() + row.hostname.len());
+                push_row(
+                    row,
+                    &mut result.payload.instances,
+                    &mut result.cause.instances,
+                );
             }
         }
     }
 
     /// The row of the latest run of an instance that is over, as far as it is remembered.
-    pub(super) fn last_run_row(&self, instance: &InstanceId) -> Option<InstanceView> {
+    pub(super) fn last_run_row(&self, instance: &InstanceId) -> Option<InstanceRow> {
         let runs = self.instances.history(instance).filter_map(|(_, run)| run);
         runs.last().map(|run| self.ended_row(run))
     }
 
-    fn ended_row(&self, run: &Run) -> InstanceView {
-        InstanceView {
+    fn ended_row(&self, run: &Run) -> InstanceRow {
+        let row = InstanceView {
             instance_uuid: run.instance().to_string(),
             node_uuid: uuid_text(run.node()),
             hostname: run.hostname().to_string(),
@@ -94,37 +101,29 @@ impl Scheduler {
             age_s: self.now.saturating_duration_since(run.at()).as_secs() as i64,
             ended_at_ms: Some(ms(self.unix_ms(run.at()))),
             exit_code: run.exit_code(),
-            waits_for: run
-                .cause()
-                .map(|cause| cause.text().into())
-                .unwrap_or_default(),
             ..InstanceView::default()
-        }
+        };
+        InstanceRow::new(row, run.cause().cloned().unwrap_or_default())
     }
 
     /// What the entry of an instance that is not looked after says of it.
-    fn plain_history(&self, instance: &InstanceId) -> Option<HistoryRow> {
+    fn plain_history(&self, instance: &InstanceId) -> Option<(HistoryRow, Cause)> {
         let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
         let entry = node.ledger().get(instance)?;
-        let (what, detail) = match (node.presence(), entry.phase()) {
-            (Presence::Lost(_), _) => ("in_doubt", "known since then; its node is lost"),
-            (_, Phase::InDoubt(_)) => (
-                "in_doubt",
-                "given to its node then, which has not listed it yet",
-            ),
-            (_, Phase::Claimed | Phase::Placed(_)) => (
-                "placed",
-                "given to its node then, which has not listed it yet",
-            ),
-            (_, Phase::Running) => ("running", "on its node since then, which lists it"),
+        let (what, cause) = match (node.presence(), entry.phase()) {
+            (Presence::Lost(_), _) => ("in_doubt", Cause::KnownSinceNodeLost),
+            (_, Phase::InDoubt(_)) => ("in_doubt", Cause::GivenUnlisted),
+            (_, Phase::Claimed | Phase::Placed(_)) => ("placed", Cause::GivenUnlisted),
+            (_, Phase::Running) => ("running", Cause::ListedSince),
         };
-        Some(HistoryRow {
+        let row = HistoryRow {
             at_ms: ms(self.unix_ms(entry.since())),
             what: what.to_owned(),
             node_uuid: uuid_text(Some(node.uuid())),
-            detail: detail.to_owned(),
+            detail: String::new(),
             exit_code: None,
-        })
+        };
+        Some((row, cause))
     }
 }
 

@@ -5,11 +5,12 @@
 
 use std::time::Instant;
 
-use sched_model::{InstanceView, PlacementState, Query, QueryResult};
+use sched_model::{InstanceView, PlacementState, Query};
 
 use super::page::{Allowance, InstanceCursor, QueueCursor};
-use super::{amounts_len, limit, named, start_of};
+use super::{InstanceRow, Page, amounts_len, limit, named, push_row, start_of};
 use crate::Scheduler;
+use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::{Node, Pool, Presence};
@@ -17,25 +18,29 @@ use crate::instance::{Awaits, By, Instance, Placing, State};
 use crate::queue::Rank;
 
 impl Scheduler {
-    pub(super) fn query_instances(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+    pub(super) fn query_instances(&self, now: Instant, query: &Query, result: &mut Page) {
         let pattern = query.matching.as_deref().unwrap_or_default();
         if !pattern.is_empty()
             && let Some(row) = self.instance_row(now, &InstanceId::new(pattern))
         {
-            result.instances.push(row);
+            push_row(
+                row,
+                &mut result.payload.instances,
+                &mut result.cause.instances,
+            );
             return;
         }
         let Some(from) = start_of(query, result) else {
             return;
         };
         let mut allowance = Allowance::new(limit(query));
-        let rows = &mut result.instances;
+        let rows = (&mut result.payload.instances, &mut result.cause.instances);
         let next = self.instance_page(now, from, pattern, &mut allowance, rows);
         result.next = next.map(|cursor| cursor.to_string());
     }
 
     /// The queue in its order: who waits for compute nodes, then who waits for network nodes.
-    pub(super) fn query_queue(&self, now: Instant, query: &Query, result: &mut QueryResult) {
+    pub(super) fn query_queue(&self, now: Instant, query: &Query, result: &mut Page) {
         let pattern = query.matching.as_deref().unwrap_or_default();
         let Some(from) = start_of::<QueueCursor>(query, result) else {
             return;
@@ -62,7 +67,11 @@ impl Scheduler {
                     && let Some(row) = self.instance_row(now, waiter.instance())
                 {
                     allowance.take_row(text_len(&row));
-                    result.instances.push(row);
+                    push_row(
+                        row,
+                        &mut result.payload.instances,
+                        &mut result.cause.instances,
+                    );
                 }
             }
         }
@@ -75,7 +84,7 @@ impl Scheduler {
         from: InstanceCursor,
         pattern: &str,
         allowance: &mut Allowance,
-        rows: &mut Vec<InstanceView>,
+        (rows, causes): (&mut Vec<InstanceView>, &mut Vec<Cause>),
     ) -> Option<InstanceCursor> {
         let (first, mut left) = match from {
             InstanceCursor::Node(first, left) => (first, left),
@@ -89,7 +98,7 @@ impl Scheduler {
                     if instance.starts_with(pattern) || self.is_called(instance, pattern) {
                         let row = self.row_nowhere(now, instance, kept);
                         allowance.take_row(text_len(&row));
-                        rows.push(row);
+                        push_row(row, rows, causes);
                     }
                     last = Some(instance.clone());
                 }
@@ -116,7 +125,7 @@ impl Scheduler {
                 if is_wanted && self.is_its_place(key, instance, entry) {
                     let row = self.row_on(now, node, instance, entry);
                     allowance.take_row(text_len(&row));
-                    rows.push(row);
+                    push_row(row, rows, causes);
                 }
             }
         }
@@ -129,7 +138,7 @@ impl Scheduler {
     }
 
     /// What an instance is called, what it runs, and since when it is there.
-    pub(super) fn with_about(&self, instance: &InstanceId, mut row: InstanceView) -> InstanceView {
+    pub(super) fn with_about(&self, instance: &InstanceId, mut row: InstanceRow) -> InstanceRow {
         if let Some(about) = self.instances.about(instance) {
             row.name = about.name.to_string();
             row.program = about.program.to_string();
@@ -143,13 +152,13 @@ impl Scheduler {
 
     /// The row of one instance: of one that is there, wherever it is; else of its latest run that is over and remembered.
     #[must_use]
-    pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceView> {
+    pub fn instance(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
         let row = self.instance_row(now, instance);
         row.or_else(|| self.last_run_row(instance))
     }
 
     /// The row of one instance, wherever it is.
-    fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceView> {
+    fn instance_row(&self, now: Instant, instance: &InstanceId) -> Option<InstanceRow> {
         let kept = self.instances.get(instance);
         let place = match kept {
             Some(kept) => kept.node(),
@@ -182,7 +191,7 @@ impl Scheduler {
         node: &Node,
         instance: &InstanceId,
         entry: &Entry,
-    ) -> InstanceView {
+    ) -> InstanceRow {
         let state = match (node.presence(), entry.phase()) {
             (Presence::Lost(_), Phase::Running) => PlacementState::Lost,
             (Presence::Lost(_), _) | (_, Phase::InDoubt(_)) => PlacementState::InDoubt,
@@ -207,7 +216,7 @@ impl Scheduler {
         };
         let row = match self.instances.get(instance) {
             Some(kept) => self.with_life(now, instance, kept, row),
-            None => row,
+            None => row.into(),
         };
         let mut row = self.with_about(instance, row);
         if let Presence::Lost(since) = node.presence()
@@ -220,7 +229,7 @@ impl Scheduler {
     }
 
     /// The row of one that waits, or whose node is lost.
-    fn row_nowhere(&self, now: Instant, instance: &InstanceId, kept: &Instance) -> InstanceView {
+    fn row_nowhere(&self, now: Instant, instance: &InstanceId, kept: &Instance) -> InstanceRow {
         let (state, node) = match *kept.state() {
             State::Lost { node, .. } => (PlacementState::Lost, Some(node)),
             _ => (PlacementState::Waiting, None),
@@ -254,7 +263,7 @@ impl Scheduler {
         instance: &InstanceId,
         kept: &Instance,
         row: InstanceView,
-    ) -> InstanceView {
+    ) -> InstanceRow {
         let position = self.queue.position(instance);
         let waits_until = kept.waits_until().filter(|_| !kept.has_run());
         let deadline = match *kept.state() {
@@ -266,17 +275,17 @@ impl Scheduler {
             State::Migrating { to, .. } => self.cluster.nodes().node(to).uuid().to_string(),
             _ => String::new(),
         };
-        InstanceView {
+        let row = InstanceView {
             age_s: now.saturating_duration_since(kept.arrived()).as_secs() as i64,
             priority: Some(i64::from(kept.priority())),
             attempts: Some(attempts(kept)),
             life: kept.state().word().as_str().to_owned(),
-            waits_for: self.waits_for(kept),
             position: position.map(|position| position as u64),
             deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),
             target_node_uuid: target,
             ..row
-        }
+        };
+        InstanceRow::new(row, self.waits_for(kept))
     }
 }
 
@@ -293,24 +302,24 @@ fn attempts(kept: &Instance) -> u32 {
 }
 
 impl Scheduler {
-    /// Why it waits; empty where it does not.
-    fn waits_for(&self, kept: &Instance) -> String {
+    /// Why it waits; plain where it does not.
+    fn waits_for(&self, kept: &Instance) -> Cause {
         // Whom it was suspended for may be gone by now.
         match kept.state() {
             State::Suspended {
                 by: By::Preemptor(other),
                 ..
             } if !self.instances.contains(other) && self.cluster.placement(other).is_none() => {
-                "vcpus on its node; the instance that it was suspended for is gone".to_owned()
+                Cause::PreemptorGone
             }
             _ => waits_for(kept),
         }
     }
 }
 
-/// Why it waits; empty where it does not.
-fn waits_for(kept: &Instance) -> String {
-    let last = || kept.history().last().map(|event| event.cause.text().into());
+/// Why it waits; plain where it does not.
+fn waits_for(kept: &Instance) -> Cause {
+    let last = || kept.history().last().map(|event| event.cause.clone());
     match kept.state() {
         State::Waiting { .. }
         | State::Lost { .. }
@@ -321,18 +330,15 @@ fn waits_for(kept: &Instance) -> String {
         State::Placing(Placing {
             pending_on: Awaits::Victims(victims, _),
             ..
-        }) => match victims.len() {
-            1 => "one instance to make way for it".to_owned(),
-            count => format!("{count} instances to make way for it"),
-        },
-        _ => String::new(),
+        }) => Cause::VictimsToLeave(victims.len()),
+        _ => Cause::Plain,
     }
 }
 
-fn text_len(row: &InstanceView) -> usize {
+fn text_len(row: &InstanceRow) -> usize {
     row.group.len()
         + row.name.len()
         + row.program.len()
-        + row.waits_for.len()
+        + row.cause.words_len()
         + amounts_len(&row.resources)
 }

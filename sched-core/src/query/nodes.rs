@@ -9,6 +9,7 @@ use sched_model::{NodeView, Role, UNKNOWN, Uuid};
 use super::page::{Allowance, NodeCursor};
 use super::{amounts_len, labels_len, named};
 use crate::Scheduler;
+use crate::api::explained::DrainStanding;
 use crate::api::ids::{NodeKey, uuid_starts_with};
 use crate::api::input::{Capabilities, NodeReport};
 use crate::api::known_node::KnownNode;
@@ -29,7 +30,7 @@ impl Scheduler {
         from: NodeCursor,
         pattern: &str,
         allowance: &mut Allowance,
-        rows: &mut Vec<NodeView>,
+        (rows, drains): (&mut Vec<NodeView>, &mut Vec<(usize, DrainStanding)>),
     ) -> Option<NodeCursor> {
         let (first, first_absent) = match from {
             NodeCursor::Present(key) => (Some(key), Uuid::nil()),
@@ -47,6 +48,8 @@ impl Scheduler {
                 let left_out: usize = row.resources_left_out.iter().map(String::len).sum();
                 let amounts = amounts_len(&row.resources_total) * 2;
                 allowance.take_row(labels_len(&row.labels) + amounts + left_out);
+                let drain = self.drain_standing(node.uuid());
+                drains.extend(drain.map(|drain| (rows.len(), drain)));
                 rows.push(row);
             }
         }
@@ -138,7 +141,7 @@ impl Scheduler {
             lease_ms: lease_ms(node),
             fault: node.fault().map_or_else(String::new, ToString::to_string),
             cordoned: node.is_cordoned(),
-            drain: self.drain_words(node.uuid()),
+            drain: String::new(),
             lost_s,
             address: address_text(node.address()),
         }

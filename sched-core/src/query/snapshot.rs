@@ -7,6 +7,7 @@ use sched_model::Snapshot;
 use sched_model::query::MAX_LIMIT;
 
 use crate::Scheduler;
+use crate::api::explained::{Explained, RowCauses};
 use crate::query::page::{Allowance, InstanceCursor, NodeCursor};
 
 /// How much of the picture was shown.
@@ -33,19 +34,27 @@ impl Default for Shown {
 
 impl Scheduler {
     /// The next page, as things are now; [`Snapshot::last`] says that it is the last one.
-    pub(crate) fn snapshot_page(&self, now: Instant, shown: &mut Shown) -> Snapshot {
+    pub(crate) fn snapshot_page(
+        &self,
+        now: Instant,
+        shown: &mut Shown,
+    ) -> Explained<Snapshot, RowCauses> {
         let mut allowance = Allowance::new(MAX_LIMIT as usize);
-        let mut snapshot = Snapshot {
+        let mut snapshot = Explained::<_, RowCauses>::from(Snapshot {
             page: shown.page,
             ..Snapshot::default()
-        };
+        });
         shown.page += 1;
         if let Some(from) = shown.nodes {
-            shown.nodes = self.node_page(now, from, "", &mut allowance, &mut snapshot.nodes);
+            let nodes = (&mut snapshot.payload.nodes, &mut snapshot.cause.drains);
+            shown.nodes = self.node_page(now, from, "", &mut allowance, nodes);
         }
         if shown.nodes.is_none() {
             let from = std::mem::take(&mut shown.instances);
-            let rows = &mut snapshot.instances;
+            let rows = (
+                &mut snapshot.payload.instances,
+                &mut snapshot.cause.instances,
+            );
             match self.instance_page(now, from, "", &mut allowance, rows) {
                 Some(next) => shown.instances = next,
                 None => snapshot.last = true,

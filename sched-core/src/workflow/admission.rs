@@ -11,11 +11,11 @@ use sched_model::{StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::instance::{AfterLoss, Awaits, Placing, State};
 use crate::placement::explain::Explanation;
-use crate::workflow::start::Refusal;
 
 /// What is known of a START's instance, and so what becomes of the START.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Known {
     /// It was on a node that is expected back after a restart: the START waits for that node.
     Expected,
     /// The scheduler has it, and no node could answer: the START is refused, for this reason.
-    Taken(String),
+    Taken(Refusal),
     /// It is not known, but another living instance of its tenant has the name that its START asks for.
     NameTaken(InstanceId),
 }
@@ -85,18 +85,14 @@ impl Scheduler {
             State::Lost {
                 then: AfterLoss::Delete,
                 ..
-            } if kept.is_fenced() => {
-                let text = "the instance is lost here already: it was deleted, and its node, which is lost, may run \
-                            it until its lease is over";
-                Known::Taken(text.to_owned())
-            }
+            } if kept.is_fenced() => Known::Taken(Refusal::DeletedUnderLease),
             // It is not placed again by itself.
             State::Lost {
                 node,
                 then: AfterLoss::Forget | AfterLoss::Delete,
                 ..
             } => self.known_of_lost(*node),
-            state => Known::Taken(format!("the instance is {} here already", state.word())),
+            state => Known::Taken(Refusal::Is(state.word())),
         }
     }
 
@@ -112,11 +108,7 @@ impl Scheduler {
             node.session().is_some() && !node.has_listed()
         });
         if is_about_to_say {
-            let text = format!(
-                "the instance is lost here already, and its node {node}, which is back, has not said yet whether it \
-                 has it"
-            );
-            return Known::Taken(text);
+            return Known::Taken(Refusal::NotListedYet(node));
         }
         Known::Nowhere
     }
@@ -179,36 +171,32 @@ impl Scheduler {
             }
             Known::Expected => {
                 self.settling.take_instance(&instance);
-                self.hold(start, Refusal::Crowded);
+                self.hold(start, Some(Refusal::Crowded));
             }
             Known::NameTaken(other) => {
                 let name = start.request.scheduling.as_ref().map(|it| &*it.name);
-                let text = format!(
-                    "start.scheduling.name: '{}' is the name of instance {other}, which has not ended; a name is that of \
-                     one instance of a tenant at a time",
-                    name.unwrap_or_default()
-                );
-                let (sender, restart) = (start.sender, start.request.restart);
-                let (why, reason) = (Explanation::of(&text), StartFailureReason::InvalidData);
-                self.answer_start(sender, &instance, reason, restart, why);
+                let name = name.unwrap_or_default().into();
+                self.refuse_start(&start, Refusal::NameTaken { name, other });
             }
-            Known::Taken(text) => {
-                let (sender, restart) = (start.sender, start.request.restart);
-                let (why, reason) = (Explanation::of(&text), StartFailureReason::InstanceExists);
-                self.answer_start(sender, &instance, reason, restart, why);
+            Known::Taken(why) => {
+                let reason = StartFailureReason::InstanceExists;
+                self.fail_with(&start, reason, Explanation::of(why.into()));
             }
         }
     }
 
-    /// Has a START wait in the settle window, or fail if it cannot.
-    pub(crate) fn hold(&mut self, start: PlacedStart, otherwise: Refusal) {
+    /// Has a START wait in the settle window, or fail if it cannot: `otherwise`, or because no node fits.
+    pub(crate) fn hold(&mut self, start: PlacedStart, otherwise: Option<Refusal>) {
         if let Some((batch, _)) = self.batches.waiting(&start.request.instance) {
-            let text = format!("the instance waits in batch '{batch}' here already");
-            return self.answer_known(Known::Taken(text), start);
+            let why = Refusal::WaitsInBatch(batch.name().into());
+            return self.answer_known(Known::Taken(why), start);
         }
         match self.settling.hold(start) {
             Ok(instance) => self.notice(Notice::Settling(instance)),
-            Err(start) => self.fail_start(&start, otherwise),
+            Err(start) => match otherwise {
+                Some(refusal) => self.fail_for_room(&start, refusal),
+                None => self.fail_without_node(&start),
+            },
         }
     }
 

@@ -10,6 +10,8 @@ use sched_model::{Batch as BatchAsked, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
+use crate::api::cause::Cause;
+use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::cluster::query::Query;
 use crate::maps::Map;
@@ -17,7 +19,6 @@ use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::admission::{Known, NewStart};
-use crate::workflow::start::Refusal;
 
 /// How long a batch waits for the rest of its STARTs. They are sent in one go; what has not come by then does not come.
 pub const BATCH_TIME: Duration = Duration::from_secs(30);
@@ -68,6 +69,11 @@ impl BatchId {
     /// The operator whose it is; `None` where it is the controllers'.
     pub(crate) fn operator(&self) -> Option<Uuid> {
         self.owner.operator()
+    }
+
+    /// What its owner calls it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -163,14 +169,15 @@ impl Batches {
         asked: &BatchAsked,
         start: PlacedStart,
         now: Instant,
-    ) -> Result<bool, (Box<PlacedStart>, String)> {
+    ) -> Result<bool, (Box<PlacedStart>, Refusal)> {
         if let Some(batch) = self.waiting.get(id)
             && batch.count != asked.count
         {
-            let problem = format!(
-                "start.scheduling.batch.count: batch '{id}' is of {} by its earlier STARTs, not of {}",
-                batch.count, asked.count
-            );
+            let problem = Refusal::BatchCount {
+                batch: id.name().into(),
+                earlier: batch.count,
+                count: asked.count,
+            };
             return Err((Box::new(start), problem));
         }
         if let Err(problem) = self.has_room(id, start.parcel.payload.len()) {
@@ -179,10 +186,10 @@ impl Batches {
         let instance = start.request.instance.clone();
         let is_known = self.instances.contains_key(&instance);
         if self.waiting.get(id).is_some_and(Batch::is_complete) && !is_known {
-            let problem = format!(
-                "start.scheduling.batch.id: all {} STARTs of batch '{id}' have come and wait for nodes",
-                asked.count
-            );
+            let problem = Refusal::BatchComplete {
+                batch: id.name().into(),
+                count: asked.count,
+            };
             return Err((Box::new(start), problem));
         }
         if !self.waiting.contains_key(id) {
@@ -235,24 +242,25 @@ impl Batches {
     ///
     /// # Errors
     /// Why not.
-    fn has_room(&self, id: &BatchId, bytes: usize) -> Result<(), String> {
+    fn has_room(&self, id: &BatchId, bytes: usize) -> Result<(), Refusal> {
         let is_new = usize::from(!self.waiting.contains_key(id));
         let mut held = vec![(
-            "",
+            false,
             (self.waiting.len(), self.bytes),
             (MAX_BATCHES, MAX_BATCH_BYTES),
         )];
         if let Owner::Operator(uuid) = id.owner {
             let own = self.of_operators.get(&uuid).copied().unwrap_or_default();
             let most = (MAX_OPERATOR_BATCHES, MAX_OPERATOR_BATCH_BYTES);
-            held.push((" of this operator", own, most));
+            held.push((true, own, most));
         }
-        for (whose, held, most) in held {
+        for (of_operator, held, most) in held {
             if held.0 + is_new > most.0 || held.1 + bytes > most.1 {
-                return Err(format!(
-                    "start.scheduling.batch: too many batches wait{whose} for their last START: at most {} with {} bytes",
-                    most.0, most.1
-                ));
+                return Err(Refusal::TooManyBatches {
+                    of_operator,
+                    batches: most.0,
+                    bytes: most.1,
+                });
             }
         }
         Ok(())
@@ -327,8 +335,7 @@ impl Scheduler {
         };
         let is_elsewhere = self.batches.instances.get(instance);
         if let Some(other) = is_elsewhere.filter(|other| **other != id) {
-            let problem =
-                format!("start.scheduling.batch.id: the instance waits in batch '{other}'");
+            let problem = Refusal::OtherBatch(other.name().into());
             return self.refuse_start(&start, problem);
         }
         match self.known_of(&start.request) {
@@ -376,21 +383,15 @@ impl Scheduler {
     }
 
     /// Fails the batches of which a START is not on disk: its sender would not hear of it again.
-    pub(crate) fn fail_unwritten_batches(&mut self, why: &str) {
+    pub(crate) fn fail_unwritten_batches(&mut self, why: &Cause) {
         let is_unwritten = |start: &PlacedStart| self.journal.is_unwritten(&start.request.instance);
         let waiting = self.batches.waiting.iter();
         let unwritten = waiting.filter(|(_, batch)| batch.starts.iter().any(is_unwritten));
         let unwritten: Vec<BatchId> = unwritten.map(|(id, _)| id.clone()).collect();
         for id in unwritten {
             for start in self.take_batch(&id) {
-                let request = &start.request;
-                self.answer_start(
-                    start.sender,
-                    &request.instance,
-                    StartFailureReason::NotRecorded,
-                    request.restart,
-                    Explanation::of(why),
-                );
+                let reason = StartFailureReason::NotRecorded;
+                self.fail_with(&start, reason, Explanation::of(why.clone()));
             }
         }
     }
@@ -424,11 +425,7 @@ impl Scheduler {
         let lost = new.extract_if(.., |start| {
             self.batches.lost.contains(&start.request().instance)
         });
-        known.extend(lost.map(|start| {
-            let text = "its node was lost after this START of it had come, and may still run it; send the START again \
-                        if it is to be started elsewhere";
-            (Known::Taken(text.to_owned()), start.into_start())
-        }));
+        known.extend(lost.map(|start| (Known::Taken(Refusal::LostSince), start.into_start())));
         match self.reserve_all(now, &new) {
             Ok(chosen) => {
                 self.answer_all(known);
@@ -483,13 +480,8 @@ impl Scheduler {
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
-        let text = format!(
-            "{} of a batch of {} fit: {}",
-            chosen.len(),
-            starts.len(),
-            why.text
-        );
-        Err(Explanation { text, ..why })
+        let cause = Cause::OfBatch(chosen.len(), starts.len(), Box::new(why.cause));
+        Err(Explanation { cause, ..why })
     }
 
     fn answer_all(&mut self, starts: Vec<(Known, PlacedStart)>) {
@@ -500,15 +492,8 @@ impl Scheduler {
 
     fn fail_all(&mut self, starts: &[NewStart], why: &Explanation) {
         for start in starts {
-            let request = start.request();
-            let reason = self.no_room(request);
-            self.answer_start(
-                start.as_start().sender,
-                &request.instance,
-                reason,
-                request.restart,
-                why.clone(),
-            );
+            let reason = self.no_room(start.request());
+            self.fail_with(start.as_start(), reason, why.clone());
         }
     }
 
@@ -519,22 +504,15 @@ impl Scheduler {
         };
         let starts = self.take_batch(&id);
         for start in self.end_batch(starts) {
-            let request = &start.request;
-            if request.instance == *instance {
+            if start.request.instance == *instance {
                 self.fail_start(&start, Refusal::Undone);
                 continue;
             }
-            let why = Explanation::of(&format!(
-                "batch '{id}' has lost {instance}, which was deleted"
-            ));
-            let reason = StartFailureReason::LaunchFailure;
-            self.answer_start(
-                start.sender,
-                &request.instance,
-                reason,
-                request.restart,
-                why,
-            );
+            let why = Refusal::BatchLost {
+                batch: id.name().into(),
+                instance: instance.clone(),
+            };
+            self.fail_start(&start, why);
         }
     }
 
@@ -568,21 +546,14 @@ impl Scheduler {
                 self.journal.note_instance(&start.request.instance);
             }
             self.notice(Notice::LateBatch(id.name.clone(), starts.len(), count));
-            let text = format!(
-                "batch '{id}' has {} of {count} STARTs after {} s",
-                starts.len(),
-                BATCH_TIME.as_secs()
-            );
+            let why = Refusal::BatchLate {
+                batch: id.name().into(),
+                came: starts.len(),
+                count,
+                seconds: BATCH_TIME.as_secs(),
+            };
             for start in self.end_batch(starts) {
-                let reason = StartFailureReason::InvalidData;
-                let (request, why) = (&start.request, Explanation::of(&text));
-                self.answer_start(
-                    start.sender,
-                    &request.instance,
-                    reason,
-                    request.restart,
-                    why,
-                );
+                self.refuse_start(&start, why.clone());
             }
         }
         self.set_batch_timer();

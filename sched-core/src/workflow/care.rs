@@ -10,6 +10,7 @@ use sched_model::{OnNodeLoss, StartFailure, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{InstanceState, StartRequest};
 use crate::api::phase::EventKind;
@@ -348,8 +349,12 @@ impl Scheduler {
                 self.timers.set(Timer::AskAgain(instance.clone()), at);
             }
         } else {
-            let words = cause.to_string();
-            let why = Explanation::of(if text.is_empty() { &words } else { text });
+            let said = if text.is_empty() {
+                cause
+            } else {
+                Cause::from(&**text)
+            };
+            let why = Explanation::of(said);
             self.fail_kept(instance, reason.clone(), Some(uuid), why);
         }
         true
@@ -372,15 +377,14 @@ impl Scheduler {
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             instance_uuid: instance.to_string(),
             restart: request.is_some_and(|start| start.request.restart),
-            detail: Some(why.text.clone()),
             reasons: why.reasons,
             never: why.never,
             attempts: kept.tried().said(),
             reason,
-            seq: None,
+            ..StartFailure::default()
         };
-        self.let_go(instance, &Cause::from(&*why.text));
-        self.tell_failure(sender, failure);
+        self.let_go(instance, &why.cause);
+        self.tell_failure(sender, Explained::new(failure, why.cause));
     }
 
     /// Takes a claim out of a node's ledger that is not the instance's own place.

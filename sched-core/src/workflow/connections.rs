@@ -13,6 +13,8 @@ use crate::api::action::{
     Action, DisconnectReason, Message, Notice, Order, PlacedStart, TargetedCommand,
 };
 use crate::api::cause::Cause;
+use crate::api::declined::Refusal;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, Departure, Dialect, Hello};
 use crate::cluster::node::Node;
@@ -22,7 +24,6 @@ use crate::peers::bindings::Bound;
 use crate::peers::session::{LAUNCHER, Session};
 use crate::timers::Timer;
 use crate::workflow::admission::Known;
-use crate::workflow::start::Refusal;
 
 impl Scheduler {
     pub(crate) fn connect(&mut self, now: Instant, id: SessionId, hello: Hello) {
@@ -330,13 +331,13 @@ impl Scheduler {
     }
 
     /// A START's sender has left before it could be told of the failure: the other controllers are.
-    fn pass_on_failure(&mut self, failure: &StartFailure) {
-        let plain = StartFailure {
+    fn pass_on_failure(&mut self, failure: &Explained<StartFailure>) {
+        let plain = Explained::from(StartFailure {
             detail: None,
             reasons: Vec::new(),
             never: false,
-            ..failure.clone()
-        };
+            ..failure.payload.clone()
+        });
         self.tell_controllers(Topic::Failures, |session| {
             let failure = if session.is_native() { failure } else { &plain };
             Some(Message::StartFailureCopy(Box::new(failure.clone())))

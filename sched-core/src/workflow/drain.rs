@@ -19,6 +19,7 @@ use sched_model::{
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::cause::Cause;
+use crate::api::explained::{DrainCauses, DrainEnd, DrainStanding, Explained};
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
@@ -64,7 +65,7 @@ impl Scheduler {
             }
             EvacuateMode::Abort => match canonical_uuid(name) {
                 Some(uuid) if self.cluster.cordons().drain(uuid).is_some() => {
-                    self.end_drain(uuid, DrainState::Aborted, "as it was asked for");
+                    self.end_drain(uuid, DrainState::Aborted, Some(DrainEnd::Asked));
                 }
                 _ => {
                     let cause = RefusalCause::NotDrained(name.as_str().into());
@@ -123,7 +124,7 @@ impl Scheduler {
     /// A node gets new work again, as far as the scheduler is concerned; a drain of it is over.
     pub(crate) fn uncordon(&mut self, uuid: Uuid) {
         if self.cluster.cordons().drain(uuid).is_some() {
-            self.end_drain(uuid, DrainState::Aborted, "its node is to take work again");
+            self.end_drain(uuid, DrainState::Aborted, Some(DrainEnd::Uncordoned));
         }
         if self.cluster.uncordon(uuid) {
             self.journal.note_node(uuid);
@@ -180,21 +181,16 @@ impl Scheduler {
         self.timers.put(Timer::Drain(uuid), due);
     }
 
-    /// How a node's drain stands, in words; empty if it is not drained.
-    pub(crate) fn drain_words(&self, uuid: Uuid) -> String {
-        let (Some(drain), Some(key)) = (
-            self.cluster.cordons().drain(uuid),
-            self.cluster.nodes().by_uuid(uuid),
-        ) else {
-            return String::new();
-        };
-        let there = self.len_of(key);
-        let (total, misfits) = (drain.total().max(there), drain.misfits().len());
-        let mut words = format!("{} of {total} moved", total - there);
-        if misfits > 0 {
-            words.push_str(&format!(", {misfits} do not fit elsewhere"));
-        }
-        words
+    /// How a node's drain stands, if it is drained.
+    pub(crate) fn drain_standing(&self, uuid: Uuid) -> Option<DrainStanding> {
+        let drain = self.cluster.cordons().drain(uuid)?;
+        let there = self.len_of(self.cluster.nodes().by_uuid(uuid)?);
+        let total = drain.total().max(there);
+        Some(DrainStanding {
+            moved: total - there,
+            total,
+            misfits: drain.misfits().len(),
+        })
     }
 
     fn len_of(&self, key: NodeKey) -> usize {
@@ -255,7 +251,7 @@ impl Scheduler {
         self.note_returned(key, uuid);
         let census = self.census(key, uuid);
         if census.there == 0 {
-            return self.end_drain(uuid, DrainState::Done, "");
+            return self.end_drain(uuid, DrainState::Done, None);
         }
         let is_all_tried = self.move_some(key, uuid, census.waiting);
         let census = self.census(key, uuid);
@@ -265,10 +261,10 @@ impl Scheduler {
         drain.note_there(census.there);
         let lasting = drain.misfits().values().filter(|it| it.is_lasting).count();
         if lasting == census.there && is_all_tried && !self.settling.is_open() {
-            return self.end_drain(uuid, DrainState::Incomplete, "what is left cannot be moved");
+            return self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NothingMovable));
         }
         if drain.say(census.there, census.leaving) {
-            let progress = self.progress(uuid, DrainState::Moving, "");
+            let progress = self.progress(uuid, DrainState::Moving, None);
             self.tell_drain(uuid, progress);
         }
     }
@@ -295,8 +291,8 @@ impl Scheduler {
                 Some((State::Running { node, .. } | State::Suspended { node, .. }, last))
                     if *node == key =>
                 {
-                    let detail = last.map(|event| event.cause.text());
-                    Moved::Back(detail.unwrap_or_default())
+                    let why = last.map(|event| event.cause.clone());
+                    Moved::Back(why.unwrap_or_default())
                 }
                 _ => Moved::Away,
             }
@@ -395,7 +391,7 @@ impl Scheduler {
         };
         self.move_instance(instance, plan).map_err(|declined| {
             let misfit = Misfitted {
-                detail: declined.detail.into(),
+                why: declined.why.kept(),
                 is_lasting: declined.is_lasting,
                 look: 0,
             };
@@ -404,8 +400,8 @@ impl Scheduler {
     }
 
     /// Ends a drain where it is; what is on its way goes on.
-    fn end_drain(&mut self, uuid: Uuid, state: DrainState, detail: &str) {
-        let progress = self.progress(uuid, state, detail);
+    fn end_drain(&mut self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) {
+        let progress = self.progress(uuid, state, end);
         let key = self.cluster.nodes().by_uuid(uuid);
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
         if self.cluster.cordons_mut().end_drain(uuid).is_some() {
@@ -418,56 +414,54 @@ impl Scheduler {
 
     /// The time of a drain is over.
     pub(crate) fn drain_is_late(&mut self, uuid: Uuid) {
-        self.end_drain(uuid, DrainState::Incomplete, "its time is over");
+        self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::TimeOver));
     }
 
     /// A node that is drained is lost: whether its instances are gone nobody can say.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
         let uuid = self.cluster.nodes().node(key).uuid();
         if self.cluster.cordons().drain(uuid).is_some() {
-            self.end_drain(uuid, DrainState::Incomplete, "the node is lost");
+            self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NodeLost));
         }
     }
 
     /// How the drain of a node stands.
-    fn progress(&self, uuid: Uuid, state: DrainState, detail: &str) -> DrainProgress {
+    fn progress(&self, uuid: Uuid, state: DrainState, end: Option<DrainEnd>) -> Progress {
         let (Some(drain), Some(key)) = (
             self.cluster.cordons().drain(uuid),
             self.cluster.nodes().by_uuid(uuid),
         ) else {
-            return DrainProgress {
+            let progress = DrainProgress {
                 node_uuid: uuid.to_string(),
                 state,
-                detail: detail.to_owned(),
                 ..DrainProgress::default()
             };
+            let causes = DrainCauses {
+                end,
+                ..DrainCauses::default()
+            };
+            return Progress::new(progress, causes);
         };
         let census = self.census(key, uuid);
         let total = drain.total().max(census.there);
         let misfits = drain.misfits().iter();
-        let misfits = misfits.map(|(instance, it)| (instance.clone(), it.detail.to_string()));
+        let misfits = misfits.map(|(instance, it)| (instance.clone(), it.why.clone()));
         let misfits: Vec<_> = misfits.collect();
-        let words = if misfits.is_empty() || state == DrainState::Done {
-            detail.to_owned()
-        } else {
-            let separator = if detail.is_empty() { "" } else { ": " };
-            format!("{detail}{separator}{}", not_fitting(&misfits, total))
-        };
-        DrainProgress {
-            moved: count(total - census.there),
-            moving: count(census.leaving),
-            left: count(census.there - census.leaving),
-            ..progress_of(uuid, state, total, &misfits, words)
-        }
+        let mut progress = progress_of(uuid, state, total, misfits);
+        progress.moved = count(total - census.there);
+        progress.moving = count(census.leaving);
+        progress.left = count(census.there - census.leaving);
+        progress.cause.end = end;
+        progress
     }
 
-    fn tell_drain(&mut self, uuid: Uuid, progress: DrainProgress) {
+    fn tell_drain(&mut self, uuid: Uuid, progress: Progress) {
         let asker = self.cluster.cordons().drain(uuid).and_then(Drain::asker);
         self.tell_progress(asker, &progress);
     }
 
     /// Tells native controllers, who watches nodes, and who asked.
-    fn tell_progress(&mut self, asker: Option<SessionId>, progress: &DrainProgress) {
+    fn tell_progress(&mut self, asker: Option<SessionId>, progress: &Progress) {
         let message = || Message::DrainProgress(Box::new(progress.clone()));
         self.tell_controllers(Topic::Nodes, |session| session.is_native().then(message));
         let Some(asker) = asker else { return };
@@ -477,6 +471,9 @@ impl Scheduler {
         }
     }
 }
+
+/// How a drain stands, without the sentences about it.
+type Progress = Explained<DrainProgress, DrainCauses>;
 
 /// A number as DrainProgress writes it.
 fn count(count: usize) -> u32 {
@@ -488,36 +485,31 @@ fn progress_of(
     uuid: Uuid,
     state: DrainState,
     total: usize,
-    misfits: &[(InstanceId, String)],
-    detail: String,
-) -> DrainProgress {
-    let named = misfits.iter().take(MAX_MISFITS);
-    let named = named.map(|(instance, detail)| Misfit {
-        instance_uuid: instance.to_string(),
-        detail: detail.clone(),
-    });
-    DrainProgress {
+    misfits: Vec<(InstanceId, Cause)>,
+) -> Progress {
+    let misfit_count = count(misfits.len());
+    let (named, causes) = misfits
+        .into_iter()
+        .take(MAX_MISFITS)
+        .map(|(instance, cause)| {
+            let misfit = Misfit {
+                instance_uuid: instance.to_string(),
+                ..Misfit::default()
+            };
+            (misfit, cause)
+        })
+        .unzip();
+    let progress = DrainProgress {
         node_uuid: uuid.to_string(),
         state,
         total: count(total),
-        misfits: named.collect(),
-        misfit_count: count(misfits.len()),
-        detail,
+        misfits: named,
+        misfit_count,
         ..DrainProgress::default()
-    }
-}
-
-/// Instances that fit nowhere else, in words.
-fn not_fitting(misfits: &[(InstanceId, String)], total: usize) -> String {
-    /// Instances that are named in a sentence; all of them are listed beside it.
-    const NAMED: usize = 2;
-    let named = misfits.iter().take(NAMED);
-    let named: Vec<_> = named.map(|(it, why)| format!("{it} ({why})")).collect();
-    let more = if misfits.len() > NAMED {
-        ", and others"
-    } else {
-        ""
     };
-    let named = named.join(", ");
-    format!("{} of {total} will not fit: {named}{more}", misfits.len())
+    let causes = DrainCauses {
+        misfits: causes,
+        ..DrainCauses::default()
+    };
+    Progress::new(progress, causes)
 }

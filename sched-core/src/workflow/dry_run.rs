@@ -9,6 +9,9 @@ use sched_model::{DecidedPlacement, PlacementDecision, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::action::{Message, PlacedStart};
+use crate::api::cause::Cause;
+use crate::api::declined::Refusal;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::StartRequest;
 use crate::cluster::query::Query;
@@ -51,17 +54,18 @@ impl Scheduler {
             placements: hosts.collect(),
             ..PlacementDecision::default()
         };
+        let mut cause = Cause::Plain;
         if let Some(why) = why {
             decision.reason = reason;
-            decision.detail = if fits > 0 {
-                format!("{fits} of {count} fit; of the next {}", why.text)
-            } else {
-                why.text
+            cause = match fits {
+                0 => why.cause,
+                fits => Cause::OfSeveral(fits, count, Box::new(why.cause)),
             };
             decision.reasons = why.reasons;
             decision.never = why.never;
         }
-        self.send(start.sender, Message::PlacementDecision(Box::new(decision)));
+        let decision = Box::new(Explained::new(decision, cause));
+        self.send(start.sender, Message::PlacementDecision(decision));
     }
 
     /// Where so many instances like this one would go now, in order of their choice; how many those are, and why there
@@ -77,8 +81,7 @@ impl Scheduler {
         let mut work = 0;
         for number in 0..count {
             if work > MAX_WORK {
-                let text = format!("only the first {number} were tried: more take too long");
-                why = Some(Explanation::of(&text));
+                why = Some(Explanation::of(Refusal::OnlyTried(number).into()));
                 break;
             }
             work += 1 + self.members_of(request);
@@ -108,12 +111,13 @@ impl Scheduler {
 
 /// Why a START of an instance that is known would not be placed.
 fn why_not_placed(known: Known) -> Explanation {
-    Explanation::of(&match known {
-        Known::Waits => "the instance waits for room here already".to_owned(),
-        Known::NameTaken(other) => format!("instance {other} has its name"),
+    let why = match known {
+        Known::Waits => Refusal::Waits,
+        Known::NameTaken(other) => Refusal::NameTakenAlready(other),
         Known::Taken(why) => why,
-        _ => "the instance is lost here already, and its node is expected back".to_owned(),
-    })
+        _ => Refusal::ExpectedBack,
+    };
+    Explanation::of(why.into())
 }
 
 impl Scheduler {

@@ -7,6 +7,7 @@ use crate::Scheduler;
 use crate::api::action::{Message, TargetedCommand};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
+use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
 use crate::api::phase::EventKind;
@@ -15,7 +16,6 @@ use crate::cluster::ledger::{Ended, Entry, EntryEnd};
 use crate::instance::{AfterLoss, By, Event, Instance, Placing, State, Then};
 use crate::placement::explain::Explanation;
 use crate::workflow::care::COMMAND_TIME;
-use crate::workflow::start::Refusal;
 
 impl Scheduler {
     /// A node says that it does not have an instance: the one place where an entry ends by what a node says. Who hears of
@@ -241,7 +241,7 @@ impl Scheduler {
     /// A START never arrived, and its instance, which is on no node, is not to be placed again.
     fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
         let uuid = self.cluster.nodes().node(key).uuid();
-        let why = Explanation::of(Refusal::Lost.detail());
+        let why = Explanation::of(Refusal::Lost.into());
         let reason = StartFailureReason::LaunchFailure;
         self.fail_kept(instance, reason, Some(uuid), why);
     }

@@ -12,14 +12,15 @@ use sched_model::{EvacuateMode, StartFailure, StartFailureReason};
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::command::Command;
+use crate::api::declined::Refusal;
 use crate::api::disk::{DiskSilence, DiskState};
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::refused::RefusalCause;
 use crate::instance::{Placing, State};
 use crate::journal::disk::Unwritten;
 use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
-use crate::workflow::start::Refusal;
 
 impl Scheduler {
     /// The disk takes writes no longer, or again.
@@ -131,7 +132,7 @@ impl Scheduler {
             State::Placing(_) => return self.journal.look_later(self.now, start),
             _ => return,
         }
-        let why = Explanation::of(&self.journal.trouble_detail());
+        let why = Explanation::of(self.journal.trouble_cause());
         self.fail_kept(instance, StartFailureReason::NotRecorded, None, why);
     }
 
@@ -143,7 +144,7 @@ impl Scheduler {
         for start in self.journal.take_unwritten() {
             self.look_at_unwritten(start);
         }
-        self.fail_unwritten_batches(&self.journal.trouble_detail());
+        self.fail_unwritten_batches(&self.journal.trouble_cause());
     }
 
     /// Has the failure of a START that is still on disk wait until it is not: a crash before would have it tried, and told
@@ -151,8 +152,8 @@ impl Scheduler {
     pub(crate) fn hold_failure(
         &mut self,
         sender: SessionId,
-        failure: StartFailure,
-    ) -> Option<StartFailure> {
+        failure: Explained<StartFailure>,
+    ) -> Option<Explained<StartFailure>> {
         let instance = InstanceId::new(&failure.instance_uuid);
         let is_over =
             !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
@@ -173,15 +174,8 @@ impl Scheduler {
     }
 
     fn fail_unrecorded(&mut self, start: &PlacedStart) {
-        let (request, reason) = (&start.request, StartFailureReason::NotRecorded);
-        let why = Explanation::of(&self.journal.trouble_detail());
-        self.answer_start(
-            start.sender,
-            &request.instance,
-            reason,
-            request.restart,
-            why,
-        );
+        let why = Explanation::of(self.journal.trouble_cause());
+        self.fail_with(start, StartFailureReason::NotRecorded, why);
     }
 
     /// Refuses a command whose outcome would have to survive a restart, while nothing can be written; whether it did. Peers
@@ -197,7 +191,7 @@ impl Scheduler {
                 Command::Update(it) => Some(InstanceId::new(&it.instance_uuid)),
                 _ => None,
             };
-            let cause = RefusalCause::NotRecorded(self.journal.trouble_detail().into());
+            let cause = RefusalCause::NotRecorded(Box::new(self.journal.trouble_cause()));
             self.refuse(id, command.name().into(), cause, instance.as_ref());
         }
         is_refused

@@ -13,6 +13,7 @@ use crate::Scheduler;
 use crate::api::action::{Action, DisconnectReason, Message, Order, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
+use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::api::phase::EventKind;
@@ -25,7 +26,6 @@ use crate::instance::{
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::care::COMMAND_TIME;
-use crate::workflow::start::Refusal;
 
 /// Added to a lease before what was under it is started elsewhere: what a launcher may need to kill it, and what two
 /// clocks may differ by in the time of a lease (an eighth of it, far beyond what any clock is off).
@@ -249,7 +249,7 @@ impl Scheduler {
             _ if kept.on_loss() == OnLoss::Restart && fence.is_some() => AfterLoss::Restart,
             State::Placing(_) if !is_confirmed => {
                 self.release(key, instance);
-                let why = Explanation::of(Refusal::Lost.detail());
+                let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;
                 return self.fail_kept(instance, reason, Some(uuid), why);
             }
@@ -321,7 +321,7 @@ impl Scheduler {
 
     /// A START was taken back before any node was told of it.
     fn start_is_undone(&mut self, instance: &InstanceId) {
-        let why = Explanation::of(Refusal::Undone.detail());
+        let why = Explanation::of(Refusal::Undone.into());
         self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
     }
 
@@ -400,7 +400,7 @@ impl Scheduler {
         match then {
             AfterLoss::Restart => self.seek(instance, &Cause::NodeHasStoppedIt),
             AfterLoss::Replace => {
-                let why = Explanation::of(Refusal::Lost.detail());
+                let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;
                 self.fail_kept(instance, reason, Some(node), why);
             }

@@ -15,6 +15,7 @@ use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, Migrate};
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
+use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
@@ -38,24 +39,24 @@ pub(crate) struct Declined {
     /// The protocol's word.
     pub(crate) reason: CommandFailureReason,
     /// For people.
-    pub(crate) detail: String,
+    pub(crate) why: Cause,
     /// Whether waiting alone does not help.
     pub(crate) is_lasting: bool,
 }
 
 impl Declined {
-    pub(crate) fn new(reason: CommandFailureReason, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
         Self {
             reason,
-            detail: detail.into(),
+            why: why.into(),
             is_lasting: false,
         }
     }
 
-    pub(crate) fn lasting(reason: CommandFailureReason, detail: impl Into<String>) -> Self {
+    pub(crate) fn lasting(reason: CommandFailureReason, why: impl Into<Cause>) -> Self {
         Self {
             is_lasting: true,
-            ..Self::new(reason, detail)
+            ..Self::new(reason, why)
         }
     }
 }
@@ -79,8 +80,8 @@ impl Scheduler {
         let instance = InstanceId::new(&migrate.instance_uuid);
         if let Err(declined) = self.try_migrate(id, &instance, migrate) {
             let key = self.cluster.placement(&instance);
-            let (reason, detail) = (declined.reason, declined.detail);
-            self.fail_command(id, LifeCommand::Migrate, &instance, key, reason, &detail);
+            let (reason, why) = (declined.reason, declined.why);
+            self.fail_command(id, LifeCommand::Migrate, &instance, key, reason, why);
         }
     }
 
@@ -117,16 +118,15 @@ impl Scheduler {
     /// One that waits for room is to wait for that of one node.
     fn pin(&mut self, instance: &InstanceId, target: Option<NodeKey>) -> Result<(), Declined> {
         let Some(target) = target else {
-            let detail = "it waits for room and goes to the first node that has some; \
-                          say which node it is to wait for";
-            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+            let why = Objection::WaitsAnywhere;
+            return Err(Declined::new(CommandFailureReason::WrongState, why));
         };
         let uuid = self.cluster.nodes().node(target).uuid();
         let query = self.query_of(instance);
         if let Some(query) = query.map(|query| pinned(query, uuid)) {
             let why = self.why_not(&query?);
             if why.never {
-                return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
+                return Err(Declined::lasting(CommandFailureReason::NoRoom, why.cause));
             }
         }
         if let Some(kept) = self.instances.get_mut(instance) {
@@ -150,9 +150,9 @@ impl Scheduler {
         let to = self.target_for(instance, from, query.clone(), plan.target)?;
         self.ensure_managed(from, instance);
         if let Err(illegal) = self.instances.may(instance, EventKind::MovePlanned) {
-            let detail = illegal.to_string();
+            let why = Objection::Illegal(illegal.to_string().into());
             self.note_illegal(illegal);
-            return Err(Declined::new(CommandFailureReason::Failed, detail));
+            return Err(Declined::new(CommandFailureReason::Failed, why));
         }
         self.claim_as(&query, to);
         let event = Event::MovePlanned {
@@ -171,34 +171,29 @@ impl Scheduler {
         let key = match self.instances.get(instance).map(|kept| kept.state()) {
             Some(State::Running { node, .. } | State::Suspended { node, .. }) => *node,
             Some(state) => {
-                let detail = format!("it is {}; it can be moved once it runs", state.word());
-                return Err(Declined::new(WrongState, detail));
+                let why = Objection::NotMovable(state.word());
+                return Err(Declined::new(WrongState, why));
             }
             None => {
                 let key = self
                     .cluster
                     .placement(instance)
-                    .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
+                    .ok_or_else(|| Declined::lasting(NoInstance, Objection::NoNode))?;
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);
                 if entry.is_none_or(|entry| entry.phase() != Phase::Running) {
-                    let detail = "its node has not said yet that it has it";
-                    return Err(Declined::new(WrongState, detail));
+                    return Err(Declined::new(WrongState, Objection::NotListedYet));
                 }
                 key
             }
         };
         let node = self.cluster.nodes().node(key);
         if node.session().is_none() {
-            let detail = format!("its node {} is not connected", node.uuid());
-            return Err(Declined::new(WrongState, detail));
+            let why = Objection::NodeNotConnected(node.uuid());
+            return Err(Declined::new(WrongState, why));
         }
         if !self.has_start(instance) && !node.can(Capabilities::MIGRATE) {
-            let detail = "how to start it again is not known, because its START was not kept; \
-                          START it with 'scheduling.relocate: true', or set the policy's 'relocation'";
-            return Err(Declined::lasting(
-                CommandFailureReason::NotSupported,
-                detail,
-            ));
+            let reason = CommandFailureReason::NotSupported;
+            return Err(Declined::lasting(reason, Objection::NoStart));
         }
         Ok(key)
     }

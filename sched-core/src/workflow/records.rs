@@ -13,6 +13,7 @@ use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
+use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record::{self, InstanceRecord, Life, Record, RecordKey, Restored, RestoredStart};
 use crate::api::text::ShortText;
@@ -21,6 +22,7 @@ use crate::instance::{
     AfterLoss, Awaits, Before, By, Event, HistoryEvent, Instance, Late, Loss, OnLoss, Past, State,
     Terms, Then, Way,
 };
+use crate::placement::explain::Explanation;
 use crate::workflow::losses::fence;
 
 impl Scheduler {
@@ -98,7 +100,8 @@ impl Scheduler {
             at_ms: self.unix_ms(event.at),
             what: event.what.as_str().into(),
             node: event.node,
-            detail: event.cause.text().into(),
+            detail: Box::default(),
+            cause: event.cause.clone(),
         }
     }
 
@@ -180,10 +183,7 @@ impl Scheduler {
             return self.let_go(instance, &Cause::StartUnreadable);
         };
         if self.enqueue(instance, &query).is_err() {
-            let why = crate::placement::explain::Explanation::of(&format!(
-                "{} wait already, which is as many as may",
-                self.queue.len()
-            ));
+            let why = Explanation::of(Refusal::QueueFull(self.queue.len()).into());
             self.fail_kept(instance, StartFailureReason::FullCloud, None, why);
         }
     }

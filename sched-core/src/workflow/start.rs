@@ -7,6 +7,8 @@ use sched_model::{InstancePlaced, StartFailure, StartFailureReason, Topic};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, PlacedStart};
+use crate::api::declined::Refusal;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::StartRequest;
 use crate::cluster::ledger::{Entry, Extras, Phase, Unconfirmed};
@@ -19,23 +21,6 @@ use crate::placement::explain::Explanation;
 use crate::workflow::admission::{Known, NewStart};
 use crate::workflow::reports::lives_on;
 
-/// Why a START was not placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No node fits.
-    NoRoom,
-    /// It would have to wait for nodes that are still coming back, and too many wait for them already.
-    Crowded,
-    /// A DELETE came before it was written to any node.
-    Undone,
-    /// Its node was lost, or denies having it.
-    Lost,
-    /// It would have to be kept, and what is kept is as much as may be.
-    TooMany,
-    /// The scheduler leaves.
-    Leaving,
-}
-
 impl Scheduler {
     pub(crate) fn start(&mut self, now: Instant, start: PlacedStart) {
         self.counters.starts += 1;
@@ -44,7 +29,7 @@ impl Scheduler {
             return self.refuse_start(&start, problem);
         }
         if !self.has_room_to_keep(&start) {
-            return self.fail_start(&start, Refusal::TooMany);
+            return self.fail_for_room(&start, Refusal::TooMany);
         }
         if let Some(start) = self.hold_for_disk(start) {
             self.let_in(now, start);
@@ -85,7 +70,7 @@ impl Scheduler {
     fn place_new(&mut self, now: Instant, start: NewStart) {
         if self.waits_for_members(start.request()) {
             // Wherever it went, members may turn up on the wrong side of it.
-            return self.hold(start.into_start(), Refusal::Crowded);
+            return self.hold(start.into_start(), Some(Refusal::Crowded));
         }
         let query = Query::of(start.request());
         let chosen = if self.is_to_manage(&start) {
@@ -236,7 +221,7 @@ impl Scheduler {
             if let Some(key) = node {
                 self.release(key, &instance);
             }
-            let why = Explanation::of(Refusal::Leaving.detail());
+            let why = Explanation::of(Refusal::Leaving.into());
             self.fail_kept(&instance, StartFailureReason::LaunchFailure, None, why);
         }
     }
@@ -265,27 +250,23 @@ impl Scheduler {
         }
     }
 
+    /// Fails a START that was taken back, or whose node is gone.
     pub(crate) fn fail_start(&mut self, start: &PlacedStart, refusal: Refusal) {
-        let request = &start.request;
-        let why = match refusal {
-            Refusal::NoRoom => self.why_not(&Query::of(request)),
-            Refusal::Crowded
-            | Refusal::TooMany
-            | Refusal::Undone
-            | Refusal::Lost
-            | Refusal::Leaving => Explanation::of(refusal.detail()),
-        };
-        let reason = match refusal {
-            Refusal::NoRoom | Refusal::Crowded | Refusal::TooMany => self.no_room(request),
-            Refusal::Undone | Refusal::Lost | Refusal::Leaving => StartFailureReason::LaunchFailure,
-        };
-        self.answer_start(
-            start.sender,
-            &request.instance,
-            reason,
-            request.restart,
-            why,
-        );
+        let reason = StartFailureReason::LaunchFailure;
+        self.fail_with(start, reason, Explanation::of(refusal.into()));
+    }
+
+    /// Fails a START for which there is no room where it would have to wait.
+    pub(crate) fn fail_for_room(&mut self, start: &PlacedStart, refusal: Refusal) {
+        let reason = self.no_room(&start.request);
+        self.fail_with(start, reason, Explanation::of(refusal.into()));
+    }
+
+    /// Fails a START that no node fits.
+    pub(crate) fn fail_without_node(&mut self, start: &PlacedStart) {
+        let why = self.why_not(&Query::of(&start.request));
+        let reason = self.no_room(&start.request);
+        self.fail_with(start, reason, why);
     }
 
     /// The protocol's word for that nothing fits.
@@ -300,9 +281,19 @@ impl Scheduler {
     }
 
     /// Fails a START because of what it says itself.
-    pub(crate) fn refuse_start(&mut self, start: &PlacedStart, problem: String) {
-        let (request, reason) = (&start.request, StartFailureReason::InvalidData);
-        let why = Explanation::of(&problem);
+    pub(crate) fn refuse_start(&mut self, start: &PlacedStart, problem: Refusal) {
+        let reason = StartFailureReason::InvalidData;
+        self.fail_with(start, reason, Explanation::of(problem.into()));
+    }
+
+    /// Sends a StartFailure for a START.
+    pub(crate) fn fail_with(
+        &mut self,
+        start: &PlacedStart,
+        reason: StartFailureReason,
+        why: Explanation,
+    ) {
+        let request = &start.request;
         self.answer_start(
             start.sender,
             &request.instance,
@@ -314,7 +305,7 @@ impl Scheduler {
 
     /// Fails a START whose payload is gone: it was written to its node.
     pub(crate) fn fail_unconfirmed(&mut self, instance: &InstanceId, start: Unconfirmed) {
-        let why = Explanation::of(Refusal::Lost.detail());
+        let why = Explanation::of(Refusal::Lost.into());
         self.answer_start(
             start.sender,
             instance,
@@ -337,34 +328,31 @@ impl Scheduler {
             instance_uuid: instance.to_string(),
             reason,
             restart,
-            detail: Some(why.text),
             reasons: why.reasons,
             never: why.never,
             ..StartFailure::default()
         };
-        self.tell_failure(sender, failure);
+        self.tell_failure(sender, Explained::new(failure, why.cause));
     }
 
     /// Tells the sender of a START that it failed, or all controllers if it has left: each in words it knows.
-    pub(crate) fn tell_failure(&mut self, sender: SessionId, full: StartFailure) {
+    pub(crate) fn tell_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
         if let Some(full) = self.hold_failure(sender, full) {
             self.tell_failure_now(sender, full);
         }
     }
 
-    pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: StartFailure) {
+    pub(crate) fn tell_failure_now(&mut self, sender: SessionId, full: Explained<StartFailure>) {
         self.counters.failed += 1;
         self.counters.failures.note(&full.reason);
-        let (reason, why) = (&full.reason, full.detail.as_deref().unwrap_or_default());
-        let instance = InstanceId::new(&full.instance_uuid);
-        self.notice(Notice::Failed(instance, format!("{reason}: {why}")));
-        let plain = full.to_original();
+        self.notice(Notice::Failed(Box::new(full.clone())));
+        let plain = Explained::from(full.to_original());
         let worded = |native: bool| Box::new(if native { full.clone() } else { plain.clone() });
         match self.peers.get(sender) {
             Some(session) => {
                 let message = Message::StartFailure(worded(session.is_native()));
                 self.send(sender, message);
-                if lives_on(reason) {
+                if lives_on(&full.reason) {
                     // Nothing has failed for any other operator, who may have started it and wait for its end.
                     return;
                 }
@@ -396,22 +384,5 @@ impl Scheduler {
             self.placement.forget_try(instance);
         }
         self.stir_drain_of(key);
-    }
-}
-
-impl Refusal {
-    pub(crate) fn detail(self) -> &'static str {
-        match self {
-            Self::NoRoom => "no node fits",
-            Self::Crowded => {
-                "too many STARTs wait already for nodes that are still coming back, on which its group may have members"
-            }
-            Self::TooMany => {
-                "it would have to be kept to be placed again, and STARTs that are take as much memory as they may"
-            }
-            Self::Undone => "deleted before any node was told of it",
-            Self::Leaving => "the scheduler was stopped before it was placed",
-            Self::Lost => "its node is lost or does not have it",
-        }
     }
 }

@@ -14,10 +14,11 @@ use crate::Scheduler;
 use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
+use crate::api::declined::Objection;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
 use crate::api::phase::EventKind;
-use crate::api::text::ShortText;
 use crate::cluster::ledger::{Entry, Phase};
 use crate::cluster::node::Pool;
 use crate::instance::{By, Errand, Event, Instance, State};
@@ -79,9 +80,9 @@ impl Scheduler {
             .map(|kept| kept.state().clone())
         {
             Some(State::Suspended { by, .. }) => {
-                if let Err(detail) = self.has_vcpus_for(instance, key) {
+                if let Err(why) = self.has_vcpus_for(instance, key) {
                     let reason = CommandFailureReason::NoRoom;
-                    return self.fail_command(id, command, instance, Some(key), reason, &detail);
+                    return self.fail_command(id, command, instance, Some(key), reason, why.into());
                 }
                 let cause = &Cause::Asked;
                 self.order_resume(key, instance, by, Some(id), cause);
@@ -100,31 +101,26 @@ impl Scheduler {
     ) -> Option<NodeKey> {
         use CommandFailureReason::{Failed, NoInstance, NotSupported, WrongState};
         let Some(key) = self.cluster.placement(instance) else {
-            let (reason, detail) = match self.instances.get(instance) {
-                Some(kept) => (
-                    WrongState,
-                    format!("it is {}, on no node", kept.state().word()),
-                ),
-                None => (NoInstance, "no node is known to have it".to_owned()),
+            let (reason, why) = match self.instances.get(instance) {
+                Some(kept) => (WrongState, Objection::OnNoNode(kept.state().word())),
+                None => (NoInstance, Objection::NoNode),
             };
-            self.fail_command(id, command.clone(), instance, None, reason, &detail);
+            self.fail_command(id, command.clone(), instance, None, reason, why.into());
             return None;
         };
         let node = self.cluster.nodes().node(key);
         let uuid = node.uuid();
         let problem = if node.session().is_none() {
-            Some((Failed, format!("its node {uuid} is not connected")))
+            Some((Failed, Objection::NodeNotConnected(uuid)))
         } else if !node.can(Capabilities::SUSPEND) {
-            let detail = format!("the launcher of its node {uuid} cannot suspend instances");
-            Some((NotSupported, detail))
+            Some((NotSupported, Objection::CannotSuspend(uuid)))
         } else if !self.ensure_managed(key, instance) {
-            let detail = format!("its node {uuid} has not said yet that it has it");
-            Some((WrongState, detail))
+            Some((WrongState, Objection::NotListedYetBy(uuid)))
         } else {
             None
         };
-        if let Some((reason, detail)) = problem {
-            self.fail_command(id, command.clone(), instance, Some(key), reason, &detail);
+        if let Some((reason, why)) = problem {
+            self.fail_command(id, command.clone(), instance, Some(key), reason, why.into());
             return None;
         }
         Some(key)
@@ -174,14 +170,8 @@ impl Scheduler {
     ) {
         let word = state.map_or(LifeState::Gone, State::word);
         let reason = CommandFailureReason::WrongState;
-        self.fail_command(
-            id,
-            command,
-            instance,
-            Some(key),
-            reason,
-            &format!("it is {word}"),
-        );
+        let why = Objection::Is(word).into();
+        self.fail_command(id, command, instance, Some(key), reason, why);
     }
 
     /// Tells who sent a command that it was not, or could not be, carried out.
@@ -192,7 +182,7 @@ impl Scheduler {
         instance: &InstanceId,
         key: Option<NodeKey>,
         reason: CommandFailureReason,
-        detail: &str,
+        why: Cause,
     ) {
         if !self.peers.is_native(id) {
             return;
@@ -203,9 +193,10 @@ impl Scheduler {
             instance_uuid: instance.to_string(),
             node_uuid: node.unwrap_or_default(),
             reason,
-            detail: ShortText::new(detail).into(),
+            detail: String::new(),
         };
-        self.send(id, Message::CommandFailure(Box::new(failure)));
+        let failure = Box::new(Explained::new(failure, why));
+        self.send(id, Message::CommandFailure(failure));
     }
 
     /// Who asked for what is being done with an instance, if anybody did.
@@ -224,19 +215,13 @@ impl Scheduler {
         cause: &Cause,
     ) {
         if let Some(asker) = asker {
-            self.fail_command(
-                asker,
-                command,
-                instance,
-                Some(key),
-                reason,
-                &cause.to_string(),
-            );
+            let why = cause.clone();
+            self.fail_command(asker, command, instance, Some(key), reason, why);
         }
     }
 
     /// Whether a suspended instance's vcpus are free on its node; else the figures.
-    fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), String> {
+    fn has_vcpus_for(&self, instance: &InstanceId, key: NodeKey) -> Result<(), Objection> {
         let node = self.cluster.nodes().node(key);
         let entry = node.ledger().get(instance);
         let asked = entry.map_or(0, |it| it.asked().vcpus);
@@ -246,10 +231,11 @@ impl Scheduler {
         if asked <= 0 || free >= asked {
             return Ok(());
         }
-        let (uuid, free) = (node.uuid(), free.max(0));
-        Err(format!(
-            "it needs {asked} vcpus, and its node {uuid} has {free} free"
-        ))
+        Err(Objection::TooFewVcpus {
+            asked,
+            node: node.uuid(),
+            free: free.max(0),
+        })
     }
 
     /// Has a running instance suspended, before its launcher is told.
@@ -521,7 +507,7 @@ impl Scheduler {
     }
 }
 
-/// A launcher's reason, for people.
+/// A launcher's reason, with its own words if it has any.
 fn worded(failure: &CommandFailure) -> String {
     if failure.detail.is_empty() {
         failure.reason.to_string()

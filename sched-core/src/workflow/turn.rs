@@ -9,6 +9,7 @@ use sched_model::{InstanceStateEvent, LifeState, Topic, Uuid};
 use crate::Scheduler;
 use crate::api::action::{Message, Notice};
 use crate::api::cause::Cause;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::phase::{EventKind, IllegalTransition};
 use crate::instance::{Effects, Event, HistoryEvent, State};
@@ -167,19 +168,20 @@ impl Scheduler {
         state: LifeState,
         node: Option<Uuid>,
         cause: &Cause,
-    ) -> InstanceStateEvent {
+    ) -> Explained<InstanceStateEvent> {
         let kept = self.instances.get(instance);
         let target = kept.and_then(|kept| match *kept.state() {
             State::Migrating { to, .. } => Some(self.cluster.nodes().node(to).uuid()),
             _ => None,
         });
-        InstanceStateEvent {
+        let event = InstanceStateEvent {
             instance_uuid: instance.to_string(),
             node_uuid: node.map(|uuid| uuid.to_string()).unwrap_or_default(),
             state,
-            detail: cause.to_string(),
+            detail: String::new(),
             priority: kept.map(|kept| i64::from(kept.priority())),
             target_node_uuid: target.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        }
+        };
+        Explained::new(event, cause.clone())
     }
 }

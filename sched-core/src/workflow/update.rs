@@ -9,8 +9,10 @@ use sched_model::{CommandFailure, CommandFailureReason, LifeCommand, LifeState, 
 use crate::Scheduler;
 use crate::api::action::{Message, Order};
 use crate::api::cause::Cause;
+use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
+use crate::api::no_fit::{Amount, Countable};
 use crate::api::phase::EventKind;
 use crate::api::record::Demand;
 use crate::cluster::columns::Amounts;
@@ -30,8 +32,8 @@ impl Scheduler {
         let instance = InstanceId::new(&update.instance_uuid);
         if let Err(declined) = self.try_update(id, &instance, update) {
             let key = self.cluster.placement(&instance);
-            let (reason, detail) = (declined.reason, declined.detail);
-            self.fail_command(id, LifeCommand::Update, &instance, key, reason, &detail);
+            let (reason, why) = (declined.reason, declined.why);
+            self.fail_command(id, LifeCommand::Update, &instance, key, reason, why);
         }
     }
 
@@ -43,8 +45,7 @@ impl Scheduler {
     ) -> Result<(), Declined> {
         use CommandFailureReason::{InvalidData, NoInstance, WrongState};
         if update.changes_nothing() {
-            let detail = "it does not say what is to change";
-            return Err(Declined::lasting(InvalidData, detail));
+            return Err(Declined::lasting(InvalidData, Objection::NothingToChange));
         }
         let asks_amounts = [update.mem_mb, update.vcpus, update.disk_mb]
             .iter()
@@ -59,7 +60,7 @@ impl Scheduler {
             Some(State::Running { node, .. }) if asks_amounts => {
                 self.update_placed(id, instance, node, update)
             }
-            Some(state) if asks_amounts => Err(not_running(&state.word())),
+            Some(state) if asks_amounts => Err(not_running(state.word())),
             Some(_) => {
                 self.update_priority(instance, update);
                 self.say_updated(instance, Some(id), &Cause::PriorityChanged);
@@ -69,16 +70,15 @@ impl Scheduler {
                 let key = self
                     .cluster
                     .placement(instance)
-                    .ok_or_else(|| Declined::lasting(NoInstance, "no node is known to have it"))?;
+                    .ok_or_else(|| Declined::lasting(NoInstance, Objection::NoNode))?;
                 let entry = self.cluster.nodes().node(key).ledger().get(instance);
                 if entry.is_none_or(|entry| entry.phase() != Phase::Running) {
-                    let detail = "its node has not said yet that it has it";
-                    return Err(Declined::new(WrongState, detail));
+                    return Err(Declined::new(WrongState, Objection::NotListedYet));
                 }
                 let is_suspended =
                     entry.is_some_and(|it| it.reported() == Some(InstanceState::ExitPaused));
                 if asks_amounts && is_suspended {
-                    return Err(not_running(&LifeState::Suspended));
+                    return Err(not_running(LifeState::Suspended));
                 }
                 if asks_amounts {
                     return self.update_placed(id, instance, key, update);
@@ -122,13 +122,13 @@ impl Scheduler {
     /// Changes what an instance asks for that waits for room.
     fn update_waiting(&mut self, instance: &InstanceId, update: &Update) -> Result<(), Declined> {
         let Some(query) = self.query_of(instance) else {
-            let cause = Cause::StartForgotten.to_string();
-            return Err(Declined::new(CommandFailureReason::WrongState, cause));
+            let why = Cause::StartForgotten;
+            return Err(Declined::new(CommandFailureReason::WrongState, why));
         };
         let demand = changed(demand_of(&query), update)?;
         let why = self.why_not(&query.demanding(demand.clone()));
         if why.never {
-            return Err(Declined::lasting(CommandFailureReason::NoRoom, why.text));
+            return Err(Declined::lasting(CommandFailureReason::NoRoom, why.cause));
         }
         if let Some(kept) = self.instances.get_mut(instance) {
             kept.set_demand(demand);
@@ -148,8 +148,8 @@ impl Scheduler {
         update: &Update,
     ) -> Result<(), Declined> {
         let Some(before) = self.demand_on(key, instance) else {
-            let detail = "no node is known to have it";
-            return Err(Declined::new(CommandFailureReason::NoInstance, detail));
+            let why = Objection::NoNode;
+            return Err(Declined::new(CommandFailureReason::NoInstance, why));
         };
         let demand = changed(before.clone(), update)?;
         if demand == before {
@@ -193,30 +193,25 @@ impl Scheduler {
         let node = self.cluster.nodes().node(key);
         let uuid = node.uuid();
         if node.session().is_none() {
-            let detail = format!("its node {uuid} is not connected");
-            return Err(Declined::new(CommandFailureReason::WrongState, detail));
+            let why = Objection::NodeNotConnected(uuid);
+            return Err(Declined::new(CommandFailureReason::WrongState, why));
         }
         if !node.can(Capabilities::UPDATE) {
-            let detail = format!(
-                "the launcher of its node {uuid} cannot change it; with 'move' it goes to another"
-            );
-            return Err(Declined::lasting(
-                CommandFailureReason::NotSupported,
-                detail,
-            ));
+            let reason = CommandFailureReason::NotSupported;
+            return Err(Declined::lasting(reason, Objection::CannotChange(uuid)));
         }
         let (free, more) = (
             self.cluster.nodes().free(key),
             demand.base() - before.base(),
         );
         let mut short = Vec::new();
-        for (name, unit, more, free) in [
-            ("memory", " MiB", more.mem_mib, free.mem_mib),
-            ("vcpus", "", more.vcpus, free.vcpus),
-            ("disk", " MiB", more.disk_mib, free.disk_mib),
+        for (of, more, free) in [
+            (Amount::Memory, more.mem_mib, free.mem_mib),
+            (Amount::Vcpus, more.vcpus, free.vcpus),
+            (Amount::Disk, more.disk_mib, free.disk_mib),
         ] {
             if more > 0 && more > free {
-                short.push(short_of(name, more, free, unit));
+                short.push((Countable::Every(of), more, free.max(0)));
             }
         }
         for (name, &amount) in &demand.resources {
@@ -225,14 +220,14 @@ impl Scheduler {
             let free = self.cluster.columns().find(name);
             let free = free.map_or(0, |column| self.cluster.nodes().free_custom(key, column));
             if more > 0 && more > free {
-                short.push(short_of(name, more, free, ""));
+                short.push((Countable::Custom(name.clone()), more, free.max(0)));
             }
         }
         if short.is_empty() {
             return Ok(());
         }
-        let detail = format!("its node {uuid} is short of {}", short.join(" and of "));
-        Err(Declined::new(CommandFailureReason::NoRoom, detail))
+        let why = Objection::ShortOf(uuid, short.into());
+        Err(Declined::new(CommandFailureReason::NoRoom, why))
     }
 
     /// Claims what an instance is to have, and tells its launcher.
@@ -401,16 +396,9 @@ impl Scheduler {
     }
 }
 
-fn not_running(state: &LifeState) -> Declined {
-    let detail = format!("it is {state}; it can be changed while it runs");
-    Declined::new(CommandFailureReason::WrongState, detail)
-}
-
-fn short_of(name: &str, more: i64, free: i64, unit: &str) -> String {
-    format!(
-        "{name} (needs {more}{unit} more, {}{unit} free)",
-        free.max(0)
-    )
+fn not_running(state: LifeState) -> Declined {
+    let why = Objection::NotChangeable(state);
+    Declined::new(CommandFailureReason::WrongState, why)
 }
 
 /// The amounts that a query is for.
@@ -444,11 +432,11 @@ fn changed(mut demand: Demand, update: &Update) -> Result<Demand, Declined> {
     }
     demand.resources.retain(|_, amount| *amount > 0);
     if demand.resources.len() > MAX_RESOURCES {
-        let detail = format!(
-            "update.resources: with what it has it would ask for {} resources; an instance may ask for {MAX_RESOURCES}",
-            demand.resources.len()
-        );
-        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+        let why = Objection::TooManyResources {
+            asked: demand.resources.len(),
+            max: MAX_RESOURCES,
+        };
+        return Err(Declined::lasting(CommandFailureReason::InvalidData, why));
     }
     Ok(demand)
 }

@@ -10,6 +10,8 @@ use sched_model::{InstanceQueued, StartFailureReason, Topic};
 use crate::Scheduler;
 use crate::api::action::{Message, PlacedStart};
 use crate::api::cause::Cause;
+use crate::api::declined::Refusal;
+use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, StartRequest};
 use crate::cluster::node::{NodeStatus, Pool};
@@ -21,7 +23,6 @@ use crate::queue::{Begin, Found, Full, Room, Shape, Waiter};
 use crate::timers::Timer;
 use crate::workflow::admission::NewStart;
 use crate::workflow::records::ms;
-use crate::workflow::start::Refusal;
 use crate::workflow::suspend::RESUME_ELSEWHERE_AFTER;
 
 /// Instances that are given a node, or found not to fit after all, in one turn. A turn that has more to do is followed by
@@ -41,10 +42,10 @@ impl Scheduler {
             .as_deref()
             .is_some_and(|asked| asked.queue.is_some_and(|span| span.ms() > 0));
         if self.settling.is_open() && !may_wait {
-            return self.hold(start.into_start(), Refusal::NoRoom);
+            return self.hold(start.into_start(), None);
         }
         if !self.is_to_keep(start.request()) {
-            return self.fail_start(start.as_start(), Refusal::NoRoom);
+            return self.fail_without_node(start.as_start());
         }
         let Some(instance) = self.keep(start) else {
             return;
@@ -65,7 +66,7 @@ impl Scheduler {
         };
         let may_wait = kept.has_run() || kept.waits_until().is_some_and(|until| until > self.now);
         if self.journal.is_leaving() && !self.config.durable {
-            let why = Explanation::of(Refusal::Leaving.detail());
+            let why = Explanation::of(Refusal::Leaving.into());
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
         // What ran once is not given up because of how the cluster happens to be.
@@ -79,9 +80,8 @@ impl Scheduler {
             let reason = self.no_room(query.request());
             return self.fail_kept(instance, reason, None, why);
         }
-        let no_room = Cause::from(&*why.text);
         let cause = if *cause == Cause::Plain {
-            &no_room
+            &why.cause
         } else {
             cause
         };
@@ -97,12 +97,8 @@ impl Scheduler {
             Ok(()) => self.tell_queued_once_on_disk(instance),
             Err(Full) => {
                 let reason = self.no_room(query.request());
-                let why = format!(
-                    "{}; and {} wait already, which is as many as may",
-                    why.text,
-                    self.queue.len()
-                );
-                self.fail_kept(instance, reason, None, Explanation::of(&why));
+                let cause = Cause::AndQueueFull(Box::new(why.cause), self.queue.len());
+                self.fail_kept(instance, reason, None, Explanation::of(cause));
             }
         }
     }
@@ -167,13 +163,9 @@ impl Scheduler {
             return self.tell_queued(instance);
         }
         if self.journal.is_in_trouble() {
-            let text = format!(
-                "the instance waits here already, and {}",
-                self.journal.trouble_detail()
-            );
-            let why = Explanation::of(&text);
-            let (reason, restart) = (StartFailureReason::InstanceExists, start.request.restart);
-            self.answer_start(start.sender, instance, reason, restart, why);
+            let cause = Cause::WaitsAnd(Box::new(self.journal.trouble_cause()));
+            let reason = StartFailureReason::InstanceExists;
+            self.fail_with(start, reason, Explanation::of(cause));
         }
     }
 
@@ -204,7 +196,7 @@ impl Scheduler {
     pub(crate) fn queued_event(
         &self,
         instance: &InstanceId,
-    ) -> Option<(SessionId, InstanceQueued)> {
+    ) -> Option<(SessionId, Explained<InstanceQueued>)> {
         let kept = self.instances.get(instance)?;
         let position = self.queue.position(instance)?;
         let start = kept.start()?;
@@ -216,13 +208,11 @@ impl Scheduler {
             waiting: self.queue.len() as u64,
             priority: i64::from(kept.priority()),
             deadline_ms: left.map(ms),
-            detail: kept
-                .history()
-                .last()
-                .map(|event| event.cause.text().into())
-                .unwrap_or_default(),
+            detail: String::new(),
         };
-        Some((start.sender, event))
+        let last = kept.history().last();
+        let cause = last.map(|event| event.cause.clone()).unwrap_or_default();
+        Some((start.sender, Explained::new(event, cause)))
     }
 
     /// Gives woken nodes to those who wait for them; whether anything was done.

@@ -8,7 +8,9 @@ use sched_model::{Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Message, Notice, TargetedCommand};
+use crate::api::cause::Cause;
 use crate::api::command::Target;
+use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
 use crate::api::input::{ConfigurationFlags, Fault, Malformed, NewConfiguration};
 use crate::api::parcel::Parcel;
@@ -19,7 +21,6 @@ use crate::cluster::questions::Asker;
 use crate::peers::configuration::ClusterPayload;
 use crate::peers::session::LAUNCHER;
 use crate::placement::explain::Explanation;
-use crate::workflow::start::Refusal;
 
 impl Scheduler {
     pub(crate) fn delete(&mut self, id: SessionId, parcel: Parcel, target: Target) {
@@ -285,7 +286,7 @@ impl Scheduler {
             &instance,
             reason,
             false,
-            Explanation::of(&malformed.detail),
+            Explanation::of(Cause::from(&*malformed.detail)),
         );
     }
 }

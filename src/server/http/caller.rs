@@ -175,9 +175,11 @@ impl Drop for Waiter {
 pub(super) fn problem_in(message: &Message) -> Option<Problem> {
     Some(match message {
         Message::CommandRefused(refused) => (&**refused).into(),
-        Message::StartFailure(failure) | Message::StartFailureCopy(failure) => (&**failure).into(),
+        Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+            (&failure.payload).into()
+        }
         Message::DeleteFailure(failure) => failure.into(),
-        Message::CommandFailure(failure) => (&**failure).into(),
+        Message::CommandFailure(failure) => (&failure.payload).into(),
         _ => return None,
     })
 }

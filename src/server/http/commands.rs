@@ -384,7 +384,7 @@ async fn drained(call: &Call, waiter: &mut Waiter) -> Result<Option<DrainProgres
         }
         if let Message::DrainProgress(progress) = message {
             let is_over = progress.state.is_over();
-            latest = Some(*progress);
+            latest = Some(progress.payload);
             if is_over {
                 break;
             }

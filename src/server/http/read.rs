@@ -14,6 +14,7 @@ use super::limits::{MAX_STEPS, ROWS_PER_STEP};
 use super::problem::Problem;
 use super::ring::EventId;
 use super::serve::App;
+use crate::server::words::{worded_page, worded_row};
 use sched_core::InstanceId;
 
 /// A row as JSON.
@@ -210,14 +211,17 @@ pub(super) fn no_instance(id: &str) -> Problem {
 impl App {
     /// The answer to a query, and at which place in the stream of events it holds.
     pub(super) fn look_up(&self, query: &Query) -> (EventId, QueryResult) {
-        self.hub
-            .read_now(|scheduler, now| (self.ring.end(), scheduler.look_up(now, query)))
+        self.hub.read_now(|scheduler, now| {
+            (self.ring.end(), worded_page(scheduler.look_up(now, query)))
+        })
     }
 
     /// The row of an instance, and at which place in the stream of events it holds.
     pub(super) fn instance(&self, id: &str) -> (EventId, Option<InstanceView>) {
         let instance = InstanceId::new(id);
-        self.hub
-            .read_now(|scheduler, now| (self.ring.end(), scheduler.instance(now, &instance)))
+        self.hub.read_now(|scheduler, now| {
+            let row = scheduler.instance(now, &instance);
+            (self.ring.end(), row.map(worded_row))
+        })
     }
 }

@@ -109,7 +109,7 @@ pub(super) async fn start(call: Call) -> Answer {
             (call.app.ring.end(), row, scheduler.is_known(&instance))
         });
         let digest = digest_of(&payload);
-        let known = posted.known((&instance, &digest), &start, is_known, row.as_ref());
+        let known = posted.known((&instance, &digest), &start, is_known, row.as_deref());
         if known == Known::New {
             posted.note(&instance, digest);
             call.app.hub.handle([input], Some(caller.budget()));
@@ -165,7 +165,7 @@ pub(super) async fn explain(call: Call) -> Answer {
     // The core decides before it returns.
     match waiter.try_next() {
         Some(Message::PlacementDecision(decision)) => {
-            let decision = to_json(&*decision).into();
+            let decision = to_json(&decision.payload).into();
             Ok(answer_with(StatusCode::OK, at, "decision", decision))
         }
         Some(message) => Err(problem_in(&message).unwrap_or_else(undecided)),

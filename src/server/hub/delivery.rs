@@ -25,6 +25,7 @@ use crate::server::limits::{
 use crate::server::notices::{Class, Weight, Who};
 use crate::server::twins::{FREE_REPLACEMENTS, HOLD_TIME, TWIN_WINDOW};
 use crate::server::wire::{self, Place};
+use crate::server::words;
 use sched_core::{
     Action, Backlog, Departure, DisconnectReason, Input, Message, Scheduler, SessionId,
 };
@@ -89,7 +90,8 @@ impl PeerState {
 impl Hub {
     /// Puts everything the core has decided on its way.
     pub(super) fn dispatch(&self, scheduler: &mut Scheduler, turn: &mut Turn<'_>) {
-        while let Some(action) = scheduler.poll_action() {
+        while let Some(mut action) = scheduler.poll_action() {
+            words::word(&mut action);
             match action {
                 Action::Send { to, message } => self.send(scheduler, turn, to, message),
                 Action::Notice(notice) => self.notices.log(&notice, turn.now),

@@ -6,7 +6,8 @@ use proto_frames::Uuid;
 
 use crate::printable::counted;
 use crate::server::wire::{Place, kind_of};
-use sched_core::{MAX_BINDINGS, Notice, PressureNews};
+use crate::server::words::Why;
+use sched_core::{Cause, MAX_BINDINGS, Notice, PressureNews};
 
 /// A notice as a line for people.
 #[derive(Debug, Clone, Copy)]
@@ -168,7 +169,14 @@ impl fmt::Display for Words<'_> {
             | Notice::Foreign(..)
             | Notice::NoSuchPeer(..) => self.fmt_about_frames(f),
             Notice::Placed(instance, node) => write!(f, "START {instance} given to node {node}"),
-            Notice::Failed(instance, why) => write!(f, "START {instance} failed: {why}"),
+            Notice::Failed(failure) => {
+                let (instance, reason) = (&failure.instance_uuid, &failure.reason);
+                write!(f, "START {instance} failed: {reason}: ")?;
+                match &failure.detail {
+                    Some(said) if failure.cause == Cause::Plain => f.write_str(said),
+                    _ => Why(&failure.cause).fmt(f),
+                }
+            }
             Notice::Restored(count) => write!(
                 f,
                 "{} taken up from before the restart: nodes' STATS will say how they are",

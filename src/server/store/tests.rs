@@ -104,6 +104,7 @@ fn full() -> [(RecordKey, Record); 2] {
             what: "placed".into(),
             node: Some(node),
             detail: "\"quoted\"\n".into(),
+            ..Event::default()
         }],
         by_operator: true,
         has_run: true,

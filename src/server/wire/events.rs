@@ -24,19 +24,25 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
     Some(match message {
         Message::NodeConnected(it) => visitor.event(Topic::Nodes, "node_connected", it),
         Message::NodeDisconnected(it) => visitor.event(Topic::Nodes, "node_disconnected", it),
-        Message::DrainProgress(it) => visitor.event(Topic::Nodes, "drain_progress", &**it),
+        Message::DrainProgress(it) => visitor.event(Topic::Nodes, "drain_progress", &it.payload),
         Message::InstancePlaced(it) => visitor.event(Topic::Placements, "instance_placed", it),
         Message::InstanceDeleted(it) => visitor.event(Topic::Instances, "instance_deleted", it),
-        Message::InstanceQueued(it) => visitor.event(Topic::Instances, "instance_queued", &**it),
-        Message::InstanceState(it) => visitor.event(Topic::Instances, "instance_state", &**it),
+        Message::InstanceQueued(it) => {
+            visitor.event(Topic::Instances, "instance_queued", &it.payload)
+        }
+        Message::InstanceState(it) => {
+            visitor.event(Topic::Instances, "instance_state", &it.payload)
+        }
         Message::StartFailure(it) | Message::StartFailureCopy(it) => {
-            visitor.event(Topic::Failures, "start_failure", &**it)
+            visitor.event(Topic::Failures, "start_failure", &it.payload)
         }
         Message::DeleteFailure(it) => visitor.event(Topic::Failures, "delete_failure", it),
         Message::AttachVolumeFailure(it) => {
             visitor.event(Topic::Failures, "attach_volume_failure", it)
         }
-        Message::CommandFailure(it) => visitor.event(Topic::Failures, "command_failure", &**it),
+        Message::CommandFailure(it) => {
+            visitor.event(Topic::Failures, "command_failure", &it.payload)
+        }
         Message::Forward(parcel) => return carried(&frame_of(parcel), visitor),
         _ => return None,
     })
@@ -89,15 +95,14 @@ pub(in crate::server) fn opened(message: Message) -> Message {
     };
     let frame = frame_of(parcel);
     let payload = &frame.payload[..];
-    let opened = match frame.kind {
-        Kind::START_FAILURE => {
-            StartFailure::decode(payload).map(|it| Message::StartFailureCopy(Box::new(it)))
-        }
-        Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Message::DeleteFailure),
-        Kind::COMMAND_FAILURE => {
-            CommandFailure::decode(payload).map(|it| Message::CommandFailure(Box::new(it)))
-        }
-        _ => return message,
-    };
+    let opened =
+        match frame.kind {
+            Kind::START_FAILURE => StartFailure::decode(payload)
+                .map(|it| Message::StartFailureCopy(Box::new(it.into()))),
+            Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Message::DeleteFailure),
+            Kind::COMMAND_FAILURE => CommandFailure::decode(payload)
+                .map(|it| Message::CommandFailure(Box::new(it.into()))),
+            _ => return message,
+        };
     opened.unwrap_or(message)
 }

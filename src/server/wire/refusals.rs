@@ -7,6 +7,7 @@ use proto_frames::Uuid;
 use proto_frames::payload::{CommandRefused, ConnectionAborted};
 
 use super::kinds::kind_of;
+use crate::server::words::Why;
 use sched_core::{RefusalCause, Refused};
 
 /// What a native peer is told of something that was refused.
@@ -76,6 +77,6 @@ fn detail(refused: &Refused) -> String {
         RefusalCause::NotOnLostNode => {
             "it is not on a lost node; delete it, or wait until its node is lost".to_owned()
         }
-        RefusalCause::NotRecorded(why) => why.to_string(),
+        RefusalCause::NotRecorded(why) => Why(why).to_string(),
     }
 }

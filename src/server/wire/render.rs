@@ -324,8 +324,8 @@ mod tests {
         for message in [
             Message::DeleteFailure(failure),
             Message::InstancePlaced(placed),
-            Message::QueryResult(Box::new(result)),
-            Message::StartFailure(Box::new(start)),
+            Message::QueryResult(Box::new(result.into())),
+            Message::StartFailure(Box::new(start.into())),
         ] {
             let len = payload(&message).1.len();
             assert!(cost(&message) >= len, "{} for {len}", cost(&message));

@@ -219,7 +219,7 @@ fn a_node_says_of_what_it_is_full_and_others_why_they_are_not_ready() {
     let Message::StartFailure(failure) = world.told_once(controller) else {
         panic!("nothing fits");
     };
-    let detail = failure.detail.unwrap();
+    let detail = failure.detail.clone().unwrap();
     for part in [
         "1 full (of memory)",
         "1 going offline",

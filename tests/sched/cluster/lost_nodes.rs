@@ -24,7 +24,7 @@ fn ask(world: &mut World, what: QueryKind, limit: u32, after: Option<String>) ->
     };
     world.say(operator, Command::Query(Box::new(query)));
     let results = world.told_of(operator, |message| match message {
-        Message::QueryResult(result) => Some(*result),
+        Message::QueryResult(result) => Some(result.payload),
         _ => None,
     });
     let [result] = <[_; 1]>::try_from(results).expect("one answer");

@@ -57,7 +57,7 @@ impl World {
         self.say(peer, Command::Query(Box::new(query)));
         let told = self.told(peer).into_iter();
         let mut answers = told.filter_map(|message| match message {
-            Message::QueryResult(result) => result.store,
+            Message::QueryResult(result) => result.payload.store,
             _ => None,
         });
         answers.next().expect("it says how its store is")

@@ -29,7 +29,7 @@ impl Picture {
     fn take_in(&mut self, told: Vec<Message>) {
         for message in told {
             match message {
-                Message::Snapshot(page) => self.take_in_page(*page),
+                Message::Snapshot(page) => self.take_in_page(page.payload),
                 Message::NodeConnected(event) => {
                     self.nodes.insert(event.node_uuid, NodeView::default());
                 }
@@ -40,6 +40,7 @@ impl Picture {
                     self.instances.remove(&event.instance_uuid);
                 }
                 Message::InstanceState(event) => {
+                    let event = event.payload;
                     let row = self.instances.entry(event.instance_uuid).or_default();
                     row.life = event.state.as_str().to_owned();
                     row.node_uuid = event.node_uuid;

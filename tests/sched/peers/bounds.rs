@@ -53,7 +53,12 @@ fn history(world: &mut World, operator: SessionId, name: &str) -> Vec<String> {
     world.look_away();
     world.say(operator, Command::Query(Box::new(query)));
     match world.told_once(operator) {
-        Message::QueryResult(result) => result.history.into_iter().map(|row| row.detail).collect(),
+        Message::QueryResult(result) => result
+            .payload
+            .history
+            .into_iter()
+            .map(|row| row.detail)
+            .collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -73,11 +78,11 @@ fn what_launchers_say_of_a_failure_is_cut() {
             .into_iter()
             .filter_map(|message| match message {
                 Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
-                    Some(failure)
+                    Some(failure.payload)
                 }
                 _ => None,
             });
-        let failures: Vec<Box<StartFailure>> = failures.collect();
+        let failures: Vec<StartFailure> = failures.collect();
         let [failure] = &failures[..] else {
             panic!("{} failures", failures.len());
         };
@@ -217,7 +222,7 @@ fn an_instance_cannot_come_to_ask_for_more_resources_than_one_start_may() {
         .told(controller)
         .into_iter()
         .filter_map(|message| match message {
-            Message::CommandFailure(failure) => Some(failure.detail),
+            Message::CommandFailure(failure) => Some(failure.payload.detail),
             _ => None,
         });
     let failed: Vec<String> = failed.collect();

@@ -268,7 +268,7 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
     let asked = request("a", 200).vcpus(2);
     world.start_as(controller, asked);
     let detail = |world: &mut World| match world.told_once(controller) {
-        sched_core::Message::StartFailure(failure) => failure.detail.unwrap(),
+        sched_core::Message::StartFailure(failure) => failure.payload.detail.unwrap(),
         other => panic!("{other:?}"),
     };
     assert_eq!(

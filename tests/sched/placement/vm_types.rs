@@ -68,7 +68,7 @@ fn a_start_that_no_launcher_runs_fails_and_is_told_why() {
             panic!("no StartFailure")
         };
         assert_eq!(failure.reason, StartFailureReason::FullCloud);
-        let detail = failure.detail.unwrap();
+        let detail = failure.payload.detail.unwrap();
         assert!(
             detail.contains(&format!("1 whose launchers do not run vm_type '{word}'")),
             "{detail}"

@@ -36,7 +36,7 @@ fn query(world: &mut World, what: QueryKind, after: Option<String>) -> QueryResu
     };
     world.say(operator, Command::Query(Box::new(query)));
     match world.told_once(operator) {
-        Message::QueryResult(result) => *result,
+        Message::QueryResult(result) => result.payload,
         other => panic!("{other:?}"),
     }
 }

@@ -40,7 +40,7 @@ impl World {
         let answer = self.told_once(operator);
         self.cut(operator);
         match answer {
-            Message::QueryResult(result) => *result,
+            Message::QueryResult(result) => result.payload,
             other => panic!("{other:?}"),
         }
     }

@@ -107,7 +107,9 @@ impl World {
     /// The states that a peer was told an instance has come to since the test last looked.
     pub(crate) fn turns(&mut self, peer: SessionId, name: &str) -> Vec<LifeState> {
         self.told_of(peer, |message| match message {
-            Message::InstanceState(event) if event.instance_uuid == name => Some(event.state),
+            Message::InstanceState(event) if event.instance_uuid == name => {
+                Some(event.payload.state)
+            }
             _ => None,
         })
     }

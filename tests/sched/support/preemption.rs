@@ -224,7 +224,7 @@ impl World {
     /// What a peer was told of STARTs that wait since the test last looked.
     pub(crate) fn queued(&mut self, session: SessionId) -> Vec<InstanceQueued> {
         self.told_of(session, |message| match message {
-            Message::InstanceQueued(event) => Some(*event),
+            Message::InstanceQueued(event) => Some(event.payload),
             _ => None,
         })
     }
@@ -232,7 +232,9 @@ impl World {
     /// The states that a peer was told of since the test last looked, by instance.
     pub(crate) fn states(&mut self, session: SessionId) -> Vec<(String, LifeState)> {
         self.told_of(session, |message| match message {
-            Message::InstanceState(event) => Some((event.instance_uuid, event.state)),
+            Message::InstanceState(event) => {
+                Some((event.payload.instance_uuid, event.payload.state))
+            }
             _ => None,
         })
     }
@@ -240,7 +242,7 @@ impl World {
     /// The failures of commands that a peer was told since the test last looked.
     pub(crate) fn command_failures(&mut self, session: SessionId) -> Vec<CommandFailure> {
         self.told_of(session, |message| match message {
-            Message::CommandFailure(failure) => Some(*failure),
+            Message::CommandFailure(failure) => Some(failure.payload),
             _ => None,
         })
     }

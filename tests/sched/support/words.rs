@@ -194,7 +194,7 @@ impl World {
         let told = self.told_once(controller);
         self.nothing_else();
         match told {
-            Message::PlacementDecision(decision) => *decision,
+            Message::PlacementDecision(decision) => decision.payload,
             other => panic!("{other:?} instead of a decision"),
         }
     }

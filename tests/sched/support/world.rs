@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::sending::gone;
 use crate::support::store::Store;
+use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
     InstanceView, NodeView, Query, QueryKind, QueryResult, StartFailureReason, Topic,
 };
@@ -215,7 +216,8 @@ impl World {
     /// Hands in one thing and takes everything the core wants done; every invariant must hold afterwards.
     pub(crate) fn handle(&mut self, input: Input) {
         self.scheduler.handle(self.now, input);
-        while let Some(action) = self.scheduler.poll_action() {
+        while let Some(mut action) = self.scheduler.poll_action() {
+            sim_support::word(&mut action);
             match action {
                 Action::Send { to, message } => self.said.push((to, message)),
                 Action::Refuse { session, why } => self.refused.push((session, why)),
@@ -482,7 +484,7 @@ impl World {
         self.say(operator, Command::Query(Box::new(query)));
         let mut answers = std::mem::replace(&mut self.said, others);
         match answers.pop() {
-            Some((_, Message::QueryResult(result))) if answers.is_empty() => *result,
+            Some((_, Message::QueryResult(result))) if answers.is_empty() => result.payload,
             other => panic!("{other:?}, {answers:?}"),
         }
     }
@@ -586,7 +588,7 @@ impl World {
     pub(crate) fn failures(&mut self, session: SessionId) -> Vec<(String, StartFailureReason)> {
         self.told_of(session, |message| match message {
             Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
-                Some((failure.instance_uuid, failure.reason))
+                Some((failure.payload.instance_uuid, failure.payload.reason))
             }
             _ => None,
         })

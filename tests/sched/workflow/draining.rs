@@ -39,7 +39,7 @@ impl World {
     /// What a peer was told of drains since the test last looked.
     fn progress(&mut self, peer: SessionId) -> Vec<DrainProgress> {
         self.told_of(peer, |message| match message {
-            Message::DrainProgress(progress) => Some(*progress),
+            Message::DrainProgress(progress) => Some(progress.payload),
             _ => None,
         })
     }
@@ -88,7 +88,10 @@ fn a_cordon_holds_for_a_node_that_comes_later_and_says_why_nothing_fits() {
     world.start(controller, "a", 1);
     match world.told_once(controller) {
         Message::StartFailure(failure) => {
-            let detail = failure.detail.expect("a native peer is told why");
+            let detail = failure
+                .detail
+                .as_deref()
+                .expect("a native peer is told why");
             assert!(detail.contains("1 cordoned"), "{detail}");
             assert!(!failure.never);
         }

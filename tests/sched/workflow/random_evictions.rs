@@ -168,7 +168,9 @@ impl Run {
                     Message::StartFailure(failure) => {
                         self.open.remove(&failure.instance_uuid);
                     }
-                    Message::InstanceState(event) => self.lives(event.instance_uuid, event.state),
+                    Message::InstanceState(event) => {
+                        self.lives(event.payload.instance_uuid, event.payload.state);
+                    }
                     _ => {}
                 }
             } else if let Some(host) = self.hosts.iter_mut().find(|it| it.session == to) {

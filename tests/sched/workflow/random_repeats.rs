@@ -501,6 +501,7 @@ impl Run {
         for (to, message) in self.world.take_said() {
             match message {
                 Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+                    let failure = failure.payload;
                     let name = failure.instance_uuid;
                     self.open.remove(&name);
                     let was_given_up = failure.reason == StartFailureReason::LaunchFailure;
@@ -513,7 +514,7 @@ impl Run {
                         self.known.remove(&event.instance_uuid);
                     }
                     LifeState::Placing | LifeState::Waiting | LifeState::Running => {
-                        self.known.insert(event.instance_uuid);
+                        self.known.insert(event.payload.instance_uuid);
                     }
                     _ => {}
                 },

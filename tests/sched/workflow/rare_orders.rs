@@ -133,7 +133,7 @@ fn an_explanation_is_not_hours_old() {
     let Message::StartFailure(failure) = world.told_once(controller) else {
         panic!("no failure")
     };
-    let detail = failure.detail.unwrap();
+    let detail = failure.payload.detail.unwrap();
     assert!(detail.contains("in maintenance"), "{detail}");
 }
 

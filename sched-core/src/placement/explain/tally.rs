@@ -1,13 +1,15 @@
 //! The count of nodes that fail, by reason, and what is told of it.
 
 use std::cmp::Reverse;
-use std::fmt::Write as _;
+use std::sync::Arc;
 
 use sched_model::{Reason, ReasonKind};
 
 use super::Explanation;
+use crate::api::cause::Cause;
 use crate::api::ids::NodeKey;
 use crate::api::input::Backlog;
+use crate::api::no_fit::{Amount, Countable, Lack, Never, NoFit, Shortage};
 use crate::api::resources::Resources;
 use crate::cluster::index::ColumnId;
 use crate::cluster::node::NodeStatus;
@@ -41,16 +43,16 @@ enum Unready {
     Offline,
     Maintenance,
     /// That it is full: of this, as far as its figures tell.
-    Full(Option<&'static str>),
+    Full(Option<Amount>),
 }
 
 impl Unready {
     /// What a node is full of, by what is free on it.
     fn full(free: &Resources) -> Self {
         let amounts = [
-            ("memory", free.mem_mib),
-            ("vcpus", free.vcpus),
-            ("disk", free.disk_mib),
+            (Amount::Memory, free.mem_mib),
+            (Amount::Vcpus, free.vcpus),
+            (Amount::Disk, free.disk_mib),
         ];
         let used_up = amounts.into_iter().find(|(_, free)| *free <= 0);
         Self::Full(used_up.map(|(name, _)| name))
@@ -62,21 +64,18 @@ impl Unready {
             Self::Silent => "no report".to_owned(),
             Self::Offline => "offline".to_owned(),
             Self::Maintenance => "maintenance".to_owned(),
-            Self::Full(Some(name)) => format!("full of {name}"),
+            Self::Full(Some(amount)) => format!("full of {}", amount.name()),
             Self::Full(None) => "full".to_owned(),
         }
     }
 
-    /// For people, behind a number of nodes.
-    fn words(self) -> String {
+    /// For people.
+    fn lack(self) -> Lack {
         match self {
-            Self::Silent => "that have not reported yet".to_owned(),
-            Self::Offline => "going offline".to_owned(),
-            Self::Maintenance => "in maintenance".to_owned(),
-            Self::Full(Some(name)) => format!("full (of {name})"),
-            Self::Full(None) => {
-                "full (by their own word, although their figures leave room)".to_owned()
-            }
+            Self::Silent => Lack::Report,
+            Self::Offline => Lack::Offline,
+            Self::Maintenance => Lack::Maintenance,
+            Self::Full(of) => Lack::Full(of),
         }
     }
 }
@@ -243,13 +242,13 @@ impl<'a> Tally<'a> {
     pub(super) fn explanation(mut self) -> Explanation {
         let asked = self.search.asked;
         let table = self.search.view.table();
-        let what = if asked.query().request().network_node {
-            "network"
-        } else {
-            "compute"
+        let mut no_fit = NoFit {
+            is_network: asked.query().request().network_node,
+            nodes: table.len(),
+            ..NoFit::default()
         };
         if table.len() == 0 {
-            return Explanation::of(&format!("no {what} node is connected"));
+            return Explanation::of(Cause::NoFit(Arc::new(no_fit)));
         }
         if let Some(list) = &self.search.list
             && list.len() < table.len()
@@ -263,25 +262,18 @@ impl<'a> Tally<'a> {
             let is_silent = |key| nodes.node(key).report().is_none();
             self.could_ever |= !asked.query().names_node() && table.iter().any(is_silent);
         }
-        let mut text = match table.len() {
-            1 => format!("the one {what} node does not fit:"),
-            len => format!("none of {len} {what} nodes fits:"),
-        };
         let mut counts: Vec<_> = self.counts.iter().collect();
         counts.sort_by_key(|(failed, count)| (Reverse(count.nodes), *failed));
         let mut reasons = Vec::with_capacity(counts.len());
         for &(failed, ref count) in counts {
-            let (words, reason) = self.reason(failed, count);
-            let _ = write!(text, " {} {words};", count.nodes);
+            let (lack, reason) = self.reason(failed, count);
+            no_fit.lacks.push((count.nodes, lack));
             reasons.push(reason);
         }
-        text.pop();
         let never = !self.could_ever;
-        if never {
-            text.push_str(self.why_never());
-        }
+        no_fit.never = never.then(|| self.why_never());
         Explanation {
-            text,
+            cause: Cause::NoFit(Arc::new(no_fit)),
             reasons,
             never,
         }
@@ -294,48 +286,43 @@ impl<'a> Tally<'a> {
         u16::try_from(at).ok()
     }
 
-    fn why_never(&self) -> &'static str {
+    fn why_never(&self) -> Never {
         if self.eligible == 0 {
-            "; no node matches; waiting will not help"
+            Never::NoMatch
         } else {
-            "; it asks for more than the largest of them has in all; waiting will not help"
+            Never::TooLarge
         }
     }
 
-    /// One reason, in words that follow the number of nodes, and as a record.
-    fn reason(&self, failed: Failed, count: &Count) -> (String, Reason) {
+    /// One reason, for people and as a record.
+    fn reason(&self, failed: Failed, count: &Count) -> (Lack, Reason) {
         let view = self.search.view;
         let mut reason = Reason {
             nodes: count.nodes as i64,
             ..Reason::default()
         };
-        let words = match failed {
+        let lack = match failed {
             Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
                 let filter = self.search.filters[usize::from(at)];
                 reason.reason = filter.reason();
                 reason.what = filter.what(miss, self.search.asked);
                 reason.never = filter.is_lasting(miss, self.search.asked);
-                filter.describe(miss, self.search.asked)
+                filter.lack(miss, self.search.asked)
             }
             Failed::NotReady(unready) => {
                 reason.what = unready.what();
-                plain(&mut reason, ReasonKind::NotReady, &unready.words())
+                plain(&mut reason, ReasonKind::NotReady, unready.lack())
             }
             Failed::Faulty => {
                 let kind = ReasonKind::Other("fault".to_owned());
-                let words = "that take no work, for a fault of theirs (ciaoctl nodes --wide)";
-                plain(&mut reason, kind, words)
+                plain(&mut reason, kind, Lack::Fault)
             }
             Failed::Cordoned => {
                 let kind = ReasonKind::Other("cordoned".to_owned());
-                plain(&mut reason, kind, "cordoned")
+                plain(&mut reason, kind, Lack::Cordoned)
             }
-            Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, "with a full queue"),
-            Failed::UnknownFigures => plain(
-                &mut reason,
-                ReasonKind::UnknownFigures,
-                "with unknown figures",
-            ),
+            Failed::BackedUp => plain(&mut reason, ReasonKind::BackedUp, Lack::Queue),
+            Failed::UnknownFigures => plain(&mut reason, ReasonKind::UnknownFigures, Lack::Figures),
             Failed::Memory | Failed::Vcpus | Failed::Disk | Failed::Custom(_) => {
                 self.shortage(failed, count, &mut reason)
             }
@@ -345,7 +332,7 @@ impl<'a> Tally<'a> {
             reason.node_uuid = node.uuid().to_string();
             reason.hostname = node.hostname().to_owned();
         }
-        (words, reason)
+        (lack, reason)
     }
 
     /// How much is asked for of what a node is short of.
@@ -393,13 +380,16 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> String {
-        let (kind, name, unit) = match failed {
-            Failed::Memory => (ReasonKind::Memory, "memory", " MiB"),
-            Failed::Vcpus => (ReasonKind::Vcpus, "vcpus", ""),
-            Failed::Disk => (ReasonKind::Disk, "disk", " MiB"),
-            Failed::Custom(column) => (ReasonKind::Resource, self.name_of(column), ""),
-            _ => return String::new(),
+    fn shortage(&self, failed: Failed, count: &Count, reason: &mut Reason) -> Lack {
+        let (kind, of) = match failed {
+            Failed::Vcpus => (ReasonKind::Vcpus, Countable::Every(Amount::Vcpus)),
+            Failed::Disk => (ReasonKind::Disk, Countable::Every(Amount::Disk)),
+            Failed::Custom(column) => {
+                let name = self.name_of(column);
+                reason.what = name.to_owned();
+                (ReasonKind::Resource, Countable::Custom(name.into()))
+            }
+            _ => (ReasonKind::Memory, Countable::Every(Amount::Memory)),
         };
         let amount = self.amount(failed);
         let best = count.nearest.map_or(0, |(free, _)| free.max(0));
@@ -407,28 +397,21 @@ impl<'a> Tally<'a> {
         reason.best = Some(best);
         reason.capacity = count.capacity;
         reason.never = !count.could_ever;
-        if kind == ReasonKind::Resource {
-            reason.what = name.to_owned();
-        }
         reason.reason = kind;
-        let mut words = format!("short of {name} (asks {amount}{unit}, most free {best}");
         let host = count
             .nearest
             .map_or("", |(_, key)| self.search.view.nodes().node(key).hostname());
-        if !host.is_empty() {
-            let _ = write!(words, " on {host}");
-        }
-        if reason.never
-            && let Some(capacity) = count.capacity
-        {
-            let _ = write!(words, ", never: the largest has {capacity}");
-        }
-        words.push(')');
-        words
+        Lack::Room(Box::new(Shortage {
+            of,
+            asked: amount,
+            best,
+            host: host.into(),
+            largest: count.capacity.filter(|_| reason.never),
+        }))
     }
 }
 
-fn plain(reason: &mut Reason, kind: ReasonKind, words: &str) -> String {
+fn plain(reason: &mut Reason, kind: ReasonKind, lack: Lack) -> Lack {
     reason.reason = kind;
-    words.to_owned()
+    lack
 }

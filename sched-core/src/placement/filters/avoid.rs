@@ -1,6 +1,7 @@
 //! Nodes that an instance is not to go to: where it could not be started, or what it is to leave.
 
 use super::{Filter, Miss};
+use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Filter for Avoid {
         }
     }
 
-    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
-        "where it was tried already, or which it is to leave".to_owned()
+    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
+        Lack::Untried
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
+use crate::api::no_fit::Lack;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate, GroupNow};
 
@@ -78,21 +79,21 @@ impl Filter for HardGroup {
         ReasonKind::Group
     }
 
-    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let Some(group) = asked.group() else {
-            return "kept out by a group".to_owned();
+    fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
+        let Some(now) = asked.group() else {
+            return Lack::Group;
         };
-        let (id, scope) = (&group.asked().id, &group.asked().scope);
+        let group = now.asked().id.as_str().into();
+        let scope = now.asked().scope.as_str().into();
         match miss {
-            NO_SCOPE => format!("without '{scope}', the scope of group '{id}'"),
-            UNLISTED => {
-                format!("that have not said yet what runs on them, which group '{id}' depends on")
-            }
-            _ if group.is_together() => format!("where group '{id}' has no member (by {scope})"),
-            _ => format!(
-                "where group '{id}' has {} already (by {scope})",
-                group.max()
-            ),
+            NO_SCOPE => Lack::Scope { scope, group },
+            UNLISTED => Lack::Listing(group),
+            _ if now.is_together() => Lack::Member { group, scope },
+            _ => Lack::Vacancy {
+                group,
+                max: now.max(),
+                scope,
+            },
         }
     }
 

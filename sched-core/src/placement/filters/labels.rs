@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sched_model::{Expression, ReasonKind};
 
 use super::{Filter, Miss, Narrowing};
+use crate::api::no_fit::Lack;
 use crate::cluster::facts;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
@@ -56,9 +57,9 @@ impl Filter for Required {
         ReasonKind::Labels
     }
 
-    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
+    fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
         let expression = missed(miss, asked);
-        format!("without '{}'", expression.map_or("", Expression::as_str))
+        Lack::Label(expression.map_or("", Expression::as_str).into())
     }
 
     fn what(&self, miss: Miss, asked: &Asked<'_>) -> String {

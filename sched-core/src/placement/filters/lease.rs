@@ -4,6 +4,7 @@ use sched_model::OnNodeLoss;
 
 use super::{Filter, Miss};
 use crate::api::input::Capabilities;
+use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -32,9 +33,8 @@ impl Filter for Lease {
         }
     }
 
-    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
-        "without a lease (on_node_loss: restart needs a launcher that stops what it runs when it is cut off)"
-            .to_owned()
+    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
+        Lack::Lease
     }
 
     fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {

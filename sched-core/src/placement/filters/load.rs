@@ -1,6 +1,7 @@
 //! Only nodes whose load average over a minute is not above a limit; one that reports none is not above any.
 
 use super::{Filter, Miss};
+use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Filter for Load {
         }
     }
 
-    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
-        format!("with a load above {}", self.max)
+    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
+        Lack::Load(self.max)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
+use crate::api::no_fit::Lack;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate, NODE_SCOPE};
 
@@ -51,17 +52,18 @@ impl Filter for HardNear {
         ReasonKind::Near
     }
 
-    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        match asked.near().get(usize::from(miss.0)) {
-            Some(near) if near.asked().scope == NODE_SCOPE => {
-                format!("without '{}'", near.asked().label)
-            }
-            Some(near) => format!(
-                "not in a {} with '{}'",
-                near.asked().scope,
-                near.asked().label
-            ),
-            None => "not near".to_owned(),
+    fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
+        let near = asked.near().get(usize::from(miss.0));
+        let Some(near) = near.map(|near| near.asked()) else {
+            return Lack::Nearness;
+        };
+        let label = near.label.as_str().into();
+        match &*near.scope {
+            NODE_SCOPE => Lack::Label(label),
+            scope => Lack::Near {
+                scope: scope.into(),
+                label,
+            },
         }
     }
 

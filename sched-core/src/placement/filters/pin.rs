@@ -3,6 +3,7 @@
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
+use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -53,16 +54,12 @@ impl Filter for Pin {
         ReasonKind::Pinned
     }
 
-    fn describe(&self, miss: Miss, asked: &Asked<'_>) -> String {
-        let (what, name) = if miss == OTHER_ID {
-            ("node", asked.query().pin_text())
+    fn lack(&self, miss: Miss, asked: &Asked<'_>) -> Lack {
+        if miss == OTHER_ID {
+            Lack::Node(asked.query().pin_text().into())
         } else {
-            (
-                "host",
-                asked.query().hostname().unwrap_or_default().to_owned(),
-            )
-        };
-        format!("not the {what} asked for ({name})")
+            Lack::Host(asked.query().hostname().unwrap_or_default().into())
+        }
     }
 
     fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {

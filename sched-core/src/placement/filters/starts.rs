@@ -3,6 +3,7 @@
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss};
+use crate::api::no_fit::Lack;
 use crate::cluster::view::{Asked, Candidate};
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Filter for StartsUnderWay {
         ReasonKind::Starts
     }
 
-    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
-        format!("with {} or more STARTs under way", self.max)
+    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
+        Lack::Starts(self.max)
     }
 }

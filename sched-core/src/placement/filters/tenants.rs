@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
+use crate::api::no_fit::Lack;
 use crate::cluster::facts::TENANT;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
@@ -56,8 +57,8 @@ impl Filter for Tenants {
         ReasonKind::Tenants
     }
 
-    fn describe(&self, _miss: Miss, _asked: &Asked<'_>) -> String {
-        "reserved for other tenants".to_owned()
+    fn lack(&self, _miss: Miss, _asked: &Asked<'_>) -> Lack {
+        Lack::Tenant
     }
 
     fn is_lasting(&self, _miss: Miss, _asked: &Asked<'_>) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sched_model::ReasonKind;
 
 use super::{Filter, Miss, Narrowing};
+use crate::api::no_fit::Lack;
 use crate::cluster::facts::LACKS_VM_TYPE;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::{Asked, Candidate};
@@ -38,8 +39,8 @@ impl Filter for RunsVmType {
         ReasonKind::VmType
     }
 
-    fn describe(&self, _miss: Miss, asked: &Asked<'_>) -> String {
-        format!("whose launchers do not run vm_type '{}'", word(asked))
+    fn lack(&self, _miss: Miss, asked: &Asked<'_>) -> Lack {
+        Lack::VmType(word(asked))
     }
 
     fn what(&self, _miss: Miss, asked: &Asked<'_>) -> String {

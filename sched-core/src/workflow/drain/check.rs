@@ -3,10 +3,12 @@
 
 use std::cmp::Reverse;
 
-use sched_model::{DrainProgress, DrainState};
+use sched_model::DrainState;
 
-use super::{count, not_fitting, progress_of};
+use super::{Progress, count, progress_of};
 use crate::Scheduler;
+use crate::api::cause::Cause;
+use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::instance::DEFAULT_PRIORITY;
@@ -20,13 +22,13 @@ const MAX_EXPLAINED: usize = 16;
 
 impl Scheduler {
     /// What a drain of a node would come to now.
-    pub(super) fn check_drain(&mut self, key: NodeKey) -> DrainProgress {
+    pub(super) fn check_drain(&mut self, key: NodeKey) -> Progress {
         let instances = self.by_urgency(key);
         let total = instances.len();
         let cursors = self.cluster.cursors();
         let chance = self.placement.chance();
         let mut tried: Vec<(NodeKey, InstanceId)> = Vec::new();
-        let mut misfits: Vec<(InstanceId, String)> = Vec::new();
+        let mut misfits: Vec<(InstanceId, Cause)> = Vec::new();
         let (mut work, mut untried) = (0, 0);
         for (number, instance) in (0_u32..).zip(instances) {
             if work > MAX_WORK {
@@ -34,7 +36,7 @@ impl Scheduler {
                 continue;
             }
             if let Err(why) = self.could_move(key, &instance) {
-                misfits.push((instance, why));
+                misfits.push((instance, why.into()));
                 continue;
             }
             let trial = self.query_on(key, &instance, None).on_trial(number);
@@ -47,9 +49,9 @@ impl Scheduler {
                 }
                 None if misfits.len() < MAX_EXPLAINED => {
                     let why = self.why_not_now(&trial);
-                    misfits.push((instance, why.text));
+                    misfits.push((instance, why.cause));
                 }
-                None => misfits.push((instance, "no other node fits".to_owned())),
+                None => misfits.push((instance, Objection::NoOtherNode.into())),
             }
         }
         for (to, instance) in tried.iter().rev() {
@@ -57,21 +59,11 @@ impl Scheduler {
         }
         self.cluster.set_cursors(cursors);
         self.placement.set_chance(chance);
-        let mut words = if total == 0 {
-            "nothing to move".to_owned()
-        } else if misfits.is_empty() {
-            format!("all of {total} fit elsewhere")
-        } else {
-            not_fitting(&misfits, total)
-        };
-        if untried > 0 {
-            words.push_str(&format!("; {untried} were not tried: that takes too long"));
-        }
         let uuid = self.cluster.nodes().node(key).uuid();
-        DrainProgress {
-            left: count(total),
-            ..progress_of(uuid, DrainState::Checking, total, &misfits, words)
-        }
+        let mut progress = progress_of(uuid, DrainState::Checking, total, misfits);
+        progress.left = count(total);
+        progress.cause.untried = untried;
+        progress
     }
 
     /// The instances on a node, the most urgent first.
@@ -89,12 +81,12 @@ impl Scheduler {
     }
 
     /// Whether an instance could be moved if there is room for it elsewhere; else why not.
-    fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), String> {
+    fn could_move(&self, key: NodeKey, instance: &InstanceId) -> Result<(), Objection> {
         let kept = self.instances.get(instance);
         let has_start = kept.is_some_and(|kept| kept.start().is_some());
         if has_start || self.cluster.nodes().node(key).can(Capabilities::MIGRATE) {
             return Ok(());
         }
-        Err("its START was not kept, so nobody could start it again".to_owned())
+        Err(Objection::NoStartKept)
     }
 }

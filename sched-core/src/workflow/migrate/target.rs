@@ -6,6 +6,7 @@ use sched_model::{CommandFailureReason, Uuid};
 
 use super::Declined;
 use crate::Scheduler;
+use crate::api::declined::Objection;
 use crate::api::ids::{InstanceId, NodeKey, canonical_uuid};
 use crate::api::input::{Capabilities, StartRequest};
 use crate::api::record::Demand;
@@ -21,8 +22,8 @@ impl Scheduler {
         let key = canonical_uuid(text).and_then(|uuid| self.cluster.nodes().by_uuid(uuid));
         key.filter(|&key| self.cluster.nodes().node(key).session().is_some())
             .ok_or_else(|| {
-                let detail = format!("no node '{text}' is connected to move it to");
-                Declined::new(CommandFailureReason::InvalidData, detail)
+                let why = Objection::NoTarget(text.into());
+                Declined::new(CommandFailureReason::InvalidData, why)
             })
     }
 
@@ -73,11 +74,8 @@ impl Scheduler {
         target: Option<NodeKey>,
     ) -> Result<NodeKey, Declined> {
         if target == Some(from) {
-            let detail = format!(
-                "it is on node {} already",
-                self.cluster.nodes().node(from).uuid()
-            );
-            return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+            let why = Objection::AlreadyThere(self.cluster.nodes().node(from).uuid());
+            return Err(Declined::lasting(CommandFailureReason::InvalidData, why));
         }
         if let Some(target) = target {
             query = pinned(query, self.cluster.nodes().node(target).uuid())?;
@@ -95,7 +93,7 @@ impl Scheduler {
         let why = self.why_not(&query);
         Err(Declined {
             reason: CommandFailureReason::NoRoom,
-            detail: why.text,
+            why: why.cause,
             is_lasting: why.never,
         })
     }
@@ -108,8 +106,8 @@ impl Scheduler {
 pub(super) fn pinned(query: Query, node: Uuid) -> Result<Query, Declined> {
     if query.node().is_some_and(|asked| asked != Some(node)) {
         let asked = query.pin_text();
-        let detail = format!("its START asks for node {asked} alone");
-        return Err(Declined::lasting(CommandFailureReason::InvalidData, detail));
+        let why = Objection::OtherPin(asked.to_string().into());
+        return Err(Declined::lasting(CommandFailureReason::InvalidData, why));
     }
     Ok(query.pinned(Some(node)))
 }

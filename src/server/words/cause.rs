@@ -1,0 +1,150 @@
+//! Why something became of an instance, or of a command, in words.
+
+use std::fmt;
+
+use sched_core::Cause;
+
+use super::declined::{Declined, Refused};
+use super::no_fit::WhyNoFit;
+
+/// A cause as people read it.
+pub(in crate::server) struct Why<'a>(pub(in crate::server) &'a Cause);
+
+impl fmt::Display for Why<'_> {
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.0 {
+            Cause::MadeWay(preemptor) => return write!(f, "made way for {preemptor}"),
+            Cause::MakesWay(preemptor) => return write!(f, "makes way for {preemptor}"),
+            Cause::VictimLeaves(victim) => return write!(f, "{victim} makes way for it"),
+            Cause::VictimsLeave(count) => return write!(f, "{count} instances make way for it"),
+            Cause::VictimsToLeave(1) => "one instance to make way for it",
+            Cause::VictimsToLeave(count) => {
+                return write!(f, "{count} instances to make way for it");
+            }
+            Cause::VictimStays(victim) => return write!(f, "{victim} did not make way"),
+            Cause::StillFull(node) => return write!(f, "node {node} is still full"),
+            Cause::TargetGone(node) => return write!(f, "node {node} is not connected any more"),
+            Cause::TargetLost(node) => return write!(f, "node {node} is lost"),
+            Cause::NotStarted(node, reason) => {
+                return write!(f, "node {node} could not start it: {reason}");
+            }
+            Cause::CannotSuspend(why) => {
+                return write!(f, "its launcher could not suspend it: {why}");
+            }
+            Cause::CannotResume(why) => {
+                return write!(f, "its launcher could not resume it: {why}");
+            }
+            Cause::CannotShip(why) => return write!(f, "its launcher could not ship it: {why}"),
+            Cause::CannotChange(why) => {
+                return write!(f, "its launcher could not change it: {why}");
+            }
+            Cause::Refused(refusal) => return Refused(refusal).fmt(f),
+            Cause::Declined(objection) => return Declined(objection).fmt(f),
+            Cause::NoFit(no_fit) => return WhyNoFit(no_fit).fmt(f),
+            Cause::NotRecorded(why) => {
+                let why = why
+                    .as_deref()
+                    .unwrap_or("its disk has not answered in time");
+                return write!(
+                    f,
+                    "the scheduler cannot record it, so that it would be lost in a restart: its state directory takes \
+                     no writes: {why}"
+                );
+            }
+            Cause::WaitsAnd(cause) => {
+                return write!(f, "the instance waits here already, and {}", Why(cause));
+            }
+            Cause::AndQueueFull(cause, count) => {
+                let cause = Why(cause);
+                return write!(
+                    f,
+                    "{cause}; and {count} wait already, which is as many as may"
+                );
+            }
+            Cause::OfBatch(fits, count, cause) => {
+                return write!(f, "{fits} of a batch of {count} fit: {}", Why(cause));
+            }
+            Cause::OfSeveral(fits, count, cause) => {
+                return write!(f, "{fits} of {count} fit; of the next {}", Why(cause));
+            }
+            Cause::NotCounted => {
+                "no node fits; why was not counted, because too many different STARTs fail at once"
+            }
+            Cause::Said(text) => text,
+            Cause::Plain => "",
+            Cause::NotFromHere => "not from here",
+            Cause::CutOffBeforeResumed => "its node was cut off before it resumed it",
+            Cause::NotDoneInTime => "its launcher did not do so in time",
+            Cause::RoomNotNeeded => "its room is no longer needed for another",
+            Cause::NodeDrained => "its node is drained",
+            Cause::NodeShortOfMemory => "its node is short of memory",
+            Cause::StartUnknown => "its START is not known",
+            Cause::StartForgotten => "its START is not known any more",
+            Cause::StartUnreadable => "its START cannot be read any more",
+            Cause::RoomFound => "there is room",
+            Cause::RoomAgain => "there is room again",
+            Cause::RoomFreed => "its room is free",
+            Cause::VictimsLate => "the others did not make way in time",
+            Cause::WaitsForOneNode => "it waits for one node, as it was asked for",
+            Cause::Asked => "as it was asked for",
+            Cause::StaysAsAsked => "to stay so, as it was asked for",
+            Cause::ShipsIt => "its node ships it",
+            Cause::StopsIt => "it stops on its node",
+            Cause::Moved => "it has moved",
+            Cause::LeftNode => "it has left its node",
+            Cause::Shipped => "it was shipped",
+            Cause::NotStopped => "its launcher could not stop it",
+            Cause::NotLeftInTime => "it did not leave its node in time",
+            Cause::NodeLost => "its node is lost",
+            Cause::NodeLostUntold => "its node was lost before it was told",
+            Cause::NodeLostBeforeStop => "its node was lost before it was told to stop it",
+            Cause::DeletedWhileLost => "deleted while its node was lost",
+            Cause::DeletedLost => "deleted while its node is lost",
+            Cause::NodeBack => "its node is back",
+            Cause::NodeBackWithout => "its node is back without it",
+            Cause::NodeHasStoppedIt => "its node is lost, and has stopped it by now",
+            Cause::Found => "a node has it",
+            Cause::Changed => "it was changed",
+            Cause::Changing => "its node changes what it has",
+            Cause::PriorityChanged => "its priority has changed",
+            Cause::DemandChanged => "what it asks for has changed",
+            Cause::HasItsDemand => "it has what it is to have",
+            Cause::NoRoomToChange => "its node cannot give it what it is to have",
+            Cause::NotChangedInTime => "its launcher did not change it in time",
+            Cause::NoVcpusHere => "its node has no vcpus for it, and another has",
+            Cause::Ended => "ended",
+            Cause::KeptByNode => "ended, as its node remembers",
+            Cause::EndedAndBegan => "ended, and began again since",
+            Cause::NotListed => "its node no longer lists it",
+            Cause::KnownSince => "known since then",
+            Cause::Forgotten => "forgotten by an operator while its node is lost",
+            Cause::Stopped => "stopped",
+            Cause::Deleted => "deleted",
+            Cause::BeingDeleted => "it is being deleted",
+            Cause::StartedAgain => "it ended, and a START of it is on its way to its node",
+            Cause::EndedOnNode => "it has ended on its node",
+            Cause::NodeWithoutIt => "its node does not have it",
+            Cause::EndedAfterAll => "its node has ended it after all",
+            Cause::LostByNode => "its node lost it",
+            Cause::NotStoppedInTime => "it did not stop in time",
+            Cause::NotSuspended => "it was not suspended",
+            Cause::TriedOnAll => "it is tried on all nodes again",
+            Cause::Restarted => "started again by a new START",
+            Cause::RefusalsOver => "nodes that refused it may take it by now",
+            Cause::CutOff => "its node was cut off, and has stopped it",
+            Cause::EndedAsTold => "its node has ended it, as it was told",
+            Cause::CannotBeShipped => {
+                "it cannot be shipped as it is, and how to start it again is not known"
+            }
+            Cause::EndedBeforeMove => "it ended before it moved",
+            Cause::KnownSinceNodeLost => "known since then; its node is lost",
+            Cause::GivenUnlisted => "given to its node then, which has not listed it yet",
+            Cause::ListedSince => "on its node since then, which lists it",
+            Cause::PreemptorGone => {
+                "vcpus on its node; the instance that it was suspended for is gone"
+            }
+        };
+        f.write_str(words)
+    }
+}

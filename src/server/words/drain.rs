@@ -1,0 +1,85 @@
+//! How drains stand and end, in words.
+
+use sched_core::{DrainCauses, DrainEnd, DrainStanding, Explained};
+use sched_model::{DrainProgress, DrainState};
+
+use super::{Why, short};
+
+/// Instances that are named in a sentence; all of them are listed beside it.
+const NAMED: usize = 2;
+
+/// Writes the sentences into what is told of a drain.
+pub(super) fn word(progress: &mut Explained<DrainProgress, DrainCauses>) {
+    let (payload, causes) = (&mut progress.payload, &progress.cause);
+    let is_check = payload.state == DrainState::Checking;
+    for (misfit, cause) in payload.misfits.iter_mut().zip(&causes.misfits) {
+        misfit.detail = if is_check {
+            Why(cause).to_string()
+        } else {
+            short(cause)
+        };
+    }
+    payload.detail = if is_check {
+        checked(payload, causes.untried)
+    } else {
+        ended(payload, causes.end)
+    };
+}
+
+/// How the drain of a node stands.
+pub(super) fn standing(standing: &DrainStanding) -> String {
+    let DrainStanding {
+        moved,
+        total,
+        misfits,
+    } = standing;
+    let mut words = format!("{moved} of {total} moved");
+    if *misfits > 0 {
+        words.push_str(&format!(", {misfits} do not fit elsewhere"));
+    }
+    words
+}
+
+/// What a drain would come to.
+fn checked(progress: &DrainProgress, untried: usize) -> String {
+    let mut words = match (progress.total, progress.misfit_count) {
+        (0, _) => "nothing to move".to_owned(),
+        (total, 0) => format!("all of {total} fit elsewhere"),
+        _ => not_fitting(progress),
+    };
+    if untried > 0 {
+        words.push_str(&format!("; {untried} were not tried: that takes too long"));
+    }
+    words
+}
+
+/// Why a drain has ended, and what is left.
+fn ended(progress: &DrainProgress, end: Option<DrainEnd>) -> String {
+    let end = match end {
+        None => "",
+        Some(DrainEnd::Asked) => "as it was asked for",
+        Some(DrainEnd::Uncordoned) => "its node is to take work again",
+        Some(DrainEnd::NothingMovable) => "what is left cannot be moved",
+        Some(DrainEnd::TimeOver) => "its time is over",
+        Some(DrainEnd::NodeLost) => "the node is lost",
+    };
+    if progress.misfits.is_empty() || progress.state == DrainState::Done {
+        return end.to_owned();
+    }
+    let separator = if end.is_empty() { "" } else { ": " };
+    format!("{end}{separator}{}", not_fitting(progress))
+}
+
+/// Instances that fit nowhere else.
+fn not_fitting(progress: &DrainProgress) -> String {
+    let named = progress.misfits.iter().take(NAMED);
+    let named = named.map(|it| format!("{} ({})", it.instance_uuid, it.detail));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let (count, total) = (progress.misfit_count, progress.total);
+    let more = if count as usize > NAMED {
+        ", and others"
+    } else {
+        ""
+    };
+    format!("{count} of {total} will not fit: {named}{more}")
+}

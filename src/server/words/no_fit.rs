@@ -1,0 +1,116 @@
+//! Why no node fits, in words.
+
+use std::fmt;
+
+use sched_core::{Amount, Countable, Lack, Never, NoFit, Shortage};
+
+/// Why no node fits, as people read it.
+pub(super) struct WhyNoFit<'a>(pub(super) &'a NoFit);
+
+/// What nodes lack, in words that follow their number.
+struct Lacking<'a>(&'a Lack);
+
+/// An amount that a node has too little of, in words that follow the number of nodes.
+struct Short<'a>(&'a Shortage);
+
+impl fmt::Display for WhyNoFit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let no_fit = self.0;
+        let what = if no_fit.is_network {
+            "network"
+        } else {
+            "compute"
+        };
+        match no_fit.nodes {
+            0 => return write!(f, "no {what} node is connected"),
+            1 => write!(f, "the one {what} node does not fit:")?,
+            nodes => write!(f, "none of {nodes} {what} nodes fits:")?,
+        }
+        for (at, (nodes, lack)) in no_fit.lacks.iter().enumerate() {
+            let separator = if at == 0 { "" } else { ";" };
+            write!(f, "{separator} {nodes} {}", Lacking(lack))?;
+        }
+        match no_fit.never {
+            None => Ok(()),
+            Some(Never::NoMatch) => f.write_str("; no node matches; waiting will not help"),
+            Some(Never::TooLarge) => f.write_str(
+                "; it asks for more than the largest of them has in all; waiting will not help",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Lacking<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.0 {
+            Lack::Report => "that have not reported yet",
+            Lack::Offline => "going offline",
+            Lack::Maintenance => "in maintenance",
+            Lack::Full(Some(amount)) => return write!(f, "full (of {})", amount.name()),
+            Lack::Full(None) => "full (by their own word, although their figures leave room)",
+            Lack::Fault => "that take no work, for a fault of theirs (ciaoctl nodes --wide)",
+            Lack::Cordoned => "cordoned",
+            Lack::Queue => "with a full queue",
+            Lack::Figures => "with unknown figures",
+            Lack::Room(shortage) => return Short(shortage).fmt(f),
+            Lack::Untried => "where it was tried already, or which it is to leave",
+            Lack::Scope { scope, group } => {
+                return write!(f, "without '{scope}', the scope of group '{group}'");
+            }
+            Lack::Listing(group) => {
+                return write!(
+                    f,
+                    "that have not said yet what runs on them, which group '{group}' depends on"
+                );
+            }
+            Lack::Member { group, scope } => {
+                return write!(f, "where group '{group}' has no member (by {scope})");
+            }
+            Lack::Vacancy { group, max, scope } => {
+                return write!(f, "where group '{group}' has {max} already (by {scope})");
+            }
+            Lack::Group => "kept out by a group",
+            Lack::Instances(max) => return write!(f, "with {max} or more instances"),
+            Lack::Starts(max) => return write!(f, "with {max} or more STARTs under way"),
+            Lack::Load(max) => return write!(f, "with a load above {max}"),
+            Lack::Label(label) => return write!(f, "without '{label}'"),
+            Lack::Lease => {
+                "without a lease (on_node_loss: restart needs a launcher that stops what it runs when it is cut off)"
+            }
+            Lack::Near { scope, label } => return write!(f, "not in a {scope} with '{label}'"),
+            Lack::Nearness => "not near",
+            Lack::Node(name) => return write!(f, "not the node asked for ({name})"),
+            Lack::Host(name) => return write!(f, "not the host asked for ({name})"),
+            Lack::Tenant => "reserved for other tenants",
+            Lack::VmType(word) => {
+                return write!(f, "whose launchers do not run vm_type '{word}'");
+            }
+        };
+        f.write_str(words)
+    }
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = self.0;
+        let (name, unit) = name_and_unit(&short.of);
+        let (asked, best) = (short.asked, short.best);
+        write!(f, "short of {name} (asks {asked}{unit}, most free {best}")?;
+        if !short.host.is_empty() {
+            write!(f, " on {}", short.host)?;
+        }
+        if let Some(largest) = short.largest {
+            write!(f, ", never: the largest has {largest}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// What something is called, and what follows a number of it.
+pub(super) fn name_and_unit(of: &Countable) -> (&str, &'static str) {
+    match of {
+        Countable::Every(amount @ (Amount::Memory | Amount::Disk)) => (amount.name(), " MiB"),
+        Countable::Every(Amount::Vcpus) => (Amount::Vcpus.name(), ""),
+        Countable::Custom(name) => (name, ""),
+    }
+}
