@@ -18,6 +18,8 @@ mod placement;
 mod query;
 mod queue;
 mod scheduler;
+#[cfg(test)]
+mod simulated;
 mod timers;
 mod workflow;
 

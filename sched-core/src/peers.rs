@@ -401,7 +401,7 @@ mod tests {
         fn new() -> Self {
             Self {
                 peers: Peers::default(),
-                now: Instant::now(),
+                now: crate::simulated::start(),
             }
         }
 

@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn each_has_one_moment_the_one_that_was_set_last() {
-        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let (now, second) = (crate::simulated::start(), Duration::from_secs(1));
         let of = |name| Timer::LookAgain(InstanceId::new(name));
         let mut timers = Timers::default();
         timers.set(of("a"), now);
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn of_those_due_at_one_moment_nodes_are_given_up_in_the_order_of_loss_and_instances_in_that_of_names()
      {
-        let now = Instant::now();
+        let now = crate::simulated::start();
         let mut timers = Timers::default();
         for key in [3, 1, 2] {
             timers.set(Timer::GiveUp(NodeKey(key)), now);
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_is_brought_forward_is_never_put_off() {
-        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let (now, second) = (crate::simulated::start(), Duration::from_secs(1));
         let lease = Timer::Lease(NodeKey(1));
         let mut timers = Timers::default();
         for (timer, rest) in [(lease, Kind::Lease), (Timer::Sweep, Kind::Sweep)] {

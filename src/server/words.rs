@@ -10,9 +10,14 @@ use sched_core::{
     Action, Cause, Change, DrainStanding, Explained, Message, QueryProblem, Record, RowCauses,
     ShortText,
 };
-use sched_model::{InstanceView, NodeView, QueryKind, QueryResult, StartFailure};
+use sched_model::{
+    InstanceView, NodeView, QueryKind, QueryResult, StartFailure, StoreState, StoreView,
+};
 
 pub(super) use self::cause::Why;
+
+/// What is said of a disk that says nothing.
+const SILENT_DISK: &str = "its disk has not answered in time";
 
 /// Writes the sentences into what the core wants done.
 pub(super) fn word(action: &mut Action) {
@@ -33,6 +38,14 @@ pub(super) fn worded_page(mut page: Explained<QueryResult, RowCauses>) -> QueryR
 pub(super) fn worded_row(mut row: Explained<InstanceView>) -> InstanceView {
     row.payload.waits_for = short(&row.cause);
     row.payload
+}
+
+/// How the store is, with its sentence.
+pub(super) fn worded_store(mut store: StoreView) -> StoreView {
+    if store.state == StoreState::Refused && store.detail.is_empty() {
+        SILENT_DISK.clone_into(&mut store.detail);
+    }
+    store
 }
 
 fn word_message(message: &mut Message) {
@@ -69,6 +82,7 @@ fn word_page(page: &mut Explained<QueryResult, RowCauses>) {
     for (row, cause) in payload.history.iter_mut().zip(&causes.history) {
         row.detail = short(cause);
     }
+    payload.store = payload.store.take().map(worded_store);
     payload.error = causes.problem.as_ref().map(|problem| match problem {
         QueryProblem::UnknownInstance(instance) => {
             format!("no instance '{instance}' is known, or was recently")

@@ -133,7 +133,6 @@ fn in_order(mut amounts: Vec<(ColumnId, i64)>) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
 
     use super::{Columns, MAX_RESOURCE_NAMES, RECLAIM_EVERY};
 
@@ -148,7 +147,7 @@ mod tests {
         let (amounts, left_out) = columns.offered([("r1", 2), ("new", 1), ("none", 0)].into_iter());
         assert_eq!((amounts.len(), &*left_out), (1, &["new".into()][..]));
 
-        let now = Instant::now();
+        let now = crate::simulated::start();
         assert!(columns.wants_room(now));
         let kept = columns.find("r7").expect("it has a number");
         columns.reclaim(&[kept].into(), now);
@@ -166,7 +165,7 @@ mod tests {
         let mut columns = Columns::default();
         let names: Vec<String> = (0..MAX_RESOURCE_NAMES).map(|at| format!("r{at}")).collect();
         let (amounts, _) = columns.offered(names.iter().map(|name| (name.as_str(), 1)));
-        let now = Instant::now();
+        let now = crate::simulated::start();
         columns.reclaim(&amounts.iter().map(|(column, _)| *column).collect(), now);
         assert!(!columns.wants_room(now));
         assert!(columns.wants_room(now + RECLAIM_EVERY));

@@ -146,7 +146,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use sched_model::Uuid;
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn one_that_is_started_again_and_again_is_no_newcomer() {
-        let (mut processes, now) = (Processes::default(), Instant::now());
+        let (mut processes, now) = (Processes::default(), crate::simulated::start());
         for number in 0..3 * MAX_PROCESSES as u128 {
             for _ in 0..2 {
                 assert_eq!(processes.reports(process(number), None, now), None);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn who_comes_back_was_there_first_and_who_came_between_is_refused() {
-        let (mut processes, now) = (Processes::default(), Instant::now());
+        let (mut processes, now) = (Processes::default(), crate::simulated::start());
         let address = ADDRESS.parse().ok();
         processes.reports(process(1), None, now);
         processes.reports(process(2), address, now);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn others_are_let_in_after_a_while_and_a_newcomer_never() {
-        let (mut processes, mut now) = (Processes::default(), Instant::now());
+        let (mut processes, mut now) = (Processes::default(), crate::simulated::start());
         for number in [1, 2, 1] {
             processes.reports(process(number), None, now);
         }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn three_that_take_turns_are_told_apart() {
-        let (mut processes, now) = (Processes::default(), Instant::now());
+        let (mut processes, now) = (Processes::default(), crate::simulated::start());
         for number in [1, 2, 3] {
             assert_eq!(processes.reports(process(number), None, now), None);
         }

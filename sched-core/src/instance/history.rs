@@ -86,14 +86,13 @@ impl FromIterator<HistoryEvent> for History {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
 
     use sched_model::LifeState;
 
     use super::{Cause, History, HistoryEvent, MAX_HISTORY, MAX_HISTORY_BYTES};
 
     fn history(events: usize, len: usize) -> History {
-        let at = Instant::now();
+        let at = crate::simulated::start();
         let event = |_| HistoryEvent {
             at,
             what: LifeState::Running,

@@ -356,7 +356,6 @@ impl Past {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
 
     use sched_model::LifeState;
 
@@ -365,7 +364,7 @@ mod tests {
     use super::{HistoryEvent, InstanceId, MAX_PAST, MAX_PAST_BYTES, Past, Run, ShortText, Uuid};
 
     fn run(name: &str, events: usize, len: usize) -> Run {
-        let at = Instant::now();
+        let at = crate::simulated::start();
         let event = |_| HistoryEvent {
             at,
             what: LifeState::Running,
@@ -444,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_plain_run_tells_since_when_it_was_known_and_why_it_is_over() {
-        let at = Instant::now();
+        let at = crate::simulated::start();
         let node = (Uuid::max(), ShortText::new("node"));
         let plain = |since| {
             let instance = InstanceId::new("a");

@@ -165,7 +165,7 @@ impl Claims {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use sched_model::Uuid;
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_the_node_that_has_been_away_longest_is_forgotten() {
-        let (mut remembered, now) = (Claims::default(), Instant::now());
+        let (mut remembered, now) = (Claims::default(), crate::simulated::start());
         let second = Duration::from_secs(1);
         let node = Uuid::from_u128;
         remembered.keep(node(1), claims(2), now);

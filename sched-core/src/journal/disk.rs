@@ -104,7 +104,7 @@ impl Journal {
         self.recorded.removals() >= MAX_UNWRITTEN
     }
 
-    /// How the disk is, for people.
+    /// How the disk is; in no words where it has not answered.
     pub(crate) fn view(&self, now: Instant) -> StoreView {
         let waiting = self.disk.held.len() + self.waiting.len();
         let mut view = StoreView {
@@ -117,7 +117,7 @@ impl Journal {
         } else if let Some(trouble) = &self.disk.trouble {
             view.state = StoreState::Refused;
             view.since_s = Some(now.saturating_duration_since(trouble.since).as_secs());
-            view.detail = trouble.why().to_owned();
+            view.detail = trouble.why.as_deref().unwrap_or_default().to_owned();
         }
         view
     }
@@ -222,15 +222,6 @@ impl Journal {
     pub(super) fn has_failure(&self) -> bool {
         let first = self.disk.failed.front();
         first.is_some_and(|first| first.ticket <= self.committed)
-    }
-}
-
-impl Trouble {
-    /// What is said of a disk that says nothing.
-    const SILENT: &str = "its disk has not answered in time";
-
-    fn why(&self) -> &str {
-        self.why.as_deref().unwrap_or(Self::SILENT)
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::call::{Answer, Call, json_response, text_response};
 use super::limits::READY_WITHIN;
 use super::serve::now;
+use crate::server::words::worded_store;
 
 /// GET /livez. Never asks the core.
 pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {
@@ -21,7 +22,10 @@ pub(super) async fn readyz(call: Call) -> Answer {
     let hub = std::sync::Arc::clone(&call.app.hub);
     let look = move || {
         hub.read_within(READY_WITHIN, |scheduler, now| {
-            (scheduler.glance().is_recovering, scheduler.store(now))
+            (
+                scheduler.glance().is_recovering,
+                worded_store(scheduler.store(now)),
+            )
         })
     };
     let found = tokio::task::spawn_blocking(look).await.ok().flatten();

@@ -7,6 +7,7 @@ use super::call::{Answer, Call, answer};
 use super::ring::EventId;
 use super::serve::App;
 use crate::server::restore::unix_ms;
+use crate::server::words::worded_store;
 use sched_core::{ResourceTotal, Totals, TotalsCursor};
 
 /// GET /v1/status.
@@ -17,7 +18,7 @@ pub(super) async fn status(call: Call) -> Answer {
         (
             scheduler.counters(),
             scheduler.glance(),
-            scheduler.store(now),
+            worded_store(scheduler.store(now)),
         )
     });
     let uptime = app.started.elapsed();

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sched_core::Cause;
 
+use super::SILENT_DISK;
 use super::declined::{Declined, Refused};
 use super::no_fit::WhyNoFit;
 
@@ -43,9 +44,7 @@ impl fmt::Display for Why<'_> {
             Cause::Declined(objection) => return Declined(objection).fmt(f),
             Cause::NoFit(no_fit) => return WhyNoFit(no_fit).fmt(f),
             Cause::NotRecorded(why) => {
-                let why = why
-                    .as_deref()
-                    .unwrap_or("its disk has not answered in time");
+                let why = why.as_deref().unwrap_or(SILENT_DISK);
                 return write!(
                     f,
                     "the scheduler cannot record it, so that it would be lost in a restart: its state directory takes \

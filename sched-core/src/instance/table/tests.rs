@@ -295,8 +295,7 @@ fn each_event_has_one_row_in_the_table_of_the_lifecycle_and_each_phase_one_way_i
 
 /// Any moment will do.
 fn some_moment() -> Instant {
-    let clock: fn() -> Instant = Instant::now;
-    clock()
+    crate::simulated::start()
 }
 
 #[test]

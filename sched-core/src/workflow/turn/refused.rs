@@ -27,8 +27,7 @@ struct Scene {
 
 /// A scheduler with two nodes, and an instance on the first that is put into this state past all checks.
 fn with_one(state: impl FnOnce(NodeKey, NodeKey, Instant) -> State) -> Scene {
-    let clock: fn() -> Instant = Instant::now;
-    let now = clock();
+    let now = crate::simulated::start();
     let config = Config::new(Uuid::from_u128(1));
     let mut scheduler = Scheduler::new(config, ClusterConfiguration::default(), now);
     let mut nodes = (2..4).map(|number| {
