@@ -253,3 +253,26 @@ fn an_unwritten_repetition_of_a_running_instances_start_is_no_news() {
     world.status(node, Kind::FULL);
     assert_eq!(world.failures(controller), []);
 }
+
+#[test]
+fn a_start_that_was_not_written_fails_as_cancelled_if_its_instance_is_being_deleted() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.node_with(2, 100);
+    world.look_away();
+    world.start_as(controller, request("a", 10).attempts(3));
+    let start = world.told(node);
+    assert_eq!(start.len(), 1, "{start:?}");
+    // The START comes back, and its DELETE does not.
+    world.delete(controller, "a", node);
+    world.look_away();
+    world.cut_returning(node, start);
+    assert_eq!(world.placements(), [], "it is not started elsewhere");
+    let told = world.told(controller).into_iter();
+    let failures = told.filter_map(|message| match message {
+        Message::StartFailure(failure) => Some(failure.payload),
+        _ => None,
+    });
+    let failures: Vec<_> = failures.map(|it| (it.instance_uuid, it.detail)).collect();
+    let cancelled = "deleted before any node was told of it".to_owned();
+    assert_eq!(failures, [("a".to_owned(), Some(cancelled))]);
+}
