@@ -3,6 +3,7 @@
 
 mod choice;
 mod constraints;
+mod every_filter;
 mod explanations;
 mod groups;
 mod labels;

@@ -62,6 +62,13 @@ impl Placement {
         if policy.takes_any_with_room()
             && let Some(found) = view.first_with_room(query, labels)
         {
+            debug_assert!(
+                policy
+                    .concerned(&view.asked(query, labels))
+                    .next()
+                    .is_none(),
+                "a filter that concerns a START is passed over by the short way"
+            );
             return found;
         }
         let asked = view.asked(query, labels);
