@@ -19,6 +19,7 @@ const CORE: &str = "sched-core/src";
 /// these at most.
 const COMPONENTS: &[&str] = &[
     "api",
+    "batches",
     "cluster",
     "instance",
     "journal",
@@ -26,6 +27,9 @@ const COMPONENTS: &[&str] = &[
     "peers",
     "placement",
     "queue",
+    "recovery",
+    "simulated",
+    "sync",
     "timers",
 ];
 

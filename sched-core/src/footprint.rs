@@ -101,7 +101,7 @@ impl Scheduler {
             queued: self.queue.len(),
             tries: self.placement.tries().0,
             tried_bytes: self.placement.tries().1,
-            settling: self.settling.len(),
+            settling: self.recovery.len(),
             held: self.journal.held().0,
             held_bytes: self.journal.held().1,
             unwritten: self.journal.unwritten(),

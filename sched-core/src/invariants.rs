@@ -165,18 +165,18 @@ impl Scheduler {
 
     /// A START that waits for nodes, or for the rest of its batch, does so once, and in one of the two.
     fn check_starts_that_wait(&self) -> Result<(), String> {
-        ensure(self.settling.is_consistent(), || {
-            "the settle window does not have the STARTs that wait in it, or one twice".to_owned()
+        ensure(self.recovery.is_consistent(), || {
+            "the recovery window does not have the STARTs that wait in it, or one twice".to_owned()
         })?;
         ensure(self.batches.is_consistent(), || {
             "batches do not have the STARTs that wait in them, or one twice".to_owned()
         })?;
         let both = self
-            .settling
+            .recovery
             .instances()
             .find(|instance| self.batches.waiting(instance).is_some());
         ensure(both.is_none(), || {
-            format!("{both:?} waits in the settle window and in a batch")
+            format!("{both:?} waits in the recovery window and in a batch")
         })
     }
 

@@ -5,6 +5,7 @@
 //! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
 
 mod api;
+mod batches;
 #[cfg(feature = "test-support")]
 pub mod bench_support;
 mod cluster;
@@ -17,9 +18,11 @@ mod peers;
 mod placement;
 mod query;
 mod queue;
+mod recovery;
 mod scheduler;
 #[cfg(test)]
 mod simulated;
+mod sync;
 mod timers;
 mod workflow;
 
@@ -50,6 +53,9 @@ pub use api::parcel::{Parcel, Sealed, Tag};
 pub use api::refused::{RefusalCause, Refused};
 pub use api::report::{KeptRun, KeptRuns, Report, Workload};
 pub use api::sent::{CommandName, ReportName, Sent};
+pub use batches::{
+    BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
+};
 pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, NodeStatus};
@@ -65,9 +71,6 @@ pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTE
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use peers::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
 pub use placement::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
-pub use workflow::batches::{
-    BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
-};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::phase::{EventKind, IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};

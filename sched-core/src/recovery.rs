@@ -1,4 +1,4 @@
-//! The settle window: after a restart, STARTs that fit nowhere wait a while for nodes that are still coming back.
+//! The recovery window: after a restart, STARTs that fit nowhere wait a while for nodes that are still coming back.
 //!
 //! Only with a list of nodes from before the restart; without one there is no window.
 
@@ -18,7 +18,7 @@ pub(crate) const RETRIES_PER_READY: usize = 16;
 
 /// Who is still missing, and who waits for them.
 #[derive(Debug)]
-pub(crate) struct Settling {
+pub(crate) struct Recovery {
     missing: IndexSet<Uuid>,
     /// Instances that missing nodes had when STARTs of them came to wait in batches: no more than there are such STARTs on
     /// disk.
@@ -40,7 +40,7 @@ enum Window {
     Closed(Instant),
 }
 
-impl Settling {
+impl Recovery {
     pub(crate) fn new(config: &Config, now: Instant) -> Self {
         let expected = config
             .known_nodes

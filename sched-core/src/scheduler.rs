@@ -11,6 +11,7 @@ use crate::api::ids::{InstanceId, SessionId};
 use crate::api::input::{ClusterConfiguration, Input};
 use crate::api::sent::Sent;
 use crate::api::tally::{Reasons, Times};
+use crate::batches::Batches;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
@@ -19,11 +20,11 @@ use crate::peers::configuration::ClusterPayload;
 use crate::peers::outcomes;
 use crate::peers::session::Session;
 use crate::placement::Placement;
+use crate::query::snapshot::Shown;
 use crate::queue::Queue;
+use crate::recovery::Recovery;
+use crate::sync::SnapshotSync;
 use crate::timers::Timers;
-use crate::workflow::batches::Batches;
-use crate::workflow::briefing::Briefing;
-use crate::workflow::recovery::Settling;
 
 /// The scheduler as a pure state machine: events in, actions out, time passed in.
 ///
@@ -36,7 +37,7 @@ pub struct Scheduler {
     pub(crate) cluster: Cluster,
     pub(crate) peers: Peers,
     pub(crate) placement: Placement,
-    pub(crate) settling: Settling,
+    pub(crate) recovery: Recovery,
     /// What is looked after.
     pub(crate) instances: Instances,
     /// Those of them that wait for room, and the nodes they are to be asked about.
@@ -44,7 +45,7 @@ pub struct Scheduler {
     /// What is due when.
     pub(crate) timers: Timers,
     pub(crate) journal: Journal,
-    pub(crate) briefing: Briefing,
+    pub(crate) sync: SnapshotSync<Shown>,
     pub(crate) batches: Batches,
     pub(crate) counters: Counters,
     /// When it was made.
@@ -92,11 +93,11 @@ pub struct Counters {
 }
 
 impl Scheduler {
-    /// A scheduler without peers, whose settle window starts now. Rules that do not hold together
+    /// A scheduler without peers, whose recovery window starts now. Rules that do not hold together
     /// ([`crate::Rules::check`]) are as good as none.
     #[must_use]
     pub fn new(mut config: Config, cluster: ClusterConfiguration, now: Instant) -> Self {
-        let settling = Settling::new(&config, now);
+        let recovery = Recovery::new(&config, now);
         let placement = Placement::new(&cluster.rules.policy);
         let configuration = ClusterPayload {
             native: cluster.payload,
@@ -112,12 +113,12 @@ impl Scheduler {
             cluster,
             config,
             peers: Peers::new(configuration),
-            settling,
+            recovery,
             instances: Instances::default(),
             queue: Queue::default(),
             timers: Timers::default(),
             journal,
-            briefing: Briefing::default(),
+            sync: SnapshotSync::default(),
             batches: Batches::default(),
             counters: Counters::default(),
             started: now,

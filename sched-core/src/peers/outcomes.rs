@@ -143,7 +143,7 @@ impl Peers {
         self.outcomes.missed_by(uuid, now)
     }
 
-    /// Whether a controller that is to be briefed will be told this outcome then.
+    /// Whether a controller that is to be synced will be told this outcome then.
     pub(crate) fn is_outcome_to_come(&self, uuid: Uuid, message: &Message) -> bool {
         self.outcomes.is_to_come(uuid, message)
     }

@@ -1,5 +1,5 @@
 //! The whole picture in pages: all nodes, then all instances. What a controller that becomes master is told first
-//! (`workflow::briefing`).
+//! (`workflow::sync`).
 
 use std::time::Instant;
 

@@ -97,7 +97,7 @@ impl Scheduler {
             queued: self.queue.len(),
             controllers: self.peers.controllers().len(),
             sessions: self.peers.len(),
-            is_recovering: self.settling.is_open(),
+            is_recovering: self.recovery.is_open(),
             oldest_drain_ms: self.cluster.cordons().oldest_drain_ms(),
         }
     }

@@ -102,7 +102,7 @@ impl Scheduler {
             let cause = RefusalCause::NodeNotKnown(name.into());
             return self.refuse(id, CommandName::Evacuate.into(), cause, None);
         };
-        if self.settling.note_back(uuid, self.now) {
+        if self.recovery.note_back(uuid, self.now) {
             self.set_recovery_timer();
         }
         self.uncordon(uuid);

@@ -69,7 +69,7 @@ impl Scheduler {
         let Some(kept) = self.instances.get(instance) else {
             return match self.cluster.placement(instance) {
                 Some(key) => Known::On(key),
-                None if self.settling.expected_on(instance).is_some() => Known::Expected,
+                None if self.recovery.expected_on(instance).is_some() => Known::Expected,
                 None => Known::Nowhere,
             };
         };
@@ -100,7 +100,7 @@ impl Scheduler {
     /// that it may be back any moment: because the scheduler has only just been started, or the node is connected and is
     /// about to say what it has.
     fn known_of_lost(&self, node: Uuid) -> Known {
-        if self.settling.is_awaited(node) {
+        if self.recovery.is_awaited(node) {
             return Known::Expected;
         }
         let is_about_to_say = self.cluster.nodes().by_uuid(node).is_some_and(|key| {
@@ -127,7 +127,7 @@ impl Scheduler {
             Known::Nowhere => {
                 self.note_name(&start.request);
                 // The same START again while the first one waits for nodes: the newer takes its place.
-                self.settling.take_instance(&start.request.instance);
+                self.recovery.take_instance(&start.request.instance);
                 Some(NewStart { start })
             }
             known => {
@@ -170,7 +170,7 @@ impl Scheduler {
                 self.answer_waiting(&start);
             }
             Known::Expected => {
-                self.settling.take_instance(&instance);
+                self.recovery.take_instance(&instance);
                 self.hold(start, Some(Refusal::Crowded));
             }
             Known::NameTaken(other) => {
@@ -185,13 +185,13 @@ impl Scheduler {
         }
     }
 
-    /// Has a START wait in the settle window, or fail if it cannot: `otherwise`, or because no node fits.
+    /// Has a START wait in the recovery window, or fail if it cannot: `otherwise`, or because no node fits.
     pub(crate) fn hold(&mut self, start: PlacedStart, otherwise: Option<Refusal>) {
         if let Some((batch, _)) = self.batches.waiting(&start.request.instance) {
             let why = Refusal::WaitsInBatch(batch.name().into());
             return self.answer_known(Known::Taken(why), start);
         }
-        match self.settling.hold(start) {
+        match self.recovery.hold(start) {
             Ok(instance) => self.notice(Notice::Settling(instance)),
             Err(start) => match otherwise {
                 Some(refusal) => self.fail_for_room(&start, refusal),

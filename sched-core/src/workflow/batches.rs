@@ -1,320 +1,20 @@
-//! Batches: STARTs of which all are placed or none. They wait until the last of them has come; then nodes are chosen
-//! for all in one step, before any node is told of any. Each is its sender's ([`Owner`]): what others call by the same id
-//! has nothing to do with it.
+//! STARTs of which all are placed or none: how they are taken in, placed together, and fail. Which wait is for `batches`.
 
-use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indexmap::{IndexMap, IndexSet};
-use sched_model::{Batch as BatchAsked, StartFailureReason, Uuid};
+use sched_model::StartFailureReason;
 
 use crate::Scheduler;
 use crate::api::action::{Notice, PlacedStart};
 use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
+use crate::batches::{BATCH_TIME, BatchId};
 use crate::cluster::query::Query;
-use crate::maps::Map;
 use crate::peers::owner::Owner;
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
 use crate::workflow::admission::{Known, NewStart};
-
-/// How long a batch waits for the rest of its STARTs. They are sent in one go; what has not come by then does not come.
-pub const BATCH_TIME: Duration = Duration::from_secs(30);
-
-/// Batches that may wait at once.
-pub const MAX_BATCHES: usize = 4096;
-
-/// Batches of one operator that may wait at once.
-pub const MAX_OPERATOR_BATCHES: usize = MAX_BATCHES / 16;
-
-/// Bytes of payload that may wait in batches at once.
-pub const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
-
-/// Bytes of payload of one operator that may wait in batches at once.
-pub const MAX_OPERATOR_BATCH_BYTES: usize = MAX_BATCH_BYTES / 8;
-
-/// Complete batches tried again when one node becomes ready: all of them would make the return of a large cluster
-/// quadratic, and one may be of a thousand STARTs.
-pub(crate) const BATCHES_PER_READY: usize = 1;
-
-/// Complete batches tried in one tick before it ends; a tick that has more to do is due again at once.
-pub(crate) const BATCHES_PER_TICK: usize = 16;
-
-/// Batches whose last STARTs have not come.
-#[derive(Debug, Default)]
-pub(crate) struct Batches {
-    waiting: IndexMap<BatchId, Batch>,
-    /// The batch of each instance that waits.
-    instances: Map<InstanceId, BatchId>,
-    bytes: usize,
-    /// How many of operators wait, and their bytes.
-    of_operators: IndexMap<Uuid, (usize, usize)>,
-    /// Since when a complete batch has been waiting for nodes that are still coming back, if one may be.
-    complete_since: Option<Instant>,
-    /// Instances that were lost with their node after a START of theirs had come that waits here: it does not say that
-    /// they are to run once more.
-    lost: IndexSet<InstanceId>,
-}
-
-/// The name of a batch: whose it is, and what that one calls it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct BatchId {
-    owner: Owner,
-    name: Box<str>,
-}
-
-impl BatchId {
-    /// The operator whose it is; `None` where it is the controllers'.
-    pub(crate) fn operator(&self) -> Option<Uuid> {
-        self.owner.operator()
-    }
-
-    /// What its owner calls it.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl fmt::Display for BatchId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-#[derive(Debug)]
-struct Batch {
-    count: u32,
-    starts: Vec<PlacedStart>,
-    due: Instant,
-}
-
-impl Batch {
-    /// Whether all its STARTs have come; it waits for nodes that are still coming back, then.
-    fn is_complete(&self) -> bool {
-        self.starts.len() as u64 >= u64::from(self.count)
-    }
-}
-
-impl Batches {
-    /// How many wait, and the bytes of their payloads.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        (self.waiting.len(), self.bytes)
-    }
-
-    /// The node of an instance is given up: a START of it that waits came before.
-    pub(crate) fn note_lost(&mut self, instance: &InstanceId) {
-        if self.instances.contains_key(instance) {
-            self.lost.insert(instance.clone());
-        }
-    }
-
-    /// Forgets the losses of instances of which no START waits any more.
-    fn forget_lost(&mut self) {
-        let instances = &self.instances;
-        self.lost
-            .retain(|instance| instances.contains_key(instance));
-    }
-
-    /// When the first of those that are not complete has waited long enough.
-    fn due(&self) -> Option<Instant> {
-        // In order of their first STARTs, and so of this time.
-        let mut waiting = self.waiting.values();
-        waiting
-            .find(|batch| !batch.is_complete())
-            .map(|batch| batch.due)
-    }
-
-    /// When complete ones are due, once no node is waited for any more: at once.
-    pub(crate) fn complete_due(&self) -> Option<Instant> {
-        self.complete_since
-    }
-
-    /// Whether a START of this instance waits.
-    pub(crate) fn has(&self, instance: &InstanceId) -> bool {
-        self.instances.contains_key(instance)
-    }
-
-    /// The START of an instance that waits, and its batch.
-    pub(crate) fn waiting(&self, instance: &InstanceId) -> Option<(&BatchId, &PlacedStart)> {
-        let id = self.instances.get(instance)?;
-        let starts = &self.waiting.get(id)?.starts;
-        let start = starts.iter().find(|it| it.request.instance == *instance)?;
-        Some((id, start))
-    }
-
-    /// Whether its index and its sum are those of the STARTs that wait, one for each instance.
-    pub(crate) fn is_consistent(&self) -> bool {
-        let starts = || {
-            let batches = self.waiting.iter();
-            batches.flat_map(|(id, batch)| batch.starts.iter().map(move |start| (id, start)))
-        };
-        let bytes = starts().map(|(_, start)| start.parcel.payload.len());
-        let is_known = |(id, start): (&BatchId, &PlacedStart)| {
-            self.instances.get(&start.request.instance) == Some(id)
-        };
-        bytes.sum::<usize>() == self.bytes
-            && starts().count() == self.instances.len()
-            && starts().all(is_known)
-    }
-
-    /// Takes a START in, in place of an earlier one of the same instance; whether its batch is complete with it.
-    ///
-    /// # Errors
-    /// Why it cannot be taken in, and the START.
-    fn add(
-        &mut self,
-        id: &BatchId,
-        asked: &BatchAsked,
-        start: PlacedStart,
-        now: Instant,
-    ) -> Result<bool, (Box<PlacedStart>, Refusal)> {
-        if let Some(batch) = self.waiting.get(id)
-            && batch.count != asked.count
-        {
-            let problem = Refusal::BatchCount {
-                batch: id.name().into(),
-                earlier: batch.count,
-                count: asked.count,
-            };
-            return Err((Box::new(start), problem));
-        }
-        if let Err(problem) = self.has_room(id, start.parcel.payload.len()) {
-            return Err((Box::new(start), problem));
-        }
-        let instance = start.request.instance.clone();
-        let is_known = self.instances.contains_key(&instance);
-        if self.waiting.get(id).is_some_and(Batch::is_complete) && !is_known {
-            let problem = Refusal::BatchComplete {
-                batch: id.name().into(),
-                count: asked.count,
-            };
-            return Err((Box::new(start), problem));
-        }
-        if !self.waiting.contains_key(id) {
-            self.count(id, 1, 0);
-        }
-        self.count(id, 0, start.parcel.payload.len().cast_signed());
-        let batch = self.waiting.entry(id.clone()).or_insert_with(|| Batch {
-            count: asked.count,
-            starts: Vec::new(),
-            due: now + BATCH_TIME,
-        });
-        let mut replaced = 0;
-        match batch
-            .starts
-            .iter_mut()
-            .find(|other| other.request.instance == instance)
-        {
-            Some(earlier) => {
-                replaced = earlier.parcel.payload.len();
-                *earlier = start;
-            }
-            None => batch.starts.push(start),
-        }
-        let is_complete = batch.is_complete();
-        self.count(id, 0, -replaced.cast_signed());
-        // A START that comes now was sent after the loss.
-        self.lost.swap_remove(&instance);
-        self.instances.insert(instance, id.clone());
-        Ok(is_complete)
-    }
-
-    fn take(&mut self, id: &BatchId) -> Vec<PlacedStart> {
-        let Some(batch) = self.waiting.shift_remove(id) else {
-            return Vec::new();
-        };
-        for start in &batch.starts {
-            self.instances.swap_remove(&start.request.instance);
-        }
-        self.count(id, -1, -bytes_of(&batch.starts));
-        if self.waiting.is_empty() {
-            // A burst of them is not paid for for ever.
-            self.waiting = IndexMap::new();
-            self.instances = Map::default();
-            self.of_operators = IndexMap::new();
-        }
-        batch.starts
-    }
-
-    /// Whether so many bytes more of this batch may wait.
-    ///
-    /// # Errors
-    /// Why not.
-    fn has_room(&self, id: &BatchId, bytes: usize) -> Result<(), Refusal> {
-        let is_new = usize::from(!self.waiting.contains_key(id));
-        let mut held = vec![(
-            false,
-            (self.waiting.len(), self.bytes),
-            (MAX_BATCHES, MAX_BATCH_BYTES),
-        )];
-        if let Owner::Operator(uuid) = id.owner {
-            let own = self.of_operators.get(&uuid).copied().unwrap_or_default();
-            let most = (MAX_OPERATOR_BATCHES, MAX_OPERATOR_BATCH_BYTES);
-            held.push((true, own, most));
-        }
-        for (of_operator, held, most) in held {
-            if held.0 + is_new > most.0 || held.1 + bytes > most.1 {
-                return Err(Refusal::TooManyBatches {
-                    of_operator,
-                    batches: most.0,
-                    bytes: most.1,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts so many batches and bytes more, or fewer.
-    fn count(&mut self, id: &BatchId, batches: isize, bytes: isize) {
-        self.bytes = self.bytes.saturating_add_signed(bytes);
-        if let Owner::Operator(uuid) = id.owner {
-            let own = self.of_operators.entry(uuid).or_default();
-            own.0 = own.0.saturating_add_signed(batches);
-            own.1 = own.1.saturating_add_signed(bytes);
-            if *own == (0, 0) {
-                self.of_operators.swap_remove(&uuid);
-            }
-        }
-    }
-
-    /// Puts a complete batch back that was taken out.
-    fn put_back(&mut self, id: &BatchId, starts: Vec<PlacedStart>, now: Instant) {
-        for start in &starts {
-            self.instances
-                .insert(start.request.instance.clone(), id.clone());
-        }
-        self.count(id, 1, bytes_of(&starts));
-        let batch = Batch {
-            count: u32::try_from(starts.len()).unwrap_or(u32::MAX),
-            starts,
-            due: now,
-        };
-        self.waiting.insert(id.clone(), batch);
-        self.complete_since.get_or_insert(now);
-    }
-
-    /// The first so many that are complete. One that is put back is the last, so that all have their turn.
-    fn complete(&self, most: usize) -> Vec<BatchId> {
-        let complete = self.waiting.iter().filter(|(_, batch)| batch.is_complete());
-        complete.take(most).map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Notes whether a complete batch waits.
-    fn note_complete(&mut self, now: Instant) {
-        let is_any = self.waiting.values().any(Batch::is_complete);
-        self.complete_since = is_any.then_some(now);
-    }
-
-    fn take_due(&mut self, now: Instant) -> Option<(BatchId, u32, Vec<PlacedStart>)> {
-        let is_due = |batch: &Batch| !batch.is_complete() && batch.due <= now;
-        let (id, batch) = self.waiting.iter().find(|(_, batch)| is_due(batch))?;
-        let (id, count) = (id.clone(), batch.count);
-        let starts = self.take(&id);
-        Some((id, count, starts))
-    }
-}
 
 impl Scheduler {
     /// Takes in a START that is one of several; with the last of them, all are placed or fail. One of an instance that
@@ -329,11 +29,8 @@ impl Scheduler {
         else {
             return self.place(now, start);
         };
-        let id = BatchId {
-            owner,
-            name: asked.id.as_str().into(),
-        };
-        let is_elsewhere = self.batches.instances.get(instance);
+        let id = BatchId::new(owner, &asked.id);
+        let is_elsewhere = self.batches.batch_of(instance);
         if let Some(other) = is_elsewhere.filter(|other| **other != id) {
             let problem = Refusal::OtherBatch(other.name().into());
             return self.refuse_start(&start, problem);
@@ -346,7 +43,7 @@ impl Scheduler {
         }
         let instance = instance.clone();
         // The same START again while the first one waits for nodes: the newer takes its place.
-        self.settling.take_instance(&instance);
+        self.recovery.take_instance(&instance);
         let added = self.batches.add(&id, &asked, start, now);
         self.journal.note_instance(&instance);
         match added {
@@ -367,7 +64,7 @@ impl Scheduler {
     /// A node has an instance of which nothing else is on disk: a START of it that waits in a batch is not to be placed
     /// before that node is back, should the scheduler crash.
     pub(crate) fn note_had(&mut self, instance: &InstanceId) {
-        if self.batches.instances.contains_key(instance) {
+        if self.batches.batch_of(instance).is_some() {
             self.journal.note_instance(instance);
         }
     }
@@ -385,10 +82,7 @@ impl Scheduler {
     /// Fails the batches of which a START is not on disk: its sender would not hear of it again.
     pub(crate) fn fail_unwritten_batches(&mut self, why: &Cause) {
         let is_unwritten = |start: &PlacedStart| self.journal.is_unwritten(&start.request.instance);
-        let waiting = self.batches.waiting.iter();
-        let unwritten = waiting.filter(|(_, batch)| batch.starts.iter().any(is_unwritten));
-        let unwritten: Vec<BatchId> = unwritten.map(|(id, _)| id.clone()).collect();
-        for id in unwritten {
+        for id in self.batches.with_any(is_unwritten) {
             for start in self.take_batch(&id) {
                 let reason = StartFailureReason::NotRecorded;
                 self.fail_with(&start, reason, Explanation::of(why.clone()));
@@ -399,7 +93,7 @@ impl Scheduler {
     /// Tries some of the complete batches again that wait for nodes which are still coming back; once those no longer
     /// do, what does not fit fails.
     pub(crate) fn retry_batches(&mut self, now: Instant, attempts: usize) {
-        if self.batches.complete_since.is_none() {
+        if self.batches.complete_due().is_none() {
             return;
         }
         for id in self.batches.complete(attempts) {
@@ -422,9 +116,7 @@ impl Scheduler {
             self.serve_before(&start.request);
         }
         let (mut new, mut known) = self.admit_starts(starts);
-        let lost = new.extract_if(.., |start| {
-            self.batches.lost.contains(&start.request().instance)
-        });
+        let lost = new.extract_if(.., |start| self.batches.was_lost(&start.request().instance));
         known.extend(lost.map(|start| (Known::Taken(Refusal::LostSince), start.into_start())));
         match self.reserve_all(now, &new) {
             Ok(chosen) => {
@@ -433,7 +125,7 @@ impl Scheduler {
                     self.hand_over_reserved(key, start);
                 }
             }
-            Err(_) if self.settling.is_open() => {
+            Err(_) if self.recovery.is_open() => {
                 let known = known.into_iter().map(|(_, start)| start);
                 let starts = new.into_iter().map(NewStart::into_start).chain(known);
                 self.batches.put_back(id, starts.collect(), now);
@@ -470,7 +162,7 @@ impl Scheduler {
         let Some(misfit) = starts.get(chosen.len()) else {
             return Ok(chosen);
         };
-        let why = if self.settling.is_open() {
+        let why = if self.recovery.is_open() {
             Explanation::default()
         } else {
             self.why_not_now(&Query::of(misfit.request()))
@@ -499,7 +191,7 @@ impl Scheduler {
 
     /// Fails the batch of an instance that is deleted while it waits: it can no longer become complete.
     pub(crate) fn undo_batch(&mut self, instance: &InstanceId) {
-        let Some(id) = self.batches.instances.get(instance).cloned() else {
+        let Some(id) = self.batches.batch_of(instance).cloned() else {
             return;
         };
         let starts = self.take_batch(&id);
@@ -531,8 +223,7 @@ impl Scheduler {
 
     /// Fails every batch that waits.
     pub(crate) fn fail_batches(&mut self) {
-        while let Some((id, _)) = self.batches.waiting.first() {
-            let id = id.clone();
+        while let Some(id) = self.batches.first() {
             for start in self.take_batch(&id) {
                 self.fail_start(&start, Refusal::Leaving);
             }
@@ -545,7 +236,7 @@ impl Scheduler {
             for start in &starts {
                 self.journal.note_instance(&start.request.instance);
             }
-            self.notice(Notice::LateBatch(id.name.clone(), starts.len(), count));
+            self.notice(Notice::LateBatch(id.name().into(), starts.len(), count));
             let why = Refusal::BatchLate {
                 batch: id.name().into(),
                 came: starts.len(),
@@ -558,9 +249,4 @@ impl Scheduler {
         }
         self.set_batch_timer();
     }
-}
-
-fn bytes_of(starts: &[PlacedStart]) -> isize {
-    let bytes = starts.iter().map(|start| start.parcel.payload.len());
-    bytes.sum::<usize>().cast_signed()
 }

@@ -124,7 +124,7 @@ impl Scheduler {
             self.send(id, Message::NodeConnected(event));
         }
         if is_new_master {
-            self.brief_first(id);
+            self.sync_first(id);
         }
     }
 
@@ -159,7 +159,7 @@ impl Scheduler {
             }
             None => self.notice(Notice::Left(session.uuid(), session.role())),
         }
-        let was_being_briefed = self.briefing.end_of(id, &unsent);
+        let was_being_synced = self.sync.end_of(id, &unsent);
         if left.was_master {
             let has_heirs = left.master.is_some();
             self.peers
@@ -168,7 +168,7 @@ impl Scheduler {
                 self.promote(master);
             }
         }
-        self.take_back(now, &session, unsent, was_being_briefed);
+        self.take_back(now, &session, unsent, was_being_synced);
         self.peers.forget_outcomes(now);
         self.give_back_memory();
     }
@@ -176,7 +176,7 @@ impl Scheduler {
     fn promote(&mut self, master: SessionId) {
         self.notice(Notice::Master(self.peers.session(master).uuid()));
         self.tell_standing(master);
-        self.brief(master);
+        self.sync_from_start(master);
     }
 
     /// Takes a node out of the tables and puts its unconfirmed STARTs in doubt, but for `unsent` ones: those are placed
@@ -225,7 +225,7 @@ impl Scheduler {
         now: Instant,
         peer: &Session,
         unsent: Vec<Message>,
-        was_being_briefed: bool,
+        was_being_synced: bool,
     ) {
         let newer = self.peers.by_identity(peer.uuid(), peer.role());
         let deletes = last_deletes(&unsent);
@@ -250,8 +250,8 @@ impl Scheduler {
                     _,
                 ) => {}
                 (message, Some(_))
-                    if was_being_briefed
-                        && self.peers.is_outcome_to_come(peer.uuid(), &message) => {}
+                    if was_being_synced && self.peers.is_outcome_to_come(peer.uuid(), &message) => {
+                }
                 // Noted already where that matters.
                 (message, Some(to)) => {
                     self.note_moved(peer.uuid(), &message);
@@ -273,9 +273,9 @@ impl Scheduler {
                 (_, None) => {}
             }
         }
-        if let Some(newer) = newer.filter(|&newer| was_being_briefed && self.peers.is_master(newer))
+        if let Some(newer) = newer.filter(|&newer| was_being_synced && self.peers.is_master(newer))
         {
-            self.brief(newer);
+            self.sync_from_start(newer);
         }
     }
 

@@ -260,7 +260,7 @@ impl Scheduler {
         };
         drain.note_there(census.there);
         let lasting = drain.misfits().values().filter(|it| it.is_lasting).count();
-        if lasting == census.there && is_all_tried && !self.settling.is_open() {
+        if lasting == census.there && is_all_tried && !self.recovery.is_open() {
             return self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::NothingMovable));
         }
         if drain.say(census.there, census.leaving) {

@@ -21,7 +21,7 @@ impl Scheduler {
     fn lives(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance)
             || self.cluster.placement(instance).is_some()
-            || self.settling.has(instance)
+            || self.recovery.has(instance)
             || self.batches.has(instance)
     }
 

@@ -92,7 +92,7 @@ impl Scheduler {
     fn has_plain(&self, instance: &InstanceId) -> Option<Uuid> {
         let holder = self.cluster.placement(instance);
         let holder = holder.map(|key| self.cluster.nodes().node(key).uuid());
-        holder.or_else(|| self.settling.expected_on(instance))
+        holder.or_else(|| self.recovery.expected_on(instance))
     }
 
     pub(crate) fn event_record(&self, event: &HistoryEvent) -> record::Event {
@@ -150,7 +150,7 @@ impl Scheduler {
         let start = start.map(|start| placed(*start));
         if record.batch.is_some() {
             if let Some(node) = record.node {
-                self.settling.note_had(instance.clone(), node);
+                self.recovery.note_had(instance.clone(), node);
             }
             if let Some(start) = start {
                 self.join_batch(self.now, record.batch_operator.into(), start);

@@ -13,13 +13,13 @@ use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::sent::{CommandName, ReportName};
 use crate::api::text::ShortText;
+use crate::batches::BATCHES_PER_READY;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
 use crate::peers::session::{LISTENER, Session};
-use crate::workflow::batches::BATCHES_PER_READY;
+use crate::recovery::RETRIES_PER_READY;
 use crate::workflow::endings::Heard;
-use crate::workflow::recovery::RETRIES_PER_READY;
 
 impl Scheduler {
     pub(crate) fn ready(&mut self, now: Instant, id: SessionId, mut report: Box<NodeReport>) {
@@ -33,10 +33,10 @@ impl Scheduler {
         }
         self.cluster.ready(key, report, now);
         self.note_changes();
-        let was_open = self.settling.is_open();
+        let was_open = self.recovery.is_open();
         self.note_back(now, key);
-        if self.settling.is_open() && self.settling.len() > 0 {
-            self.retry_settling(now, RETRIES_PER_READY);
+        if self.recovery.is_open() && self.recovery.len() > 0 {
+            self.retry_recovery(now, RETRIES_PER_READY);
         }
         if was_open {
             self.retry_batches(now, BATCHES_PER_READY);
@@ -53,12 +53,12 @@ impl Scheduler {
         self.note_back(now, key);
     }
 
-    /// Closes the settle window if this was the last node it waits for: one is back once it has said both how it is and
+    /// Closes the recovery window if this was the last node it waits for: one is back once it has said both how it is and
     /// what runs on it, because members of groups may be among that.
     fn note_back(&mut self, now: Instant, key: NodeKey) {
         let node = self.cluster.nodes().node(key);
         let is_back = node.status() != NodeStatus::Connected && node.has_listed();
-        if is_back && self.settling.note_back(node.uuid(), now) {
+        if is_back && self.recovery.note_back(node.uuid(), now) {
             self.set_recovery_timer();
         }
     }

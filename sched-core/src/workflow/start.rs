@@ -91,7 +91,7 @@ impl Scheduler {
             .scheduling
             .as_ref()
             .and_then(|scheduling| scheduling.group.as_ref());
-        self.settling.is_open() && group.is_some_and(is_hard)
+        self.recovery.is_open() && group.is_some_and(is_hard)
     }
 
     /// Whether a START cannot be placed before certain nodes have come back after a restart: those that may have members of
@@ -195,8 +195,8 @@ impl Scheduler {
     /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
     pub(crate) fn fail_waiting(&mut self) {
         self.journal.leave();
-        self.settling.close();
-        while let Some(start) = self.settling.take() {
+        self.recovery.close();
+        while let Some(start) = self.recovery.take() {
             self.fail_start(&start, Refusal::Leaving);
         }
         self.set_recovery_timer();
@@ -226,14 +226,14 @@ impl Scheduler {
         }
     }
 
-    /// Tries some of the STARTs that wait in the settle window again; once it has closed, what does not fit fails.
-    pub(crate) fn retry_settling(&mut self, now: Instant, attempts: usize) {
-        for _ in 0..attempts.min(self.settling.len()) {
-            let Some(start) = self.settling.take() else {
+    /// Tries some of the STARTs that wait in the recovery window again; once it has closed, what does not fit fails.
+    pub(crate) fn retry_recovery(&mut self, now: Instant, attempts: usize) {
+        for _ in 0..attempts.min(self.recovery.len()) {
+            let Some(start) = self.recovery.take() else {
                 return;
             };
             if self.waits_for_nodes(&start.request) {
-                self.settling.put_back(start);
+                self.recovery.put_back(start);
                 continue;
             }
             // A node may have come back with it.
@@ -244,7 +244,7 @@ impl Scheduler {
             let query = Query::of(start.request());
             match self.choose(&query) {
                 Some(key) => self.claim(now, key, &query, start),
-                None if self.settling.is_open() => self.settling.put_back(start.into_start()),
+                None if self.recovery.is_open() => self.recovery.put_back(start.into_start()),
                 None => self.without_room(start),
             }
         }

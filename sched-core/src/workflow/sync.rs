@@ -23,95 +23,42 @@
 use crate::Scheduler;
 use crate::api::action::{Action, Message};
 use crate::api::ids::SessionId;
-use crate::api::input::Backlog;
-use crate::peers::Peers;
-use crate::peers::outcomes::Outcome;
-use crate::query::snapshot::Shown;
-
-/// The controller that is being told, if one is.
-#[derive(Debug, Default)]
-pub(crate) struct Briefing {
-    open: Option<Box<Briefed>>,
-}
-
-/// A controller that is being told.
-#[derive(Debug)]
-struct Briefed {
-    to: SessionId,
-    shown: Shown,
-    /// What is to follow the last page.
-    missed: Vec<Outcome>,
-}
-
-impl Briefing {
-    /// Begins to tell a controller, and afterwards what it missed, in place of who was being told.
-    fn begin(&mut self, to: SessionId, missed: Vec<Outcome>) {
-        let shown = Shown::default();
-        self.open = Some(Box::new(Briefed { to, shown, missed }));
-    }
-
-    /// Who is being told, and how much of the picture it was shown.
-    fn current(&mut self) -> Option<(SessionId, &mut Shown)> {
-        let briefed = self.open.as_mut()?;
-        Some((briefed.to, &mut briefed.shown))
-    }
-
-    /// Ends it; what was to follow the last page.
-    fn finish(&mut self) -> Vec<Outcome> {
-        let briefed = self.open.take();
-        briefed.map_or_else(Vec::new, |briefed| briefed.missed)
-    }
-
-    /// A connection has ended with this not written to it; whether it was not told everything that it was to be told. Its
-    /// newer one then is, from the start.
-    pub(crate) fn end_of(&mut self, session: SessionId, unsent: &[Message]) -> bool {
-        let is_page = |message: &Message| matches!(message, Message::Snapshot(_));
-        let briefed = self.open.take_if(|briefed| briefed.to == session);
-        briefed.is_some() || unsent.iter().any(is_page)
-    }
-
-    /// Whether the next page can be queued.
-    pub(crate) fn is_page_due(&self, peers: &Peers) -> bool {
-        let session = self.open.as_ref().and_then(|it| peers.get(it.to));
-        session.is_some_and(|session| session.backlog() == Backlog::Clear)
-    }
-}
 
 impl Scheduler {
     /// Begins to tell a controller that was promoted.
-    pub(crate) fn brief(&mut self, to: SessionId) {
-        self.briefing.finish();
+    pub(crate) fn sync_from_start(&mut self, to: SessionId) {
+        self.sync.finish();
         let session = self.peers.session(to);
         if !session.is_native() {
             return;
         }
         let missed = self.peers.missed_by(session.uuid(), self.now);
-        self.briefing.begin(to, missed);
-        self.brief_on();
+        self.sync.begin(to, missed);
+        self.sync_on();
     }
 
     /// Tells a controller that is master from the start, if there is something to tell.
-    pub(crate) fn brief_first(&mut self, to: SessionId) {
+    pub(crate) fn sync_first(&mut self, to: SessionId) {
         let uuid = self.peers.session(to).uuid();
         let is_news = self.cluster.placements().0 > 0
             || !self.instances.is_empty()
             || !self.peers.missed_by(uuid, self.now).is_empty();
         if is_news {
-            self.brief(to);
+            self.sync_from_start(to);
         }
     }
 
     /// Queues the next page if the controller's queue is short.
-    pub(crate) fn brief_if_due(&mut self) {
-        if self.briefing.is_page_due(&self.peers) {
-            self.brief_on();
+    pub(crate) fn sync_if_due(&mut self) {
+        if self.sync.is_page_due(&self.peers) {
+            self.sync_on();
         }
     }
 
     /// Queues the next page, and after the last one what was missed.
-    fn brief_on(&mut self) {
-        let mut briefing = std::mem::take(&mut self.briefing);
-        let Some((to, shown)) = briefing.current() else {
+    fn sync_on(&mut self) {
+        let mut sync = std::mem::take(&mut self.sync);
+        let Some((to, shown)) = sync.current() else {
             return;
         };
         let snapshot = self.snapshot_page(self.now, shown);
@@ -119,8 +66,8 @@ impl Scheduler {
         let message = Message::Snapshot(Box::new(snapshot));
         self.act(Action::Send { to, message });
         if is_last {
-            return self.replay(to, briefing.finish());
+            return self.replay(to, sync.finish());
         }
-        self.briefing = briefing;
+        self.sync = sync;
     }
 }

@@ -5,9 +5,9 @@ use std::time::Instant;
 use crate::Scheduler;
 use crate::api::action::Action;
 use crate::api::ids::NodeKey;
+use crate::batches::BATCHES_PER_TICK;
 use crate::cluster::node::Presence;
 use crate::timers::{Kind, Timer};
-use crate::workflow::batches::BATCHES_PER_TICK;
 
 /// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that has
 /// more to do is due again at once. What bounds how long the loss of many nodes keeps everybody else waiting.
@@ -57,7 +57,7 @@ impl Scheduler {
             Timer::Sweep => self.sweep(now),
             Timer::QueueDeadlines => self.fail_late_waiters(now, MAX_PER_TICK),
             Timer::States => self.states_due(now, MAX_PER_TICK),
-            Timer::Rest => self.brief_if_due(),
+            Timer::Rest => self.sync_if_due(),
             Timer::Reservations => self.end_reservations(now),
             Timer::DrainRetry => self.cluster.cordons_mut().retry(now),
         }
@@ -68,7 +68,7 @@ impl Scheduler {
     pub(crate) fn set_timers(&mut self) {
         let is_rest = self.queue.has_work()
             || self.cluster.cordons().is_stirred()
-            || self.briefing.is_page_due(&self.peers);
+            || self.sync.is_page_due(&self.peers);
         let [deadline, reservation, sweep] = self.queue.dues(self.now);
         let timers = &mut self.timers;
         timers.follow(Kind::Disk, self.journal.due());
@@ -82,12 +82,12 @@ impl Scheduler {
 
     /// The recovery window closes if it is time to, and once it has what waited for that is tried again.
     fn end_recovery(&mut self, now: Instant) {
-        if self.settling.close_if_due(now) {
+        if self.recovery.close_if_due(now) {
             self.lose_expected_nodes();
             self.act(Action::RememberNodes);
         }
-        if !self.settling.is_open() {
-            self.retry_settling(now, MAX_PER_TICK);
+        if !self.recovery.is_open() {
+            self.retry_recovery(now, MAX_PER_TICK);
             self.retry_batches(now, BATCHES_PER_TICK);
         }
         self.set_recovery_timer();
@@ -95,8 +95,8 @@ impl Scheduler {
 
     /// Has the recovery window closed in time, and what waited for that tried again at once.
     pub(crate) fn set_recovery_timer(&mut self) {
-        let mut due = self.settling.due();
-        if !self.settling.is_open() {
+        let mut due = self.recovery.due();
+        if !self.recovery.is_open() {
             due = due.into_iter().chain(self.batches.complete_due()).min();
         }
         self.timers.put(Timer::Recovery, due);

@@ -41,7 +41,7 @@ impl Scheduler {
             .scheduling
             .as_deref()
             .is_some_and(|asked| asked.queue.is_some_and(|span| span.ms() > 0));
-        if self.settling.is_open() && !may_wait {
+        if self.recovery.is_open() && !may_wait {
             return self.hold(start.into_start(), None);
         }
         if !self.is_to_keep(start.request()) {
@@ -70,7 +70,7 @@ impl Scheduler {
             return self.fail_kept(instance, StartFailureReason::LaunchFailure, None, why);
         }
         // What ran once is not given up because of how the cluster happens to be.
-        let is_hopeless = why.never && !kept.has_run() && !self.settling.is_open();
+        let is_hopeless = why.never && !kept.has_run() && !self.recovery.is_open();
         if !may_wait || is_hopeless {
             if let Some(last) = kept.tried().last() {
                 // Nowhere else is left to be tried: what the last node said is why.

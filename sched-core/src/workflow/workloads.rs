@@ -24,8 +24,8 @@ use crate::placement::explain::Explanation;
 
 impl Scheduler {
     pub(crate) fn delete(&mut self, id: SessionId, parcel: Parcel, target: Target) {
-        if self.settling.len() > 0
-            && let Some(start) = self.settling.take_instance(&target.instance)
+        if self.recovery.len() > 0
+            && let Some(start) = self.recovery.take_instance(&target.instance)
         {
             self.fail_start(&start, Refusal::Undone);
         }
