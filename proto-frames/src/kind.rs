@@ -1,4 +1,4 @@
-//! What a frame is: its type and operand, as numbers that survive a round trip even when nobody here knows them.
+//! What a frame is: its type and operand, as numbers that survive a round trip even when no one here knows them.
 
 use std::fmt;
 

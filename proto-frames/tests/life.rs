@@ -455,7 +455,7 @@ fn an_update_that_asks_for_nothing_changes_nothing() {
 }
 
 #[test]
-fn words_that_nobody_here_knows_survive() {
+fn words_that_no_one_here_knows_survive() {
     let bytes = b"instance_state:\n  instance_uuid: a\n  state: dreaming\n";
     let event = InstanceStateEvent::decode(bytes).unwrap();
     assert_eq!(event.state, LifeState::Other(text("dreaming")));

@@ -147,7 +147,7 @@ fn of_several_documents_the_first_is_read_in_every_payload() {
 }
 
 #[test]
-fn reasons_nobody_here_knows_survive() {
+fn reasons_no_one_here_knows_survive() {
     let bytes = b"node_uuid: a\ninstance_uuid: b\nreason: out_of_luck\nrestart: true\n";
     let failure = StartFailure::decode(bytes).unwrap();
     assert_eq!(

@@ -194,7 +194,7 @@ fn keys_without_the_one_they_need_are_refused() {
 }
 
 #[test]
-fn names_and_words_that_nobody_can_mean_are_refused() {
+fn names_and_words_that_no_one_can_mean_are_refused() {
     let long = "n".repeat(129);
     for (lines, words) in [
         (

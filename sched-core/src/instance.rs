@@ -1,4 +1,4 @@
-//! Instances that are looked after: those that may be placed again, wait, are suspended or move. What is known of each,
+//! Instances that are managed: those that may be placed again, wait, are suspended or move. What is known of each,
 //! and its state; the table of all of them is in `table`, what brings one state to the next in `care`.
 //!
 //! A plain START is not here: it leaves nothing behind but its entry in its node's ledger. An instance is kept here if
@@ -65,10 +65,10 @@ pub(crate) use self::table::Instances;
 /// Priority of what does not say any.
 pub(crate) const DEFAULT_PRIORITY: u8 = 50;
 
-/// One instance that is looked after.
+/// One instance that is managed.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// Its START, as it came, with who sent it; `None` where nobody here started it, or it cannot be placed again.
+    /// Its START, as it came, with who sent it; `None` where no one here started it, or it cannot be placed again.
     start: Option<Box<PlacedStart>>,
     /// How urgent it is, 0 to 100, higher first.
     priority: u8,
@@ -203,7 +203,7 @@ impl Instance {
         self
     }
 
-    /// One that nobody here started, or of which only that it is on a node is known.
+    /// One that no one here started, or of which only that it is on a node is known.
     pub(crate) fn adopted(node: Uuid, order: u64, since: Instant) -> Self {
         Self {
             has_run: true,
@@ -217,12 +217,12 @@ impl Instance {
         &self.state
     }
 
-    /// Says whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    /// Says whether its node was told to end it, without effect as it seems: if it ends after all, that is not its end.
     pub(crate) fn set_told_to_stop(&mut self, is_told: bool) {
         self.state.set_told_to_stop(is_told);
     }
 
-    /// Its START, as it came; `None` where nobody here started it, or it cannot be placed again.
+    /// Its START, as it came; `None` where no one here started it, or it cannot be placed again.
     pub(crate) fn start(&self) -> Option<&PlacedStart> {
         self.start.as_deref()
     }

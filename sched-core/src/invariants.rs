@@ -82,7 +82,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What is looked after is where its state says, and suspended or claimed there as it says.
+    /// What is managed is where its state says, and suspended or claimed there as it says.
     fn check_lives(&self) -> Result<(), String> {
         ensure(self.instances.is_consistent(), || {
             "what is due about instances is not what their states say".to_owned()
@@ -124,7 +124,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What is looked after is in one place: where its state says that it is, the map of placements has it, and its claim is
+    /// What is managed is in one place: where its state says that it is, the map of placements has it, and its claim is
     /// marked as its own; what is on no node is in no such place.
     fn check_places(&self) -> Result<(), String> {
         for (instance, kept) in self.instances.iter() {
@@ -180,7 +180,7 @@ impl Scheduler {
         })
     }
 
-    /// What has a node has its claim there, and waits for instances that make way for it there.
+    /// What has a node has its claim there, and waits for instances that leave for it there.
     fn check_placing(&self, instance: &InstanceId, placing: &Placing) -> Result<(), String> {
         let has_it = self.cluster.placement(instance) == Some(placing.node);
         ensure(has_it, || {

@@ -58,7 +58,7 @@ pub(crate) enum Next {
     /// Its move begins.
     Move,
     /// Its launcher is told to suspend or stop it: it is preempted.
-    MakeWay,
+    Preempt,
 }
 
 /// Something that waited for the disk and need wait no longer.

@@ -214,7 +214,7 @@ impl Peers {
         self.get(id)?.node
     }
 
-    /// Whose what comes from a session is. Of one that has ended nobody can say any more; the controllers hear of what
+    /// Whose what comes from a session is. Of one that has ended no one can say any more; the controllers hear of what
     /// becomes of its STARTs.
     pub(crate) fn owner(&self, sender: SessionId) -> Owner {
         self.get(sender).map_or(Owner::Controllers, Session::owner)

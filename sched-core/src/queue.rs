@@ -3,8 +3,8 @@
 //! A pure data structure: it knows waiters by what they ask for and by their [`Shape`], but no nodes, no payloads and
 //! no frames. Who waits, and what becomes of who is found, is decided by its user.
 //!
-//! A node that offers more is *woken* ([`Queue::wake`]), and the queue is asked about it at the end of that input
-//! ([`Queue::next_woken`]): nobody looks through the queue. What makes no node offer more is found by looking at a few of
+//! A node that offers more is *awake* ([`Queue::wake`]), and the queue is asked about it at the end of that input
+//! ([`Queue::next_awake`]): no one looks through the queue. What makes no node offer more is found by looking at a few of
 //! those that wait every second ([`Queue::begin_sweep`]).
 //!
 //! # The order
@@ -28,13 +28,14 @@
 //! 3. A pool has one reservation at most, and a node is reserved once at most.
 //! 4. A reservation ends when its waiter is taken out ([`Queue::remove`]), when the node is given up
 //!    ([`Queue::unreserve`]), or after [`RESERVATION_TIME`] ([`Queue::take_ended_reservation`]). Its passes then begin
-//!    anew: the node is open to all others for at least as many placements as the waiter was passed over by before, so
+//!    again: the node is open to all others for at least as many placements as the waiter was passed over by before, so
 //!    that a waiter whose room never comes does not starve small ones.
 //! 5. A head for which no node can be reserved (its node is lost, its label is nowhere) is set aside
 //!    ([`Queue::set_aside`]): passes are counted for the first waiter in order that is not, so that it does not keep the
 //!    rule from those behind it. It keeps its place in the order. At most [`MAX_SET_ASIDE`] of a pool are set aside, the
 //!    latest ones, and [`Queue::reconsider`] ends it for all of them: a node has joined or changed.
 
+mod awake;
 mod bunch;
 mod line;
 mod ordered;
@@ -49,13 +50,13 @@ mod tests;
 mod together;
 mod tree;
 mod waiter;
-mod woken;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sched_model::Uuid;
 
+use self::awake::Awake;
 use self::line::Line;
 use self::ordered::Key;
 use self::preemptions::Preemptions;
@@ -63,7 +64,6 @@ use self::search::{Round, Sought, Walk, Whom};
 use self::slots::Slots;
 use self::sweep::Sweep;
 use self::together::Together;
-use self::woken::Woken;
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::resources::Resources;
@@ -187,7 +187,7 @@ pub(crate) struct Cursor {
 pub(crate) enum Found {
     /// The first in order that fits.
     First(InstanceId),
-    /// Nobody fits.
+    /// No one fits.
     Nothing,
     /// Not known yet: it would take more than [`MAX_STEPS`] or [`MAX_ASKED`]. Go on there, at a later turn.
     GaveUp(Cursor),
@@ -208,7 +208,7 @@ pub(crate) struct Queue {
     of_operators: (usize, usize),
     /// The highest order there ever was.
     orders: u64,
-    woken: Woken,
+    awake: Awake,
     sweep: Sweep,
     preemptions: Preemptions,
     together: Together,
@@ -314,7 +314,7 @@ impl Queue {
         self.by_instance.capacity() + self.waiting.end()
     }
 
-    /// Whether nobody waits.
+    /// Whether no one waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -385,7 +385,7 @@ impl Queue {
     }
 
     /// Whether a START of a priority above this one waits that could run on a node if nothing else did: before it has
-    /// its room, nobody of this priority is resumed there. `room.free` is what the node has in all. Where that would
+    /// its room, no one of this priority is resumed there. `room.free` is what the node has in all. Where that would
     /// take too long to find out, it is taken to be so.
     pub(crate) fn outranks(
         &self,
@@ -426,7 +426,7 @@ impl Queue {
     }
 
     /// When the first deadline, the first reservation's end and the next look at those that wait are due. Nothing is where
-    /// nobody waits.
+    /// no one waits.
     #[inline]
     pub(crate) fn dues(&self, now: Instant) -> [Option<Instant>; 3] {
         if self.is_empty() {

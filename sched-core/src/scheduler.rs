@@ -38,7 +38,7 @@ pub struct Scheduler {
     pub(crate) peers: Peers,
     pub(crate) placement: Placement,
     pub(crate) recovery: Recovery,
-    /// What is looked after.
+    /// What is managed.
     pub(crate) instances: Instances,
     /// Those of them that wait for room, and the nodes they are to be asked about.
     pub(crate) queue: Queue,

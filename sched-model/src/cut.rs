@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_nobody_knows_is_kept_up_to_a_length() {
+    fn a_word_that_no_one_knows_is_kept_up_to_a_length() {
         let known = |word: &str| OnNodeLoss::from(word).as_str().to_owned();
         let longest = "x".repeat(MAX_WORD_LEN);
         assert_eq!(known(&longest), longest);

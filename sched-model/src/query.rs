@@ -121,7 +121,7 @@ record! {
         resources_free: BTreeMap<String, i64> as "resources_free" unless empty,
         /// Those that it reports and that do not count, because nodes have too many different ones.
         resources_left_out: Vec<String> as "resources_left_out" unless empty,
-        /// How often STARTs failed on it of late, older failures counting less: a decimal number, empty for none.
+        /// How often STARTs failed on it recently, older failures counting less: a decimal number, empty for none.
         failures: String as "failures" unless empty,
         /// Why it takes no work although it may have room, as its launcher says; empty where it does.
         fault: String as "fault" unless empty,

@@ -102,7 +102,7 @@ fn truncated_float(digits: &str) -> Option<i128> {
 }
 
 /// Whether text that the YAML parser takes for text, although it looks like a number or a truth value, can only have stood
-/// in quotes. Of forms that Go knows and the parser does not (`010`, `1_000`, `yes`) nobody can tell.
+/// in quotes. Of forms that Go knows and the parser does not (`010`, `1_000`, `yes`) no one can tell.
 pub(super) fn was_quoted(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = decimal(whole.as_bytes()).is_some()

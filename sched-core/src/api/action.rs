@@ -111,7 +111,7 @@ pub enum Message {
     InstanceStopped(InstanceId),
     /// A START waits for room (native encoding only).
     InstanceQueued(Box<Explained<InstanceQueued>>),
-    /// What became of an instance that is looked after (native encoding only).
+    /// What became of an instance that is managed (native encoding only).
     InstanceState(Box<Explained<InstanceStateEvent>>),
     /// How far a drain is (native encoding only).
     DrainProgress(Box<Explained<DrainProgress, DrainCauses>>),
@@ -254,13 +254,13 @@ pub enum RefusedConnect {
 /// Why the core ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DisconnectReason {
-    /// The same peer has connected anew.
+    /// The same peer has connected again.
     #[error("replaced by a newer connection of the same peer")]
     Replaced {
         /// The newer connection.
         by: SessionId,
     },
-    /// A launcher has not reported for longer than its lease: what runs under it has been stopped by now, and nobody is
+    /// A launcher has not reported for longer than its lease: what runs under it has been stopped by now, and no one is
     /// there to say so.
     #[error("no report for longer than its lease")]
     Silent,

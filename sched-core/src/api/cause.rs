@@ -98,7 +98,7 @@ pub enum Cause {
     NoVcpusHere,
     /// It ended.
     Ended,
-    /// Its node has told of its end although nobody here knew of it.
+    /// Its node has told of its end although no one here knew of it.
     KeptByNode,
     /// Its end and its new start were reported together.
     EndedAndBegan,
@@ -150,17 +150,17 @@ pub enum Cause {
     ListedSince,
     /// It waits for vcpus, and what it was suspended for is gone.
     PreemptorGone,
-    /// It has made way for a preemptor.
-    MadeWay(InstanceId),
-    /// It is to make way for a preemptor.
-    MakesWay(InstanceId),
-    /// One victim is to make way for it.
+    /// It has left for a preemptor.
+    LeftFor(InstanceId),
+    /// It is to leave for a preemptor.
+    LeavesFor(InstanceId),
+    /// One victim is to leave for it.
     VictimLeaves(InstanceId),
-    /// So many victims are to make way for it.
+    /// So many victims are to leave for it.
     VictimsLeave(usize),
     /// It waits until so many victims have left.
     VictimsToLeave(usize),
-    /// A victim did not make way for it.
+    /// A victim did not leave for it.
     VictimStays(InstanceId),
     /// This node refused it once more as full.
     StillFull(Uuid),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sched_model::cut::cut;
 
 /// Bytes of a text for people that are kept of what a peer says; what is beyond is cut off. A sentence or two about why a
-/// workload did not start; whoever wants its whole output looks on the node.
+/// workload did not start; its whole output is on the node.
 pub const MAX_TEXT_LEN: usize = 1024;
 
 /// A text of at most [`MAX_TEXT_LEN`] bytes: it cannot be made otherwise. A longer one is cut between two characters and

@@ -20,8 +20,8 @@ pub struct BenchQueue(Queue);
 pub enum BenchFound {
     /// Somebody.
     Somebody,
-    /// Nobody.
-    Nobody,
+    /// No one.
+    NoOne,
     /// It gave up, to go on later.
     GaveUp,
 }
@@ -58,7 +58,7 @@ impl BenchQueue {
             .candidate(Pool::Compute, &room(free), begin, |_, _| may)
         {
             Found::First(_) => BenchFound::Somebody,
-            Found::Nothing => BenchFound::Nobody,
+            Found::Nothing => BenchFound::NoOne,
             Found::GaveUp(_) => BenchFound::GaveUp,
         }
     }

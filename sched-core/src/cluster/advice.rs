@@ -1,5 +1,5 @@
 //! What a launcher says of its node and what does not count here: nothing of it is left out without a word. People are told
-//! in the log, and a launcher of this project by CommandRefused, once on each connection; nobody else has such things to say.
+//! in the log, and a launcher of this project by CommandRefused, once on each connection; no one else has such things to say.
 
 use std::fmt;
 

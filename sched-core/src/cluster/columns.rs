@@ -1,7 +1,7 @@
 //! Names of custom resources as small numbers, so that tables can keep a column of amounts for each.
 //!
 //! Only what a node is said to have is given a number: by its reports, or by the node file. What a START or a STATS asks for
-//! is looked up, and counts for nothing where no node has it. A number that nobody uses any more is given to another name,
+//! is looked up, and counts for nothing where no node has it. A number that no one uses any more is given to another name,
 //! but only when that is asked for ([`Columns::reclaim`]): amounts are kept by number in many places.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub const MAX_RESOURCE_NAMES: usize = 256;
 /// Names of custom resources that one node may report: an eighth of all, and twice what one START may ask for.
 pub const MAX_RESOURCES_PER_NODE: usize = MAX_RESOURCE_NAMES / 8;
 
-/// Time between two looks for numbers that nobody uses: each costs a look at every node.
+/// Time between two looks for numbers that no one uses: each costs a look at every node.
 const RECLAIM_EVERY: Duration = Duration::from_secs(1);
 
 /// Amounts of custom resources in order of their numbers, none of them zero.
@@ -81,14 +81,14 @@ impl Columns {
         self.by_name.len()
     }
 
-    /// Whether the names of one more node might find no room, and it is time to look for numbers that nobody uses.
+    /// Whether the names of one more node might find no room, and it is time to look for numbers that no one uses.
     pub(crate) fn wants_room(&self, now: Instant) -> bool {
         let is_due = |at: Instant| now.saturating_duration_since(at) >= RECLAIM_EVERY;
         self.by_name.len() + MAX_RESOURCES_PER_NODE > MAX_RESOURCE_NAMES
             && self.reclaimed_at.is_none_or(is_due)
     }
 
-    /// Takes the numbers from names that nobody uses.
+    /// Takes the numbers from names that no one uses.
     pub(crate) fn reclaim(&mut self, used: &BTreeSet<ColumnId>, now: Instant) {
         self.reclaimed_at = Some(now);
         let is_used = |column: &ColumnId| used.contains(column) || self.fixed.contains(column);
@@ -137,7 +137,7 @@ mod tests {
     use super::{Columns, MAX_RESOURCE_NAMES, RECLAIM_EVERY};
 
     #[test]
-    fn a_number_that_nobody_uses_is_given_to_another_name() {
+    fn a_number_that_no_one_uses_is_given_to_another_name() {
         let mut columns = Columns::default();
         columns.fix("fixed");
         let names: Vec<String> = (1..MAX_RESOURCE_NAMES).map(|at| format!("r{at}")).collect();

@@ -54,14 +54,14 @@ pub(crate) struct Drain {
     /// Those on their way: leaving the node, or being started elsewhere.
     under_way: BTreeSet<InstanceId>,
     /// Those that could not be moved when it was tried last.
-    misfits: BTreeMap<InstanceId, Misfitted>,
+    misfits: BTreeMap<InstanceId, Unmovable>,
     /// What was said of it last: how many are there, leave, and cannot be moved.
     said: Option<(usize, usize, usize)>,
 }
 
 /// Why an instance could not be moved.
 #[derive(Debug, Clone)]
-pub(crate) struct Misfitted {
+pub(crate) struct Unmovable {
     /// For people.
     pub(crate) why: Cause,
     /// Whether waiting alone does not help.
@@ -155,12 +155,12 @@ impl Drain {
     }
 
     /// An instance could not be moved.
-    pub(crate) fn note_misfit(&mut self, instance: InstanceId, misfit: Misfitted) {
+    pub(crate) fn note_unmovable(&mut self, instance: InstanceId, misfit: Unmovable) {
         self.misfits.insert(instance, misfit);
     }
 
     /// Those that could not be moved when it was tried last.
-    pub(crate) fn misfits(&self) -> &BTreeMap<InstanceId, Misfitted> {
+    pub(crate) fn misfits(&self) -> &BTreeMap<InstanceId, Unmovable> {
         &self.misfits
     }
 
@@ -171,7 +171,7 @@ impl Drain {
             Moved::NotYet => true,
             Moved::Away => false,
             Moved::Back(why) => {
-                let misfit = Misfitted {
+                let misfit = Unmovable {
                     why,
                     is_lasting: false,
                     look,
@@ -224,7 +224,7 @@ impl Cluster {
     }
 
     /// Forgets those that could not be moved off a drained node and are not there any more.
-    pub(crate) fn forget_misfits_gone(&mut self, key: NodeKey) {
+    pub(crate) fn forget_unmovable_gone(&mut self, key: NodeKey) {
         let node = self.nodes.node(key);
         if let Some(drain) = self.cordons.drain_mut(node.uuid) {
             let is_there = |instance: &InstanceId| node.ledger.get(instance).is_some();

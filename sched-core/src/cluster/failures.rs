@@ -1,4 +1,4 @@
-//! How often a node has failed of late: a count that halves every few minutes.
+//! How often a node has failed recently: a count that halves every few minutes.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// 25 minutes.
 pub(crate) const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// Below this, what is left of old failures counts for nothing: one failure is forgiven after [`HALF_LIFE`]. Without it
+/// Below this, what is left of old failures counts for nothing: one failure no longer counts after [`HALF_LIFE`]. Without it
 /// the order of nodes would hang on remnants, because weighers compare, however small the difference.
 const NEGLIGIBLE: f64 = 0.5;
 

@@ -28,7 +28,7 @@ const LEAST_ASKED: Resources = Resources {
     disk_mib: i64::MIN + 1,
 };
 
-/// A custom resource, numbered by whoever keeps their names; small numbers, given out one after the other.
+/// A custom resource, numbered by the owner of their names; small numbers, given out one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ColumnId(pub(crate) u16);
 
@@ -213,7 +213,7 @@ impl OfferIndex {
                     visit(slot)?;
                 }
             }
-            // Where one block promises in vain its neighbour is likely to, so it is asked before what is above it.
+            // Where one block promises without success its neighbour is likely to, so it is asked before what is above it.
             if at == last {
                 return ControlFlow::Continue(());
             }
@@ -263,7 +263,7 @@ impl OfferIndex {
     }
 
     /// A block's largest amounts after one of its slots has changed from `old`. Only what falls from a maximum is
-    /// searched for anew.
+    /// searched for again.
     fn most_after(&self, block: usize, lane: usize, old: Resources) -> Resources {
         let (exact, most) = (&self.exact[block], self.maxima.block(block));
         let new = exact[lane];

@@ -72,7 +72,7 @@ impl Cluster {
         }
     }
 
-    /// Works out anew what a node is, after a report or the rules changed; and what those are that it has to do with.
+    /// Works out again what a node is, after a report or the rules changed; and what those are that it has to do with.
     pub(super) fn refresh_traits(&mut self, key: NodeKey, now: Instant) {
         self.reclaim_columns(now);
         self.derive_traits(key, now);
@@ -216,7 +216,7 @@ impl Cluster {
         }
     }
 
-    /// The slots of a table have been numbered anew.
+    /// The slots of a table have been numbered again.
     fn slots_moved(&mut self, pool: Pool) {
         let labels = &mut self.labels[pool as usize];
         labels.clear();

@@ -1,7 +1,7 @@
 //! Which slots of a table have which labels, and the sets of slots that expressions over labels stand for.
 //!
 //! Values lead to slots ([`Posting`]); the set for an expression is made from them when it is first asked for, kept, and
-//! made anew once a label with its key has changed. What a set costs to use is a word per 64 nodes.
+//! made again once a label with its key has changed. What a set costs to use is a word per 64 nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ impl LabelIndex {
         }
     }
 
-    /// Forgets everything: the slots have been numbered anew.
+    /// Forgets everything: the slots have been numbered again.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.made = 0;

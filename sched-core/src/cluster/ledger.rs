@@ -32,7 +32,7 @@ pub(crate) struct StatsOutcome {
     pub(crate) dropped: Vec<(InstanceId, Option<Unconfirmed>)>,
     /// How long those took that are listed for the first time since their START.
     pub(crate) confirmed: Times,
-    /// What is new of instances that are looked after: the state they are listed with.
+    /// What is new of instances that are managed: the state they are listed with.
     pub(crate) listed: Vec<(InstanceId, InstanceState)>,
 }
 
@@ -215,7 +215,7 @@ impl Ledger {
         self.unconfirmed += usize::from(entry.unconfirmed().is_some());
     }
 
-    /// Says whether an instance is looked after.
+    /// Says whether an instance is managed.
     pub(crate) fn set_kept(&mut self, instance: &InstanceId, is_kept: bool) {
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.is_kept = is_kept;
@@ -250,7 +250,7 @@ impl Ledger {
         std::mem::take(&mut self.claims_changed)
     }
 
-    /// Says what an instance lays claim to at least, until this is said anew.
+    /// Says what an instance lays claim to at least, until this is said again.
     pub(crate) fn set_floor(&mut self, instance: &InstanceId, floor: Option<Floor>) {
         if let Some(entry) = self.entries.get_mut(instance) {
             entry.floor = floor.map(Box::new);

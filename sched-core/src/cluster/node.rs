@@ -148,7 +148,7 @@ pub(crate) struct Node {
     pub(super) leased_at: Option<Instant>,
     /// The change that must be on disk before its lease is extended; 0 = none.
     pub(super) lease_ticket: u64,
-    /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
+    /// Whether it ever said what runs on it: before, it may have instances that no one here knows of.
     pub(super) has_listed: bool,
     /// Whether it was said on this connection that claims on it are not known.
     pub(super) has_unknown: bool,
@@ -286,7 +286,7 @@ impl Node {
         &self.ledger
     }
 
-    /// How often it failed of late.
+    /// How often it failed recently.
     #[inline]
     pub(crate) fn failures(&self) -> &Failures {
         &self.failures
@@ -304,7 +304,7 @@ impl Node {
         self.lease_ticket
     }
 
-    /// Whether it ever said what runs on it: before, it may have instances that nobody here knows of.
+    /// Whether it ever said what runs on it: before, it may have instances that no one here knows of.
     #[inline]
     pub(crate) fn has_listed(&self) -> bool {
         self.has_listed
@@ -489,7 +489,7 @@ impl Node {
         self.takes_work() && self.backlog == Backlog::Clear
     }
 
-    /// Whether it could be offered once some of what it runs has made way: what is lacking may be room alone.
+    /// Whether it could be offered once some of what it runs has left: what is lacking may be room alone.
     pub(crate) fn may_make_room(&self) -> bool {
         let is_full = self.status == NodeStatus::Full;
         self.is_on_offer()

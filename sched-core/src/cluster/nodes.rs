@@ -216,7 +216,7 @@ impl NodeStore {
 
     /// What is free on a node, whether or not it takes work now. Of a node that shares its resources, what the others
     /// hold is not free either: all of it counts against the whole, and what the whole holds against every part, because
-    /// nobody knows which part it will use.
+    /// no one knows which part it will use.
     pub(crate) fn free(&self, key: NodeKey) -> Resources {
         let node = self.node(key);
         let mut claims = node.ledger.claims();

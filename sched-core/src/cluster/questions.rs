@@ -22,7 +22,7 @@ pub(crate) struct Questions {
 pub(crate) enum Asker {
     /// A controller or operator: the answer is carried on.
     Peer,
-    /// The scheduler itself: nobody else hears of it.
+    /// The scheduler itself: no one else hears of it.
     Scheduler,
 }
 

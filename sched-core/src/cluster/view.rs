@@ -301,7 +301,7 @@ impl<'a> Candidate<'a> {
         self.node.ledger.unconfirmed()
     }
 
-    /// Its failures of late, older ones counting less.
+    /// Its failures recently, older ones counting less.
     pub(crate) fn failures(&self) -> f64 {
         self.node.failures.at(self.now)
     }

@@ -441,7 +441,7 @@ impl State {
 
     fn stopping(&self, then: Then, due: Instant) -> Option<Self> {
         let (node, mut late) = (self.node()?, self.late());
-        // Should a DELETE be in vain, its end is not its own either.
+        // Should a DELETE have no effect, its end is not its own either.
         late.is_told_to_stop |= matches!(then, Then::End(_)) && self.is_to_go_on();
         Some(Self::Stopping {
             node,

@@ -72,7 +72,7 @@ impl Outputs {
         self.rows.insert(self.last, output);
     }
 
-    /// A node says anew what it keeps.
+    /// A node says again what it keeps.
     pub(super) fn forget(&mut self, node: Uuid) {
         for number in self.by_node.get(&node).cloned().unwrap_or_default() {
             self.remove(number);

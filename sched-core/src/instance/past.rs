@@ -215,7 +215,7 @@ impl Past {
         self.forget_oldest();
     }
 
-    /// Notes a run that its node remembers and nobody here did; there has to be room, because what is known here is newer
+    /// Notes a run that its node remembers and no one here did; there has to be room, because what is known here is newer
     /// as a rule.
     pub(super) fn learn(&mut self, run: Run) {
         if self.runs.len() < MAX_PAST && self.bytes + run.bytes() <= MAX_PAST_BYTES {

@@ -132,7 +132,7 @@ pub(crate) struct Way {
     pub(crate) is_pause_unsaid: bool,
 }
 
-/// What the launcher of an instance's node was told of it before, in vain as it seems, and may yet do.
+/// What the launcher of an instance's node was told of it before, without effect as it seems, and may yet do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Late {
     /// Who had it suspended last since it was started: if it is suspended after all, it is for that one.
@@ -185,7 +185,7 @@ pub(crate) enum By {
 /// What comes after an instance was stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It waits for room again: it had to make way for this one.
+    /// It waits for room again: it had to leave for this one.
     Wait(InstanceId),
     /// It is gone. Should it not be stopped, what it has goes on being changed.
     End(Option<Box<Change>>),
@@ -239,7 +239,7 @@ pub(crate) enum Move {
 pub(crate) enum AfterLoss {
     /// It is placed again: when its time is up, or its node is back without it.
     Restart,
-    /// It is placed again only if its node is back and says that it does not have it: nobody knows whether the START
+    /// It is placed again only if its node is back and says that it does not have it: no one knows whether the START
     /// arrived. When its time is up, it has failed.
     Replace,
     /// If its node is back with it, it goes on as before; else it is gone.
@@ -264,7 +264,7 @@ impl State {
         }
     }
 
-    /// Who had it suspended last since it was started, also where that seemed to be in vain.
+    /// Who had it suspended last since it was started, also where that seemed to have no effect.
     pub(crate) fn suspended_by(&self) -> Option<&By> {
         match self {
             Self::Suspending { by, .. }
@@ -280,7 +280,7 @@ impl State {
         }
     }
 
-    /// Whether its node was told to end it, in vain as it seems: if it ends after all, that is not its end.
+    /// Whether its node was told to end it, without effect as it seems: if it ends after all, that is not its end.
     pub(crate) fn is_told_to_stop(&self) -> bool {
         match self {
             Self::Placing(Placing {

@@ -21,7 +21,7 @@ use crate::api::phase::{EventKind, IllegalTransition, Phase};
 use crate::api::rules::TenantId;
 use crate::maps::Map;
 
-/// All instances that are looked after.
+/// All instances that are managed.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     kept: Map<InstanceId, Box<Instance>>,
@@ -41,17 +41,17 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    /// Whether none is looked after.
+    /// Whether none is managed.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Whether this one is looked after.
+    /// Whether this one is managed.
     pub(crate) fn contains(&self, instance: &InstanceId) -> bool {
         !self.kept.is_empty() && self.kept.contains_key(instance)
     }
 
-    /// One that is looked after.
+    /// One that is managed.
     pub(crate) fn get(&self, instance: &InstanceId) -> Option<&Instance> {
         if self.kept.is_empty() {
             return None;
@@ -246,7 +246,7 @@ impl Instances {
     }
 
     /// Takes one about which something is due: each moment comes up once, whatever is done about it, so that nothing
-    /// that is done in vain keeps the others from their turn. A moment that is not that of the instance's state is left
+    /// that is done without success keeps the others from their turn. A moment that is not that of the instance's state is left
     /// out.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<InstanceId> {
         while self.due.first().is_some_and(|(due, _)| *due <= now) {
@@ -341,7 +341,7 @@ impl Instances {
         self.outputs.note(output);
     }
 
-    /// A node says anew what it keeps.
+    /// A node says again what it keeps.
     pub(crate) fn forget_outputs(&mut self, node: Uuid) {
         self.outputs.forget(node);
     }

@@ -130,7 +130,7 @@ impl Ends {
             acknowledged: Acknowledged::Yes,
         };
         let heard = self.by_node.entry(node).or_insert(new);
-        // A launcher that has lost its count begins anew, whatever it calls it.
+        // A launcher that has lost its count begins again, whatever it calls it.
         if heard.incarnation != incarnation || heard.seq > latest {
             let acknowledged = heard.acknowledged;
             *heard = Heard {

@@ -1,4 +1,4 @@
-//! Commands of operators whose answer is still to come: launchers answer all controllers, and nobody else could tell whose
+//! Commands of operators whose answer is still to come: launchers answer all controllers, and no one else could tell whose
 //! command it was.
 
 use crate::api::ids::{InstanceId, SessionId};

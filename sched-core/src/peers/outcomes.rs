@@ -1,6 +1,6 @@
 //! Outcomes of commands that only the master was told of, remembered for the controller that is master next.
 //!
-//! The one that was told may have died over it, and what had been queued for it and not been written was heard by nobody for
+//! The one that was told may have died over it, and what had been queued for it and not been written was heard by no one for
 //! certain. Who is told of an outcome in the first place is for `workflow::outcomes` to say.
 
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ pub(super) struct Outcomes {
 #[derive(Debug)]
 struct Told {
     at: Instant,
-    /// Who was told; `None` if nobody was for certain.
+    /// Who was told; `None` if no one was for certain.
     to: Option<Uuid>,
     outcome: Outcome,
     bytes: usize,
@@ -126,16 +126,16 @@ impl Peers {
         self.outcomes.note_told(now, to, message);
     }
 
-    /// A master has left before these could be written to it, and `has_heirs` says whether there are other controllers:
+    /// A master has left before these could be written to it, and `has_successors` says whether there are other controllers:
     /// failures of STARTs are for all of them, and so for the next master alone only where there is none yet.
     pub(crate) fn note_unsent(
         &mut self,
         now: Instant,
         master: Uuid,
         unsent: &[Message],
-        has_heirs: bool,
+        has_successors: bool,
     ) {
-        self.outcomes.unsent(now, master, unsent, has_heirs);
+        self.outcomes.unsent(now, master, unsent, has_successors);
     }
 
     /// What a controller was not told.
@@ -166,12 +166,12 @@ impl Outcomes {
         }
     }
 
-    fn unsent(&mut self, now: Instant, master: Uuid, unsent: &[Message], has_heirs: bool) {
+    fn unsent(&mut self, now: Instant, master: Uuid, unsent: &[Message], has_successors: bool) {
         let outcomes = unsent.iter().rev().filter_map(Outcome::of);
         let outcomes: Vec<Outcome> = outcomes.take(MAX_REPLAY).collect();
         self.take_back(master, &outcomes);
         for outcome in outcomes.into_iter().rev() {
-            let is_passed_on = has_heirs && matches!(outcome, Outcome::StartFailed(_));
+            let is_passed_on = has_successors && matches!(outcome, Outcome::StartFailed(_));
             let is_known = |told: &Told| told.outcome == outcome;
             if !is_passed_on && !self.told.iter().any(is_known) {
                 self.note(now, None, outcome);

@@ -22,7 +22,7 @@ const KEPT: usize = 16;
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Nodes walked for explanations in that time, over all shapes of requests: a few milliseconds. Who sends many shapes
-/// that do not fit is told less, and delays nobody. One walk is always done, whatever the size of the cluster.
+/// that do not fit is told less, and delays no one. One walk is always done, whatever the size of the cluster.
 const MAX_WALKED: usize = 50_000;
 
 /// Why a START was not placed.

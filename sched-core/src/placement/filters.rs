@@ -29,7 +29,7 @@ pub(crate) trait Filter: Debug + Send {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// The keys of `start.scheduling` that nobody else reads: without this filter they have no effect.
+    /// The keys of `start.scheduling` that no one else reads: without this filter they have no effect.
     fn keys(&self) -> &'static [&'static str] {
         &[]
     }

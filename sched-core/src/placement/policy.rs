@@ -16,7 +16,7 @@ pub(crate) struct Policy {
     /// Nodes that are weighed; `usize::MAX` = all.
     candidates: usize,
     subset_size: usize,
-    /// Whether lower priorities make way.
+    /// Whether lower priorities leave.
     preemption: bool,
     /// Whether every instance may be moved.
     relocation: bool,

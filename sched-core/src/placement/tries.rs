@@ -30,7 +30,7 @@ pub(super) struct Tries {
 struct Try {
     node: NodeKey,
     refusals: u8,
-    /// To be placed again; `None` of what is looked after, whose START is kept anyway.
+    /// To be placed again; `None` of what is managed, whose START is kept anyway.
     start: Option<Box<PlacedStart>>,
 }
 

@@ -1,4 +1,4 @@
-//! What became of one instance: of one that is looked after, or was, every turn that is still remembered; of a plain one
+//! What became of one instance: of one that is managed, or was, every turn that is still remembered; of a plain one
 //! what its entry says. And all runs that are over.
 
 use sched_model::{HistoryRow, InstanceView, OutputRow, PlacementState, Query, Uuid};
@@ -106,7 +106,7 @@ impl Scheduler {
         InstanceRow::new(row, run.cause().cloned().unwrap_or_default())
     }
 
-    /// What the entry of an instance that is not looked after says of it.
+    /// What the entry of an instance that is not managed says of it.
     fn plain_history(&self, instance: &InstanceId) -> Option<(HistoryRow, Cause)> {
         let node = self.cluster.nodes().node(self.cluster.placement(instance)?);
         let entry = node.ledger().get(instance)?;

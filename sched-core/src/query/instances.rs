@@ -1,6 +1,6 @@
-//! Rows of instances: those on nodes, as the ledgers have them, and those that are looked after and on none.
+//! Rows of instances: those on nodes, as the ledgers have them, and those that are managed and on none.
 //!
-//! An instance that is looked after is one row, where its state says that it is. What else ledgers have of it is a claim: its
+//! An instance that is managed is one row, where its state says that it is. What else ledgers have of it is a claim: its
 //! room on the node that it moves to.
 
 use std::time::Instant;

@@ -6,8 +6,8 @@
 //! - nodes stand by their keys, which do not change while a node is known; behind them those that are not connected, by
 //!   UUID;
 //! - instances on no node stand by identifier, and the cursor is the last one shown;
-//! - those on a node are shown from the last to the first. Whoever leaves has its place taken by the last, which was shown
-//!   already: it may be shown twice, and nobody is passed over.
+//! - those on a node are shown from the last to the first. The place of one that leaves is taken by the last, which was shown
+//!   already: it may be shown twice, and no one is passed over.
 //!
 //! What moves from one place to another meanwhile may be shown in both or in neither; who follows the events hears of it.
 

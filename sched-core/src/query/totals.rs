@@ -1,5 +1,5 @@
 //! What the cluster has in all: nodes by role and status, resources, what is in doubt. Gathered in steps, so that however
-//! many nodes there are, nobody waits for a sum.
+//! many nodes there are, no one waits for a sum.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! Waiters in order, searchable by "first from here that fits": chunks of up to 64 below a tree of the least that each
 //! chunk asks for.
 //!
-//! A search passes over whole ranges of which nobody can fit, and looks at the rest chunk by chunk. With several kinds of
+//! A search passes over whole ranges of which no one can fit, and looks at the rest chunk by chunk. With several kinds of
 //! amounts a range can look promising without holding anybody who fits, so the steps of a search are bounded, and it says
-//! where it has given up. A chunk that overflows is split, and the tree built anew: some microseconds at 100 000, paid
+//! where it has given up. A chunk that overflows is split, and the tree built again: some microseconds at 100 000, paid
 //! once for every 32 that come in.
 
 use super::Rank;
@@ -68,7 +68,7 @@ struct Sum {
     count: u32,
 }
 
-/// More than any node has: nobody asks.
+/// More than any node has: no one asks.
 pub(super) const NOBODY: Resources = Resources {
     mem_mib: i64::MAX,
     vcpus: i64::MAX,
@@ -139,9 +139,9 @@ impl Chunk {
 pub(super) enum Scan {
     /// The first that fits.
     Fits(Key),
-    /// Nobody fits.
+    /// No one fits.
     Nothing,
-    /// Nobody before this place fits; its steps were used up.
+    /// No one before this place fits; its steps were used up.
     GaveUp(Key),
 }
 
@@ -292,7 +292,7 @@ impl Ordered {
                     Scan::Nothing
                 };
             }
-            // Where one chunk promises in vain its neighbour is likely to, so it is asked before what is above it.
+            // Where one chunk promises without success its neighbour is likely to, so it is asked before what is above it.
             at += 1;
             if at == 2 * leaves {
                 return Scan::Nothing;

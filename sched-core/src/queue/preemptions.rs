@@ -1,4 +1,4 @@
-//! What is remembered of instances that are preempted, beyond their states: who waits for whom, and who did not make way.
+//! What is remembered of instances that are preempted, beyond their states: who waits for whom, and who did not leave.
 //!
 //! Plain data. Who is preempted is chosen in `workflow::preempt`; suspending and resuming is `workflow::suspend`'s.
 
@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 use super::{Queue, Rank};
 use crate::api::ids::{InstanceId, NodeKey};
 
-/// How long an instance that did not make way when it was told to is not told again: its launcher refused or did not
+/// How long an instance that did not leave when it was told to is not told again: its launcher refused or did not
 /// answer, and would hardly do better at once.
 const SPARED_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// What is remembered of instances that are preempted.
 #[derive(Debug, Default)]
 pub(super) struct Preemptions {
-    /// The preemptor of each victim. One that has given up waiting may still be named: it then waits for nobody, and the
+    /// The preemptor of each victim. One that has given up waiting may still be named: it then waits for no one, and the
     /// pair goes with the victim's next step.
     preemptors: BTreeMap<InstanceId, InstanceId>,
     /// Victims that were stopped, wait, and are looked a node for once the queue has been served, in the order of the
     /// queue.
     seeking: BTreeMap<Rank, InstanceId>,
-    /// Until when those that did not make way are left alone.
+    /// Until when those that did not leave are left alone.
     spared: BTreeMap<InstanceId, Instant>,
-    /// Nodes on which nobody is resumed because one of higher priority waits that could run there.
+    /// Nodes on which no one is resumed because one of higher priority waits that could run there.
     outranked: BTreeSet<NodeKey>,
 }
 
@@ -38,12 +38,12 @@ impl Queue {
         self.preemptions.preemptors.get(victim)
     }
 
-    /// An instance has made way, does not, or is gone; its preemptor.
+    /// An instance has left, does not, or is gone; its preemptor.
     pub(crate) fn take_preemptor_of(&mut self, victim: &InstanceId) -> Option<InstanceId> {
         self.preemptions.preemptors.remove(victim)
     }
 
-    /// Leaves an instance alone for a while that did not make way.
+    /// Leaves an instance alone for a while that did not leave.
     pub(crate) fn spare(&mut self, victim: InstanceId, now: Instant) {
         let spared = &mut self.preemptions.spared;
         spared.retain(|_, until| *until > now);
@@ -72,12 +72,12 @@ impl Queue {
         Some(instance)
     }
 
-    /// Notes that nobody was resumed on a node for the sake of one that waits.
+    /// Notes that no one was resumed on a node for the sake of one that waits.
     pub(crate) fn note_outranked(&mut self, key: NodeKey) {
         self.preemptions.outranked.insert(key);
     }
 
-    /// One of the nodes where nobody was resumed for that reason.
+    /// One of the nodes where no one was resumed for that reason.
     pub(crate) fn next_outranked(&mut self) -> Option<NodeKey> {
         self.preemptions.outranked.pop_first()
     }

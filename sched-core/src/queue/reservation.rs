@@ -46,7 +46,7 @@ impl Turns {
         self.passes.keys().chain(&self.aside).copied().chain(kept)
     }
 
-    /// Ends the reservation if it is such a one; the passes of its waiter begin anew.
+    /// Ends the reservation if it is such a one; the passes of its waiter begin again.
     fn end_if(&mut self, is_such: impl FnOnce(&Reservation) -> bool) -> Option<Reservation> {
         let ended = self.reservation.take_if(|kept| is_such(kept))?;
         self.passes.remove(&ended.rank);
@@ -165,7 +165,7 @@ impl Queue {
         turns.aside.push_back(rank);
     }
 
-    /// Nobody is set aside any more: a node has joined, or is not what it was.
+    /// No one is set aside any more: a node has joined, or is not what it was.
     pub(crate) fn reconsider(&mut self, pool: Pool) {
         self.turns[pool as usize].aside.clear();
     }

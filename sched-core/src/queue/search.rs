@@ -13,9 +13,9 @@ use super::{Cursor, MAX_ASKED, MAX_STEPS, Purpose, Room};
 /// What is sought.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sought {
-    /// Nobody before this place.
+    /// No one before this place.
     pub(super) from: Key,
-    /// Nobody from this place on.
+    /// No one from this place on.
     pub(super) before: Key,
     pub(super) whom: Whom,
 }
@@ -165,7 +165,7 @@ impl<'a, F: FnMut(ClassId, &Shape) -> bool> Walk<'a, F> {
         }
     }
 
-    /// The place from which on nobody is sought any more.
+    /// The place from which on no one is sought any more.
     #[inline]
     fn bound(&self) -> Key {
         match (self.best, self.sought.whom) {

@@ -33,7 +33,7 @@ impl Queue {
         }
         let is_first = self.sweep.at.is_none_or(|at| at + SWEEP_EVERY < now);
         self.sweep.at = Some(now + SWEEP_EVERY);
-        // Whoever waits now was looked at when it came, if this is the first.
+        // Those who wait now were looked at when they came, if this is the first.
         !is_first
     }
 

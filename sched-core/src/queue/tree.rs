@@ -102,8 +102,8 @@ impl<T: Summary> Tree<T> {
 
     /// Whether its leaves are these, and every node joins what is below it.
     pub(super) fn is_of(&self, summaries: impl ExactSizeIterator<Item = T>) -> bool {
-        let mut anew = Self::default();
-        anew.rebuild(summaries);
+        let mut again = Self::default();
+        again.rebuild(summaries);
         let leaves = |tree: &Self| {
             let all = tree.nodes[tree.leaves()..].iter().copied();
             let mut all: Vec<T> = all.collect();
@@ -111,7 +111,7 @@ impl<T: Summary> Tree<T> {
             all
         };
         let joins = |at: usize| self.nodes[at] == self.nodes[2 * at].join(self.nodes[2 * at + 1]);
-        leaves(self) == leaves(&anew) && (1..self.leaves()).all(joins)
+        leaves(self) == leaves(&again) && (1..self.leaves()).all(joins)
     }
 }
 

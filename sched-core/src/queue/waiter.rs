@@ -24,7 +24,7 @@ pub(crate) enum Purpose {
 pub(crate) enum Place {
     /// Wherever its shape allows.
     Anywhere,
-    /// This node alone. Whoever removes a node takes out or moves who waits for it ([`Queue::waiting_for`](super::Queue::waiting_for)).
+    /// This node alone. The code that removes a node takes out or moves those who wait for it ([`Queue::waiting_for`](super::Queue::waiting_for)).
     Only(NodeKey),
 }
 

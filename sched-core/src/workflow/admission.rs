@@ -96,7 +96,7 @@ impl Scheduler {
         }
     }
 
-    /// What is known of an instance that was on a lost node. Whoever starts it anew knows that the node is lost, but not
+    /// What is known of an instance that was on a lost node. Who starts it again knows that the node is lost, but not
     /// that it may be back any moment: because the scheduler has only just been started, or the node is connected and is
     /// about to say what it has.
     fn known_of_lost(&self, node: Uuid) -> Known {
@@ -200,7 +200,7 @@ impl Scheduler {
         }
     }
 
-    /// Whoever asks for an instance now hears of what becomes of it.
+    /// The one who asks for an instance now hears of what becomes of it.
     fn note_asker(&mut self, start: &PlacedStart) {
         if let Some(kept) = self.instances.get_mut(&start.request.instance) {
             kept.set_sender(start.sender);

@@ -1,4 +1,4 @@
-//! What follows from changes of the cluster: nodes that offer more are woken for the queue, reservations are looked at
+//! What follows from changes of the cluster: nodes that offer more are called for the queue, reservations are looked at
 //! again, claims are remembered, and people are told what does not count.
 
 use crate::Scheduler;

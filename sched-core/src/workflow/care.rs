@@ -1,8 +1,8 @@
-//! What brings an instance that is looked after from one state to the next; the states are drawn in `instance`, and what
+//! What brings an instance that is managed from one state to the next; the states are drawn in `instance`, and what
 //! is done at every event is in `turn`.
 //!
 //! Here: how it finds a node, is given to it, is confirmed, refused, ends, or is deleted. How it waits is in `waiting`;
-//! making way in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
+//! leaving in `preempt` and `suspend`; moving in `migrate`; lost nodes in `losses`.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ const REFUSED_TIME: Duration = Duration::from_secs(60);
 const USUAL_ATTEMPTS: u32 = 1;
 
 impl Scheduler {
-    /// Whether a START's instance is to be looked after: it may have to be placed again.
+    /// Whether a START's instance is to be managed: it may have to be placed again.
     pub(crate) fn is_to_keep(&self, request: &StartRequest) -> bool {
         self.asks_to_be_kept(request) || self.placement.policy().keeps_all()
     }
@@ -54,7 +54,7 @@ impl Scheduler {
         })
     }
 
-    /// Whether a START that may be placed is to be looked after. One that is started anew although its lost node may come
+    /// Whether a START that may be placed is to be managed. One that is started again although its lost node may come
     /// back with it is in any case: the copy that comes back has to be stopped then. So is one of which something may be
     /// on disk: as one that waits in a batch, or from a life before.
     pub(crate) fn is_to_manage(&self, start: &NewStart) -> bool {
@@ -64,12 +64,12 @@ impl Scheduler {
             || self.journal.is_recorded(&request.instance)
     }
 
-    /// Takes in a START whose instance is to be looked after and is on no node: one is to be looked for. `None` if it is
-    /// looked after already, which no [`NewStart`] is but for one that is lost and started anew.
+    /// Takes in a START whose instance is to be managed and is on no node: one is to be looked for. `None` if it is
+    /// managed already, which no [`NewStart`] is but for one that is lost and started again.
     pub(crate) fn keep(&mut self, start: NewStart) -> Option<InstanceId> {
         let start = start.into_start();
         let instance = start.request.instance.clone();
-        self.let_go(&instance, &Cause::Restarted);
+        self.end_managing(&instance, &Cause::Restarted);
         let asked = start.request.scheduling.as_deref();
         let priority = asked.and_then(|asked| asked.priority);
         let queue = asked.and_then(|asked| asked.queue);
@@ -117,7 +117,7 @@ impl Scheduler {
         self.hand_over(key, again);
     }
 
-    /// Gives a START that nobody was told to wait for to the node on which it is reserved already, at once.
+    /// Gives a START that no one was told to wait for to the node on which it is reserved already, at once.
     pub(crate) fn hand_over_reserved(&mut self, key: NodeKey, start: NewStart) {
         let (pool, rank) = (Pool::of(start.request()), self.rank_of(start.request()));
         if self.is_to_manage(&start) {
@@ -152,7 +152,7 @@ impl Scheduler {
 
     fn place_sought(&mut self, instance: &InstanceId, cause: &Cause) {
         let Some(query) = self.query_of(instance) else {
-            return self.let_go(instance, &Cause::StartForgotten);
+            return self.end_managing(instance, &Cause::StartForgotten);
         };
         if let Some(key) = self.choose_again(instance, &query) {
             return self.claim_in_turn(instance, &query, key, cause);
@@ -170,7 +170,7 @@ impl Scheduler {
         let kept = self.instances.get(instance);
         let may_wait = kept.is_some_and(|it| {
             let waits = it.waits_until().is_some_and(|until| until > self.now);
-            it.has_run() || waits && self.queue.has_woken()
+            it.has_run() || waits && self.queue.has_awake()
         });
         if !may_wait || self.queue.is_empty() {
             return self.claim_kept(instance, key, cause);
@@ -266,7 +266,7 @@ impl Scheduler {
         }
     }
 
-    /// STATS say something new of an instance that is looked after.
+    /// STATS say something new of an instance that is managed.
     pub(crate) fn listed(&mut self, key: NodeKey, instance: &InstanceId, reported: InstanceState) {
         let Some(kept) = self.instances.get(instance) else {
             return;
@@ -275,7 +275,7 @@ impl Scheduler {
         match kept.state().clone() {
             // Its launcher is at it, and may yet fail.
             State::Placing(_) if reported == InstanceState::Pending => {}
-            // Also where nobody was told to start it: it was there when its room was claimed.
+            // Also where no one was told to start it: it was there when its room was claimed.
             State::Placing(Placing { node, .. }) if node == key => {
                 if !self.may(instance, EventKind::Listed) {
                     return;
@@ -302,7 +302,7 @@ impl Scheduler {
         }
     }
 
-    /// A launcher could not start an instance that is looked after: the next node is tried, as often as it may be.
+    /// A launcher could not start an instance that is managed: the next node is tried, as often as it may be.
     /// Whether the failure was that of the START it was placed with.
     pub(crate) fn attempt_failed(
         &mut self,
@@ -337,7 +337,7 @@ impl Scheduler {
             detail: text.clone(),
         });
         let (attempts, max) = (kept.tried().len(), kept.max_attempts() as usize);
-        self.blame(key, instance, reason);
+        self.count_failure(key, instance, reason);
         let cause = Cause::NotStarted(uuid, reason.clone());
         // What ran before is not given up because of where it was sent to.
         let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
@@ -383,7 +383,7 @@ impl Scheduler {
             reason,
             ..StartFailure::default()
         };
-        self.let_go(instance, &why.cause);
+        self.end_managing(instance, &why.cause);
         self.tell_failure(sender, Explained::new(failure, why.cause));
     }
 

@@ -35,7 +35,7 @@ impl Scheduler {
                 Some(Next::TellWaiting) => self.tell_waiting(instance),
                 Some(Next::TellQueued) => self.tell_queued(instance),
                 Some(Next::Move) => self.begin_move(instance),
-                Some(Next::MakeWay) => self.make_way(instance),
+                Some(Next::Preempt) => self.begin_preempting(instance),
                 None => {}
             }
         }

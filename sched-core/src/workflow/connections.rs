@@ -95,7 +95,7 @@ impl Scheduler {
         if let Some(old) = old {
             self.peers.unset_node(old);
             if old_roles == roles {
-                // The same node over a newer connection: its place stays, and nobody else notices.
+                // The same node over a newer connection: its place stays, and no one else notices.
                 return self.cluster.replace_connection(key, id, now);
             }
             self.lose_node(now, key, Departure::Closed, Vec::new());
@@ -161,9 +161,9 @@ impl Scheduler {
         }
         let was_being_synced = self.sync.end_of(id, &unsent);
         if left.was_master {
-            let has_heirs = left.master.is_some();
+            let has_successors = left.master.is_some();
             self.peers
-                .note_unsent(now, session.uuid(), &unsent, has_heirs);
+                .note_unsent(now, session.uuid(), &unsent, has_successors);
             if let Some(master) = left.master {
                 self.promote(master);
             }
@@ -237,9 +237,9 @@ impl Scheduler {
                         .is_some_and(|&delete| delete > at);
                     self.place_again(now, peer.uuid(), *start, is_undone);
                 }
-                // A launcher that was started anew numbers what it asks anew: this is no answer to that.
+                // A launcher that was started again numbers what it asks again: this is no answer to that.
                 (Message::LeaseRenewed(_), _) => {}
-                // Said anew to every new connection.
+                // Said again to every new connection.
                 (
                     Message::Connected { .. }
                     | Message::NodeConnected(_)
@@ -302,7 +302,7 @@ impl Scheduler {
         }
     }
 
-    /// A DELETE of an instance that is looked after was never written to its node: it has failed, and so is not to be
+    /// A DELETE of an instance that is managed was never written to its node: it has failed, and so is not to be
     /// carried out when the node comes back.
     fn delete_unsent(&mut self, peer: Uuid, instance: &InstanceId) {
         let Some(key) = self.cluster.nodes().by_uuid(peer) else {

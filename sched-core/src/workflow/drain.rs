@@ -25,7 +25,7 @@ use crate::api::parcel::Parcel;
 use crate::api::record::{DrainRecord, NodeRecord, Record};
 use crate::api::refused::RefusalCause;
 use crate::api::sent::CommandName;
-use crate::cluster::cordons::{Drain, Misfitted, Moved};
+use crate::cluster::cordons::{Drain, Moved, Unmovable};
 use crate::instance::{Awaits, DEFAULT_PRIORITY, Errand, Placing, State, Then};
 use crate::peers::session::Session;
 use crate::timers::Timer;
@@ -244,7 +244,7 @@ impl Scheduler {
             return;
         };
         let node = self.cluster.nodes().node(key);
-        // Before it has said what runs on it nobody knows what is to be moved.
+        // Before it has said what runs on it no one knows what is to be moved.
         if node.session().is_none() || !node.has_listed() {
             return;
         }
@@ -272,7 +272,7 @@ impl Scheduler {
     /// Takes note of those whose move has ended: elsewhere, or where they were.
     fn note_returned(&mut self, key: NodeKey, uuid: Uuid) {
         let look = self.cluster.cordons().looks();
-        self.cluster.forget_misfits_gone(key);
+        self.cluster.forget_unmovable_gone(key);
         let Some(drain) = self.cluster.cordons_mut().drain_mut(uuid) else {
             return;
         };
@@ -355,8 +355,8 @@ impl Scheduler {
                 Err((CommandFailureReason::WrongState, _)) => {}
                 Err((_, misfit)) => {
                     misfits += 1;
-                    let misfit = Misfitted { look, ..misfit };
-                    drain.note_misfit(instance, misfit);
+                    let misfit = Unmovable { look, ..misfit };
+                    drain.note_unmovable(instance, misfit);
                 }
             }
         }
@@ -368,7 +368,7 @@ impl Scheduler {
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
-    ) -> Result<(), (CommandFailureReason, Misfitted)> {
+    ) -> Result<(), (CommandFailureReason, Unmovable)> {
         let state = self
             .instances
             .get(instance)
@@ -390,7 +390,7 @@ impl Scheduler {
             why: Cause::NodeDrained,
         };
         self.move_instance(instance, plan).map_err(|declined| {
-            let misfit = Misfitted {
+            let misfit = Unmovable {
                 why: declined.why.kept(),
                 is_lasting: declined.is_lasting,
                 look: 0,
@@ -417,7 +417,7 @@ impl Scheduler {
         self.end_drain(uuid, DrainState::Incomplete, Some(DrainEnd::TimeOver));
     }
 
-    /// A node that is drained is lost: whether its instances are gone nobody can say.
+    /// A node that is drained is lost: whether its instances are gone no one can say.
     pub(crate) fn drained_node_is_lost(&mut self, key: NodeKey) {
         let uuid = self.cluster.nodes().node(key).uuid();
         if self.cluster.cordons().drain(uuid).is_some() {

@@ -19,7 +19,7 @@ use crate::placement::explain::Explanation;
 use crate::workflow::admission::Known;
 
 /// Choices, and for each the nodes looked at one by one and those with members of the group, after which a trial of many
-/// instances ends: some 20 ms, in which nobody else is served.
+/// instances ends: some 20 ms, in which no one else is served.
 const MAX_WORK: usize = 1_000_000;
 
 impl Scheduler {

@@ -1,5 +1,5 @@
-//! How instances that are looked after end: by themselves, because they are deleted or were cut off, or because they had to
-//! make way or move, which is not their end.
+//! How instances that are managed end: by themselves, because they are deleted or were cut off, or because they had to
+//! leave or move, which is not their end.
 
 use sched_model::{CommandFailureReason, InstanceDeleted, LifeCommand, StartFailureReason, Topic};
 
@@ -104,7 +104,7 @@ impl Scheduler {
         match kept.state().clone() {
             State::Stopping { node, then, .. } if node == key => {
                 if !self.may(instance, then.event()) {
-                    return Heard::Nobody;
+                    return Heard::NoOne;
                 }
                 self.release(key, instance);
                 match then {
@@ -113,7 +113,7 @@ impl Scheduler {
                         Heard::Everybody
                     }
                     Then::End(_) => {
-                        self.let_go(instance, &Cause::Stopped);
+                        self.end_managing(instance, &Cause::Stopped);
                         Heard::Everybody
                     }
                     Then::Wait(by) => {
@@ -136,14 +136,14 @@ impl Scheduler {
                     None => EventKind::Ended,
                 };
                 if !self.may(instance, event) {
-                    return Heard::Nobody;
+                    return Heard::NoOne;
                 }
                 self.release(key, instance);
                 let Some(why) = why else {
                     if has_failed {
                         self.start_is_lost(key, instance);
                     } else {
-                        self.let_go(instance, &Cause::Ended);
+                        self.end_managing(instance, &Cause::Ended);
                     }
                     return Heard::Everybody;
                 };
@@ -155,18 +155,18 @@ impl Scheduler {
                     self.seek(instance, &why);
                     return Heard::Originals;
                 }
-                self.let_go(instance, &Cause::Ended);
+                self.end_managing(instance, &Cause::Ended);
                 Heard::Everybody
             }
             _ => {
                 // It is elsewhere, or is to be: this was a copy that should not have been.
                 self.release(key, instance);
-                Heard::Nobody
+                Heard::NoOne
             }
         }
     }
 
-    /// An instance that is looked after has ended, and a START of it is on its way to its node: what becomes of it is what
+    /// An instance that is managed has ended, and a START of it is on its way to its node: what becomes of it is what
     /// becomes of that. What its launcher was told of it beside comes after that START.
     fn kept_is_started_again(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> Heard {
         let Some(kept) = self.instances.get(instance) else {
@@ -182,7 +182,7 @@ impl Scheduler {
                 by: By::Command, ..
             } if kept.node() == Some(key) => {
                 if !self.may(instance, EventKind::StartedAgain) {
-                    return Heard::Nobody;
+                    return Heard::NoOne;
                 }
                 self.give_up_command(key, instance);
                 if let Some(kept) = self.instances.get_mut(instance) {
@@ -267,12 +267,12 @@ impl Scheduler {
             state if state.node() == Some(key) && kept.state().is_told_to_stop() => {
                 self.seek_after_its_end(key, instance, &Cause::EndedAfterAll);
             }
-            state if state.node() == Some(key) => self.let_go(instance, &Cause::LostByNode),
+            state if state.node() == Some(key) => self.end_managing(instance, &Cause::LostByNode),
             _ => {}
         }
     }
 
-    /// DELETE of an instance that is looked after: it goes to the node that has it, whichever the command names.
+    /// DELETE of an instance that is managed: it goes to the node that has it, whichever the command names.
     pub(crate) fn delete_kept(&mut self, id: SessionId, parcel: Parcel, target: &Target) {
         let instance = target.instance.clone();
         let Some(kept) = self.instances.get(&instance) else {
@@ -342,11 +342,11 @@ impl Scheduler {
 
     /// An instance that is on no node is deleted here.
     fn deleted_here(&mut self, id: SessionId, instance: &InstanceId) {
-        self.let_go(instance, &Cause::Deleted);
+        self.end_managing(instance, &Cause::Deleted);
         self.tell_deleted(id, instance);
     }
 
-    /// A launcher has not said that it stopped an instance: nobody knows, and STATS will tell.
+    /// A launcher has not said that it stopped an instance: no one knows, and STATS will tell.
     pub(crate) fn stop_is_late(&mut self, key: NodeKey, instance: &InstanceId) {
         let Some(State::Stopping { then, .. }) =
             self.instances.get(instance).map(|it| it.state().clone())
@@ -403,6 +403,6 @@ pub(crate) enum Heard {
     /// Original controllers, as far as they understand it ([`Scheduler::pause_told`]): others are told of the instance's
     /// state.
     Originals,
-    /// Nobody: it changes nothing for them.
-    Nobody,
+    /// No one: it changes nothing for them.
+    NoOne,
 }

@@ -106,7 +106,7 @@ impl Scheduler {
             .get(&instance)
             .is_some();
         let (parcel, told) = match how {
-            // Of a START that nobody knows any more its failure was told when its node was given up.
+            // Of a START that no one knows any more its failure was told when its node was given up.
             EndHow::Failed(failed) if is_known => {
                 let told = Report::StartFailed {
                     node: "".into(),

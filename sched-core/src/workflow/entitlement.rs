@@ -7,7 +7,7 @@
 //! | is on a node, or its START was given to one | that node | that node |
 //! | moves | the node it leaves, the one it goes to | both |
 //! | is lost with its node | that node, and the one it was to move to | both |
-//! | waits, or has a node that was not told yet | that node, and those it was on before | nobody: it runs nowhere |
+//! | waits, or has a node that was not told yet | that node, and those it was on before | no one: it runs nowhere |
 //!
 //! Where the node that had an instance has lost it while another lists a copy, it is known nowhere until that one lists it
 //! again.
@@ -214,7 +214,7 @@ impl Scheduler {
     }
 
     /// Whether a copy of an instance on a node is certainly not to be: the instance is elsewhere, or about to be. Where
-    /// only the word of two nodes stands against each other, nobody knows which is right.
+    /// only the word of two nodes stands against each other, no one knows which is right.
     fn is_one_too_many(&self, key: NodeKey, instance: &InstanceId, state: InstanceState) -> bool {
         if let Some(kept) = self.instances.get(instance) {
             return !matches!(kept.state(), State::Lost { .. });

@@ -14,7 +14,7 @@ impl Scheduler {
     pub(crate) fn forget_lost(&mut self, id: SessionId, instance: &InstanceId) {
         if let Some(kept) = self.instances.get(instance) {
             if let State::Lost { .. } = kept.state() {
-                self.let_go(instance, &Cause::Forgotten);
+                self.end_managing(instance, &Cause::Forgotten);
                 return self.tell_deleted(id, instance);
             }
         } else if let Some(key) = self.cluster.placement(instance)

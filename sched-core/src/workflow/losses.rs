@@ -1,4 +1,4 @@
-//! Nodes that are lost with instances that are looked after, and nodes that fail.
+//! Nodes that are lost with instances that are managed, and nodes that fail.
 //!
 //! A node that is cut off may go on running what it has. So nothing is started elsewhere that may still run there: only
 //! what its launcher has promised to stop by itself when it is cut off for longer than its lease, and only once that
@@ -90,7 +90,7 @@ impl Scheduler {
     }
 
     /// Ends a connection over which nothing came for longer than a lease: a launcher that hangs keeps its connection, and
-    /// nobody else would hear that it has lost what ran under its lease.
+    /// no one else would hear that it has lost what ran under its lease.
     pub(crate) fn end_if_silent(&mut self, now: Instant, key: NodeKey) {
         if !self.cluster.nodes().contains(key) {
             return;
@@ -107,7 +107,7 @@ impl Scheduler {
         self.act(Action::Disconnect { session, why });
     }
 
-    /// The instances looked after that a STATS lists and that its node's ledger does not know as such; those that it does
+    /// The managed instances that a STATS lists and that its node's ledger does not know as such; those that it does
     /// not list although they were lost with the node are dealt with.
     pub(crate) fn take_note_of_strangers(
         &mut self,
@@ -149,7 +149,7 @@ impl Scheduler {
         strangers
     }
 
-    /// The instances looked after that have an entry on a node.
+    /// The managed instances that have an entry on a node.
     pub(crate) fn kept_on(&self, key: NodeKey) -> Vec<InstanceId> {
         let ledger = self.cluster.nodes().node(key).ledger();
         let entries = ledger.entries_from(0);
@@ -192,7 +192,7 @@ impl Scheduler {
         }
     }
 
-    /// A lost node is given up: whatever is looked after and was there waits for it no longer than is of use.
+    /// A lost node is given up: whatever is managed and was there waits for it no longer than is of use.
     pub(crate) fn kept_given_up(&mut self, key: NodeKey) {
         if self.instances.is_empty() {
             return;
@@ -220,7 +220,7 @@ impl Scheduler {
                 _ => self.unclaim(key, &instance),
             }
         }
-        // Nobody waits for a node that is not there any more.
+        // No one waits for a node that is not there any more.
         for instance in self.queue.waiting_for(key) {
             self.queue.remove(&instance);
         }
@@ -382,7 +382,7 @@ impl Scheduler {
                 self.seek(instance, &Cause::NodeBackWithout);
             }
             AfterLoss::Forget | AfterLoss::Delete => {
-                self.let_go(instance, &Cause::NodeBackWithout);
+                self.end_managing(instance, &Cause::NodeBackWithout);
             }
         }
     }
@@ -404,7 +404,7 @@ impl Scheduler {
                 let reason = StartFailureReason::LaunchFailure;
                 self.fail_kept(instance, reason, Some(node), why);
             }
-            AfterLoss::Forget | AfterLoss::Delete => self.let_go(instance, &Cause::NodeLost),
+            AfterLoss::Forget | AfterLoss::Delete => self.end_managing(instance, &Cause::NodeLost),
         }
     }
 
@@ -470,13 +470,13 @@ impl Scheduler {
 
     /// Counts a START's failure against its node, if it says something about that, and not about what was to run: what
     /// fails on one node after the other in the same way is at fault itself, and those nodes are not.
-    pub(crate) fn blame(
+    pub(crate) fn count_failure(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
         reason: &StartFailureReason,
     ) {
-        if !blames_node(reason) {
+        if !counts_against_node(reason) {
             return;
         }
         let now = self.now;
@@ -505,7 +505,7 @@ pub(crate) fn fence(lease: Duration) -> Duration {
 }
 
 /// Whether a StartFailure may say something about the node rather than about what was to run there.
-fn blames_node(reason: &StartFailureReason) -> bool {
+fn counts_against_node(reason: &StartFailureReason) -> bool {
     matches!(
         reason,
         StartFailureReason::LaunchFailure | StartFailureReason::NetworkFailure

@@ -29,7 +29,7 @@ use crate::workflow::endings::Heard;
 
 use self::target::pinned;
 
-/// How long a move may take until the instance has left its node, where nobody says: time enough to stop anything in an
+/// How long a move may take until the instance has left its node, where no one says: time enough to stop anything in an
 /// orderly way, or to ship some GiB of its state.
 pub(crate) const MOVE_TIME: Duration = Duration::from_secs(5 * 60);
 
@@ -296,12 +296,12 @@ impl Scheduler {
     ) -> Heard {
         self.release(from, instance);
         if how == Move::Claimed && !(goes_on && self.has_start(instance)) {
-            // By itself: nobody was told to end it yet.
+            // By itself: no one was told to end it yet.
             self.unclaim(to, instance);
             let cause = &Cause::EndedBeforeMove;
             let (errand, reason) = (self.errand_of(instance), CommandFailureReason::WrongState);
             self.tell_mover(errand, instance, from, reason, cause);
-            self.let_go(instance, &Cause::Ended);
+            self.end_managing(instance, &Cause::Ended);
             return Heard::Everybody;
         }
         self.note_demand(instance, self.errand_of(instance).demand);
@@ -324,7 +324,7 @@ impl Scheduler {
             self.turn(instance, Event::LeftForTarget, &Cause::LeftNode);
             self.after_commit(instance, Next::Give);
         } else {
-            // It is the target's to list it now; if it never does, the instance is started anew.
+            // It is the target's to list it now; if it never does, the instance is started again.
             let unconfirmed = Unconfirmed {
                 sender: start.unwrap_or(SessionId(0)),
                 ordinal: self.cluster.nodes().node(to).starts_sent(),

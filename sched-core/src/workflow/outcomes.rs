@@ -15,7 +15,7 @@ impl Scheduler {
     /// Tells a peer how its command ended; if it has left, all controllers that know the word.
     pub(crate) fn tell_outcome(&mut self, to: SessionId, message: Message) {
         let Some(session) = self.peers.get(to) else {
-            return self.tell_heirs(&message);
+            return self.tell_successors(&message);
         };
         if self.peers.is_master(to) {
             let master = Some(session.uuid());
@@ -25,7 +25,7 @@ impl Scheduler {
     }
 
     /// Tells all controllers of an outcome whose asker has left; where there is none, the next one to come.
-    fn tell_heirs(&mut self, message: &Message) {
+    fn tell_successors(&mut self, message: &Message) {
         if !self.peers.has_controllers() {
             self.peers.note_told(self.now, None, message);
         }

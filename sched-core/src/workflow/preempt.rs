@@ -1,12 +1,12 @@
 //! A START that fits nowhere takes the room of instances of strictly lower priority, if the policy allows it.
 //!
-//! The room is claimed for it in the same step, beside the claims of those that make way ([`Awaits::Victims`]), so that
+//! The room is claimed for it in the same step, beside the claims of those that leave ([`Awaits::Victims`]), so that
 //! no other START gets it. They are suspended where that is enough, and else stopped, to wait for room again; their launcher
-//! is told once it is on disk that they go on ([`Scheduler::make_way`]). Its START
+//! is told once it is on disk that they go on ([`Scheduler::leave`]). Its START
 //! leaves once all of them are out of the way and the choice is on disk. If one of them stays, it looks for another
 //! node; the others are resumed or placed again by themselves.
 //!
-//! Which of the instances on one node make way is chosen in `victims`; suspending and resuming is `suspend`'s.
+//! Which of the instances on one node leave is chosen in `victims`; suspending and resuming is `suspend`'s.
 
 mod victims;
 
@@ -41,7 +41,7 @@ pub(crate) const MAX_ENTRIES_LOOKED_AT: usize = 8192;
 /// Instances looked at on one node.
 pub(crate) const MAX_ENTRIES_PER_NODE: usize = 256;
 
-/// Waiting STARTs for which a node is looked at when more of what runs there could make way: the first in order.
+/// Waiting STARTs for which a node is looked at when more of what runs there could leave: the first in order.
 const PREEMPTORS_TRIED: usize = 4;
 
 /// Waiting STARTs of higher priority to which a node is offered before anything on it is preempted for another START.
@@ -51,10 +51,10 @@ const OFFERED_BEFORE: usize = 64;
 /// Nodes that may go to others in this way before a START gives up.
 const OFFERS_PER_START: usize = 4;
 
-/// How long a START waits for those that make way for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
+/// How long a START waits for those that leave for it. Each of them has [`COMMAND_TIME`], and is dealt with first.
 pub(crate) const VICTIMS_TIME: Duration = Duration::from_secs(COMMAND_TIME.as_secs() + 10);
 
-/// Instances that were stopped to make way and are looked a node for in one turn, once the queue has been served.
+/// Instances that were stopped to leave and are looked a node for in one turn, once the queue has been served.
 const SOUGHT_PER_TURN: usize = 64;
 
 impl Scheduler {
@@ -115,7 +115,7 @@ impl Scheduler {
         self.evict(instance, key, plan)
     }
 
-    /// The node on which it costs least that others make way, and who that is; of several the first.
+    /// The node on which it costs least that others leave, and who that is; of several the first.
     fn cheapest_plan(
         &self,
         nodes: &[NodeKey],
@@ -172,7 +172,7 @@ impl Scheduler {
         lack
     }
 
-    /// The instances on a node that may have to make way for one of this priority.
+    /// The instances on a node that may have to leave for one of this priority.
     fn victims_on(&self, key: NodeKey, priority: u8, left: &mut usize) -> Vec<Victim> {
         let node = self.cluster.nodes().node(key);
         let entries = node.ledger().entries_from(0);
@@ -190,7 +190,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// What one gives by making way; `None` if it is not in a state in which it can. What somebody suspended stays
+    /// What one gives by leaving; `None` if it is not in a state in which it can. What somebody suspended stays
     /// where it is: placed again, it would run.
     fn as_victim(
         &self,
@@ -241,7 +241,7 @@ impl Scheduler {
         };
         self.turn(instance, event, &cause);
         self.count_placement(instance);
-        let cause = Cause::MakesWay(instance.clone());
+        let cause = Cause::LeavesFor(instance.clone());
         for (victim, way) in &plan.victims {
             match way {
                 Way::Suspend => {
@@ -255,14 +255,14 @@ impl Scheduler {
                     self.turn(victim, Event::Preempted { by, due }, &cause);
                 }
             }
-            self.after_commit(victim, Next::MakeWay);
+            self.after_commit(victim, Next::Preempt);
         }
         true
     }
 
     /// Suspends or stops a preempted instance, now that it is on disk that it is preempted: after a crash before, its end
     /// would be taken for its own. If no START waits for its room any more, it stays.
-    pub(crate) fn make_way(&mut self, victim: &InstanceId) {
+    pub(crate) fn begin_preempting(&mut self, victim: &InstanceId) {
         let (key, by) = match self.state_of(victim) {
             Some(State::Stopping {
                 node,
@@ -290,13 +290,13 @@ impl Scheduler {
         }
     }
 
-    /// An instance that had to make way for another has been suspended, or stopped and is on no node.
+    /// An instance that had to leave for another has been suspended, or stopped and is on no node.
     pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
         if self
             .state_of(victim)
             .is_some_and(|state| !state.is_suspended())
         {
-            self.wait_again(victim, &Cause::MadeWay(by.clone()));
+            self.wait_again(victim, &Cause::LeftFor(by.clone()));
         }
         self.note_out_of_the_way(victim);
     }
@@ -315,16 +315,16 @@ impl Scheduler {
                 self.wait_or_fail(victim, &query, cause);
                 self.queue.seek(self.rank_of_query(&query), victim.clone());
             }
-            None => self.let_go(victim, &Cause::StartUnknown),
+            None => self.end_managing(victim, &Cause::StartUnknown),
         }
     }
 
-    /// Looks for nodes for those that were stopped to make way, now that the queue has been served; whether there was
+    /// Looks for nodes for those that were stopped to leave, now that the queue has been served; whether there was
     /// anything to do.
     pub(crate) fn seek_for_evicted(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SOUGHT_PER_TURN {
-            if self.queue.has_woken() {
+            if self.queue.has_awake() {
                 return any;
             }
             let Some(instance) = self.queue.next_seeking() else {
@@ -347,7 +347,7 @@ impl Scheduler {
         any
     }
 
-    /// An instance is in nobody's way any more: who waited for that may have its room now.
+    /// An instance is in no one's way any more: who waited for that may have its room now.
     pub(crate) fn note_out_of_the_way(&mut self, victim: &InstanceId) {
         let Some(preemptor) = self.queue.take_preemptor_of(victim) else {
             return;
@@ -371,7 +371,7 @@ impl Scheduler {
         }
     }
 
-    /// An instance that was to make way for another does not.
+    /// An instance that was to leave for another does not.
     pub(crate) fn victim_stays(&mut self, preemptor: &InstanceId, victim: &InstanceId) {
         self.queue.spare(victim.clone(), self.now);
         let is_awaited = self.queue.preemptor_of(victim) == Some(preemptor);
@@ -396,7 +396,7 @@ impl Scheduler {
         }
     }
 
-    /// Those that were to make way for an instance have not in time.
+    /// Those that were to leave for an instance have not in time.
     pub(crate) fn victims_are_late(&mut self, key: NodeKey, instance: &InstanceId) {
         if let Some(State::Placing(Placing {
             pending_on: Awaits::Victims(set, _),
@@ -415,7 +415,7 @@ impl Scheduler {
         self.release_and_seek(key, instance, cause);
     }
 
-    /// More of what runs on a node could make way now: who waits may take its room.
+    /// More of what runs on a node could leave now: who waits may take its room.
     pub(crate) fn wake_for_preemption(&mut self, key: NodeKey) {
         if self.placement.policy().preempts() {
             self.wake(key);

@@ -180,7 +180,7 @@ impl Scheduler {
             return;
         }
         let Some(query) = self.query_of(instance) else {
-            return self.let_go(instance, &Cause::StartUnreadable);
+            return self.end_managing(instance, &Cause::StartUnreadable);
         };
         if self.enqueue(instance, &query).is_err() {
             let why = Explanation::of(Refusal::QueueFull(self.queue.len()).into());
@@ -202,7 +202,7 @@ impl Scheduler {
         });
         let mut waits_until = record.deadline_ms.map(|at| self.instant_of(at));
         if waits && !record.has_run && waits_until.is_none() {
-            // Nobody was told that it waits: it has as long as nodes have to come back.
+            // No one was told that it waits: it has as long as nodes have to come back.
             waits_until = Some(self.now + self.config.settle_time);
         }
         let terms = Terms {
@@ -249,7 +249,7 @@ impl Scheduler {
             node,
             until: self.now + time,
             then,
-            // Nobody knows how far it was.
+            // No one knows how far it was.
             bound_for: record.target.filter(|_| record.life == Life::Migrating),
             late: late_of(record),
             way: Way {
@@ -289,7 +289,7 @@ impl Scheduler {
 
 fn placed(start: RestoredStart) -> PlacedStart {
     PlacedStart {
-        // Whoever sent it is connected anew, if at all: all controllers are told.
+        // Its sender has a new connection, if any: all controllers are told.
         sender: SessionId(0),
         request: start.request,
         parcel: start.parcel,
@@ -348,7 +348,7 @@ fn life(state: &State) -> Life {
     match state {
         State::Seeking { .. } | State::Waiting { .. } => Life::Waiting,
         State::Placing(placing) => match placing.pending_on {
-            // Nobody was told: it is still to be placed.
+            // No one was told: it is still to be placed.
             Awaits::Victims(..) => Life::Waiting,
             Awaits::Commit | Awaits::Node { .. } => Life::Placing,
         },
@@ -360,7 +360,7 @@ fn life(state: &State) -> Life {
         State::Resuming { .. } => Life::Resuming,
         State::Stopping { .. } => Life::Stopping,
         State::Migrating { .. } => Life::Migrating,
-        // Nobody knows whether its START has arrived where it is to go alone.
+        // No one knows whether its START has arrived where it is to go alone.
         State::Lost { way, .. } if way.pinned.is_some() => Life::Placing,
         // It may have come to where it was to move.
         State::Lost {

@@ -223,7 +223,7 @@ impl Scheduler {
         match heard {
             Heard::Everybody => {}
             Heard::Originals => return self.pause_told(id, parcel, instance),
-            Heard::Nobody => return,
+            Heard::NoOne => return,
         }
         self.answer(
             CommandName::Delete,
@@ -268,7 +268,7 @@ impl Scheduler {
         match &instance {
             Some(instance) if lives_on(reason) => self.confirm(key, instance),
             Some(instance) => {
-                self.blame(key, instance, reason);
+                self.count_failure(key, instance, reason);
                 self.ended(key, instance, Ended::Failed);
             }
             None => self.notice(Notice::UnmatchedFailure(
@@ -311,7 +311,7 @@ impl Scheduler {
         {
             let heard = self.ended(key, instance, Ended::NotThere);
             if heard != Heard::Everybody {
-                // Nobody but the scheduler had asked for it.
+                // No one but the scheduler had asked for it.
                 return;
             }
         } else if let Some(key) = self.peers.node_of(id)

@@ -1,5 +1,5 @@
 //! The rule against starvation at work: placements are counted, a node is kept for who is passed over too often, and
-//! nobody else is placed there. The rule itself is stated in `queue`.
+//! no one else is placed there. The rule itself is stated in `queue`.
 
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ impl Scheduler {
         Rank::newest(priority.unwrap_or(DEFAULT_PRIORITY))
     }
 
-    /// Puts instances that may all be placed again in the order in which they are to be; those that are not looked after
+    /// Puts instances that may all be placed again in the order in which they are to be; those that are not managed
     /// come last.
     pub(crate) fn put_in_order<T>(&self, of: &mut [T], instance: impl Fn(&T) -> &InstanceId) {
         if of.len() < 2 {
@@ -68,7 +68,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// Whether a node is not kept for others than an instance that is looked after.
+    /// Whether a node is not kept for others than an instance that is managed.
     pub(crate) fn is_open_to(&self, pool: Pool, key: NodeKey, instance: &InstanceId) -> bool {
         let Some(kept) = self.instances.get(instance) else {
             return true;

@@ -85,7 +85,7 @@ impl Scheduler {
     }
 
     /// Whether nodes that may have members of a START's group are still coming back after a restart: before they have,
-    /// nobody can say where its members are.
+    /// no one can say where its members are.
     pub(crate) fn waits_for_members(&self, request: &StartRequest) -> bool {
         let group = request
             .scheduling
@@ -192,7 +192,7 @@ impl Scheduler {
         });
     }
 
-    /// Fails every START that waits: the scheduler leaves, and nobody else knows of them.
+    /// Fails every START that waits: the scheduler leaves, and no one else knows of them.
     pub(crate) fn fail_waiting(&mut self) {
         self.journal.leave();
         self.recovery.close();

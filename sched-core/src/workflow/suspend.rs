@@ -1,10 +1,10 @@
-//! Instances are suspended and resumed: by command, and to make way for others.
+//! Instances are suspended and resumed: by command, and to leave for others.
 //!
 //! A suspended instance keeps its memory, disk and custom resources; its vcpus are free for others. What somebody had
-//! suspended by command stays so until somebody resumes it. What had to make way waits in the queue for vcpus on its
+//! suspended by command stays so until somebody resumes it. What had to leave waits in the queue for vcpus on its
 //! node, and is resumed by itself, but never while a START of higher priority waits that the node could run.
 //!
-//! Who makes way for whom is `preempt`'s business.
+//! Who leaves for whom is `preempt`'s business.
 
 mod outcome;
 
@@ -31,12 +31,12 @@ use sched_model::{
     Suspend,
 };
 
-/// How long an instance that had to make way waits for vcpus on its node before it is stopped there and placed on
+/// How long an instance that had to leave waits for vcpus on its node before it is stopped there and placed on
 /// another (as a cold move: what it has done is lost), if it may be moved and another has room. Resuming costs nothing, moving all its work; a minute is what most
 /// short bursts of urgent work take.
 pub(crate) const RESUME_ELSEWHERE_AFTER: Duration = Duration::from_secs(60);
 
-/// How long after a launcher could not resume an instance that had to make way it is asked again.
+/// How long after a launcher could not resume an instance that had to leave it is asked again.
 pub(crate) const RESUME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 impl Scheduler {
@@ -91,7 +91,7 @@ impl Scheduler {
         }
     }
 
-    /// The node that has the instance a command is about, whichever the command names; the instance is looked after from
+    /// The node that has the instance a command is about, whichever the command names; the instance is managed from
     /// now on. `None` if there is none that could carry it out, and who asked has been told.
     fn commanded(
         &mut self,
@@ -391,7 +391,7 @@ impl Scheduler {
         }
     }
 
-    /// Resumes an instance that had to make way, on the node where it is, if nobody of higher priority waits for that
+    /// Resumes an instance that had to leave, on the node where it is, if no one of higher priority waits for that
     /// room; whether it did.
     pub(crate) fn resume_evicted(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
         let Some(State::Suspended { node, by, .. }) = self.state_of(instance) else {
@@ -440,7 +440,7 @@ impl Scheduler {
 
     /// Somebody has left the queue: whom it kept from being resumed may be now.
     pub(crate) fn outranks_no_more(&mut self) {
-        /// Nodes woken at once; the others have their turn when the next one leaves, or when the suspended ones are
+        /// Nodes called at once; the others have their turn when the next one leaves, or when the suspended ones are
         /// looked at again.
         const WOKEN_AT_ONCE: usize = 16;
         for _ in 0..WOKEN_AT_ONCE {
@@ -453,7 +453,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks again at one that had to make way and is suspended since, or that ran once and waits because no node could
+    /// Looks again at one that had to leave and is suspended since, or that ran once and waits because no node could
     /// start it again.
     pub(crate) fn look_again(&mut self, instance: &InstanceId) {
         match self.state_of(instance) {
@@ -501,7 +501,7 @@ impl Scheduler {
         }
     }
 
-    /// The state of an instance that is looked after.
+    /// The state of an instance that is managed.
     pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<State> {
         Some(self.instances.get(instance)?.state().clone())
     }

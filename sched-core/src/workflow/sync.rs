@@ -16,7 +16,7 @@
 //! - Outcomes follow the last page.
 //!
 //! A controller that is first, and so master without having been backup, is told the same if there is something to tell: any
-//! instance, or an outcome that nobody heard. It is what it needs after a restart of either side. A master's newer connection
+//! instance, or an outcome that no one heard. It is what it needs after a restart of either side. A master's newer connection
 //! takes the place of the older one, with what that was not sent: it is told only if the older one was still being told.
 //! Original controllers know no snapshots.
 

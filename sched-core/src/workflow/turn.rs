@@ -1,4 +1,4 @@
-//! Every event of an instance that is looked after goes through [`Scheduler::turn`]: the table of instances says what comes
+//! Every event of an instance that is managed goes through [`Scheduler::turn`]: the table of instances says what comes
 //! of it, which is remembered and told to those who follow it. What the lifecycle does not have is refused and logged.
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ impl Scheduler {
         }
     }
 
-    /// Something happens to an instance, and nobody is told; what follows from it, if it may.
+    /// Something happens to an instance, and no one is told; what follows from it, if it may.
     pub(crate) fn on(&mut self, instance: &InstanceId, event: Event) -> Option<Effects> {
         match self.instances.on(instance, event) {
             Ok(effects) => effects,
@@ -87,8 +87,8 @@ impl Scheduler {
         self.tell_state(instance, LifeState::Waiting, None, &why);
     }
 
-    /// No longer looks after an instance: it is on no node any more, or needs it no longer.
-    pub(crate) fn let_go(&mut self, instance: &InstanceId, cause: &Cause) {
+    /// No longer manages an instance: it is on no node any more, or needs it no longer.
+    pub(crate) fn end_managing(&mut self, instance: &InstanceId, cause: &Cause) {
         if !self.instances.contains(instance) {
             return;
         }

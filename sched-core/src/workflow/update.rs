@@ -108,7 +108,7 @@ impl Scheduler {
             let is_in = self.queue.push(waiter).is_ok();
             debug_assert!(is_in);
             if let Place::Only(node) = place {
-                // Those that it had to let go first may stand behind it now.
+                // Those that had to come before it may stand behind it now.
                 self.wake(node);
             }
             // The reservation for it has ended, and those that it came before may come before it now.

@@ -1,6 +1,6 @@
 //! The waiting queue at work: who is let wait, what is said of it, and who is served when a node has room again.
 //!
-//! A node is woken when what it offers has grown, and at the end of that turn the queue is asked who may use it: nobody
+//! A node is awake when what it offers has grown, and at the end of that turn the queue is asked who may use it: no one
 //! looks through the queue. What waits and in which order is `queue`'s; here is what becomes of it.
 
 use std::time::Instant;
@@ -215,11 +215,11 @@ impl Scheduler {
         Some((start.sender, Explained::new(event, cause)))
     }
 
-    /// Gives woken nodes to those who wait for them; whether anything was done.
+    /// Gives awake nodes to those who wait for them; whether anything was done.
     pub(crate) fn serve_waiting(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SERVED_PER_TURN {
-            let Some((key, after)) = self.queue.next_woken() else {
+            let Some((key, after)) = self.queue.next_awake() else {
                 return any;
             };
             match self.serve(key, after) {
@@ -228,7 +228,7 @@ impl Scheduler {
                     self.queue.ask_later(key, Begin::AtHead);
                     any = true;
                 }
-                Served::Nobody => {}
+                Served::NoOne => {}
                 // Its turn comes again behind the others.
                 Served::More(after) => self.queue.ask_later(key, after),
             }
@@ -238,7 +238,7 @@ impl Scheduler {
 
     /// Serves those that wait, if one of them stands before a START that is about to be placed and is in no queue.
     pub(crate) fn serve_before(&mut self, request: &StartRequest) {
-        if !self.queue.has_woken() {
+        if !self.queue.has_awake() {
             return;
         }
         let rank = self.rank_of(request);
@@ -251,7 +251,7 @@ impl Scheduler {
     /// Gives a node's room to the first who waits for it and fits.
     fn serve(&mut self, key: NodeKey, begin: Begin) -> Served {
         if !self.cluster.nodes().contains(key) {
-            return Served::Nobody;
+            return Served::NoOne;
         }
         for pool in Pool::ALL {
             let has_slot = self.cluster.nodes().node(key).slots()[pool as usize].is_some();
@@ -259,14 +259,14 @@ impl Scheduler {
                 continue;
             }
             match self.serve_in(pool, key, begin) {
-                Served::Nobody => {}
+                Served::NoOne => {}
                 other => return other,
             }
         }
         if self.preempt_for_waiting(key) {
             return Served::One;
         }
-        Served::Nobody
+        Served::NoOne
     }
 
     /// Whether a node's room may go to those that wait: also where the tables do not offer it, as for new STARTs.
@@ -285,12 +285,12 @@ impl Scheduler {
             let found = self.queue.candidate(pool, &room, begin, may);
             let instance = match found {
                 Found::First(instance) => instance,
-                Found::Nothing => return Served::Nobody,
+                Found::Nothing => return Served::NoOne,
                 Found::GaveUp(cursor) => return Served::More(Begin::GoOn(cursor)),
             };
             // Who stands behind the one for whom the node is kept has to wait for that.
             if !self.is_open_to(pool, key, &instance) {
-                return Served::Nobody;
+                return Served::NoOne;
             }
             if self.serve_instance(&instance, key) {
                 return Served::One;
@@ -394,8 +394,8 @@ impl Scheduler {
 enum Served {
     /// Somebody was given it.
     One,
-    /// Nobody waits for what it has.
-    Nobody,
+    /// No one waits for what it has.
+    NoOne,
     /// It was not found out: to be gone on with behind this place.
     More(Begin),
 }

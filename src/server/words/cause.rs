@@ -15,8 +15,8 @@ impl fmt::Display for Why<'_> {
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
-            Cause::MadeWay(preemptor) => return write!(f, "made way for {preemptor}"),
-            Cause::MakesWay(preemptor) => return write!(f, "makes way for {preemptor}"),
+            Cause::LeftFor(preemptor) => return write!(f, "made way for {preemptor}"),
+            Cause::LeavesFor(preemptor) => return write!(f, "makes way for {preemptor}"),
             Cause::VictimLeaves(victim) => return write!(f, "{victim} makes way for it"),
             Cause::VictimsLeave(count) => return write!(f, "{count} instances make way for it"),
             Cause::VictimsToLeave(1) => "one instance to make way for it",

@@ -39,7 +39,7 @@ fn a_node_with_a_fault_is_given_nothing_until_it_has_none() {
 }
 
 #[test]
-fn nothing_makes_way_on_a_node_that_takes_no_work_even_then() {
+fn nothing_leaves_on_a_node_that_takes_no_work_even_then() {
     for (fault, is_placed) in [(None, true), (Some(FAULT), false)] {
         let (mut world, controller) = World::with_preemption().with_controller();
         let node = world.silent_node(1);

@@ -17,7 +17,7 @@ fn a_node_that_calls_itself_full_is_made_room_on() {
 }
 
 #[test]
-fn who_waits_has_room_made_on_a_full_node_as_soon_as_somebody_there_can_make_way() {
+fn who_waits_has_room_made_on_a_full_node_as_soon_as_somebody_there_can_leave() {
     let mut world = World::with_preemption();
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
     world.start_as(controller, cpus("low", 4, 10));

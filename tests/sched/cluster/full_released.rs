@@ -137,7 +137,7 @@ fn other_failures_and_those_of_ready_nodes_reach_the_sender_as_ever() {
 }
 
 #[test]
-fn a_start_that_is_looked_after_is_tried_as_well_and_no_attempt_is_counted() {
+fn a_start_that_is_managed_is_tried_as_well_and_no_attempt_is_counted() {
     let (mut world, controller) = World::new().with_controller();
     let first = full(&mut world, controller, 1, 100);
     let second = full(&mut world, controller, 2, 100);

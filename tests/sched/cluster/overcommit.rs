@@ -348,7 +348,7 @@ impl Simulation {
         }
     }
 
-    /// Nobody was asked for more than they have, and nothing runs twice. An original launcher is taken at its word when it
+    /// No one was asked for more than they have, and nothing runs twice. An original launcher is taken at its word when it
     /// says that an instance has ended, as the recorded streams want it: which of several STARTs it means cannot be told,
     /// so one that is still on its way to it may start the instance there while it runs elsewhere.
     fn check(&self) {
@@ -550,7 +550,7 @@ fn node(
                 .collect(),
             resources: vec![(GPU.into(), gpus)],
             shares: whole.map(|whole| node_uuid(whole as u64)),
-            // Of a whole the next two are the parts; others may say so, and nobody takes them up on it.
+            // Of a whole the next two are the parts; others may say so, and no one takes them up on it.
             shared_by: [at + 1, at + 2].map(|at| node_uuid(at as u64)).into(),
             ..NodeExtras::default()
         });

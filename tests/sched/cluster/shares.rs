@@ -229,7 +229,7 @@ fn a_part_that_no_longer_shares_is_on_its_own() {
 }
 
 #[test]
-fn a_part_of_a_part_shares_with_nobody() {
+fn a_part_of_a_part_shares_with_no_one() {
     let (mut world, controller) = World::new().with_controller();
     connect(&mut world, WHOLE);
     connect(&mut world, PARTS[0]);

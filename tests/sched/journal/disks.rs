@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// Lower priorities make way.
+/// Lower priorities leave.
 fn preempting() -> Rules {
     let policy = PolicyRules {
         preemption: true,
@@ -360,7 +360,7 @@ fn nothing_is_stopped_for_what_waited_before() {
     let (mut world, controller, node) = ruled(100, 0, preempting());
     let start = request("taken", 100).waiting(0).priority(20);
     assert_eq!(world.place_as(controller, start), Some(node));
-    // While it is on its way it cannot make way.
+    // While it is on its way it cannot leave.
     world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     assert_eq!(world.queued(controller).len(), 1);
     world.look_away();
@@ -384,7 +384,7 @@ fn nothing_is_stopped_before_it_is_on_disk_that_it_goes_on() {
 }
 
 #[test]
-fn who_was_told_to_make_way_before_a_crash_is_placed_again_after_it() {
+fn who_was_told_to_leave_before_a_crash_is_placed_again_after_it() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.start_as(controller, request("urgent", 100).waiting(600).priority(90));
     assert_eq!(world.told(node).len(), 1, "it is told to stop");
@@ -415,7 +415,7 @@ fn nothing_is_stopped_for_what_could_not_be_recorded() {
 }
 
 #[test]
-fn what_was_to_make_way_and_was_not_told_ends_by_itself() {
+fn what_was_to_leave_and_was_not_told_ends_by_itself() {
     let (mut world, controller, node) = ruled(100, 100, preempting());
     world.store.be_slow();
     world.start_as(controller, request("urgent", 100).waiting(600).priority(90));

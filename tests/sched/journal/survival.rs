@@ -392,7 +392,7 @@ fn a_lease_that_has_grown_is_on_disk_before_it_is_extended() {
 }
 
 #[test]
-fn an_extended_lease_that_was_not_told_is_not_told_to_a_launcher_that_was_started_anew() {
+fn an_extended_lease_that_was_not_told_is_not_told_to_a_launcher_that_was_started_again() {
     let mut world = World::new();
     let node = leased(&mut world, 1, 100);
     leased_stats(&mut world, node, &[]);

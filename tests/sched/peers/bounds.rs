@@ -1,5 +1,5 @@
 //! What one peer can make the core hold: texts, names, numbers and lists that others choose are cut or refused at a
-//! limit, and are given back once nobody uses them.
+//! limit, and are given back once no one uses them.
 
 use ciao_scheduler::server::sim_support;
 use proto_frames::Kind;
@@ -112,7 +112,7 @@ pub(crate) fn names_of(prefix: &str) -> NodeExtras {
 }
 
 #[test]
-pub(crate) fn names_of_resources_that_nobody_has_any_more_make_room_for_others() {
+pub(crate) fn names_of_resources_that_no_one_has_any_more_make_room_for_others() {
     let (mut world, controller, restless) = World::new().with_node(1000);
     for round in 0..2 * MAX_RESOURCE_NAMES / MAX_RESOURCES_PER_NODE {
         world.ready_with(restless, names_of(&format!("made-up-{round}")));
@@ -203,7 +203,7 @@ fn a_launcher_cannot_take_the_room_of_a_node_that_does_not_say_so() {
 #[test]
 fn an_instance_cannot_come_to_ask_for_more_resources_than_one_start_may() {
     let (mut world, controller) = World::new().with_controller();
-    // Nobody has room: it waits.
+    // No one has room: it waits.
     let scheduling = Scheduling {
         queue: Some(Span::from_ms(600_000)),
         ..Scheduling::default()

@@ -84,7 +84,7 @@ fn a_concentrators_agent_is_no_node() {
 }
 
 #[test]
-fn a_newer_connection_takes_the_nodes_place_and_nobody_notices() {
+fn a_newer_connection_takes_the_nodes_place_and_no_one_notices() {
     let (mut world, controller, [old, other]) = World::new().with_nodes([100, 100]);
     assert_eq!(world.place(controller, "a", 1), Some(old));
     world.look_away();

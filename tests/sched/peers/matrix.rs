@@ -53,7 +53,7 @@ enum Treatment {
     InPart,
     /// It is for the scheduler, which does what it says, or has a word for why not.
     Taken,
-    /// There is nobody to carry it to: the sender is told.
+    /// There is no one to carry it to: the sender is told.
     Answered,
     /// It is counted, logged once and goes no further.
     Dropped,
@@ -432,7 +432,7 @@ fn the_core_treats_every_frame_as_the_matrix_says() {
 }
 
 #[test]
-fn what_only_the_scheduler_says_is_taken_from_nobody() {
+fn what_only_the_scheduler_says_is_taken_from_no_one() {
     let own = [
         Kind::CONNECTED,
         Kind::NODE_CONNECTED,

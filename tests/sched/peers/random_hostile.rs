@@ -155,7 +155,7 @@ impl Run {
         self.liars[at] = self.world.silent_node(HONEST + 1 + at as u64);
     }
 
-    /// Time passes; the scheduler must not ask to be woken over and over without getting on.
+    /// Time passes; the scheduler must not ask to be ticked over and over without getting on.
     fn pass_time(&mut self) {
         let step = Duration::from_secs(self.chance.u64(..40));
         let before = self.world.ticks();
@@ -194,7 +194,7 @@ impl Run {
         self.world.say(liar, report);
     }
 
-    /// Lists what others have, and much that nobody has.
+    /// Lists what others have, and much that no one has.
     fn flood(&mut self, liar: SessionId) {
         let mut listed: Vec<InstanceReport> = Vec::new();
         for _ in 0..self.chance.usize(..30) {
@@ -217,7 +217,7 @@ impl Run {
                 ..running(&name, 0)
             });
         }
-        // What honest nodes have not listed yet, and nobody has any more, is theirs that list it first: leave it out.
+        // What honest nodes have not listed yet, and no one has any more, is theirs that list it first: leave it out.
         listed.retain(|it| {
             let name = it.instance.to_string();
             name.starts_with("fake-") || self.has.contains_key(&name)

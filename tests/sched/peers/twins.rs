@@ -93,7 +93,7 @@ fn a_newcomer_is_let_in_once_the_first_is_gone() {
 }
 
 #[test]
-fn a_connection_that_has_not_said_which_process_it_is_of_disturbs_nobody() {
+fn a_connection_that_has_not_said_which_process_it_is_of_disturbs_no_one() {
     let mut world = World::new();
     for process in [1, 2] {
         connects(&mut world, process);

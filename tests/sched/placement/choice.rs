@@ -276,7 +276,7 @@ fn a_refusal_says_how_many_nodes_fail_for_what_and_whether_it_can_ever_fit() {
         "none of 3 compute nodes fits: 1 that have not reported yet; 1 short of memory (asks 200 MiB, most free 100 on host-2, \
          never: the largest has 100); 1 short of vcpus (asks 2, most free 1 on host-3, never: the largest has 1)"
     );
-    // Nobody knows yet what the third has.
+    // No one knows yet what the third has.
     world.start(controller, "b", 301);
     assert_eq!(
         detail(&mut world),

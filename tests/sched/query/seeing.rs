@@ -1,4 +1,4 @@
-//! What people see of instances that are looked after: where they are or why they are nowhere, the queue in its order, and
+//! What people see of instances that are managed: where they are or why they are nowhere, the queue in its order, and
 //! what became of each.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The rule against starvation at work: nobody who waits is passed over for ever, and a node that is kept for one does
+//! The rule against starvation at work: no one who waits is passed over for ever, and a node that is kept for one does
 //! not keep everybody else waiting for ever either.
 
 use std::time::Duration;

@@ -279,7 +279,7 @@ fn who_waits_for_what_no_node_tells_of_is_looked_at_now_and_then() {
 }
 
 #[test]
-fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_looked_after_for_a_while() {
+fn a_node_that_failed_often_is_the_last_choice_of_those_who_are_managed_for_a_while() {
     let (mut world, controller, bad) = World::new().with_node(1000);
     for name in ["x", "y", "z"] {
         assert_eq!(world.place(controller, name, 10), Some(bad));

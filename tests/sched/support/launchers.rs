@@ -138,7 +138,7 @@ impl Launcher {
         self.outbox.push_back(first);
     }
 
-    /// Reports. Of an original launcher nobody can tell which STARTs it had come to: a START that it leaves unread while
+    /// Reports. Of an original launcher no one can tell which STARTs it had come to: a START that it leaves unread while
     /// several of its reports arrive is given up as lost. So it comes to what it is told within two reports, and no more
     /// than one of them is on its way at a time.
     pub(crate) fn report(&mut self, available: Size) {

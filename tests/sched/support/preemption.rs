@@ -1,4 +1,4 @@
-//! Instances that make way for each other: STARTs with priorities, launchers that can suspend, and verbs for what is
+//! Instances that leave for each other: STARTs with priorities, launchers that can suspend, and verbs for what is
 //! said between them. The world they are said in is in `world`.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::world::{Size, World, config, id, report, running};
 /// A little more than what any single step of a launcher may take.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(61);
 
-/// Rules under which lower priorities make way.
+/// Rules under which lower priorities leave.
 pub(crate) fn preempting() -> Rules {
     Rules {
         policy: PolicyRules {
@@ -55,7 +55,7 @@ pub(crate) fn frozen(name: &str) -> InstanceReport {
 }
 
 impl World {
-    /// A world in which lower priorities make way.
+    /// A world in which lower priorities leave.
     pub(crate) fn with_preemption() -> Self {
         Self::ruled(config(), preempting())
     }

@@ -183,7 +183,7 @@ impl World {
         self
     }
 
-    /// A scheduler that has just been started anew, at the same time, and knows nobody.
+    /// A scheduler that has just been started again, at the same time, and knows no one.
     pub(crate) fn restart(&mut self, config: Config, rules: Rules) {
         let cluster = ClusterConfiguration {
             rules,

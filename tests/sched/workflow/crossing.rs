@@ -58,7 +58,7 @@ fn a_delete_reaches_an_instance_that_was_given_a_node_meanwhile() {
     world.stopped(node, "before");
     assert_eq!(world.orders(node), ["start it"]);
     world.stats(node, vec![running("it", 0)]);
-    // Whoever deletes it does not know yet where it is.
+    // The one who deletes it does not know yet where it is.
     world.delete_from_where_it_was(controller, "it", Uuid::from_u128(99));
     let delete = world.delete_read_by(node);
     assert_eq!(delete.workload_agent_uuid, world.uuid_of(node).to_string());
@@ -67,7 +67,7 @@ fn a_delete_reaches_an_instance_that_was_given_a_node_meanwhile() {
 }
 
 #[test]
-fn what_made_way_goes_on_although_its_node_says_so_only_after_it_was_lost() {
+fn what_left_goes_on_although_its_node_says_so_only_after_it_was_lost() {
     let mut world = World::with_preemption();
     let operator = world.operator(&[Topic::Instances]);
     let controller = world.controller();

@@ -116,7 +116,7 @@ fn defect_5_commands_for_a_node_that_is_not_there_are_answered() {
 }
 
 #[test]
-fn defect_7_nobody_sends_what_is_not_for_its_role() {
+fn defect_7_no_one_sends_what_is_not_for_its_role() {
     let (mut world, controller, node) = World::new().with_node(100);
     let cnci = world.join(Role::CNCIAGENT, Uuid::from_u128(5), Dialect::Native);
     let server = world.join(Role::SERVER, Uuid::from_u128(6), Dialect::Original);

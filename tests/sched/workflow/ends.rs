@@ -212,7 +212,7 @@ fn launchers_that_number_nothing_are_told_nothing() {
 #[test]
 fn an_old_end_does_not_end_what_runs_again_on_its_node() {
     let (mut world, controller, node) = with_running("a");
-    // It has ended, and its launcher could not say so; the START that came again has begun it anew.
+    // It has ended, and its launcher could not say so; the START that came again has begun it again.
     world.cut(node);
     let node = world.node_with(1, 1000);
     world.start(controller, "a", 10);

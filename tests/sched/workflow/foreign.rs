@@ -1,4 +1,4 @@
-//! What a node says of an instance that is placed on another node counts for nothing: nobody hears of it, and the instance
+//! What a node says of an instance that is placed on another node counts for nothing: no one hears of it, and the instance
 //! goes on as before. Who may speak of an instance that moves, waits or is lost stands in one place of the core
 //! (`entitlement`); here each line of it is a sentence.
 
@@ -162,7 +162,7 @@ impl Scene {
 }
 
 #[test]
-fn nobody_ends_a_plain_instance_of_another_node() {
+fn no_one_ends_a_plain_instance_of_another_node() {
     let mut scene = Scene::new();
     let (honest, native, original) = (scene.honest, scene.native, scene.original);
     assert_eq!(scene.world.place(native, "a", 600), Some(honest));
@@ -191,7 +191,7 @@ fn nobody_ends_a_plain_instance_of_another_node() {
 }
 
 #[test]
-fn nobody_ends_a_managed_instance_of_another_node() {
+fn no_one_ends_a_managed_instance_of_another_node() {
     for with_state in [false, true] {
         let world = if with_state {
             World::with(durable())
@@ -264,7 +264,7 @@ fn a_stats_without_rows_of_others_is_carried_on_as_it_came() {
 }
 
 #[test]
-fn what_nobody_knows_is_told_as_ever() {
+fn what_no_one_knows_is_told_as_ever() {
     let mut scene = Scene::new();
     let (liar, native, original) = (scene.liar, scene.native, scene.original);
     scene.world.gone(liar, Kind::INSTANCE_DELETED, "unknown");
@@ -274,7 +274,7 @@ fn what_nobody_knows_is_told_as_ever() {
     for controller in [native, original] {
         assert_eq!(scene.world.told(controller).len(), 2);
     }
-    // Also once the scheduler has been started anew without a memory: the first to list an instance has it.
+    // Also once the scheduler has been started again without a memory: the first to list an instance has it.
     scene.world.place(native, "a", 100);
     scene
         .world
@@ -526,7 +526,7 @@ fn the_answer_to_a_command_is_told_whoever_has_the_instance() {
         assert!(matches!(scene.world.told_once(peer), Message::Forward(_)));
     }
     assert_eq!(scene.foreign(), 0);
-    // Once: nobody has asked again. And the one that has the instance has it still.
+    // Once: no one has asked again. And the one that has the instance has it still.
     scene.world.gone(liar, Kind::INSTANCE_DELETED, "a");
     scene.world.nothing_else();
     assert_eq!(scene.foreign(), 1);

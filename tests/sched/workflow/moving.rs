@@ -89,7 +89,7 @@ fn a_move_to_where_the_instance_is_or_to_nowhere_is_refused() {
 }
 
 #[test]
-fn what_nobody_knows_how_to_start_again_is_not_stopped() {
+fn what_no_one_knows_how_to_start_again_is_not_stopped() {
     let (mut world, controller, source) = World::new().with_node(1000);
     world.start(controller, "plain", 100);
     world.list(source, &["plain", "stranger"]);
@@ -124,7 +124,7 @@ fn launchers_that_can_ship_instances_are_asked_to_and_need_no_start() {
     world.list(target, &["plain"]);
     assert_eq!(world.turns(controller, "plain"), [LifeState::Running]);
     world.has_stopped(source, "plain");
-    // What it says of its own copy is nobody's news.
+    // What it says of its own copy is no one's news.
     assert!(world.told(controller).is_empty());
     assert!(world.told(other).is_empty());
     world.list(target, &["plain"]);
@@ -326,7 +326,7 @@ fn the_holder_is_told_once_the_claim_is_on_disk_and_so_is_the_target() {
 }
 
 #[test]
-fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_nobody_has_it() {
+fn what_was_being_moved_when_the_scheduler_crashed_is_started_where_no_one_has_it() {
     for has_stopped in [true, false] {
         let (mut world, controller, source) = World::with(durable()).with_node(1000);
         world.run_movable(controller, source, request("a", 600).movable(), &["a"]);
@@ -511,7 +511,7 @@ fn what_waits_for_one_node_alone_does_so_also_after_a_crash_on_its_way_there() {
     world.look_away();
     world.has_stopped(second, &format!("on {}", second.0));
     assert_eq!(world.placements(), [("a".to_owned(), second)]);
-    // Whether its START has arrived nobody knows; it has not.
+    // Whether its START has arrived no one knows; it has not.
     crash(&mut world, 2);
     world.controller();
     let first = world.node_with(1, 1000);

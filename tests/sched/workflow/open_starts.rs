@@ -204,7 +204,7 @@ fn what_was_suspended_and_is_started_anew_where_it_was_cut_off_is_found_suspende
     world.listed(node, 1, &["x"]);
     world.start_as(controller, request("x", 50).restarting());
     world.ask_suspend(controller, "x");
-    // The node had ended it before both, started it anew, and suspended that.
+    // The node had ended it before both, started it again, and suspended that.
     world.cut_off(node, "x");
     world.stats_seen(node, Some(2), vec![frozen("x")]);
     world.look_away();

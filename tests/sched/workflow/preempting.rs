@@ -1,4 +1,4 @@
-//! STARTs that fit nowhere take the room of lower priorities: who makes way, how, and what becomes of whom.
+//! STARTs that fit nowhere take the room of lower priorities: who leaves, how, and what becomes of whom.
 
 use proto_frames::Kind;
 use proto_frames::payload::StartFailureReason;
@@ -11,7 +11,7 @@ use crate::support::words::resources;
 use crate::support::world::{World, running};
 
 #[test]
-fn without_the_policy_nobody_makes_way() {
+fn without_the_policy_no_one_leaves() {
     let (mut world, controller, _) = World::new().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     assert_eq!(
@@ -108,7 +108,7 @@ fn stats_confirm_as_well_as_events_do() {
 }
 
 #[test]
-fn an_equal_priority_does_not_make_way() {
+fn an_equal_priority_does_not_leave() {
     let (mut world, controller, node) = World::with_preemption().with_running([cpus("one", 4, 50)]);
     world.start_as(controller, cpus("two", 4, 50));
     assert_eq!(world.failures(controller).len(), 1);
@@ -128,7 +128,7 @@ fn what_says_no_priority_has_fifty() {
 }
 
 #[test]
-fn what_was_started_before_the_policy_and_is_not_looked_after_does_not_make_way() {
+fn what_was_started_before_the_policy_and_is_not_managed_does_not_leave() {
     let (mut world, controller, node) = World::new().with_node(1000);
     world.start(controller, "plain", 1000);
     world.stats(node, vec![running("plain", 0)]);
@@ -189,7 +189,7 @@ fn a_launcher_that_cannot_suspend_is_told_to_stop_and_original_controllers_hear_
 }
 
 #[test]
-fn the_room_that_is_made_is_nobody_elses() {
+fn the_room_that_is_made_is_no_one_elses() {
     let (mut world, controller, node) =
         World::with_preemption().with_running([sized("low", 1000, 10)]);
     world.start_as(controller, sized("high", 600, 90));
@@ -202,7 +202,7 @@ fn the_room_that_is_made_is_nobody_elses() {
 }
 
 #[test]
-fn the_node_where_the_highest_priority_that_makes_way_is_lowest_is_taken() {
+fn the_node_where_the_highest_priority_that_leaves_is_lowest_is_taken() {
     let (mut world, controller) = World::with_preemption().with_controller();
     let one = world.able(1, 1000, 4);
     world.run_on(controller, one, vec![cpus("middle", 4, 40)]);
@@ -238,7 +238,7 @@ fn the_least_work_is_lost() {
 }
 
 #[test]
-fn nobody_makes_way_for_nothing() {
+fn no_one_leaves_for_nothing() {
     let mut world = World::with_preemption();
     let (controller, node) = (world.controller(), world.able(1, 1000, 10));
     let starts = vec![cpus("a", 3, 20), cpus("b", 4, 20), cpus("c", 3, 20)];
@@ -349,7 +349,7 @@ fn an_evicted_instance_never_resumes_before_a_waiting_higher_one() {
 }
 
 #[test]
-fn once_nobody_higher_waits_any_more_an_evicted_one_is_resumed() {
+fn once_no_one_higher_waits_any_more_an_evicted_one_is_resumed() {
     let (mut world, controller, node) = beside_steady();
     world.stopped(node, "high");
     world.look_away();
@@ -384,7 +384,7 @@ fn a_victim_that_is_deleted_or_ends_is_out_of_the_way() {
 }
 
 #[test]
-fn when_the_preemptor_is_deleted_those_that_made_way_for_it_are_resumed() {
+fn when_the_preemptor_is_deleted_those_that_left_for_it_are_resumed() {
     let (mut world, controller, node) =
         World::with_preemption().with_running([cpus("a", 2, 10), cpus("b", 2, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
@@ -397,7 +397,7 @@ fn when_the_preemptor_is_deleted_those_that_made_way_for_it_are_resumed() {
 }
 
 #[test]
-fn when_one_refuses_to_make_way_the_others_are_resumed_and_the_preemptor_goes_elsewhere() {
+fn when_one_refuses_to_leave_the_others_are_resumed_and_the_preemptor_goes_elsewhere() {
     let (mut world, controller, node) =
         World::with_preemption().with_running([cpus("a", 2, 10), cpus("b", 2, 10)]);
     let other = world.able(2, 1000, 4);
@@ -413,7 +413,7 @@ fn when_one_refuses_to_make_way_the_others_are_resumed_and_the_preemptor_goes_el
 }
 
 #[test]
-fn a_preemptor_for_which_nobody_makes_way_fails_or_waits() {
+fn a_preemptor_for_which_no_one_leaves_fails_or_waits() {
     for (seconds, failures) in [(0, 1), (600, 0)] {
         let (mut world, controller, node) =
             World::with_preemption().with_running([cpus("low", 4, 10)]);
@@ -426,7 +426,7 @@ fn a_preemptor_for_which_nobody_makes_way_fails_or_waits() {
 }
 
 #[test]
-fn one_that_does_not_make_way_in_time_is_to_run_on() {
+fn one_that_does_not_leave_in_time_is_to_run_on() {
     let (mut world, controller, node) = World::with_preemption().with_running([cpus("low", 4, 10)]);
     world.start_as(controller, cpus("high", 4, 90));
     world.look_away();
@@ -465,11 +465,11 @@ fn a_preemptor_that_its_node_cannot_start_is_tried_on_another() {
 }
 
 #[test]
-fn one_that_waits_takes_the_room_of_a_lower_one_that_could_not_make_way_before() {
+fn one_that_waits_takes_the_room_of_a_lower_one_that_could_not_leave_before() {
     let mut world = World::with_preemption();
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
     world.start_as(controller, cpus("low", 4, 10));
-    // Nobody knows yet whether it runs.
+    // No one knows yet whether it runs.
     world.start_as(controller, cpus("high", 4, 90).waiting(600));
     assert_eq!(world.orders(node), ["start low"]);
     world.stats(node, vec![running("low", 0)]);

@@ -1,5 +1,5 @@
 //! Random STARTs of all priorities on nodes that are too small for them, with launchers that take their time, refuse, are
-//! cut off and come back: no node is ever given more than it has, no instance runs twice, and in the end nobody has been
+//! cut off and come back: no node is ever given more than it has, no instance runs twice, and in the end no one has been
 //! forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ struct Run {
 }
 
 #[test]
-fn whoever_makes_way_nobody_is_forgotten_and_no_node_has_too_much() {
+fn whichever_peer_leaves_no_one_is_forgotten_and_no_node_has_too_much() {
     run_histories::<Run>(&FOUND, 25, STEPS);
 }
 
@@ -179,7 +179,7 @@ impl Run {
         }
     }
 
-    /// An instance has come to another state. What was suspended to make way is not resumed while anything of higher
+    /// An instance has come to another state. What was suspended to leave is not resumed while anything of higher
     /// priority waits: every node could run everything, but what it could not start.
     fn lives(&mut self, name: String, state: LifeState) {
         if state == LifeState::Gone {

@@ -237,7 +237,7 @@ impl Run {
         format!("b{}", self.batches)
     }
 
-    /// Whether nothing runs twice if it is started: what has no lease may run on a lost host, and whoever starts it again
+    /// Whether nothing runs twice if it is started: what has no lease may run on a lost host, and who starts it again
     /// is to know that. What is plain is known to the scheduler only by what hosts list.
     fn may_start(&self, name: &str) -> bool {
         let mut having = self.hosts.iter().filter(|host| host.has.contains(name));
@@ -462,7 +462,7 @@ impl Run {
         }
         let has = self.hosts.iter().flat_map(|host| host.has.iter().cloned());
         let has: BTreeSet<String> = has.collect();
-        // What else there was may never have been on disk; nobody was told that it waits then.
+        // What else there was may never have been on disk; no one was told that it waits then.
         let store = &self.world.store;
         let is_left = |name: &String| store.is_up_to_date() && store.has(name);
         self.known

@@ -187,7 +187,7 @@ fn what_fits_does_not_wait_behind_what_does_not() {
 }
 
 #[test]
-fn nobody_is_operator_and_controller_at_once() {
+fn no_one_is_operator_and_controller_at_once() {
     let mut world = World::new();
     let role = Role::CONTROLLER | Role::OPERATOR;
     let hello = Hello {

@@ -26,7 +26,7 @@ fn an_instance_is_suspended_and_resumed_as_it_is_asked_for() {
 }
 
 #[test]
-fn a_plain_instance_is_looked_after_once_it_is_suspended() {
+fn a_plain_instance_is_managed_once_it_is_suspended() {
     let mut world = World::new();
     let operator = world.operator(&[Topic::Instances]);
     let (controller, node) = (world.controller(), world.able(1, 1000, 4));
@@ -257,7 +257,7 @@ fn a_resume_that_goes_on_over_a_newer_connection_keeps_its_vcpus() {
 }
 
 #[test]
-fn what_had_to_make_way_stays_suspended_once_somebody_asks_for_it() {
+fn what_had_to_leave_stays_suspended_once_somebody_asks_for_it() {
     let (mut world, controller, node) = World::preempted();
     world.ask_suspend(controller, "low");
     world.stopped(node, "high");

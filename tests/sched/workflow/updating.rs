@@ -292,7 +292,7 @@ fn a_priority_alone_changes_at_once_also_the_order_of_those_that_wait() {
 }
 
 #[test]
-fn an_update_that_says_nothing_or_is_about_nobody_is_refused() {
+fn an_update_that_says_nothing_or_is_about_no_one_is_refused() {
     let (mut world, controller, _) = one_node(Capabilities::UPDATE);
     let empty = Update {
         instance_uuid: "a".to_owned(),
@@ -451,7 +451,7 @@ fn an_instance_that_is_listed_as_suspended_is_not_changed_as_if_it_ran() {
     let node = world.silent_node(1);
     let capabilities = Capabilities::UPDATE.and(Capabilities::SUSPEND);
     world.ready_with(node, able(capabilities));
-    // Nobody here started it, and it is not managed yet.
+    // No one here started it, and it is not managed yet.
     world.stats(node, vec![frozen("a")]);
     world.look_away();
     world.update_as(

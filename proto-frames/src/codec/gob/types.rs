@@ -127,7 +127,7 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Takes in the descriptor of type `id`: all of `descriptor`. An id that was described before is described anew,
+    /// Takes in the descriptor of type `id`: all of `descriptor`. An id that was described before is described again,
     /// because an original peer that changes encoders under way may describe its types again.
     pub(super) fn describe(
         &mut self,

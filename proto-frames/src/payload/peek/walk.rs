@@ -134,7 +134,7 @@ struct Slot<'a> {
     shape: &'static Shape,
 }
 
-/// Name of what stands under keys that nobody knows: no key is written like this.
+/// Name of what stands under keys that no one knows: no key is written like this.
 const UNNAMED: &str = "?";
 
 /// The mapping below which every key must be known: the full parser says of one that is not.

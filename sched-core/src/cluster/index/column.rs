@@ -1,5 +1,5 @@
 //! One custom resource of all slots. Few nodes have one, so a block without it takes one pointer, and a resource
-//! that nobody has any more takes nothing.
+//! that no one has any more takes nothing.
 
 use super::maxima::MaxTree;
 use super::packed::{BLOCK, Lanes, at_least, pack};
@@ -32,7 +32,7 @@ impl Column {
             .map_or(0, |block| block.exact[slot % BLOCK])
     }
 
-    /// Whether nobody has anything.
+    /// Whether no one has anything.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_nobody_has_any_more_takes_no_memory() {
+    fn a_resource_that_no_one_has_any_more_takes_no_memory() {
         let mut column = Column::default();
         column.set(700, 4, 16);
         column.set(3, -1, 16);

@@ -58,7 +58,7 @@ pub(crate) struct Entry {
     pub(super) misses: u8,
     /// The latest STATS that listed it, by the ledger's count.
     pub(super) listed_in: u64,
-    /// Whether it is looked after: what STATS say of it is then handed on.
+    /// Whether it is managed: what STATS say of it is then handed on.
     pub(in crate::cluster) is_kept: bool,
     /// Whether it is suspended: its vcpus are free for others then.
     pub(in crate::cluster) is_suspended: bool,
@@ -265,9 +265,9 @@ impl Entry {
         }
     }
 
-    /// The entry of an instance that nobody started here.
+    /// The entry of an instance that no one started here.
     pub(super) fn adopted(since: Instant) -> Self {
-        let nobody = Unconfirmed {
+        let no_one = Unconfirmed {
             sender: SessionId(0),
             ordinal: 0,
             restart: false,
@@ -277,7 +277,7 @@ impl Entry {
             phase: Phase::Running,
             sender: None,
             open: 0,
-            ..Self::placed(Resources::ZERO, Extras::default(), since, nobody)
+            ..Self::placed(Resources::ZERO, Extras::default(), since, no_one)
         }
     }
 
@@ -321,7 +321,7 @@ impl Entry {
         self.sender
     }
 
-    /// Whether it is looked after.
+    /// Whether it is managed.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept
     }
@@ -331,7 +331,7 @@ impl Entry {
         self.is_suspended
     }
 
-    /// The same as one that is looked after.
+    /// The same as one that is managed.
     pub(crate) fn kept(self) -> Self {
         Self {
             is_kept: true,

@@ -66,7 +66,7 @@ impl Ledger {
         let Some(entry) = self.entries.get(instance) else {
             return;
         };
-        // One START is answered; and if nobody knew yet that it runs, another was what brought it there.
+        // One START is answered; and if no one knew yet that it runs, another was what brought it there.
         let silent = u32::from(entry.unconfirmed().is_some() && !entry.is_doubted);
         let open = entry.open.saturating_sub(1 + silent);
         let latest = entry.repeated.or(entry.unconfirmed());
@@ -107,7 +107,7 @@ impl Ledger {
         match entry.repeated.or(entry.unconfirmed()) {
             Some(latest) if open > 0 => {
                 self.reopen(instance, latest, open);
-                self.begin_anew(instance);
+                self.begin_again(instance);
                 EntryEnd::Open
             }
             _ => EntryEnd::Over,

@@ -1,5 +1,5 @@
 //! What a node was told of an instance and has not answered. Its launcher may come to it any moment, so the vcpus of an
-//! instance that is to be resumed stay claimed until it answers, or until its connection has ended and it says anew how the
+//! instance that is to be resumed stay claimed until it answers, or until its connection has ended and it says again how the
 //! instance is; and that one which is to be stopped has ended is not its own end.
 
 use super::{Entry, Ledger};
@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     /// Notes that an instance has ended, and is to be started again by a START that is on its way.
-    pub(super) fn begin_anew(&mut self, instance: &InstanceId) {
+    pub(super) fn begin_again(&mut self, instance: &InstanceId) {
         self.set_suspended(instance, false);
         self.change(instance, |entry| {
             (entry.resumption, entry.stops) = (Resumption::Answered, 0);

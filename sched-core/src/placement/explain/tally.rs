@@ -213,7 +213,7 @@ impl<'a> Tally<'a> {
         if is_full {
             return (Failed::NotReady(Unready::full(&free)), None);
         }
-        // Custom resources that nobody has, whose name has no number.
+        // Custom resources that no one has, whose name has no number.
         (Failed::Custom(ColumnId(u16::MAX)), Some(0))
     }
 
@@ -233,7 +233,7 @@ impl<'a> Tally<'a> {
         ];
         let custom = asked.custom().iter();
         let custom = custom.map(|&(column, amount)| (node.custom_total(column), amount));
-        // A figure nobody knows yet may be any.
+        // A figure no one knows yet may be any.
         let is_enough = |(total, need): (i64, i64)| total == -1 || total >= need;
         let has_all = base.into_iter().chain(custom).all(is_enough);
         self.could_ever = asked.unheard_of().is_empty() && has_all;
@@ -369,7 +369,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The name of a custom resource, which has no number if nobody ever had any.
+    /// The name of a custom resource, which has no number if no one ever had any.
     fn name_of(&self, column: ColumnId) -> &'a str {
         let asked = self.search.asked;
         let mut custom = asked.custom().iter();

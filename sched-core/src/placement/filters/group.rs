@@ -14,9 +14,9 @@ pub(super) struct HardGroup;
 
 /// Its members are elsewhere, or there are enough of them here.
 const PLACE: Miss = Miss(0);
-/// It has no value of the scope's label, so that nobody knows where it is.
+/// It has no value of the scope's label, so that no one knows where it is.
 const NO_SCOPE: Miss = Miss(1);
-/// It has not said yet what runs on it, so that members may be there which nobody knows of.
+/// It has not said yet what runs on it, so that members may be there which no one knows of.
 const UNLISTED: Miss = Miss(2);
 
 impl Filter for HardGroup {

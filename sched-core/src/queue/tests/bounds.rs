@@ -97,7 +97,7 @@ fn those_pinned_elsewhere_are_not_asked_about() {
 }
 
 #[test]
-fn a_cursor_whose_best_has_gone_begins_anew() {
+fn a_cursor_whose_best_has_gone_begins_again() {
     let of_shape = |order: u64| Waiter {
         shape: Arc::new(labelled(order % 500)),
         ..waiter(order, 0, amounts(1, 1, 1))
@@ -153,7 +153,7 @@ fn the_queue_takes_so_many_bytes_and_no_more() {
 }
 
 #[test]
-fn nobody_is_found_behind_the_last_place() {
+fn no_one_is_found_behind_the_last_place() {
     let queue = queue_of((1..=100).map(|order| waiter(order, 1, amounts(1, 1, 1))));
     let here = room(0, amounts(i64::MAX, i64::MAX, i64::MAX));
     let behind = |rank| queue.candidate(POOL, &here, Begin::After(rank), |_, _| true);

@@ -101,7 +101,7 @@ fn a_reservation_ends_with_its_waiter() {
 }
 
 #[test]
-fn a_reservation_ends_after_its_time_and_its_passes_begin_anew() {
+fn a_reservation_ends_after_its_time_and_its_passes_begin_again() {
     let (mut queue, now) = (waiting(1), epoch());
     pass(&mut queue, Rank::newest(5), PASSES_BEFORE_RESERVATION);
     assert!(queue.reserve(&instance(1), NODE, now));

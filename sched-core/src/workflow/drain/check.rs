@@ -14,7 +14,7 @@ use crate::api::input::Capabilities;
 use crate::instance::DEFAULT_PRIORITY;
 
 /// Choices, and for each the nodes looked at one by one, after which no more instances are tried: some 20 ms, in which
-/// nobody else is served.
+/// no one else is served.
 const MAX_WORK: usize = 1_000_000;
 
 /// Misfits of which is said why in so many words: each costs a look at all nodes.

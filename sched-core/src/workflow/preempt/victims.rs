@@ -1,4 +1,4 @@
-//! Who on one node makes way for a START, and how: the cheapest set, from plain amounts. Nothing is done here.
+//! Who on one node leaves for a START, and how: the cheapest set, from plain amounts. Nothing is done here.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::api::resources::Resources;
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
 
-/// How an instance makes way.
+/// How an instance leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// It is suspended: its vcpus are free then.
@@ -17,7 +17,7 @@ pub(crate) enum Way {
     Stop,
 }
 
-/// An instance that may have to make way.
+/// An instance that may have to leave.
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
     pub(crate) instance: InstanceId,
@@ -41,7 +41,7 @@ pub(crate) struct Lack {
     pub(crate) custom: Vec<(ColumnId, i64)>,
 }
 
-/// How much it costs that these make way; less is better.
+/// How much it costs that these leave; less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cost {
     /// The highest priority among them.
@@ -50,19 +50,19 @@ pub(crate) struct Cost {
     stopped: usize,
     /// The work that is lost: how long those have run, together.
     lost: Duration,
-    /// How many make way in all.
+    /// How many leave in all.
     victims: usize,
 }
 
-/// Who makes way, and how.
+/// Who leaves, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) cost: Cost,
     pub(crate) victims: Vec<(InstanceId, Way)>,
 }
 
-/// The cheapest set that was found of those who may have to make way; `None` if all of them are not enough. Of each it
-/// is looked whether the others are enough without it, in two orders, and the better outcome is taken: nobody makes way
+/// The cheapest set that was found of those who may have to leave; `None` if all of them are not enough. Of each it
+/// is looked whether the others are enough without it, in two orders, and the better outcome is taken: no one leaves
 /// for nothing, but a set that is cheaper still may be missed.
 pub(crate) fn cheapest(lack: &Lack, mut victims: Vec<Victim>) -> Option<Plan> {
     victims.retain(|victim| victim.suspends || victim.stops);
@@ -167,7 +167,7 @@ fn plan<'a>(needed: impl Iterator<Item = (&'a Victim, Way)>) -> Plan {
 }
 
 impl Lack {
-    /// What is lacking of `asked` where `free` is free; what nobody knows the amount of cannot be made free.
+    /// What is lacking of `asked` where `free` is free; what no one knows the amount of cannot be made free.
     pub(crate) fn new(asked: Resources, free: Resources) -> Self {
         Self {
             room: Resources {

@@ -44,7 +44,7 @@ impl Scheduler {
             (State::Running { .. }, true)
                 if self.cluster.nodes().node(key).can(Capabilities::SUSPEND) =>
             {
-                // It may have been told to by a command that seemed to be in vain.
+                // It may have been told to by a command that seemed to have no effect.
                 let by = self.instances.get(instance);
                 let by = by.and_then(|kept| kept.state().suspended_by().cloned());
                 self.note_suspended(
@@ -82,7 +82,7 @@ impl Scheduler {
         self.cluster.ledger_mut(key).note_suspended(instance);
         let event = Event::IsSuspended { by };
         match &preemptor {
-            Some(preemptor) => self.turn(instance, event, &Cause::MadeWay(preemptor.clone())),
+            Some(preemptor) => self.turn(instance, event, &Cause::LeftFor(preemptor.clone())),
             None => self.turn(instance, event, cause),
         }
         if let Some(preemptor) = preemptor {
@@ -171,7 +171,7 @@ impl Scheduler {
         }
     }
 
-    /// One that was to be suspended to make way, and was not in time, is to run on, if its launcher gets round to it yet.
+    /// One that was to be suspended to leave, and was not in time, is to run on, if its launcher gets round to it yet.
     fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: By) {
         let is_running = matches!(self.state_of(instance), Some(State::Running { .. }));
         if is_running && self.cluster.nodes().node(key).session().is_some() {

@@ -157,7 +157,9 @@ const VERBS: [(&str, Verb); 8] = [
         let then = AfterLoss::Forget;
         it.scheduler.came_back(it.one, &it.instance, then, false);
     }),
-    ("end", |it| it.scheduler.let_go(&it.instance, &Cause::Plain)),
+    ("end", |it| {
+        it.scheduler.end_managing(&it.instance, &Cause::Plain)
+    }),
 ];
 
 /// All that a workflow may change.
