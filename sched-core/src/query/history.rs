@@ -31,11 +31,11 @@ impl Scheduler {
             result.history.push(self.history_row(&event, run));
             result.cause.history.push(event.cause.clone());
         }
-        if !self.instances.contains(&instance) {
-            if let Some((row, cause)) = self.plain_history(&instance) {
-                result.history.push(row);
-                result.cause.history.push(cause);
-            }
+        if !self.instances.contains(&instance)
+            && let Some((row, cause)) = self.plain_history(&instance)
+        {
+            result.history.push(row);
+            result.cause.history.push(cause);
         }
         let outputs = self.instances.outputs(&instance).take(MAX_OUTPUT_ROWS);
         result.outputs = outputs.map(output_row).collect();
