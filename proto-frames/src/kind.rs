@@ -81,6 +81,9 @@ kinds! {
     /// How much of what a node has is offered, and how what runs there is counted (added; to launchers that announced
     /// `capacity`; [`crate::payload::NodeCapacity`]).
     NODE_CAPACITY = COMMAND, 0x44, "NodeCapacity";
+    /// Ask for what a workload wrote (added; from readers, and to launchers that announced `output`; answered by
+    /// [`Kind::OUTPUT`]; [`crate::payload::ReadOutput`]).
+    READ_OUTPUT = COMMAND, 0x45, "ReadOutput";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).
@@ -171,6 +174,9 @@ kinds! {
     /// What the instances on a node are (added; from launchers to schedulers that record ends;
     /// [`crate::payload::Workloads`]).
     WORKLOADS = EVENT, 0x49, "Workloads";
+    /// A chunk of what a workload wrote, or why there is none (added; answer to [`Kind::READ_OUTPUT`], to the asker alone;
+    /// [`crate::payload::OutputChunk`]).
+    OUTPUT = EVENT, 0x4a, "Output";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
 }

@@ -16,6 +16,7 @@ pub mod guard;
 pub mod instance_end;
 pub mod kept_runs;
 pub mod node_capacity;
+pub mod output_chunk;
 pub mod peek;
 pub mod public_ip;
 pub mod ratio;
@@ -49,6 +50,7 @@ pub use document::Payload;
 pub use instance_end::{EndKind, InstanceEnd};
 pub use kept_runs::{KeptRun, KeptRuns};
 pub use node_capacity::{CountedAs, NodeCapacity};
+pub use output_chunk::OutputChunk;
 pub use public_ip::{AssignPublicIp, PublicIpAssigned, PublicIpUnassigned, ReleasePublicIp};
 pub use ratio::Ratio;
 pub use ready::{Network, Ready};
@@ -68,10 +70,10 @@ pub use sched_model::{
     Group, GroupPolicy, HistoryRow, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, InstanceStopped, InstanceView, LeaseRenewed, LifeCommand, LifeState,
     MAX_DEADLINE, Migrate, Misfit, Near, NodeConnected, NodeDisconnected, NodePressure, NodeType,
-    NodeView, Number, OnNodeLoss, OutputRow, PayloadError, PayloadErrorKind, PlacementDecision,
-    PlacementState, Position, PressureState, Query, QueryKind, QueryResult, Reason, ReasonKind,
-    RefusalReason, Restore, RestoreMode, Resume, Scheduling, Snapshot, Span, Standing,
-    StartFailure, StartFailureReason, StoreState, StoreView, Suspend, Test, Topic, UNKNOWN,
-    UnassignPublicIpFailure, Update, Word, cut, drain_progress, evacuate, expression, query,
-    scheduling, span,
+    NodeView, Number, OnNodeLoss, OutputFailure, OutputPart, OutputRow, PayloadError,
+    PayloadErrorKind, PlacementDecision, PlacementState, Position, PressureState, Query, QueryKind,
+    QueryResult, ReadOutput, Reason, ReasonKind, RefusalReason, Restore, RestoreMode, Resume,
+    Scheduling, Snapshot, Span, Standing, StartFailure, StartFailureReason, StoreState, StoreView,
+    Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure, Update, Word, cut, drain_progress,
+    evacuate, expression, output, query, scheduling, span,
 };

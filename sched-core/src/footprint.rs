@@ -56,6 +56,8 @@ pub struct Footprint {
     pub batch_bytes: usize,
     /// Answers that operators wait for.
     pub answers: usize,
+    /// Chunks of output that peers wait for.
+    pub reads: usize,
     /// Outcomes remembered for the next master.
     pub outcomes: usize,
     /// What they take, in bytes.
@@ -108,6 +110,7 @@ impl Scheduler {
             batches,
             batch_bytes,
             answers: self.peers.answers(),
+            reads: self.peers.reads().len(),
             outcomes,
             outcome_bytes,
             explanations: self.placement.explanations(),

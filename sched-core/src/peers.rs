@@ -11,6 +11,7 @@ pub(crate) mod configuration;
 pub(crate) mod outcomes;
 pub(crate) mod owner;
 pub(crate) mod permissions;
+pub(crate) mod reads;
 pub(crate) mod session;
 
 mod consistent;
@@ -31,6 +32,7 @@ use crate::peers::bindings::{Bindings, Bound};
 use crate::peers::configuration::ClusterPayload;
 use crate::peers::outcomes::Outcomes;
 use crate::peers::owner::Owner;
+use crate::peers::reads::Reads;
 use crate::peers::session::{Identity, LISTENER, Session, identity};
 
 /// All sessions, and what is known of peers beyond them.
@@ -48,6 +50,8 @@ pub(crate) struct Peers {
     subscribers: Vec<SessionId>,
     /// Operators that wait for the answer to a command.
     answers: Answers,
+    /// Peers that wait for output of workloads.
+    reads: Reads,
     /// What the master alone was told recently.
     outcomes: Outcomes,
     configuration: ClusterPayload,
@@ -177,6 +181,7 @@ impl Peers {
         }
         self.subscribers.retain(|&other| other != id);
         self.take_candidate(id);
+        self.reads.forget(id);
         if session.role.contains(Role::OPERATOR) {
             self.answers.forget(id);
         }
@@ -370,6 +375,16 @@ impl Peers {
     /// Answers that operators wait for.
     pub(crate) fn answers(&self) -> usize {
         self.answers.len()
+    }
+
+    /// What is being read of workloads' output.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn reads_mut(&mut self) -> &mut Reads {
+        &mut self.reads
     }
 
     /// Sessions and identities there is memory for.

@@ -226,6 +226,7 @@ impl Scheduler {
         self.peers.len()
             + self.cluster.placements().0
             + self.peers.answers()
+            + self.peers.reads().len()
             + self.instances.iter().count()
             + self.cluster.groups().len()
             + ledgers.sum::<usize>()

@@ -49,6 +49,8 @@ pub(crate) enum Timer {
     DrainRetry,
     /// The time of a node's drain is over.
     Drain(Uuid),
+    /// A launcher has not answered in time what it was asked of a workload's output.
+    Reads,
 }
 
 /// The kinds of timers, in the order in which a tick runs them.
@@ -68,11 +70,12 @@ pub(crate) enum Kind {
     LookAgain,
     DrainRetry,
     Drain,
+    Reads,
 }
 
 impl Kind {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::GiveUp,
         Self::Recovery,
         Self::LateBatches,
@@ -87,6 +90,7 @@ impl Kind {
         Self::LookAgain,
         Self::DrainRetry,
         Self::Drain,
+        Self::Reads,
     ];
 }
 
@@ -207,6 +211,7 @@ impl Timers {
             Kind::Rest => single(Timer::Rest, at),
             Kind::Reservations => single(Timer::Reservations, at),
             Kind::DrainRetry => single(Timer::DrainRetry, at),
+            Kind::Reads => single(Timer::Reads, at),
         }
     }
 
@@ -247,6 +252,7 @@ impl Timer {
             Self::LookAgain(_) => Kind::LookAgain,
             Self::DrainRetry => Kind::DrainRetry,
             Self::Drain(_) => Kind::Drain,
+            Self::Reads => Kind::Reads,
         }
     }
 }

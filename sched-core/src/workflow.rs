@@ -22,6 +22,7 @@ mod names;
 pub(crate) mod outcomes;
 pub(crate) mod preempt;
 pub(crate) mod pressure;
+mod reads;
 pub(crate) mod records;
 pub(crate) mod remembered;
 pub(crate) mod reports;

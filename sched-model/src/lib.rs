@@ -30,6 +30,7 @@ pub mod lease_renewed;
 pub mod migrate;
 pub mod node_event;
 mod node_pressure;
+pub mod output;
 pub mod public_ip_failure;
 pub mod query;
 pub mod reason;
@@ -63,6 +64,7 @@ pub use lease_renewed::LeaseRenewed;
 pub use migrate::Migrate;
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
 pub use node_pressure::{NodePressure, PressureState};
+pub use output::{OutputFailure, OutputPart, ReadOutput};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
     ControllerView, HistoryRow, InstanceView, NodeView, OutputRow, PlacementState, Query,

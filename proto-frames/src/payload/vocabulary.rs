@@ -4,8 +4,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
     Delete, DeleteFailure, DrainProgress, EndsRecorded, Evacuate, InstanceDeleted, InstancePlaced,
     InstanceQueued, InstanceStateEvent, InstanceStopped, LeaseRenewed, Migrate, NodeConnected,
-    NodeDisconnected, NodePressure, PlacementDecision, Query, QueryResult, Restore, Resume,
-    Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    NodeDisconnected, NodePressure, PlacementDecision, Query, QueryResult, ReadOutput, Restore,
+    Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 
 use super::document::payload;
@@ -39,5 +39,6 @@ payload!(Restore under "restore", SMALL);
 payload!(ControllerStatus under "controller_status", SMALL);
 payload!(CommandRefused under "command_refused", SMALL);
 payload!(Query under "query", SMALL);
+payload!(ReadOutput under "read_output", SMALL);
 payload!(QueryResult under "query_result", LARGE);
 payload!(Snapshot under "snapshot", LARGE);

@@ -9,8 +9,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
     DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    PlacementDecision, QueryResult, Resume, Scheduling, Snapshot, StartFailure, Suspend,
-    UnassignPublicIpFailure, Update,
+    OutputPart, PlacementDecision, QueryResult, ReadOutput, Resume, Scheduling, Snapshot,
+    StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -133,6 +133,10 @@ pub enum Message {
     PlacementDecision(Box<Explained<PlacementDecision>>),
     /// The answer to a query (native encoding only).
     QueryResult(Box<Explained<QueryResult, RowCauses>>),
+    /// A launcher is asked for what a workload wrote; it announced that it can be.
+    ReadOutput(Box<ReadOutput>),
+    /// Why what a workload wrote cannot be read (native encoding only).
+    NoOutput(Box<OutputPart>),
 }
 
 /// A START on its way to a node.

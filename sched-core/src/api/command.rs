@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sched_model::{
-    AssignPublicIpFailure, Evacuate, Migrate, Query, Restore, Topic, UnassignPublicIpFailure,
-    Update,
+    AssignPublicIpFailure, Evacuate, Migrate, Query, ReadOutput, Restore, Topic,
+    UnassignPublicIpFailure, Update,
 };
 
 use crate::api::ids::InstanceId;
@@ -64,6 +64,8 @@ pub enum Command {
     Query(Box<Query>),
     /// WATCH: the topics wanted from now on.
     Watch(Vec<Topic>),
+    /// ReadOutput.
+    ReadOutput(Box<ReadOutput>),
 }
 
 impl Command {
@@ -86,6 +88,7 @@ impl Command {
             Self::Configure(_) => CommandName::Configure,
             Self::Query(_) => CommandName::Query,
             Self::Watch(_) => CommandName::Watch,
+            Self::ReadOutput(_) => CommandName::ReadOutput,
         }
     }
 

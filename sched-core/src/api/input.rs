@@ -349,14 +349,17 @@ impl Capabilities {
     pub const ENDS: Self = Self(16);
     /// Admit STARTs by what it is told of ratios, reserved amounts and accounting.
     pub const CAPACITY: Self = Self(32);
+    /// Tell what workloads wrote.
+    pub const OUTPUT: Self = Self(64);
 
-    const NAMES: [(Self, &'static str); 6] = [
+    const NAMES: [(Self, &'static str); 7] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
         (Self::LEASE, "lease"),
         (Self::ENDS, "ends"),
         (Self::CAPACITY, "capacity"),
+        (Self::OUTPUT, "output"),
     ];
 
     /// Those of these words that are known.

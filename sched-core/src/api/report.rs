@@ -96,6 +96,8 @@ pub enum Report {
     KeptRuns(Box<KeptRuns>),
     /// Workloads.
     Workloads(Vec<Workload>),
+    /// Output: the answer to what the scheduler asked under this number. Only carried on.
+    Output(u64),
 }
 
 /// What an instance on a node is, as its launcher says.
@@ -165,6 +167,7 @@ impl Report {
             Self::TraceReport => ReportName::TraceReport,
             Self::KeptRuns(_) => ReportName::KeptRuns,
             Self::Workloads(_) => ReportName::Workloads,
+            Self::Output(_) => ReportName::Output,
         }
     }
 

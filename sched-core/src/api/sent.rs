@@ -50,6 +50,8 @@ names! {
     Query,
     /// WATCH.
     Watch,
+    /// ReadOutput.
+    ReadOutput,
 }
 
 names! {
@@ -99,6 +101,8 @@ names! {
     KeptRuns,
     /// Workloads.
     Workloads,
+    /// Output.
+    Output,
 }
 
 /// What a peer sent, by name.

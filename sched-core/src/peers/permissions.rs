@@ -10,7 +10,7 @@ use crate::peers::session::{LAUNCHER, LISTENER};
 fn senders(sent: Sent) -> Role {
     match sent {
         Sent::Command(CommandName::Watch) => LISTENER,
-        Sent::Command(CommandName::Query) => Role::CONTROLLER | LISTENER,
+        Sent::Command(CommandName::Query | CommandName::ReadOutput) => Role::CONTROLLER | LISTENER,
         Sent::Command(_) => Role::CONTROLLER | Role::OPERATOR,
         Sent::Report(name) => reporters(name),
         Sent::Unknown(_) => Role::default(),
@@ -34,7 +34,8 @@ fn reporters(name: ReportName) -> Role {
         | ReportName::InstanceStopped
         | ReportName::InstanceState
         | ReportName::KeptRuns
-        | ReportName::Workloads => LAUNCHER,
+        | ReportName::Workloads
+        | ReportName::Output => LAUNCHER,
         ReportName::ConcentratorInstanceAdded | ReportName::TraceReport => {
             LAUNCHER | Role::CNCIAGENT
         }
@@ -79,6 +80,7 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
                 | CommandName::Update
                 | CommandName::Query
                 | CommandName::Watch
+                | CommandName::ReadOutput
         ),
         Sent::Report(name) => {
             matches!(
@@ -87,6 +89,7 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
                     | ReportName::InstanceState
                     | ReportName::KeptRuns
                     | ReportName::Workloads
+                    | ReportName::Output
             )
         }
         Sent::Unknown(_) => false,
@@ -97,5 +100,8 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
 #[doc(hidden)]
 #[must_use]
 pub fn needs_master(command: CommandName) -> bool {
-    !matches!(command, CommandName::Query | CommandName::Watch)
+    !matches!(
+        command,
+        CommandName::Query | CommandName::Watch | CommandName::ReadOutput
+    )
 }

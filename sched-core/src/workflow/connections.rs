@@ -95,7 +95,9 @@ impl Scheduler {
         if let Some(old) = old {
             self.peers.unset_node(old);
             if old_roles == roles {
-                // The same node over a newer connection: its place stays, and no one else notices.
+                // The same node over a newer connection: its place stays, and no one else notices. What it was asked over the
+                // older one it may never have read.
+                self.fail_reads(key);
                 return self.cluster.replace_connection(key, id, now);
             }
             self.lose_node(now, key, Departure::Closed, Vec::new());
@@ -189,6 +191,7 @@ impl Scheduler {
         unsent: Vec<PlacedStart>,
     ) {
         self.counters.node_losses += 1;
+        self.fail_reads(key);
         let in_doubt = self.cluster.lose_node(key, departure, now);
         self.note_changes();
         let node = self.cluster.nodes().node(key);

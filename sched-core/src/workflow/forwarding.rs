@@ -97,6 +97,7 @@ impl Scheduler {
             Command::Configure(new) => self.configure(parcel, *new),
             Command::Query(query) => self.query(now, id, &query),
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
+            Command::ReadOutput(read) => self.read_output(now, id, *read),
         }
     }
 
@@ -171,6 +172,7 @@ impl Scheduler {
             Report::KeptRuns(kept) => self.kept_runs(id, *kept),
             Report::Workloads(workloads) => self.workloads(id, workloads),
             Report::TraceReport => self.broadcast(Topic::Stats, id, parcel),
+            Report::Output(read) => self.output_read(id, read, parcel),
         }
     }
 

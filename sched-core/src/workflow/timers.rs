@@ -59,6 +59,7 @@ impl Scheduler {
             Timer::States => self.states_due(now, MAX_PER_TICK),
             Timer::Rest => self.sync_if_due(),
             Timer::Reservations => self.end_reservations(now),
+            Timer::Reads => self.fail_late_reads(now, MAX_PER_TICK),
             Timer::DrainRetry => self.cluster.cordons_mut().retry(now),
         }
         MAX_PER_TICK
@@ -77,6 +78,7 @@ impl Scheduler {
         timers.follow(Kind::Reservations, reservation);
         timers.follow(Kind::Sweep, sweep);
         timers.follow(Kind::DrainRetry, self.cluster.cordons().retry_due());
+        timers.follow(Kind::Reads, self.peers.reads().due());
         timers.follow(Kind::Rest, is_rest.then_some(self.now));
     }
 

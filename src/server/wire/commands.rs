@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use proto_frames::payload::{
     AssignPublicIp, AssignPublicIpFailure, AttachVolume, Configuration, Delete, Payload,
-    PayloadError, Query, RefreshCnci, ReleasePublicIp, UnassignPublicIpFailure, Watch,
+    PayloadError, Query, ReadOutput, RefreshCnci, ReleasePublicIp, UnassignPublicIpFailure, Watch,
+    output::MAX_TAIL_LINES,
 };
 
 use super::inputs::Unusable;
@@ -44,6 +45,7 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::Configure => configure(payload),
         CommandName::Query => query(payload),
         CommandName::Watch => Ok(Command::Watch(Watch::decode(payload)?.topics)),
+        CommandName::ReadOutput => read_output(payload),
     }
 }
 
@@ -158,6 +160,19 @@ fn configure(payload: &Bytes) -> Read {
         flags: configuration::flags(&configuration),
         rules,
     })))
+}
+
+fn read_output(payload: &[u8]) -> Read {
+    let read = ReadOutput::decode(payload)?;
+    check_names(&[("read_output.instance_uuid", &read.instance_uuid)])?;
+    if read.instance_uuid.is_empty() {
+        return Err(PayloadError::missing("read_output.instance_uuid").into());
+    }
+    if let Some(lines) = read.tail.filter(|lines| *lines > MAX_TAIL_LINES) {
+        let detail = format!("read_output.tail: {lines} lines, at most {MAX_TAIL_LINES} are taken");
+        return Err(Unusable::Extras(detail));
+    }
+    Ok(Command::ReadOutput(Box::new(read)))
 }
 
 fn query(payload: &[u8]) -> Read {

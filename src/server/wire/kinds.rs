@@ -21,6 +21,7 @@ pub(super) fn sent(kind: Kind) -> Sent {
         Kind::UPDATE => CommandName::Update,
         Kind::QUERY => CommandName::Query,
         Kind::WATCH => CommandName::Watch,
+        Kind::READ_OUTPUT => CommandName::ReadOutput,
         kind => return report(kind).map_or_else(|| Sent::Unknown(tag(kind)), Sent::Report),
     };
     Sent::Command(command)
@@ -50,6 +51,7 @@ fn report(kind: Kind) -> Option<ReportName> {
         Kind::INSTANCE_STATE => ReportName::InstanceState,
         Kind::KEPT_RUNS => ReportName::KeptRuns,
         Kind::WORKLOADS => ReportName::Workloads,
+        Kind::OUTPUT => ReportName::Output,
         _ => return None,
     })
 }
@@ -73,6 +75,7 @@ pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
             CommandName::Update => Kind::UPDATE,
             CommandName::Query => Kind::QUERY,
             CommandName::Watch => Kind::WATCH,
+            CommandName::ReadOutput => Kind::READ_OUTPUT,
         },
         Sent::Report(name) => kind_of_report(name),
         Sent::Unknown(tag) => kind_in(tag),
@@ -103,6 +106,7 @@ fn kind_of_report(name: ReportName) -> Kind {
         ReportName::InstanceState => Kind::INSTANCE_STATE,
         ReportName::KeptRuns => Kind::KEPT_RUNS,
         ReportName::Workloads => Kind::WORKLOADS,
+        ReportName::Output => Kind::OUTPUT,
     }
 }
 

@@ -43,6 +43,8 @@ fn text_len(message: &Message) -> usize {
             configuration.len()
         }
         Message::QueryResult(result) => rows_len(result),
+        Message::ReadOutput(it) => it.instance_uuid.len(),
+        Message::NoOutput(it) => all(&[&it.instance_uuid, &it.detail]),
         Message::StartFailure(it) | Message::StartFailureCopy(it) => {
             all(&[&it.node_uuid, &it.instance_uuid])
                 + optional(&it.detail)
@@ -219,6 +221,8 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::InstancePlaced(placed) => (Kind::INSTANCE_PLACED, placed.encode()),
         Message::PlacementDecision(decision) => (Kind::PLACEMENT_DECISION, decision.encode()),
         Message::QueryResult(result) => (Kind::QUERY_RESULT, result.encode()),
+        Message::ReadOutput(read) => (Kind::READ_OUTPUT, read.encode()),
+        Message::NoOutput(part) => (Kind::OUTPUT, part.encode()),
         Message::InstanceDeleted(event) => (Kind::INSTANCE_DELETED, event.encode()),
         Message::InstanceStopped(instance) => {
             let stopped = InstanceStopped {

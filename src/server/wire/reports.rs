@@ -5,8 +5,8 @@ use std::time::Duration;
 use proto_frames::Frame;
 use proto_frames::payload::{
     AttachVolumeFailure, DeleteFailure, DeleteFailureReason, InstanceDeleted, InstanceStopped,
-    Payload, Requested, StartFailure, Stats, TenantAdded, TenantRemoved, UNKNOWN, Workloads,
-    cut::cut, peek, scheduling::is_instance_name,
+    OutputChunk, Payload, Requested, StartFailure, Stats, TenantAdded, TenantRemoved, UNKNOWN,
+    Workloads, cut::cut, peek, scheduling::is_instance_name,
 };
 
 use super::inputs::{Unusable, text};
@@ -76,6 +76,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
         ReportName::InstanceState => life::instance_state(payload),
         ReportName::KeptRuns => ends::kept_runs(payload),
         ReportName::Workloads => workloads(payload),
+        ReportName::Output => Ok(Report::Output(OutputChunk::decode(payload)?.part.read)),
         ReportName::ConcentratorInstanceAdded => Ok(Report::ConcentratorInstanceAdded),
         ReportName::PublicIpAssigned => Ok(Report::PublicIpAssigned),
         ReportName::PublicIpUnassigned => Ok(Report::PublicIpUnassigned),

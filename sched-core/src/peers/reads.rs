@@ -1,0 +1,121 @@
+//! Output of workloads that is being read: who asked which node's launcher for a chunk of it. An answer counts only from the
+//! node that was asked, and once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sched_model::ReadOutput;
+
+use crate::api::ids::{NodeKey, SessionId};
+use crate::maps::Map;
+
+/// Chunks that one peer may wait for at a time; further ones are refused meanwhile. A reader waits for one.
+pub(crate) const MAX_READS_BY_PEER: usize = 16;
+
+/// The same of all peers together: each may be 64 KiB in a queue.
+pub(crate) const MAX_READS: usize = 1024;
+
+/// How long a launcher has for an answer: well above the time that it waits for more output at most, and in its queue.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Who waits for which chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// By the scheduler's own number, so in the order of their deadlines.
+    open: BTreeMap<u64, Read>,
+    by_peer: Map<SessionId, usize>,
+    last: u64,
+}
+
+/// A chunk that a peer waits for.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// Who asked.
+    pub(crate) asker: SessionId,
+    /// The node whose launcher was asked.
+    pub(crate) node: NodeKey,
+    /// What it was asked.
+    pub(crate) request: ReadOutput,
+    /// When it is late.
+    pub(crate) until: Instant,
+}
+
+impl Reads {
+    /// Notes that a peer waits for a chunk of a node; the number under which the launcher is to be asked.
+    ///
+    /// # Errors
+    /// How many the peer waits for, or all together do, where that is as many as may.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        (asker, node): (SessionId, NodeKey),
+        request: ReadOutput,
+    ) -> Result<u64, usize> {
+        let own = self.by_peer.get(&asker).copied().unwrap_or_default();
+        if own >= MAX_READS_BY_PEER {
+            return Err(own);
+        }
+        if self.open.len() >= MAX_READS {
+            return Err(self.open.len());
+        }
+        self.last += 1;
+        *self.by_peer.entry(asker).or_default() += 1;
+        let until = now + READ_TIMEOUT;
+        let read = Read {
+            asker,
+            node,
+            request,
+            until,
+        };
+        self.open.insert(self.last, read);
+        Ok(self.last)
+    }
+
+    /// What a node was asked under this number; it has answered then.
+    pub(crate) fn answered(&mut self, number: u64, node: NodeKey) -> Option<Read> {
+        self.open.get(&number).filter(|read| read.node == node)?;
+        self.take(number)
+    }
+
+    /// The first that is late by now.
+    pub(crate) fn late(&mut self, now: Instant) -> Option<Read> {
+        let (&number, _) = self.open.iter().next().filter(|(_, it)| it.until <= now)?;
+        self.take(number)
+    }
+
+    /// All that a node was asked: it will not answer.
+    pub(crate) fn of_node(&mut self, node: NodeKey) -> Vec<Read> {
+        let is_its = |(number, read): (&u64, &Read)| (read.node == node).then_some(*number);
+        let numbers: Vec<u64> = self.open.iter().filter_map(is_its).collect();
+        let reads = numbers.into_iter().filter_map(|number| self.take(number));
+        reads.collect()
+    }
+
+    /// A peer has left.
+    pub(super) fn forget(&mut self, asker: SessionId) {
+        if self.by_peer.swap_remove(&asker).is_some() {
+            self.open.retain(|_, read| read.asker != asker);
+        }
+    }
+
+    /// When the first is late.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.open.values().next().map(|read| read.until)
+    }
+
+    /// Chunks waited for.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    fn take(&mut self, number: u64) -> Option<Read> {
+        let read = self.open.remove(&number)?;
+        if let Some(own) = self.by_peer.get_mut(&read.asker) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_peer.swap_remove(&read.asker);
+            }
+        }
+        Some(read)
+    }
+}
