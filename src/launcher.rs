@@ -30,6 +30,7 @@ mod limits;
 mod orphans;
 mod process;
 mod procfs;
+mod readers;
 mod run;
 pub mod simulate;
 mod state;

@@ -36,6 +36,7 @@ mod room;
 mod tests;
 mod workloads;
 
+pub(crate) use commands::is_file_name;
 pub use commands::{Command, MAX_INSTANCE_ID_LEN};
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
 pub use instances::LaunchFault;

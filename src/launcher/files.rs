@@ -64,6 +64,11 @@ impl InstanceDir {
         self.0.join("output.log.1")
     }
 
+    /// Where the current output file begins ([`OutputStart`]); written by the supervisor when it cuts that.
+    pub(crate) fn output_start(&self) -> PathBuf {
+        self.0.join("output.json")
+    }
+
     /// What every process of the workload has open ([`super::orphans`]).
     pub(crate) fn mark(&self) -> PathBuf {
         self.0.join("mark")
@@ -111,6 +116,19 @@ pub(crate) enum Ended {
     Exited(Option<i32>),
     /// The program never ran.
     NeverRan(Obstacle),
+}
+
+/// Where the current output file begins among all that a run has written: the files together are the end of that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OutputStart {
+    /// Bytes that were written before the first of the current file.
+    pub(crate) from: u64,
+    /// How many were when the older file ends; what was written between is lost.
+    pub(crate) older_to: u64,
+    /// The number of the older file on its file system; another one than this is not of here. 0 = not known.
+    pub(crate) older: u64,
+    /// The length of the current file, which is about to be cut; `from` is that before it is.
+    pub(crate) cutting: Option<u64>,
 }
 
 /// A run of an instance that is over, as its launcher has told it.

@@ -31,6 +31,7 @@ use super::lease::Keeper;
 use super::limits::Limits;
 use super::orphans::{self, DIR_VARIABLE};
 use super::procfs::ProcessId;
+use super::readers::Readers;
 use super::state::StateDir;
 use super::supervise::KILL_WORKLOAD;
 use super::usage::{DISK_UNIT, Disks, Meter};
@@ -237,6 +238,11 @@ impl Processes {
             self.lease_kept = Some(self.keeper.until().unwrap_or(now));
             self.state.failed(now, &error);
         }
+    }
+
+    /// Who reads what workloads here wrote.
+    pub(crate) fn readers(&self) -> Readers {
+        Readers::new(self.state().root().to_owned(), self.state().keep())
     }
 
     fn state(&self) -> &StateDir {

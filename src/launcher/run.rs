@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::cut::cut;
-use proto_frames::payload::{ConnectionAborted, Payload};
+use proto_frames::payload::{ConnectionAborted, OutputChunk, Payload};
 use proto_frames::{Encoding, Frame, Kind, Uuid};
 use rustix::process::{Resource, Rlimit};
 use tokio::sync::{Semaphore, watch};
@@ -21,6 +21,7 @@ use super::dial::Dialler;
 use super::host;
 use super::orphans;
 use super::process::Processes;
+use super::readers::Readers;
 use super::simulate::Simulated;
 use super::state::StateDir;
 use super::traces::Traces;
@@ -197,6 +198,7 @@ struct Node {
     dialler: Dialler,
     connection: Connection,
     traces: Traces,
+    readers: Readers,
     /// Frames that the connection has not taken yet. While there are any, no further command is taken in.
     outbox: VecDeque<Frame>,
     config: Arc<Config>,
@@ -218,6 +220,8 @@ enum Woken {
     Happened(Input),
     Connected(Link),
     Received(Frame),
+    /// What somebody wants to read.
+    Read(OutputChunk),
     /// The first frame of the outbox was taken.
     Sent,
     /// So many frames have been written to the socket.
@@ -258,9 +262,14 @@ impl Node {
         };
         let dialler = Dialler::new(config.clone(), hello, dials.clone());
         let connection = Connection::Dialling(dialler.clone().dial());
+        let readers = match &machine {
+            Machine::Real(processes) => processes.readers(),
+            Machine::Simulated(_) => Readers::default(),
+        };
         Self {
             agent,
             machine,
+            readers,
             uuid,
             dialler,
             connection,
@@ -339,6 +348,7 @@ impl Node {
         tokio::select! {
             frames = writes => Ok(Woken::Written(frames)),
             woken = exchange(&mut self.connection, self.outbox.front()) => woken,
+            chunk = self.readers.next() => Ok(Woken::Read(chunk)),
             input = self.machine.event() => Ok(Woken::Happened(input)),
             () = timer => Ok(Woken::Happened(Input::Tick)),
             _ = ending => Ok(Woken::Ending),
@@ -379,6 +389,12 @@ impl Node {
                 }
                 self.agent.handle(now, Input::Written(frames));
             }
+            Woken::Read(chunk) => self.send_output(&chunk),
+            Woken::Received(frame) if frame.kind == Kind::READ_OUTPUT => {
+                if let Some(refusal) = self.readers.ask(&frame.payload) {
+                    self.send_output(&refusal);
+                }
+            }
             Woken::Received(frame) => match Command::decode(&frame) {
                 Some(command) => {
                     if let Command::Start(Ok(start)) = &command {
@@ -411,9 +427,15 @@ impl Node {
                 }
                 self.connection = Connection::Dialling(self.dialler.clone().dial());
                 self.outbox.clear();
+                self.readers.forget();
                 self.agent.handle(now, Input::Disconnected);
             }
         }
+    }
+
+    fn send_output(&mut self, chunk: &OutputChunk) {
+        self.outbox
+            .push_back(Frame::new(Kind::OUTPUT, self.uuid, chunk.encode()));
     }
 
     fn happened(&mut self, now: Instant, input: Input) {

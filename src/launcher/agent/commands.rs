@@ -326,7 +326,7 @@ impl Agent {
 }
 
 /// Whether an instance id can name a directory and nothing but that.
-fn is_file_name(id: &str) -> bool {
+pub(crate) fn is_file_name(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_INSTANCE_ID_LEN).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(allowed)
 }

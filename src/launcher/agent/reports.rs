@@ -10,7 +10,7 @@ use proto_frames::payload::{
 use super::ends::Reported;
 use super::instances::{Instance, State};
 use super::pressure::Pressure;
-use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message};
+use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message, Runs};
 
 /// Capability: SUSPEND and RESUME are done.
 const SUSPEND: &str = "suspend";
@@ -23,6 +23,9 @@ const LEASE: &str = "lease";
 
 /// Capability: STARTs are admitted by what NodeCapacity says.
 const CAPACITY: &str = "capacity";
+
+/// Capability: what workloads wrote can be read.
+const OUTPUT: &str = "output";
 
 /// Capability: ends are numbered, and told until they are on record.
 const ENDS: &str = "ends";
@@ -213,7 +216,10 @@ impl Agent {
         let always = [SUSPEND, UPDATE, CAPACITY];
         let lease = self.settings.lease.map(|_| LEASE);
         let ends = self.records_ends().then_some(ENDS);
-        let all = always.into_iter().chain(lease).chain(ends);
+        // Schedulers that read output record ends, so that answers do not count among the frames that ends wait for.
+        let is_real = self.settings.runs == Runs::Processes;
+        let output = (is_real && self.records_ends()).then_some(OUTPUT);
+        let all = always.into_iter().chain(lease).chain(ends).chain(output);
         all.map(str::to_owned).collect()
     }
 

@@ -9,11 +9,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-use super::super::files::{InstanceDir, careful};
+use super::super::files::{InstanceDir, OutputStart, careful, read_json, write_json};
 
 /// Size at which the output file becomes the older output and starts again: with the older one and what comes between
 /// two looks, an instance's output takes little more than twice this.
@@ -76,13 +76,49 @@ fn cut(dir: &InstanceDir) -> io::Result<()> {
     if !file.is_file() || file.len() <= MAX_OUTPUT_BYTES {
         return Ok(());
     }
-    let copied = copy_end(&output, file.len(), dir);
+    let earlier = start(dir);
+    let copied = copy_end(&output, file.len(), dir, &earlier);
+    // Where there is no room to note it, readers take what follows for output that the workload cut itself.
+    let cutting = output.metadata()?.len();
+    let noted = OutputStart {
+        cutting: Some(cutting),
+        ..start(dir)
+    };
+    let _ = write_json(&dir.output_start(), &noted);
     output.set_len(0)?;
+    let noted = OutputStart {
+        from: noted.from.saturating_add(cutting),
+        cutting: None,
+        ..noted
+    };
+    let _ = write_json(&dir.output_start(), &noted);
     copied
 }
 
+/// Where the current file begins.
+fn start(dir: &InstanceDir) -> OutputStart {
+    let start = read_json::<OutputStart>(&dir.output_start());
+    let start = start.ok().flatten().unwrap_or_default();
+    // A supervisor that was ended while it cut the file has cut it: the file begins behind what was there.
+    let Some(cut) = start.cutting else {
+        return start;
+    };
+    let is_cut = fs::symlink_metadata(dir.output()).is_ok_and(|it| it.len() < cut);
+    let from = start.from.saturating_add(if is_cut { cut } else { 0 });
+    OutputStart {
+        from,
+        cutting: None,
+        ..start
+    }
+}
+
 /// Makes the last of `len` bytes the older output, whole or not at all.
-fn copy_end(mut output: &File, len: u64, dir: &InstanceDir) -> io::Result<()> {
+fn copy_end(
+    mut output: &File,
+    len: u64,
+    dir: &InstanceDir,
+    earlier: &OutputStart,
+) -> io::Result<()> {
     let temporary = dir.older_output().with_extension("1.tmp");
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -96,7 +132,16 @@ fn copy_end(mut output: &File, len: u64, dir: &InstanceDir) -> io::Result<()> {
     let copied = output
         .seek(SeekFrom::Start(len - MAX_OUTPUT_BYTES))
         .and_then(|_| io::copy(&mut output.take(MAX_OUTPUT_BYTES), &mut &older))
-        .and_then(|_| fs::rename(&temporary, dir.older_output()));
+        .and_then(|_| {
+            // Before the file is there: one of another number is not taken for it.
+            let noted = OutputStart {
+                older_to: earlier.from.saturating_add(len),
+                older: older.metadata()?.ino(),
+                ..earlier.clone()
+            };
+            write_json(&dir.output_start(), &noted)?;
+            fs::rename(&temporary, dir.older_output())
+        });
     if copied.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -139,7 +184,7 @@ mod tests {
         assert_eq!(older.len(), MAX_OUTPUT_BYTES);
         assert!(older.blocks() * 512 <= MAX_OUTPUT_BYTES + (1 << 20));
         assert!(read(dir.older_output()).unwrap().ends_with(b"last"));
-        assert_eq!(dir.0.read_dir().unwrap().count(), 2);
+        assert_eq!(dir.0.read_dir().unwrap().count(), 3);
     }
 
     #[test]
@@ -164,6 +209,6 @@ mod tests {
         output.set_len(MAX_OUTPUT_BYTES + 1).unwrap();
         Output::new(&dir).finish();
         assert_eq!(metadata(dir.output()).unwrap().len(), 0);
-        assert_eq!(dir.0.read_dir().unwrap().count(), 2);
+        assert_eq!(dir.0.read_dir().unwrap().count(), 3);
     }
 }

@@ -1,0 +1,176 @@
+//! Who reads what workloads wrote: each request is answered with one chunk, by a task beside the loop that obeys. What is
+//! read of a node is limited in bytes a second, so that commands and reports have the connection to themselves nearly all
+//! the time, whatever workloads write.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proto_frames::payload::{OutputChunk, OutputFailure, Payload, ReadOutput};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::debug;
+
+use super::agent::is_file_name;
+use super::kept::KeepOutput;
+
+mod file;
+
+use file::{Found, Places};
+
+/// Requests that are answered at a time; further ones are refused. Each holds a chunk at most.
+pub(super) const MAX_READERS: usize = 16;
+
+/// Bytes of output that leave a node in a second, for all readers together: a tenth of what a Gbit/s carries.
+pub(super) const OUTPUT_BYTES_PER_SECOND: u32 = 8 * 1024 * 1024;
+
+/// How long a reader that follows is kept waiting for more: then it is told that there is none yet, and asks again.
+pub(super) const FOLLOW_WAIT: Duration = Duration::from_secs(5);
+
+/// How long it is tried to read a file that is being cut.
+const CUT_WAIT: Duration = Duration::from_secs(1);
+
+/// Pause between two looks at a file.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The readers of one node.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    /// Where its instances' output is; `None` = it really runs none.
+    places: Option<Arc<Places>>,
+    pace: Arc<Pace>,
+    answers: JoinSet<OutputChunk>,
+}
+
+impl Readers {
+    /// Reads in this state directory, whose output is kept by this rule.
+    pub(crate) fn new(root: PathBuf, rule: KeepOutput) -> Self {
+        Self {
+            places: Some(Arc::new(Places { root, rule })),
+            ..Self::default()
+        }
+    }
+
+    /// Begins to answer a request; the answer where there is one at once.
+    pub(crate) fn ask(&mut self, payload: &[u8]) -> Option<OutputChunk> {
+        let request = match ReadOutput::decode(payload) {
+            Ok(request) => request,
+            Err(error) => {
+                debug!(%error, "unreadable ReadOutput ignored");
+                return None;
+            }
+        };
+        let fail = |failure, detail: &str| {
+            let part = request.fail(failure, detail);
+            Some(OutputChunk::new(part, Default::default()))
+        };
+        let Some(places) = self.places.clone() else {
+            return fail(
+                OutputFailure::NotSupported,
+                "its launcher runs nothing really",
+            );
+        };
+        if !is_file_name(&request.instance_uuid) {
+            return fail(OutputFailure::NoInstance, "no instance can be called so");
+        }
+        if self.answers.len() >= MAX_READERS {
+            let detail = "as many read from its node as may at a time; try again";
+            return fail(OutputFailure::Busy, detail);
+        }
+        self.answers
+            .spawn(answer(places, Arc::clone(&self.pace), request));
+        None
+    }
+
+    /// The next answer; pending as long as nobody reads. Nothing is lost where the wait is given up.
+    pub(crate) async fn next(&mut self) -> OutputChunk {
+        loop {
+            match self.answers.join_next().await {
+                Some(Ok(answer)) => return answer,
+                Some(Err(error)) => debug!(%error, "a reader was not answered"),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Answers nobody any more: whoever asked is not there.
+    pub(crate) fn forget(&mut self) {
+        self.answers = JoinSet::new();
+    }
+}
+
+/// The chunk that a request is answered with, once there is one and it may leave.
+async fn answer(places: Arc<Places>, pace: Arc<Pace>, mut request: ReadOutput) -> OutputChunk {
+    let begun = Instant::now();
+    loop {
+        let (at, asked) = (Arc::clone(&places), request.clone());
+        let found = spawn_blocking(move || at.read(&asked)).await;
+        let waited = begun.elapsed();
+        match found.unwrap_or(Found::Changing) {
+            Found::Chunk(chunk) if !is_waited_for(&chunk, &request) || waited >= FOLLOW_WAIT => {
+                pace.wait(chunk.data.len()).await;
+                return chunk;
+            }
+            Found::Chunk(chunk) => {
+                // What comes from here on is wanted, also if that begins in the middle of the last lines.
+                request.run = chunk.part.run;
+                request.offset = Some(chunk.part.offset);
+                request.tail = None;
+            }
+            Found::Changing if waited >= CUT_WAIT => {
+                let detail = "it is cut faster than it can be read; try again";
+                let part = request.fail(OutputFailure::Failed, detail);
+                return OutputChunk::new(part, Default::default());
+            }
+            Found::Changing => {}
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether a reader that follows is to wait rather than be told this.
+fn is_waited_for(chunk: &OutputChunk, request: &ReadOutput) -> bool {
+    let says_something = chunk.part.is_failure() || chunk.part.ended || chunk.part.truncated;
+    request.follow && chunk.data.is_empty() && !says_something
+}
+
+/// Lets so many bytes leave a second.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When what was let through has had its time.
+    free: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    async fn wait(&self, bytes: usize) {
+        sleep_until(self.reserve(Instant::now(), bytes)).await;
+    }
+
+    /// When so many bytes may leave; those after them wait until they have had their time.
+    fn reserve(&self, now: Instant, bytes: usize) -> Instant {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let takes = Duration::from_secs(1) * bytes / OUTPUT_BYTES_PER_SECOND;
+        let mut free = self.free.lock();
+        let at = free.map_or(now, |free| free.max(now));
+        *free = Some(at + takes);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Instant, OUTPUT_BYTES_PER_SECOND, Pace};
+
+    #[test]
+    fn so_many_bytes_leave_a_second_and_pauses_save_none_up() {
+        let pace = Pace::default();
+        let (begun, chunk) = (Instant::now(), 64 * 1024);
+        let last = (0..OUTPUT_BYTES_PER_SECOND / 65_536).map(|_| pace.reserve(begun, chunk));
+        let last = last.last().unwrap();
+        assert!(last > begun + Duration::from_millis(990) && last < begun + Duration::from_secs(1));
+        let later = begun + Duration::from_secs(60);
+        assert_eq!(pace.reserve(later, chunk), later);
+        assert!(pace.reserve(later, chunk) > later);
+    }
+}

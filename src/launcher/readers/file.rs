@@ -1,0 +1,319 @@
+//! One chunk of what a workload wrote, read from its files. They change while they are read, and a workload can make
+//! anything of them: nothing is opened that could block, and what was read counts only if the files were not cut meanwhile.
+//!
+//! Offsets count from the first byte that the run wrote. The current file begins at the offset that the run's
+//! [`OutputStart`] says, and the older file ends before it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use proto_frames::payload::output::MAX_OUTPUT_CHUNK;
+use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, ReadOutput};
+
+use super::super::files::{InstanceDir, OutputStart, careful, read_json};
+use super::super::kept::KeepOutput;
+
+/// Bytes from the end in which the last lines are looked for: where they are longer, there are fewer.
+const MAX_TAIL_BYTES: u64 = 1024 * 1024;
+
+/// Bytes read at a time while the last lines are looked for.
+const TAIL_BLOCK: u64 = 16 * 1024;
+
+/// Where instances' output is.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The state directory.
+    pub(super) root: PathBuf,
+    /// How long output of ended instances is kept.
+    pub(super) rule: KeepOutput,
+}
+
+/// What came of a look.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A chunk, or why there is none.
+    Chunk(OutputChunk),
+    /// The files were being cut: look again.
+    Changing,
+}
+
+/// The files of one run.
+#[derive(Debug)]
+struct Run {
+    dir: InstanceDir,
+    current: File,
+    /// Names this run among those of its instance on this node.
+    number: u64,
+    /// Whether nothing is written to them any more.
+    is_over: bool,
+}
+
+/// Which bytes of a run are where, at one moment.
+#[derive(Debug)]
+struct Layout {
+    start: OutputStart,
+    /// Whether the current file has been cut, and that is not noted.
+    is_cut: bool,
+    older: Option<File>,
+    /// Where the older file begins, ends, and where the current one begins and ends.
+    older_from: u64,
+    older_to: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Places {
+    /// The chunk that a request asks for.
+    pub(super) fn read(&self, request: &ReadOutput) -> Found {
+        let found = self.run(request).and_then(|run| match run {
+            Some(run) => run.chunk(request),
+            None => Ok(self.nothing(request)),
+        });
+        found.unwrap_or_else(|error| {
+            let part = request.fail(OutputFailure::Failed, format!("cannot be read: {error}"));
+            Found::Chunk(OutputChunk::new(part, Bytes::new()))
+        })
+    }
+
+    /// The run of an instance that is asked for, or its latest.
+    fn run(&self, request: &ReadOutput) -> io::Result<Option<Run>> {
+        let id = &request.instance_uuid;
+        let here = InstanceDir(self.root.join("instances").join(id));
+        for (dir, is_kept) in [(here, false)]
+            .into_iter()
+            .chain(self.kept(id).into_iter().map(|dir| (dir, true)))
+        {
+            // Before the file is looked at: what it holds then is all that there will be.
+            let exists = |path: PathBuf| fs::symlink_metadata(path).is_ok();
+            let is_over = is_kept || exists(dir.ended()) || exists(dir.over());
+            let Some(current) = open(dir.output())? else {
+                continue;
+            };
+            let number = current.metadata()?.ino();
+            if request.run == 0 || request.run == number {
+                return Ok(Some(Run {
+                    dir,
+                    current,
+                    number,
+                    is_over,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is kept of an instance, the latest run first.
+    fn kept(&self, id: &str) -> Vec<InstanceDir> {
+        let entries = fs::read_dir(self.root.join("kept")).into_iter().flatten();
+        let number = |path: PathBuf| {
+            let (other, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
+            let number = number.parse::<u64>().ok().filter(|_| other == id)?;
+            Some((number, path))
+        };
+        let mut all: Vec<_> = entries
+            .flatten()
+            .filter_map(|entry| number(entry.path()))
+            .collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.into_iter().map(|(_, path)| InstanceDir(path)).collect()
+    }
+
+    /// There is no output.
+    fn nothing(&self, request: &ReadOutput) -> Found {
+        let dir = InstanceDir(self.root.join("instances").join(&request.instance_uuid));
+        let is_over = fs::symlink_metadata(dir.ended()).is_ok();
+        let part = if request.run == 0 && !is_over && fs::symlink_metadata(dir.record()).is_ok() {
+            // It is there and has not begun to write.
+            OutputPart {
+                id: request.id,
+                read: request.read,
+                instance_uuid: request.instance_uuid.clone(),
+                ..OutputPart::default()
+            }
+        } else {
+            let age = humantime::format_duration(self.rule.age);
+            let mib = self.rule.bytes / (1024 * 1024);
+            let detail = format!(
+                "its output is not kept, or not any more; its node keeps that of ended instances for {age} and {mib} MiB of \
+                 all together"
+            );
+            request.fail(OutputFailure::NotKept, detail)
+        };
+        Found::Chunk(OutputChunk::new(part, Bytes::new()))
+    }
+}
+
+impl Run {
+    fn chunk(&self, request: &ReadOutput) -> io::Result<Found> {
+        let Some(layout) = self.layout()? else {
+            return Ok(Found::Changing);
+        };
+        let mut part = OutputPart {
+            id: request.id,
+            read: request.read,
+            instance_uuid: request.instance_uuid.clone(),
+            run: self.number,
+            total: layout.to,
+            ..OutputPart::default()
+        };
+        let asked = match request.tail {
+            Some(lines) => self.tail(&layout, lines)?,
+            None => request.offset.unwrap_or_default(),
+        };
+        part.truncated = asked > layout.to;
+        let asked = if part.truncated { layout.from } else { asked };
+        part.offset = layout.kept_from(asked);
+        part.skipped = part.offset - asked;
+        let mut data = vec![0; MAX_OUTPUT_CHUNK];
+        let len = self.read_at(&layout, part.offset, &mut data)?;
+        data.truncate(len);
+        // What was read while the files were cut may be of anywhere.
+        if !self.is_still(&layout)? {
+            return Ok(Found::Changing);
+        }
+        let end = part.offset.saturating_add(len as u64);
+        part.ended = self.is_over && end >= layout.to;
+        Ok(Found::Chunk(OutputChunk::new(part, data.into())))
+    }
+
+    /// Where which bytes are; `None` while that changes.
+    fn layout(&self) -> io::Result<Option<Layout>> {
+        let older = open(self.dir.older_output())?;
+        let metadata = older.as_ref().map(File::metadata).transpose()?;
+        let older_len = metadata.as_ref().map_or(0, fs::Metadata::len);
+        let start = self.start(older_len);
+        let len = self.current.metadata()?.len();
+        // It may have been cut, and only that not be noted yet.
+        let cut = start.cutting.filter(|cut| len < *cut);
+        let from = start.from.saturating_add(cut.unwrap_or_default());
+        let is_of_start = metadata.is_some_and(|it| start.older == 0 || it.ino() == start.older);
+        let older_to = start.older_to.min(from);
+        let layout = Layout {
+            older_from: match is_of_start {
+                true => older_to.saturating_sub(older_len),
+                false => from,
+            },
+            older: older.filter(|_| is_of_start),
+            older_to: if is_of_start { older_to } else { from },
+            from,
+            to: from.saturating_add(len),
+            is_cut: cut.is_some(),
+            start,
+        };
+        Ok(self.is_still(&layout)?.then_some(layout))
+    }
+
+    /// Where the current file begins.
+    fn start(&self, older_len: u64) -> OutputStart {
+        let start = read_json::<OutputStart>(&self.dir.output_start());
+        // Of a run that was cut before that was noted, the older file is taken for all there was. A workload can put anything
+        // there.
+        start.ok().flatten().unwrap_or(OutputStart {
+            from: older_len,
+            older_to: older_len,
+            older: 0,
+            cutting: None,
+        })
+    }
+
+    /// Whether the files are as they were.
+    fn is_still(&self, layout: &Layout) -> io::Result<bool> {
+        let older = fs::symlink_metadata(self.dir.older_output());
+        let older_len = older.map_or(0, |it| it.len());
+        let is_cut = match layout.start.cutting {
+            Some(cut) => self.current.metadata()?.len() < cut,
+            None => false,
+        };
+        Ok(is_cut == layout.is_cut && self.start(older_len) == layout.start)
+    }
+
+    /// Reads what there is from an offset on, within one of the files.
+    fn read_at(&self, layout: &Layout, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let (file, at, to) = match &layout.older {
+            Some(older) if offset < layout.older_to => {
+                (older, offset - layout.older_from, layout.older_to)
+            }
+            _ => (&self.current, offset - layout.from, layout.to),
+        };
+        let left = usize::try_from(to - offset).unwrap_or(usize::MAX);
+        let buffer_len = buffer.len().min(left);
+        let mut len = 0;
+        while len < buffer_len {
+            match file.read_at(&mut buffer[len..buffer_len], at + len as u64) {
+                Ok(0) => break,
+                Ok(more) => len += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(len)
+    }
+
+    /// Where the last lines begin.
+    fn tail(&self, layout: &Layout, lines: u64) -> io::Result<u64> {
+        let first = layout.kept_from(layout.to.saturating_sub(MAX_TAIL_BYTES));
+        let mut block = vec![0; TAIL_BLOCK as usize];
+        let (mut end, mut found) = (layout.to, 0_u64);
+        if lines == 0 {
+            return Ok(end);
+        }
+        while end > first {
+            // A block is of one file.
+            let floor = if end > layout.from {
+                layout.from
+            } else {
+                first
+            };
+            let begin = end.saturating_sub(TAIL_BLOCK).max(floor).max(first);
+            let len = usize::try_from(end - begin).unwrap_or_default();
+            let len = self.read_at(layout, begin, &mut block[..len])?;
+            for at in (0..len).rev() {
+                // The line's end at the very end ends the last line.
+                let is_last = begin + at as u64 + 1 == layout.to;
+                if block[at] == b'\n' && !is_last {
+                    found += 1;
+                    if found == lines {
+                        return Ok(begin + at as u64 + 1);
+                    }
+                }
+            }
+            end = if begin == layout.from && layout.older.is_some() {
+                layout.older_to
+            } else {
+                begin
+            };
+        }
+        Ok(first)
+    }
+}
+
+impl Layout {
+    /// The first offset from this one on that is kept.
+    fn kept_from(&self, offset: u64) -> u64 {
+        if offset < self.older_to {
+            offset.max(self.older_from)
+        } else {
+            offset.max(self.from)
+        }
+    }
+}
+
+/// A plain file; `None` if there is none.
+fn open(path: PathBuf) -> io::Result<Option<File>> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(careful())
+        .open(path);
+    match opened {
+        Ok(file) if file.metadata()?.is_file() => Ok(Some(file)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;
