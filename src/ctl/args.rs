@@ -13,10 +13,12 @@ use crate::flags::{at_least, duration, mebibytes};
 mod life;
 mod list;
 mod placement;
+mod tools;
 
 pub use life::{CordonArgs, DrainArgs, HistoryArgs, LifeArgs, MigrateArgs, UpdateArgs};
 pub use list::{InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
+pub use tools::LogsArgs;
 
 /// Most instances one `start` or `run` makes: beyond that `ciaoctl load` is the tool.
 pub const MAX_COUNT: u32 = 10_000;
@@ -125,6 +127,8 @@ pub enum SessionCommand {
     Queue(ListArgs),
     /// Show what became of an instance so far
     History(HistoryArgs),
+    /// Print what an instance has written, read from its node through the scheduler
+    Logs(LogsArgs),
     /// List the controllers and operators
     Controllers(ListArgs),
     /// Show events as they come

@@ -25,6 +25,7 @@ use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeou
 use crate::net::tls::{self, TlsError};
 
 mod life;
+mod output;
 
 pub use life::Order;
 
@@ -308,7 +309,7 @@ impl Client {
         }
         loop {
             match self.receive().await? {
-                Event::QueryResult(_) => {} // of a query that was given up
+                Event::QueryResult(_) | Event::Output(_) => {} // of a query that was given up
                 event => return Ok(event),
             }
         }
@@ -564,7 +565,7 @@ impl Client {
     }
 
     fn keep(&mut self, event: Event) {
-        if matches!(event, Event::QueryResult(_)) {
+        if matches!(event, Event::QueryResult(_) | Event::Output(_)) {
             return; // of a query that was given up
         }
         if self.backlog.len() == MAX_BACKLOG {

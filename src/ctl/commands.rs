@@ -7,6 +7,7 @@ pub mod history;
 pub mod instances;
 pub mod life;
 pub mod listing;
+pub mod logs;
 pub mod nodes;
 pub mod start;
 pub mod wait;
@@ -16,6 +17,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use proto_frames::payload::{OutputFailure, OutputPart};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::ctl::aftermath::Aftermath;
@@ -79,6 +81,9 @@ pub enum CommandError {
         /// How long was tried.
         waited: Duration,
     },
+    /// There is no output of an instance.
+    #[error("no output of {}: {} ({})", .0.instance_uuid, .0.detail, .0.failure)]
+    NoOutput(Box<OutputPart>),
     /// Ctrl-C: what goes on all the same.
     #[error("interrupted")]
     Interrupted(Lines),
@@ -100,6 +105,11 @@ impl CommandError {
             Self::Client(ClientError::Refused(_) | ClientError::Query { .. }) => Exit::Refused,
             Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
+            Self::NoOutput(part) => match part.failure {
+                OutputFailure::NoInstance => Exit::NotFound,
+                OutputFailure::Timeout => Exit::Timeout,
+                _ => Exit::Refused,
+            },
             Self::Interrupted(_) => Exit::Interrupted,
             // The reader has closed its end: nothing went wrong.
             Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
@@ -209,6 +219,7 @@ async fn carry_out(
         SessionCommand::Drain(args) => drain::drain(&mut context, &args).await,
         SessionCommand::Queue(args) => listing::queue(&mut context, &args).await,
         SessionCommand::History(args) => history::history(&mut context, &args).await,
+        SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
         SessionCommand::Wait(args) => wait::wait(&mut context, &args).await,

@@ -4,8 +4,8 @@
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded, DeleteFailure,
     DrainProgress, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
-    InstanceStopped, NodeConnected, NodeDisconnected, NodePressure, Payload, PayloadError,
-    PlacementDecision, QueryResult, StartFailure, Stats,
+    InstanceStopped, NodeConnected, NodeDisconnected, NodePressure, OutputChunk, Payload,
+    PayloadError, PlacementDecision, QueryResult, StartFailure, Stats,
 };
 use proto_frames::{Frame, Kind};
 
@@ -52,6 +52,8 @@ pub enum Event {
     Decided(Box<PlacementDecision>),
     /// The answer to a query of ours.
     QueryResult(Box<QueryResult>),
+    /// A chunk of what a workload wrote, which was asked for.
+    Output(Box<OutputChunk>),
     /// A frame of a kind this program has no words for.
     Other {
         /// Its kind.
@@ -107,6 +109,7 @@ impl Event {
                 ConcentratorInstanceAdded::decode(payload).map(Self::ConcentratorAdded)
             }
             Kind::STATS => Stats::decode(payload).map(|stats| Self::Stats(Box::new(stats))),
+            Kind::OUTPUT => OutputChunk::decode(payload).map(|it| Self::Output(Box::new(it))),
             Kind::COMMAND_REFUSED => CommandRefused::decode(payload).map(Self::Refused),
             Kind::PLACEMENT_DECISION => {
                 PlacementDecision::decode(payload).map(|decision| Self::Decided(Box::new(decision)))

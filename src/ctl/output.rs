@@ -93,6 +93,20 @@ impl<'a> Output<'a> {
         writeln!(self.err, "ciaoctl: {line}")
     }
 
+    /// Whether standard output is a terminal.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// Prints what a workload wrote, as it is: for who has made it fit for a terminal, or prints to none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn workload(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
     /// Hands on what was printed so far.
     ///
     /// # Errors

@@ -138,7 +138,7 @@ fn json_of_output(output: &OutputRow) -> Value {
 }
 
 /// The UUID of an ended instance that begins so; what was typed if there is none.
-async fn ended_id(client: &mut Client, name: &str) -> Result<String, CommandError> {
+pub(super) async fn ended_id(client: &mut Client, name: &str) -> Result<String, CommandError> {
     let ended = client.ended(Some(name)).await?;
     let first = ended.first().map(|view| view.instance_uuid.clone());
     let is_one = ended

@@ -87,6 +87,7 @@ impl Event {
             Self::Stats(e) => stats(e),
             Self::Refused(e) => refusal(e),
             Self::QueryResult(e) => format!("answer to query {}", e.id),
+            Self::Output(e) => format!("output of {}", e.part.instance_uuid),
             Self::Other { kind, payload } => format!("{kind} {}", elide(payload, MAX_SHOWN)),
             Self::Unreadable { kind, error } => format!("{kind} that cannot be read: {error}"),
         }
@@ -145,6 +146,7 @@ impl Event {
                 "instance_uuid": e.instance_uuid,
             }),
             Self::QueryResult(e) => json!({"event": "query_result", "id": e.id}),
+            Self::Output(e) => json!({"event": "output", "instance_uuid": e.part.instance_uuid}),
             Self::Other { kind, payload } => {
                 json!({"event": "other", "kind": kind.to_string(), "payload": payload})
             }

@@ -1,0 +1,38 @@
+//! Reading what a workload wrote: one chunk an answer, each asked for once the one before it is dealt with.
+
+use std::time::Duration;
+
+use proto_frames::Kind;
+use proto_frames::payload::{OutputChunk, Payload, ReadOutput};
+
+use super::{Client, ClientError};
+use crate::ctl::event::{Event, refused_kind};
+
+/// Longest time until a chunk: above the time after which the scheduler gives up a launcher.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(45);
+
+impl Client {
+    /// A chunk of what a workload wrote, or why there is none.
+    ///
+    /// # Errors
+    /// [`ClientError`]: there is no answer, or the scheduler does not know the question.
+    pub async fn read_output(&mut self, request: &ReadOutput) -> Result<OutputChunk, ClientError> {
+        self.last_query = self.last_query.wrapping_add(1);
+        let id = u64::from(self.last_query);
+        let request = ReadOutput {
+            id,
+            ..request.clone()
+        };
+        self.send(Kind::READ_OUTPUT, request.encode()).await?;
+        let patience = self.answer_timeout.max(OUTPUT_TIMEOUT);
+        let answer = self.wait_for("output", patience, |event| match event {
+            Event::Output(chunk) if chunk.part.id == id => Ok(Ok(*chunk)),
+            Event::Refused(refusal) if refused_kind(&refusal) == Kind::READ_OUTPUT => {
+                Ok(Err(refusal))
+            }
+            other => Err(other),
+        });
+        let refused = |refusal| ClientError::Refused(Box::new(refusal));
+        answer.await?.map_err(refused)
+    }
+}

@@ -1,0 +1,123 @@
+//! `ciaoctl logs`: what a workload wrote, read from its node through the scheduler.
+
+use proto_frames::payload::{OutputChunk, OutputPart, ReadOutput};
+use serde_json::{Value, json};
+
+use crate::ctl::args::LogsArgs;
+use crate::ctl::commands::history::ended_id;
+use crate::ctl::commands::instances::instance;
+use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::exit::Exit;
+use crate::ctl::neutral::Neutral;
+use crate::printable::{Printable, counted};
+
+/// Prints what there is of an instance's output, and with `--follow` goes on until it ends.
+///
+/// # Errors
+/// [`CommandError`]; also where there is no output to be had.
+pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, CommandError> {
+    let meant = instance(&mut context.client, &args.instance).await;
+    let id = match meant {
+        Ok(view) => view.instance_uuid,
+        // One that is gone is not listed, and may have output.
+        Err(CommandError::Resolve(_)) => ended_id(&mut context.client, &args.instance).await?,
+        Err(error) => return Err(error),
+    };
+    let mut request = ReadOutput {
+        instance_uuid: id,
+        tail: args.tail,
+        follow: args.follow,
+        ..ReadOutput::default()
+    };
+    let mut neutral = (context.out.is_terminal() && !args.raw).then(Neutral::default);
+    loop {
+        let chunk = context.client.read_output(&request).await?;
+        let part = &chunk.part;
+        if part.is_failure() {
+            context.out.flush()?;
+            return Err(CommandError::NoOutput(Box::new(chunk.part)));
+        }
+        // Of a request for the first byte that is kept, nothing was skipped.
+        let is_wanted = request.offset.is_some();
+        request = ReadOutput {
+            run: part.run,
+            offset: Some(part.end()),
+            tail: None,
+            ..request
+        };
+        print(context, &chunk, &mut neutral, is_wanted)?;
+        let has_all = !args.follow && part.end() >= part.total;
+        if part.ended || has_all {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+fn print(
+    context: &mut Context<'_>,
+    chunk: &OutputChunk,
+    neutral: &mut Option<Neutral>,
+    is_wanted: bool,
+) -> Result<(), CommandError> {
+    if context.json {
+        context.out.document_line(&json_of(chunk))?;
+        return Ok(context.out.flush()?);
+    }
+    if let Some(remark) = remark(&chunk.part).filter(|_| is_wanted) {
+        context.out.flush()?;
+        context.out.remark(&Printable::new(remark))?;
+    }
+    match neutral {
+        Some(neutral) => context.out.workload(neutral.show(&chunk.data).as_bytes())?,
+        None => context.out.workload(&chunk.data)?,
+    }
+    Ok(context.out.flush()?)
+}
+
+/// What the reader should know of what comes before a chunk.
+fn remark(part: &OutputPart) -> Option<String> {
+    if part.truncated {
+        return Some("the workload has cut its output; what follows is written since".to_owned());
+    }
+    (part.skipped > 0).then(|| {
+        format!(
+            "left out: {}; the output grew faster than it could be read, and its node keeps only the end of it",
+            counted(part.skipped, "byte")
+        )
+    })
+}
+
+fn json_of(chunk: &OutputChunk) -> Value {
+    let part = &chunk.part;
+    json!({
+        "instance_uuid": part.instance_uuid,
+        "offset": part.offset,
+        "bytes": part.bytes,
+        "total": part.total,
+        "skipped": part.skipped,
+        "truncated": part.truncated,
+        "ended": part.ended,
+        "text": String::from_utf8_lossy(&chunk.data),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OutputPart, remark};
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let part = |skipped, truncated| OutputPart {
+            skipped,
+            truncated,
+            ..OutputPart::default()
+        };
+        assert_eq!(remark(&part(0, false)), None);
+        let text = remark(&part(1, false)).unwrap();
+        assert!(
+            text.starts_with("1 byte are") || text.starts_with("1 byte "),
+            "{text}"
+        );
+        assert!(remark(&part(0, true)).unwrap().contains("cut"));
+    }
+}
