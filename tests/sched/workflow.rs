@@ -21,6 +21,7 @@ mod random_evictions;
 mod random_moves;
 mod random_repeats;
 mod rare_orders;
+mod reading;
 mod remembered;
 mod settle;
 mod suspending;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use ciao_scheduler::server::sim_support::kind_of;
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, Evacuate, InstanceStateEvent, LifeCommand, LifeState,
-    Migrate, RefusalReason, Restore, StartFailureReason, Update,
+    Migrate, ReadOutput, RefusalReason, Restore, StartFailureReason, Update,
 };
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
@@ -131,7 +131,8 @@ fn reported(kind: Kind, place: Place) -> Treatment {
             | Kind::OFFLINE
             | Kind::MAINTENANCE
             | Kind::KEPT_RUNS
-            | Kind::WORKLOADS,
+            | Kind::WORKLOADS
+            | Kind::OUTPUT,
             Place::Own,
         ) => Treatment::Taken,
         (
@@ -140,7 +141,8 @@ fn reported(kind: Kind, place: Place) -> Treatment {
             | Kind::OFFLINE
             | Kind::MAINTENANCE
             | Kind::KEPT_RUNS
-            | Kind::WORKLOADS,
+            | Kind::WORKLOADS
+            | Kind::OUTPUT,
             _,
         ) => Treatment::Never,
         // Of addresses and traces, not of instances that are placed.
@@ -161,7 +163,7 @@ fn reported(kind: Kind, place: Place) -> Treatment {
 /// Controllers and operators have no node of their own.
 fn commanded(kind: Kind, place: Place) -> Treatment {
     match (kind, place) {
-        (Kind::CONFIGURE | Kind::QUERY | Kind::WATCH, _) => Treatment::Taken,
+        (Kind::CONFIGURE | Kind::QUERY | Kind::WATCH | Kind::READ_OUTPUT, _) => Treatment::Taken,
         (_, Place::Own) => Treatment::Never,
         (Kind::SUSPEND | Kind::RESUME | Kind::MIGRATE | Kind::UPDATE, _) => Treatment::Taken,
         (Kind::START, _) | (_, Place::Others) => Treatment::Carried,
@@ -327,6 +329,10 @@ fn sending(kind: Kind, place: Place) -> Sending {
         })),
         Kind::QUERY => Command::Query(Box::default()),
         Kind::WATCH => Command::Watch(Vec::new()),
+        Kind::READ_OUTPUT => Command::ReadOutput(Box::new(ReadOutput {
+            instance_uuid: instance.to_owned(),
+            ..ReadOutput::default()
+        })),
         kind => return report_of(kind, instance).into(),
     };
     command.into()
@@ -352,6 +358,7 @@ fn report_of(kind: Kind, instance: &str) -> Report {
         },
         Kind::TRACE_REPORT => Report::TraceReport,
         Kind::WORKLOADS => Report::Workloads(Vec::new()),
+        Kind::OUTPUT => Report::Output(1),
         Kind::KEPT_RUNS => Report::KeptRuns(Box::new(KeptRuns {
             is_complete: true,
             runs: Vec::new(),
