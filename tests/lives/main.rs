@@ -21,6 +21,7 @@ mod crashes;
 mod ends;
 mod instances;
 mod leases;
+mod logs;
 mod lost_nodes;
 mod moves;
 mod names;

@@ -216,11 +216,16 @@ impl Cluster {
         within(child.kill()).await.unwrap();
     }
 
-    /// Sends a launcher a signal.
-    pub(crate) fn signal_launcher(&self, name: &str, signal: Signal) {
+    /// The process of a launcher.
+    pub(crate) fn launcher_pid(&self, name: &str) -> u32 {
         let mut launchers = self.launchers.iter();
         let (_, child) = launchers.find(|(other, _)| other == name).unwrap();
-        let pid = i32::try_from(child.id().unwrap()).unwrap();
+        child.id().unwrap()
+    }
+
+    /// Sends a launcher a signal.
+    pub(crate) fn signal_launcher(&self, name: &str, signal: Signal) {
+        let pid = i32::try_from(self.launcher_pid(name)).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
