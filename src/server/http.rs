@@ -23,6 +23,7 @@ mod json;
 mod limits;
 mod metrics;
 mod openapi;
+mod output;
 mod probes;
 mod problem;
 mod progress;

@@ -24,9 +24,7 @@ pub(super) use self::inputs::{input, too_long};
 pub(super) use self::kinds::kind_of;
 pub(super) use self::names::MAX_NAME_LEN;
 pub(super) use self::ordered::{Ordered, checked_start, ordered, start_of_json};
-#[cfg(feature = "test-support")]
-pub(super) use self::parcels::frame_of;
-pub(super) use self::parcels::parcel;
+pub(super) use self::parcels::{frame_of, parcel};
 pub(super) use self::refusals::refused;
 pub(super) use self::refusals::{Place, twin};
 pub(super) use self::render::{cost, encode};

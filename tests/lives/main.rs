@@ -9,6 +9,9 @@
 
 #[path = "../common/certs.rs"]
 mod certs;
+#[allow(dead_code, reason = "the tests of the HTTP door use the rest")]
+#[path = "../http/client.rs"]
+mod client;
 #[path = "../common/peer.rs"]
 mod peer;
 #[path = "../common/site.rs"]
@@ -19,6 +22,7 @@ mod words;
 mod controllers;
 mod crashes;
 mod ends;
+mod http_output;
 mod instances;
 mod leases;
 mod logs;

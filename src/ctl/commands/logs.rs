@@ -30,6 +30,8 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
         ..ReadOutput::default()
     };
     let mut neutral = (context.out.is_terminal() && !args.raw).then(Neutral::default);
+    // Without `--follow` it ends where the output ended at first, however fast more is written.
+    let mut until = None;
     loop {
         let chunk = context.client.read_output(&request).await?;
         let part = &chunk.part;
@@ -46,7 +48,8 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
             ..request
         };
         print(context, &chunk, &mut neutral, is_wanted)?;
-        let has_all = !args.follow && part.end() >= part.total;
+        let until = *until.get_or_insert(part.total);
+        let has_all = !args.follow && (part.end() >= until || part.truncated);
         if part.ended || has_all {
             return Ok(Exit::Done);
         }

@@ -84,6 +84,11 @@ impl Parameters {
         self.text(name)?.parse().ok()
     }
 
+    /// A number of bytes. It was checked.
+    pub(super) fn offset(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
     /// The words of a list.
     pub(super) fn words(&self, name: &str) -> Option<impl Iterator<Item = &str>> {
         let words = self.text(name)?.split(',').map(str::trim);
@@ -149,6 +154,10 @@ fn check(param: &Param, value: &str) -> Result<(), Problem> {
             _ => bad(format!(
                 "expected a whole number from {min} to {max}, found '{value}'"
             )),
+        },
+        Kind::Offset => match value.parse::<u64>() {
+            Ok(_) => Ok(()),
+            Err(_) => bad(format!("expected a number of bytes, found '{value}'")),
         },
         Kind::Wait => match humantime::parse_duration(value) {
             Ok(wait) if wait <= MAX_WAIT => Ok(()),

@@ -58,6 +58,9 @@ pub(super) const MAX_ANSWERS: usize = 16;
 /// STARTs remembered by instance, to know the same one when it comes again: 100 bytes each.
 pub(super) const MAX_POSTED: usize = 65_536;
 
+/// Answers with output of workloads under way at once: each has a session, and a chunk of 64 KiB at most.
+pub(super) const MAX_OUTPUTS: usize = 256;
+
 /// Bytes of events handed to a stream in one go.
 pub(super) const EVENT_CHUNK: usize = 8 * 1024;
 

@@ -117,6 +117,7 @@ fn parameter(param: &Param) -> Value {
     let schema = match param.kind {
         Kind::Text | Kind::Wait => json!({"type": "string"}),
         Kind::Flag => json!({"type": "boolean"}),
+        Kind::Offset => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         Kind::Number { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Selector => json!({"type": "array", "items": {"type": "string"}}),
         Kind::Words([]) => {

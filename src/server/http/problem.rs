@@ -105,6 +105,11 @@ impl Problem {
         self
     }
 
+    /// What it is, for people.
+    pub(super) fn text(&self) -> String {
+        format!("{} ({})", self.0.detail, self.0.reason)
+    }
+
     /// The field at fault, where there is one.
     #[cfg(test)]
     pub(super) fn field(&self) -> Option<&str> {

@@ -8,11 +8,12 @@ use proto_frames::payload::{
     ControllerView, Evacuate, HistoryRow, InstanceView, Migrate, NodeView, PlacementDecision,
     Resume, Suspend, Topic, Update,
 };
+use sched_model::output::MAX_TAIL_LINES;
 use sched_model::query::MAX_LIMIT;
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
-use super::{commands, events, metrics, openapi, probes, read, starts, status};
+use super::{commands, events, metrics, openapi, output, probes, read, starts, status};
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(super) enum Kind {
         /// Largest.
         max: u32,
     },
+    /// A number of bytes.
+    Offset,
     /// A time such as `30s`.
     Wait,
     /// An expression; may be given several times.
@@ -204,6 +207,27 @@ const FOLLOW: &[Param] = &[
     },
 ];
 
+const READ: &[Param] = &[
+    Param {
+        name: "tail",
+        about: "Begin with so many of the last lines, rather than with the first that is kept.",
+        kind: Kind::Number {
+            min: 0,
+            max: MAX_TAIL_LINES as u32,
+        },
+    },
+    Param {
+        name: "offset",
+        about: "Begin behind so many bytes from the first that was written.",
+        kind: Kind::Offset,
+    },
+    Param {
+        name: "follow",
+        about: "Whether to go on with what is written until the instance ends.",
+        kind: Kind::Flag,
+    },
+];
+
 /// A handler of the table.
 macro_rules! handler {
     ($function:path) => {
@@ -296,6 +320,14 @@ pub(super) static ROUTES: &[Route] = &[
         &[AFTER, LIMIT, FIELDS],
         Content::Page("HistoryRow", HistoryRow::FIELDS),
         handler!(read::history),
+    ),
+    get(
+        "/v1/instances/{id}/output",
+        "What one instance has written, as it is; of one that has ended, as long as its node keeps it. The head says where it \
+         begins, and how much there is.",
+        READ,
+        Content::Other("text/plain; charset=utf-8"),
+        handler!(output::output),
     ),
     get(
         "/v1/queue",

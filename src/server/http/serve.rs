@@ -27,7 +27,7 @@ use super::call::{Answer, Call, Parameters};
 use super::caller::Caller;
 use super::limits::{
     BODY_DEADLINE, BUDGET_DEADLINE, CONNECTION_WINDOW, HEAD_DEADLINE, MAX_BODY, MAX_HEAD,
-    MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
+    MAX_OUTPUTS, MAX_STREAMS, MAX_WAITING, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW,
 };
 use super::problem::Problem;
 use super::progress::Progress;
@@ -59,6 +59,8 @@ pub(super) struct App {
     pub(super) posted: Mutex<Posted>,
     /// Room for requests that wait for outcomes.
     pub(super) waiting: Arc<Semaphore>,
+    /// Room for readers of workloads' output.
+    pub(super) outputs: Arc<Semaphore>,
     /// When the scheduler began.
     pub(super) started: Instant,
     /// Certificates in use, and when each ends, seconds of Unix time.
@@ -103,6 +105,7 @@ impl HttpDoor {
             ring,
             posted: Mutex::default(),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            outputs: Arc::new(Semaphore::new(MAX_OUTPUTS)),
             started: Instant::now(),
             certificates,
             events,

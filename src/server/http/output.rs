@@ -1,0 +1,268 @@
+//! `GET /v1/instances/{id}/output`: what a workload wrote, as it is. Each answer reads in a session of its own, a chunk at a
+//! time: the next is asked for once the one before it was taken, so that a slow reader holds up nobody.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, StatusCode};
+use hyper::body::Frame as BodyFrame;
+use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, Payload, ReadOutput};
+use proto_frames::{Frame, Kind, Role, Uuid};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+
+use super::call::{Answer, Call, text_response};
+use super::limits::MAX_ANSWERS;
+use super::problem::Problem;
+use super::serve::App;
+use crate::net::budget::Budget;
+use crate::server::hub::Door;
+use crate::server::wire;
+use sched_core::{Command, Input, Message, SessionId};
+
+/// Longest time until a chunk: above the time after which the core gives up a launcher.
+const CHUNK_DEADLINE: Duration = Duration::from_secs(45);
+
+/// GET /v1/instances/{id}/output.
+pub(super) async fn output(call: Call) -> Answer {
+    let Ok(place) = Arc::clone(&call.app.outputs).try_acquire_owned() else {
+        return Err(Problem::busy("as much output is read as may be at a time"));
+    };
+    let offset = call.query.offset("offset");
+    let mut reader = Reader::open(&call.app, place);
+    reader.request = ReadOutput {
+        instance_uuid: call.id.clone(),
+        tail: call.query.number("tail").map(u64::from),
+        offset,
+        follow: false,
+        ..ReadOutput::default()
+    };
+    // A reader that follows has its head, and what there is, at once.
+    let first = reader.next().await?;
+    reader.request.follow = call.query.flag("follow");
+    reader.until = first.part.total;
+    let (app, part) = (Arc::clone(&call.app), first.part.clone());
+    let body = Stream {
+        ready: Some(first),
+        is_begun: false,
+        state: State::Between(reader),
+        leaving: Box::pin(async move { app.hub.leaving().await }),
+    };
+    let mut response = text_response(StatusCode::OK, "text/plain; charset=utf-8", Body::new(body));
+    let mut put = |name: &'static str, value: u64| {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from(value));
+    };
+    put("ciao-output-offset", part.offset);
+    put("ciao-output-total", part.total);
+    put("ciao-output-skipped", offset.map_or(0, |_| part.skipped));
+    Ok(response)
+}
+
+/// A session that reads the output of one instance.
+struct Reader {
+    app: Arc<App>,
+    session: SessionId,
+    received: mpsc::Receiver<Message>,
+    /// What is asked for next.
+    request: ReadOutput,
+    /// Where a reader that does not follow ends, whatever is written meanwhile.
+    until: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Takes answers in for a reader.
+#[derive(Debug)]
+struct Inbox(mpsc::Sender<Message>);
+
+impl Door for Inbox {
+    fn take(&self, message: Message) {
+        // One answer is waited for at a time: more is none.
+        let _ = self.0.try_send(message);
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
+    }
+}
+
+impl Reader {
+    fn open(app: &Arc<App>, place: OwnedSemaphorePermit) -> Self {
+        let (sender, received) = mpsc::channel(MAX_ANSWERS);
+        let session = app
+            .hub
+            .open_door((Uuid::new_v4(), Role::VIEWER), Arc::new(Inbox(sender)));
+        Self {
+            app: Arc::clone(app),
+            session,
+            received,
+            request: ReadOutput::default(),
+            until: 0,
+            _place: place,
+        }
+    }
+
+    /// The next chunk.
+    ///
+    /// # Errors
+    /// There is none.
+    async fn next(&mut self) -> Result<OutputChunk, Problem> {
+        self.request.id += 1;
+        let input = Input::Command {
+            session: self.session,
+            command: Command::ReadOutput(Box::new(self.request.clone())),
+            parcel: wire::parcel(Frame::new(Kind::READ_OUTPUT, Uuid::nil(), Bytes::new())),
+        };
+        self.app.hub.handle([input], None);
+        let answer = timeout(CHUNK_DEADLINE, self.answer()).await;
+        let late = |_| Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "no output came");
+        let chunk = answer.map_err(late)?;
+        if chunk.part.is_failure() {
+            return Err((&chunk.part).into());
+        }
+        self.request.run = chunk.part.run;
+        self.request.offset = Some(chunk.part.end());
+        self.request.tail = None;
+        if chunk.part.truncated {
+            self.until = chunk.part.total;
+        }
+        Ok(chunk)
+    }
+
+    async fn answer(&mut self) -> OutputChunk {
+        loop {
+            let chunk = match self.received.recv().await {
+                Some(Message::Forward(parcel)) => {
+                    OutputChunk::decode(&wire::frame_of(&parcel).payload).ok()
+                }
+                Some(Message::NoOutput(part)) => Some(OutputChunk::new(*part, Bytes::new())),
+                Some(_) => None,
+                // The door is open as long as this lives.
+                None => std::future::pending().await,
+            };
+            if let Some(chunk) = chunk.filter(|chunk| chunk.part.id == self.request.id) {
+                return chunk;
+            }
+        }
+    }
+
+    /// Whether nothing comes after this.
+    fn is_over(&self, part: &OutputPart) -> bool {
+        part.ended || !self.request.follow && part.end() >= self.until
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.app.hub.close_door(self.session);
+    }
+}
+
+/// The body of an answer.
+struct Stream {
+    /// What is to be written next.
+    ready: Option<OutputChunk>,
+    /// Whether something was written.
+    is_begun: bool,
+    state: State,
+    leaving: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+}
+
+/// A reader that waits for a chunk, with what comes of it.
+type Reading = Pin<Box<dyn Future<Output = (Reader, Result<OutputChunk, Problem>)> + Send>>;
+
+enum State {
+    Between(Reader),
+    Reading(Reading),
+    Over,
+}
+
+impl Stream {
+    /// The next bytes to be written; `None` where there are none of this chunk.
+    fn take(&mut self) -> Option<Bytes> {
+        let chunk = self.ready.take()?;
+        if let State::Between(reader) = &self.state
+            && reader.is_over(&chunk.part)
+        {
+            self.state = State::Over;
+        }
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        let left_out = match &chunk.part {
+            // The head says so.
+            _ if is_first => None,
+            part if part.truncated => Some("--- the workload has cut its output ---".to_owned()),
+            part if part.skipped > 0 => Some(format!("--- left out: {} bytes ---", part.skipped)),
+            _ => None,
+        };
+        match left_out {
+            Some(line) => Some(
+                [format!("\n{line}\n").as_bytes(), &chunk.data]
+                    .concat()
+                    .into(),
+            ),
+            None => (!chunk.data.is_empty()).then_some(chunk.data),
+        }
+    }
+}
+
+impl hyper::body::Body for Stream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<BodyFrame<Bytes>, io::Error>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(bytes) = this.take() {
+                return Poll::Ready(Some(Ok(BodyFrame::data(bytes))));
+            }
+            if this.leaving.as_mut().poll(cx).is_ready() {
+                this.state = State::Over;
+            }
+            let mut reading = match std::mem::replace(&mut this.state, State::Over) {
+                State::Over => return Poll::Ready(None),
+                State::Reading(reading) => reading,
+                State::Between(mut reader) => Box::pin(async move {
+                    let chunk = reader.next().await;
+                    (reader, chunk)
+                }),
+            };
+            match reading.as_mut().poll(cx) {
+                Poll::Pending => {
+                    this.state = State::Reading(reading);
+                    return Poll::Pending;
+                }
+                Poll::Ready((reader, Ok(chunk))) => {
+                    this.state = State::Between(reader);
+                    this.ready = Some(chunk);
+                }
+                // The head is written: an answer that is cut off says that something is missing.
+                Poll::Ready((_, Err(problem))) => {
+                    return Poll::Ready(Some(Err(io::Error::other(problem.text()))));
+                }
+            }
+        }
+    }
+}
+
+impl From<&OutputPart> for Problem {
+    fn from(part: &OutputPart) -> Self {
+        let status = match part.failure {
+            OutputFailure::NoInstance => StatusCode::NOT_FOUND,
+            OutputFailure::NeverBegan => StatusCode::CONFLICT,
+            OutputFailure::NotKept => StatusCode::GONE,
+            OutputFailure::NotSupported => StatusCode::NOT_IMPLEMENTED,
+            OutputFailure::NodeLost | OutputFailure::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            OutputFailure::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, part.failure.as_str(), &part.detail)
+    }
+}
